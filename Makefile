@@ -1,0 +1,28 @@
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint results clean
+
+help: ## what can be made
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+# The stamp is newer than what it was made from, so that a changed requirement installs again and nothing else does.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: .venv/installed ## fine-tuning beside a growing memory on four domains, with a picture
+	$(BIN)/memgrow demo
+
+test: lint ## everything that must hold: style, types, behaviour
+	$(BIN)/pytest
+
+lint: .venv/installed ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean: ## remove what was installed and built
+	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

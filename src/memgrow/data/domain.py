@@ -1,0 +1,85 @@
+"""What a model learns from: examples, the domains they belong to, and streams of domains."""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import overload
+
+from memgrow.errors import DataError
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One text, or two for a pair task, and its label where that is known."""
+
+    text: str
+    pair: str | None = None
+    label: str | None = None
+    where: str = field(default="", compare=False)  # "reviews.jsonl, line 7": for error messages alone
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A named set of examples in three parts."""
+
+    name: str
+    train: tuple[Example, ...] = ()
+    validation: tuple[Example, ...] = ()
+    test: tuple[Example, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of the training part, in alphabetical order."""
+        return tuple(sorted({example.label for example in self.train if example.label is not None}))
+
+    def fingerprint(self) -> str:
+        """The same for the same name and training and validation examples: tells one run's data from another's."""
+        digest = hashlib.sha256(self.name.encode())
+        for part in (self.train, self.validation):
+            digest.update(b"\x1d")
+            for example in part:
+                fields = (example.text, example.pair or "", example.label or "")
+                digest.update("\x1f".join(fields).encode() + b"\x1e")
+        return digest.hexdigest()
+
+
+class Stream(Sequence[Domain]):
+    """Domains in the order in which they arrive: iterate it, slice it, or ask for a domain by name."""
+
+    def __init__(self, domains: Iterable[Domain]) -> None:
+        self._domains = tuple(domains)
+        names = self.names
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise DataError(f"a stream names each domain once, but {', '.join(twice)} comes more than once")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(domain.name for domain in self._domains)
+
+    @overload
+    def __getitem__(self, key: int | str) -> Domain: ...
+    @overload
+    def __getitem__(self, key: slice) -> "Stream": ...
+    def __getitem__(self, key: int | str | slice) -> "Domain | Stream":
+        if isinstance(key, slice):
+            return Stream(self._domains[key])
+        if isinstance(key, int):
+            return self._domains[key]
+        for domain in self._domains:
+            if domain.name == key:
+                return domain
+        raise DataError(f"no domain {key!r} in this stream; it has {', '.join(self.names) or 'none'}")
+
+    def __iter__(self) -> Iterator[Domain]:
+        return iter(self._domains)
+
+    def __len__(self) -> int:
+        return len(self._domains)
+
+    def __repr__(self) -> str:
+        return f"Stream({' -> '.join(self.names)})"
