@@ -1,0 +1,16 @@
+"""Words: tokenising, a vocabulary that grows, and word vectors from GloVe and word2vec files."""
+
+from memgrow.text.tokenise import tokenise
+from memgrow.text.vectors import Vectors, read_vectors
+from memgrow.text.vocabulary import PADDING, PADDING_INDEX, UNKNOWN, UNKNOWN_INDEX, Vocabulary
+
+__all__ = [
+    "PADDING",
+    "PADDING_INDEX",
+    "UNKNOWN",
+    "UNKNOWN_INDEX",
+    "Vectors",
+    "Vocabulary",
+    "read_vectors",
+    "tokenise",
+]

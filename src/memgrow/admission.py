@@ -1,0 +1,71 @@
+"""What a stage learns from, and whether it fits the learner. Each refusal is a sentence."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from memgrow.data import Domain, Example
+from memgrow.errors import DataError
+
+KINDS = {1: "text", 2: "pair"}
+ASKS = {"text": "one text", "pair": "two texts"}
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """The data of one stage: one domain, or several for a method that sees them together."""
+
+    domains: tuple[Domain, ...]
+    task: str
+    labels: tuple[str, ...]
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return tuple(domain.name for domain in self.domains)
+
+    @property
+    def name(self) -> str:
+        return "+".join(self.learned)
+
+    @property
+    def train(self) -> list[Example]:
+        return [example for domain in self.domains for example in domain.train]
+
+    @property
+    def validation(self) -> list[Example]:
+        return [example for domain in self.domains for example in domain.validation]
+
+    @property
+    def fingerprint(self) -> str:
+        return "+".join(domain.fingerprint() for domain in self.domains)
+
+
+def admit(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | None) -> Lesson:
+    """A lesson of domains that can be learnt; task and labels, where not settled yet, are theirs."""
+    for domain in domains:
+        for part in ("train", "validation"):
+            if not getattr(domain, part):
+                raise DataError(f"{domain.name} has no {part} examples: give more rows, or that part's own file")
+        if len(domain.labels) < 2:
+            only = ", ".join(domain.labels) or "no label"
+            raise DataError(f"all training examples of {domain.name} have one class ({only}): two are needed")
+    task = task or KINDS[len(domains[0].train[0].texts)]
+    known = tuple(labels or sorted({label for domain in domains for label in domain.labels}))
+    for domain in domains:
+        check_examples((*domain.train, *domain.validation, *domain.test), task, known)
+    return Lesson(tuple(domains), task, known)
+
+
+def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str] | None) -> None:
+    """Every example has as many texts as the task asks for and, where labels are given, one of them."""
+    for number, example in enumerate(examples, 1):
+        where = example.where or f"example {number}"
+        if KINDS[len(example.texts)] != task:
+            raise DataError(f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}")
+        if labels is not None and example.label not in labels:
+            raise DataError(f"{where}: unknown label {example.label!r}; this model knows {', '.join(labels)}")
+
+
+def most_frequent_share(examples: Sequence[Example]) -> float:
+    """What one gets right without reading: the share of the most frequent label."""
+    return max(Counter(example.label for example in examples).values()) / len(examples)

@@ -1,0 +1,68 @@
+"""What a learner has been through: its stages, and the accuracy matrix."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from memgrow.methods import Grew
+from memgrow.metrics import AccuracyMatrix
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The learning of one domain (of several for a method that sees them together)."""
+
+    learned: tuple[str, ...]
+    method: str
+    grew: Grew
+    parameters: int  # of the whole model, after growth
+    examples: int  # trained on
+    epochs: int
+    best_epoch: int
+    validation: float  # accuracy of the best epoch
+    seconds: float
+    fingerprint: str  # of the data: tells whether a domain has been learnt already
+    note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
+
+
+@dataclass
+class History:
+    """Grows by one stage, and one row of the matrix, with each domain."""
+
+    stages: list[Stage] = field(default_factory=list)
+    matrix: AccuracyMatrix = field(default_factory=AccuracyMatrix)
+    baseline: dict[str, float] = field(default_factory=dict)  # share of the most frequent label in each test set
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains learnt so far, in their order."""
+        return tuple(dict.fromkeys(name for stage in self.stages for name in stage.learned))
+
+    def add(self, stage: Stage, scores: Mapping[str, float]) -> None:
+        """A stage, and the accuracy on each domain that was tested after it."""
+        self.stages.append(stage)
+        self.matrix = self.matrix.with_row(stage.learned, scores)
+
+    def has(self, fingerprint: str) -> bool:
+        return any(stage.fingerprint == fingerprint for stage in self.stages)
+
+    def summary(self) -> dict[str, float | None]:
+        """Average accuracy, forgetting, backward and forward transfer, as far as tests were made."""
+        return {
+            "average": self.matrix.average(),
+            "forgetting": self.matrix.forgetting(),
+            "backward_transfer": self.matrix.backward_transfer(),
+            "forward_transfer": self.matrix.forward_transfer(self.baseline),
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        stages = [asdict(stage) for stage in self.stages]
+        return {"stages": stages, "matrix": self.matrix.to_json(), "baseline": self.baseline, **self.summary()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "History":
+        stages = [
+            Stage(**{**stage, "learned": tuple(stage["learned"]), "grew": Grew(**stage["grew"])})
+            for stage in value["stages"]
+        ]
+        return cls(stages, AccuracyMatrix.from_json(value["matrix"]), dict(value["baseline"]))

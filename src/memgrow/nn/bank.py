@@ -1,0 +1,137 @@
+"""The memory bank: slots of a key and a value each, read by attention, and the domain that each slot came with."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from memgrow.errors import SettingsError
+from memgrow.nn.growth import Growth
+from memgrow.nn.kernels import Memory, attend
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Slots `start` to `stop` (exclusive) arrived with `domain`; quiet ones have a learnable bias on their logits."""
+
+    domain: str
+    start: int
+    stop: int
+    quiet: bool = False
+
+
+class MemoryBank(nn.Module):
+    """Keys (N, key_size) and values (N, value_size) that grow.
+
+    Entries of new slots are drawn from U(-1/sqrt(key_size), 1/sqrt(key_size)), like the weights of the layer that
+    reads the bank.
+    """
+
+    keys: nn.Parameter
+    values: nn.Parameter
+    bias: nn.Parameter  # (quiet slots): only slots that were let in quietly have one
+
+    def __init__(
+        self,
+        key_size: int,
+        value_size: int,
+        slots: int = 0,
+        domain: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.keys = nn.Parameter(torch.empty(0, key_size, device=device, dtype=dtype))
+        self.values = nn.Parameter(torch.empty(0, value_size, device=device, dtype=dtype))
+        self.bias = nn.Parameter(torch.empty(0, device=device, dtype=dtype))
+        self.segments: tuple[Segment, ...] = ()
+        if slots:
+            self.grow(slots, domain)
+
+    def __len__(self) -> int:
+        return self.keys.shape[0]
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """The domains that own slots, in the order in which they arrived."""
+        return tuple(dict.fromkeys(segment.domain for segment in self.segments))
+
+    @property
+    def memory(self) -> Memory | None:
+        """What the recurrence reads, or None while there are no slots."""
+        return Memory(self.keys, self.values, self.logit_bias()) if len(self) else None
+
+    def logit_bias(self) -> Tensor | None:
+        """The bias of every slot (N), zero where a slot has none of its own; None when no slot has."""
+        if not len(self.bias):
+            return None
+        pieces, at = [], 0
+        for segment in self.segments:
+            size = segment.stop - segment.start
+            pieces.append(self.bias[at : at + size] if segment.quiet else self.bias.new_zeros(size))
+            at += size if segment.quiet else 0
+        return torch.cat(pieces)
+
+    def attend(self, query: Tensor) -> tuple[Tensor, Tensor]:
+        """For queries (..., key_size): the content (..., value_size), and the weight of each slot (..., N)."""
+        return attend(query, Memory(self.keys, self.values, self.logit_bias()))
+
+    def share(self, weights: Tensor) -> dict[str, Tensor]:
+        """How the attention `weights` (..., N) divide among the domains: (...) each."""
+        zero = weights.new_zeros(weights.shape[:-1])
+        shares = dict.fromkeys(self.domains, zero)
+        for segment in self.segments:
+            shares[segment.domain] = shares[segment.domain] + weights[..., segment.start : segment.stop].sum(-1)
+        return shares
+
+    def grow(
+        self,
+        slots: int,
+        domain: str | None = None,
+        quiet: float = 0.0,
+        *,
+        optimiser: torch.optim.Optimizer | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Add slots for a domain (named by its number if it has no name).
+
+        With `quiet` above zero their logits carry a learnable bias that starts at -quiet: they are let in slowly.
+        """
+        growth = Growth(optimiser, generator)
+        self.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        growth.commit()
+
+    def plan(
+        self, growth: Growth, *, slots: int = 0, keys: int = 0, domain: str | None = None, quiet: float = 0.0
+    ) -> None:
+        """Make new slots and wider keys part of a larger growth."""
+        if slots < 0 or keys < 0 or not quiet >= 0:
+            raise SettingsError(f"a bank grows by 0 or more slots, quiet by 0 or more: got {slots} and {quiet}")
+        count, width = self.keys.shape
+        draw = growth.uniform(1 / math.sqrt(width + keys))
+        growth.enlarge(self.keys, 1, [(width, keys)], draw)
+        growth.enlarge(self.keys, 0, [(count, slots)], draw)
+        growth.enlarge(self.values, 0, [(count, slots)], draw)
+        if not slots:
+            return
+        if quiet:
+            growth.enlarge(self.bias, 0, [(len(self.bias), slots)], lambda shape: torch.full(shape, -quiet))
+        segment = Segment(domain or str(len(self.domains) + 1), count, count + slots, quiet > 0)
+        growth.then(lambda: setattr(self, "segments", (*self.segments, segment)))
+
+    def extra_repr(self) -> str:
+        return f"{len(self)} slots, keys of {self.keys.shape[1]}, values of {self.values.shape[1]}"
+
+    # An empty bank leaves no trace in a state dict, so that a layer without slots exchanges weights with torch's own.
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        for name, parameter in self.named_parameters():
+            if len(parameter):
+                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        absent = {prefix + name: p.detach() for name, p in self.named_parameters() if not len(p)}
+        super()._load_from_state_dict({**absent, **state_dict}, prefix, *rest)

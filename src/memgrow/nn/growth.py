@@ -1,0 +1,117 @@
+"""Growth is one call: parameters, the optimiser's state and whatever describes them, together or not at all."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from memgrow.errors import SettingsError
+
+Layout = Sequence[tuple[int, int]]
+"""Along one dimension: runs of (old size, new entries behind them), from first to last."""
+
+Draw = Callable[[tuple[int, ...]], Tensor]
+"""Makes the new entries of a parameter, given their shape."""
+
+
+class Growth:
+    """Plans larger parameters and puts them in place at once with `commit`.
+
+    A parameter stays the same object, so that an optimiser, a hook or a tied module that holds it goes on doing
+    so: a grown part which nobody trains cannot come about. Grow between steps, not between forward and backward.
+    """
+
+    def __init__(self, optimiser: torch.optim.Optimizer | None = None, generator: torch.Generator | None = None):
+        self._optimiser = optimiser
+        self._generator = generator
+        self._data: dict[Tensor, Tensor] = {}
+        self._state: dict[Tensor, dict[str, Tensor]] = {}
+        self._actions: list[Callable[[], object]] = []
+
+    def enlarge(self, parameter: Tensor, dim: int, layout: Layout, draw: Draw) -> None:
+        """Plan new entries along `dim`; old ones keep their bits, the optimiser's state for new ones is zero."""
+        old = self._data.get(parameter, parameter.data)
+        if sum(size for size, _ in layout) != old.shape[dim]:
+            raise ValueError(f"layout {list(layout)} does not cover dimension {dim} of {tuple(old.shape)}")
+        shape = list(old.shape)
+        shape[dim] = sum(extra for _, extra in layout)
+        if shape[dim] == 0:
+            return
+        new = old.new_empty(shape) if old.is_meta else draw(tuple(shape)).to(old)
+        self._data[parameter] = _interleave(old, new, dim, layout)
+        state = self._state.setdefault(parameter, self._moments(parameter))
+        for name, moment in state.items():
+            state[name] = _interleave(moment, torch.zeros_like(new), dim, layout)
+
+    def uniform(self, bound: float) -> Draw:
+        """Draws from U(-bound, bound), on the CPU, so that a seed means the same on every device."""
+
+        def draw(shape: tuple[int, ...]) -> Tensor:
+            return torch.empty(shape).uniform_(-bound, bound, generator=self._generator)
+
+        return draw
+
+    def then(self, action: Callable[[], object]) -> None:
+        """Run `action` with the commit: for sizes and other descriptions of what has grown."""
+        self._actions.append(action)
+
+    def commit(self) -> None:
+        """Put everything in place. All memory has been taken before, so that nothing stops half-way."""
+        for parameter, data in self._data.items():
+            parameter.data = data
+            parameter.grad = None
+        for parameter, state in self._state.items():
+            if self._optimiser is not None and state:
+                self._optimiser.state[parameter].update(state)
+        for action in self._actions:
+            action()
+
+    def _moments(self, parameter: Tensor) -> dict[str, Tensor]:
+        """The optimiser's tensors that are laid out like the parameter (Adam's moments; not its step count)."""
+        if self._optimiser is None:
+            return {}
+        held = {id(p) for group in self._optimiser.param_groups for p in group["params"]}
+        if parameter.requires_grad and id(parameter) not in held:
+            raise SettingsError(
+                f"a trainable parameter of shape {tuple(parameter.shape)} is to grow, but the optimiser handed in "
+                "does not hold it: hand in the optimiser that trains it, or set requires_grad to False"
+            )
+        state = self._optimiser.state.get(parameter, {})
+        return {n: t for n, t in state.items() if isinstance(t, Tensor) and t.shape == parameter.shape and t.ndim}
+
+
+def count_parameters(model: nn.Module) -> int:
+    """How many numbers the model holds, trainable or not."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def matching_hidden(model: nn.Module, slots: int) -> int:
+    """The number of new hidden units whose growth adds as many parameters as `slots` new slots, as nearly as can be."""
+    target = _size_after(model, slots=slots)
+    low, high = 0, 1
+    while _size_after(model, hidden=high) < target:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _size_after(model, hidden=middle) < target else (low, middle)
+    return min((low, high), key=lambda hidden: abs(_size_after(model, hidden=hidden) - target))
+
+
+def _size_after(model: nn.Module, **growth: int) -> int:
+    """Parameters of a copy without data ("meta" tensors) that has grown: no formula to keep in step with the code."""
+    shapes: dict[int, object] = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
+    shadow = copy.deepcopy(model, memo=shapes)
+    if any(growth.values()):
+        cast(Any, shadow).grow(**growth)
+    return count_parameters(shadow)
+
+
+def _interleave(old: Tensor, new: Tensor, dim: int, layout: Layout) -> Tensor:
+    pieces = []
+    old_at = new_at = 0
+    for size, extra in layout:
+        pieces += [old.narrow(dim, old_at, size), new.narrow(dim, new_at, extra)]
+        old_at, new_at = old_at + size, new_at + extra
+    return torch.cat(pieces, dim)

@@ -1,0 +1,301 @@
+"""LSTM, GRU and RNN with a memory bank: the contract of torch.nn's layers, plus slots that can grow."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from memgrow.errors import SettingsError
+from memgrow.nn import kernels
+from memgrow.nn.bank import MemoryBank
+from memgrow.nn.growth import Growth
+from memgrow.nn.kernels import State, Weights
+
+
+class _Packed(NamedTuple):
+    """A batch of sequences as the recurrence wants it, and how to give the answer back in the caller's form."""
+
+    data: Tensor  # (sum of batch_sizes, features)
+    batch_sizes: list[int]
+    source: Tensor | PackedSequence
+
+
+class MemoryRecurrent(nn.Module):
+    """What the three layers share. Each layer and direction has a bank of its own, read before every step.
+
+    All weights, and the entries of slots, are drawn from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size)) as in torch;
+    so are new ones when the layer grows (with the new hidden size).
+    """
+
+    cell: str  # a row of kernels.CELLS
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        slots: int = 0,
+        slot_size: int | None = None,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        domain: str | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
+        for name, size in [*sizes.items(), ("slot_size", hidden_size if slot_size is None else slot_size)]:
+            if size < 1:
+                raise SettingsError(f"{name} must be at least 1, not {size}")
+        if slots < 0:
+            raise SettingsError(f"slots must be 0 or more, not {slots}")
+        if not 0 <= dropout < 1:
+            raise SettingsError(f"dropout must be at least 0 and below 1, not {dropout}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.slot_size = hidden_size if slot_size is None else slot_size
+        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
+        self.bidirectional = bidirectional
+        self.banks = cast(list[MemoryBank], nn.ModuleList())  # torch has no name for a list of one kind of module
+
+        rows = kernels.CELLS[self.cell].gates * hidden_size
+        for layer in range(num_layers):
+            inputs = input_size if layer == 0 else hidden_size * self.num_directions
+            shapes: dict[str, tuple[int, ...]] = {"weight_ih": (rows, inputs), "weight_hh": (rows, hidden_size)}
+            shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
+            for direction in range(self.num_directions):
+                for kind, shape in shapes.items():
+                    parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+                    self.register_parameter(kind + _suffix(layer, direction), parameter)
+                self.banks.append(MemoryBank(hidden_size, self.slot_size, device=device, dtype=dtype))
+        self.reset_parameters()
+        if slots:
+            self.grow(slots=slots, domain=domain)
+
+    @property
+    def num_directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    @property
+    def slots(self) -> int:
+        """How many slots each bank has."""
+        return len(self.bank(0, 0))
+
+    def bank(self, layer: int, direction: int) -> MemoryBank:
+        """The bank that one layer reads in one direction (0 forward, 1 backward)."""
+        return self.banks[layer * self.num_directions + direction]
+
+    def reset_parameters(self) -> None:
+        bound = 1 / math.sqrt(self.hidden_size)
+        for parameter in self.parameters():
+            nn.init.uniform_(parameter, -bound, bound)
+
+    # Running
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        """As torch's layers: `input` is (T, B, I), (B, T, I) with batch_first, (T, I), or a PackedSequence."""
+        packed = self._pack(input)
+        layers, finals = self._run(packed, self._initial(hx, packed))
+        output = _like(layers[-1], packed, self.batch_first)
+        states = [torch.stack(parts) for parts in zip(*finals, strict=True)]  # (layers * directions, B, H) each
+        if isinstance(input, PackedSequence) and input.unsorted_indices is not None:
+            states = [state.index_select(1, input.unsorted_indices) for state in states]
+        if isinstance(input, Tensor) and input.ndim == 2:
+            states = [state.squeeze(1) for state in states]
+        return output, tuple(states) if len(states) > 1 else states[0]
+
+    def reading(self, input: Any, hx: Any = None) -> list[Any]:
+        """For each bank, the weight of every slot at every step, in the form of `input` (T, B, slots)."""
+        packed = self._pack(input)
+        initial = self._initial(hx, packed)
+        layers, _ = self._run(packed, initial)
+        answers = []
+        for index, bank in enumerate(self.banks):
+            layer, direction = divmod(index, self.num_directions)
+            states = layers[layer].chunk(self.num_directions, dim=-1)[direction]
+            queries = _previous(states, initial[index][0], packed.batch_sizes, reverse=direction == 1)
+            answers.append(_like(bank.attend(queries)[1], packed, self.batch_first))
+        return answers
+
+    def _run(self, packed: _Packed, initial: list[State]) -> tuple[list[Tensor], list[State]]:
+        """The output of each layer, packed, and the last state of each layer and direction."""
+        data = packed.data
+        layers: list[Tensor] = []
+        finals: list[State] = []
+        for layer in range(self.num_layers):
+            outputs = []
+            for direction in range(self.num_directions):
+                output, final = kernels.recur(
+                    self.cell,
+                    data,
+                    packed.batch_sizes,
+                    initial[len(finals)],
+                    self._weights(layer, direction),
+                    self.bank(layer, direction).memory,
+                    reverse=direction == 1,
+                )
+                outputs.append(output)
+                finals.append(final)
+            data = torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0]
+            layers.append(data)
+            if layer + 1 < self.num_layers:
+                data = nn.functional.dropout(data, self.dropout, self.training)
+        return layers, finals
+
+    def _weights(self, layer: int, direction: int) -> Weights:
+        def part(kind: str) -> Any:
+            return getattr(self, kind + _suffix(layer, direction), None)
+
+        return Weights(part("weight_ih"), part("weight_hh"), part("bias_ih"), part("bias_hh"))
+
+    def _pack(self, input: Any) -> _Packed:
+        if isinstance(input, PackedSequence):
+            data, sizes = input.data, input.batch_sizes.tolist()
+        elif input.ndim in (2, 3):
+            steps = input.unsqueeze(1) if input.ndim == 2 else input.transpose(0, 1) if self.batch_first else input
+            data, sizes = steps.reshape(-1, steps.shape[-1]), [steps.shape[1]] * steps.shape[0]
+        else:
+            raise SettingsError(f"the input must have 2 or 3 dimensions or be packed, not {input.ndim} dimensions")
+        if data.shape[-1] != self.input_size:
+            raise SettingsError(f"the input has {data.shape[-1]} features, but input_size is {self.input_size}")
+        if not sizes:
+            raise SettingsError("the input has no steps: every sequence needs a length of at least 1")
+        return _Packed(data, sizes, input)
+
+    def _initial(self, hx: Any, packed: _Packed) -> list[State]:
+        """The first state of each layer and direction, rows in packed order."""
+        count, rows = self.num_layers * self.num_directions, packed.batch_sizes[0]
+        shape = (count, rows, self.hidden_size)
+        if hx is None:
+            parts = (packed.data.new_zeros(shape),) * kernels.CELLS[self.cell].states
+        else:
+            parts = tuple(hx) if isinstance(hx, tuple | list) else (hx,)
+            if isinstance(packed.source, Tensor) and packed.source.ndim == 2:
+                parts = tuple(part.unsqueeze(1) for part in parts)
+            if any(tuple(part.shape) != shape for part in parts):
+                found = ", ".join(str(tuple(part.shape)) for part in parts)
+                raise SettingsError(f"an initial state must have the shape {shape}, not {found}")
+            if isinstance(packed.source, PackedSequence) and packed.source.sorted_indices is not None:
+                parts = tuple(part.index_select(1, packed.source.sorted_indices) for part in parts)
+        return [tuple(part[index] for part in parts) for index in range(count)]
+
+    # Growing
+
+    def grow(
+        self,
+        *,
+        slots: int = 0,
+        hidden: int = 0,
+        domain: str | None = None,
+        quiet: float = 0.0,
+        optimiser: torch.optim.Optimizer | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Add slots to every bank, or hidden units to every layer and direction; old parameters keep their bits."""
+        growth = Growth(optimiser, generator)
+        self.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
+        growth.commit()
+
+    def plan(
+        self,
+        growth: Growth,
+        *,
+        slots: int = 0,
+        hidden: int = 0,
+        domain: str | None = None,
+        quiet: float = 0.0,
+    ) -> None:
+        """Make new slots and hidden units part of a larger growth."""
+        if slots < 0 or hidden < 0:
+            raise SettingsError(f"a layer grows by 0 or more slots and hidden units, not {slots} and {hidden}")
+        unit = (self.hidden_size, hidden)  # every run of H entries is followed by the new ones
+        gates = kernels.CELLS[self.cell].gates
+        draw = growth.uniform(1 / math.sqrt(self.hidden_size + hidden))
+        for layer in range(self.num_layers):
+            inputs = [(self.input_size, 0)] if layer == 0 else [unit] * self.num_directions
+            # A layer without slots has no columns for their content: the first slots bring them.
+            content = (self.slot_size, 0) if self.slots else (0, self.slot_size if slots else 0)
+            for direction in range(self.num_directions):
+                weights = self._weights(layer, direction)
+                for name, parameter in weights._asdict().items():
+                    if parameter is not None:
+                        growth.enlarge(parameter, 0, [unit] * gates, draw)
+                    if name == "ih":
+                        growth.enlarge(parameter, 1, [*inputs, content], draw)
+                    elif name == "hh":
+                        growth.enlarge(parameter, 1, [unit], draw)
+                self.bank(layer, direction).plan(growth, slots=slots, keys=hidden, domain=domain, quiet=quiet)
+        growth.then(lambda: setattr(self, "hidden_size", self.hidden_size + hidden))
+
+    def extra_repr(self) -> str:
+        shown = [
+            str(self.input_size),
+            str(self.hidden_size),
+            f"slots={self.slots}",
+            f"slot_size={self.slot_size}",
+        ]
+        defaults = {
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "bidirectional": False,
+        }
+        shown += [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
+        return ", ".join(shown)
+
+
+class MemoryLSTM(MemoryRecurrent):
+    """torch.nn.LSTM with a memory bank. With slots=0 it is exactly that layer."""
+
+    cell = "lstm"
+
+
+class MemoryGRU(MemoryRecurrent):
+    """torch.nn.GRU with a memory bank. With slots=0 it is exactly that layer."""
+
+    cell = "gru"
+
+
+class MemoryRNN(MemoryRecurrent):
+    """torch.nn.RNN with a memory bank. With slots=0 it is exactly that layer."""
+
+    def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **settings: Any) -> None:
+        if nonlinearity not in ("tanh", "relu"):
+            raise SettingsError(f"nonlinearity must be tanh or relu, not {nonlinearity!r}")
+        self.cell = f"rnn_{nonlinearity}"
+        super().__init__(*sizes, **settings)
+
+
+LAYERS: dict[str, type[MemoryRecurrent]] = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}
+
+
+def _suffix(layer: int, direction: int) -> str:
+    return f"_l{layer}" + ("_reverse" if direction else "")
+
+
+def _like(data: Tensor, packed: _Packed, batch_first: bool) -> Tensor | PackedSequence:
+    """Packed rows in the form of the input they came from."""
+    source = packed.source
+    if isinstance(source, PackedSequence):
+        return PackedSequence(data, source.batch_sizes, source.sorted_indices, source.unsorted_indices)
+    if source.ndim == 2:
+        return data
+    steps = data.view(len(packed.batch_sizes), -1, data.shape[-1])
+    return steps.transpose(0, 1) if batch_first else steps
+
+
+def _previous(states: Tensor, first: Tensor, batch_sizes: Sequence[int], reverse: bool) -> Tensor:
+    """The state that each step started from, packed like `states` (the states it ended with)."""
+    steps = torch.split(states, list(batch_sizes))
+    if not reverse:
+        before = [first, *steps[:-1]]
+        return torch.cat([s[:size] for s, size in zip(before, batch_sizes, strict=True)])
+    after = [*steps[1:], first[:0]]
+    pairs = zip(after, batch_sizes, strict=True)
+    return torch.cat([torch.cat((s, first[len(s) : size])) for s, size in pairs])

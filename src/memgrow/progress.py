@@ -1,0 +1,35 @@
+"""What a long piece of work tells the person who waits for it."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where training stands."""
+
+    domain: str
+    epoch: int  # from 1
+    epochs: int  # at most
+    batch: int
+    batches: int
+    loss: float  # mean of this epoch so far
+    accuracy: float  # on this epoch's training batches so far
+    validation: float | None = None  # the best so far
+
+
+class Progress(Protocol):
+    """Anything that can show steps and say sentences: a bar, a log, a page."""
+
+    def step(self, step: Step) -> None: ...
+    def note(self, sentence: str) -> None: ...
+
+
+class Silence:
+    """Shows nothing."""
+
+    def step(self, step: Step) -> None:
+        return
+
+    def note(self, sentence: str) -> None:
+        return

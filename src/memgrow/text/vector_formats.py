@@ -1,0 +1,160 @@
+"""The rows of word-vector files: GloVe's text, word2vec's text and word2vec's binary."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgrow.errors import DataError
+from memgrow.text.compressed import ByteStream, unpacked
+
+Row = NDArray[np.float32]
+
+_CHUNK = 1 << 18
+_LONGEST = 1 << 20  # bytes of a line or a word: anything longer is no vector file, and must not fill the memory
+_LARGEST = 1 << 16  # numbers in a row
+_HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s*")
+_CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the start of a file tells: numbers in a row, rows (if there is a header), text or binary."""
+
+    size: int
+    count: int | None
+    binary: bool
+
+
+@dataclass(slots=True)
+class RawRow:
+    """One row of a file, counted from 1 by lines or, in binary files, by rows; the numbers are not parsed yet."""
+
+    position: int
+    word: str
+    numbers: bytes
+
+
+def detect(path: Path) -> Layout:
+    """The layout of a vector file, from its header or its first row."""
+    with unpacked(path) as file:
+        first = file.stream.readline(_LONGEST)
+        second = file.stream.readline(_LONGEST)
+        binary_name = file.name.suffix.lower() == ".bin"
+    if not first:
+        raise DataError(f"{path} is empty; give word vectors in the GloVe or the word2vec format")
+    if header := _HEADER.fullmatch(first):
+        count, size = map(int, header.groups())
+        if not (count and 0 < size <= _LARGEST):
+            raise DataError(f"{path}, line 1 promises {count} vectors of {size} numbers; give a file that holds some")
+        return Layout(size, count, binary_name or (bool(second) and not _is_text(second)))
+    fields = first.split()
+    size = next((i for i, field in enumerate(reversed(fields)) if not _is_number(field)), len(fields))
+    size = min(size, len(fields) - 1)  # the first field is the word, even where the word is a number
+    if binary_name or not 0 < size <= _LARGEST:
+        raise DataError(
+            f"{path} is not a vector file: its first line is neither a word and its numbers nor a word2vec header; "
+            "give word vectors in the GloVe or the word2vec format"
+        )
+    return Layout(size, None, binary=False)
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_text(line: bytes) -> bool:
+    """Whether a first row ends with a written number; raw floats up to their first newline byte hardly ever do."""
+    fields = line.split()
+    return len(fields) > 1 and _is_number(fields[-1]) and not _CONTROL.search(line)
+
+
+def text_rows(stream: ByteStream, layout: Layout, path: Path) -> Iterator[RawRow]:
+    """The rows of a GloVe or word2vec text file, each checked for its number of fields."""
+    line_number = rows = 0
+    if layout.count is not None:
+        stream.readline(_LONGEST)
+        line_number = 1
+    while line := stream.readline(_LONGEST):
+        line_number += 1
+        line = line.rstrip().replace(b"\t", b" ")
+        if not line:
+            continue
+        if line.count(b" ") == layout.size:
+            word, _, numbers = line.partition(b" ")
+        else:
+            word, numbers = _from_the_right(line, layout.size, f"{path}, line {line_number}")
+        try:
+            spelling = word.decode()
+        except UnicodeDecodeError as error:
+            where = f"{path}, line {line_number}"
+            raise DataError(f"{where}: the word is not UTF-8 text; convert the file to UTF-8") from error
+        yield RawRow(line_number, spelling, numbers)
+        rows += 1
+    if layout.count is not None and rows < layout.count:
+        raise DataError(f"{path} promises {layout.count} rows but ends after {rows}; it is cut off: get it again")
+
+
+def _from_the_right(line: bytes, size: int, where: str) -> tuple[bytes, bytes]:
+    """The word and the numbers of a line where the word holds spaces."""
+    word, *numbers = line.rsplit(None, size)
+    excess = word.split()[1:]
+    # "route 66" may be a word, but 0.25 or -1 in front of the numbers is one number too many.
+    too_many = bool(excess) and _is_number(excess[-1]) and not excess[-1].isalnum()
+    if len(numbers) < size or too_many:
+        raise _wrong_length(where, sum(map(_is_number, [*excess, *numbers])), size)
+    return word, b" ".join(numbers)
+
+
+def _wrong_length(where: str, found: int, size: int) -> DataError:
+    return DataError(
+        f"{where} has a vector of length {found}, but the vectors of this file have length {size}; "
+        "repair or remove the line"
+    )
+
+
+def text_row(numbers: bytes, size: int, where: str) -> Row:
+    try:
+        row = np.array(numbers.split(), dtype=np.float32)
+    except ValueError as error:
+        raise DataError(f"{where} holds something that is not a number; repair or remove it") from error
+    if len(row) != size:
+        raise _wrong_length(where, len(row), size)
+    return _finite(row, where)
+
+
+def binary_rows(stream: ByteStream, layout: Layout, path: Path) -> Iterator[RawRow]:
+    """The rows of a word2vec binary file, as many as its header promises."""
+    stream.readline(_LONGEST)
+    width = 4 * layout.size
+    buffer, start = b"", 0
+    for row in range(1, (layout.count or 0) + 1):
+        while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + width:
+            if space < 0 and len(buffer) - start > _LONGEST:
+                raise DataError(f"{path}, row {row} has a word without end; give a word2vec binary file")
+            chunk = stream.read(_CHUNK)
+            if not chunk:
+                raise DataError(f"{path} ends inside row {row} of {layout.count}; it is cut off: get it again")
+            buffer, start = buffer[start:] + chunk, 0
+        end = space + 1 + width
+        word = buffer[start:space].lstrip(b"\r\n").decode(errors="replace")
+        yield RawRow(row, word, buffer[space + 1 : end])
+        start = end
+
+
+def binary_row(numbers: bytes, size: int, where: str) -> Row:
+    return _finite(np.frombuffer(numbers, dtype="<f4", count=size).astype(np.float32), where)
+
+
+def _finite(row: Row, where: str) -> Row:
+    if not np.isfinite(row).all():
+        raise DataError(f"{where} holds a number that is not finite; repair or remove it")
+    row.flags.writeable = False  # words that differ in case share a row
+    return row

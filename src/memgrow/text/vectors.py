@@ -1,0 +1,60 @@
+"""Pretrained word vectors for the words of a vocabulary, streamed from files of any length."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from memgrow.text.compressed import unpacked
+from memgrow.text.vector_formats import Row, binary_row, binary_rows, detect, text_row, text_rows
+
+_ROWS_PER_REPORT = 1000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """The vectors that a file has for the words asked for; rows are read-only."""
+
+    size: int  # numbers in a row
+    rows: Mapping[str, Row]  # by the word as asked for
+    count: int  # rows in the file
+
+
+def read_vectors(path: str | Path, words: Iterable[str], progress: Callable[[int, int], None] | None = None) -> Vectors:
+    """The vectors of these words, each looked up as written, then lower-cased, then capitalised.
+
+    `path` is GloVe text, word2vec text or word2vec binary, plain, .gz or .zip. `progress` now and then receives
+    the bytes read of the file on disk and its size.
+    """
+    path = Path(path)
+    layout = detect(path)
+    read_rows, parse, unit = (binary_rows, binary_row, "row") if layout.binary else (text_rows, text_row, "line")
+    wanted = _wanted(words)
+    rows: dict[str, Row] = {}
+    ranks: dict[str, int] = {}
+    count = 0
+    total = path.stat().st_size
+    with unpacked(path) as file:
+        for raw in read_rows(file.stream, layout, path):
+            count += 1
+            if progress is not None and count % _ROWS_PER_REPORT == 0:
+                progress(file.position(), total)
+            better = [
+                (rank, word) for rank, word in wanted.get(raw.word, ()) if word not in ranks or rank < ranks[word]
+            ]
+            if better:
+                row = parse(raw.numbers, layout.size, f"{path}, {unit} {raw.position}")
+                for rank, word in better:
+                    rows[word], ranks[word] = row, rank
+    if progress is not None:
+        progress(total, total)
+    return Vectors(layout.size, rows, count)
+
+
+def _wanted(words: Iterable[str]) -> dict[str, list[tuple[int, str]]]:
+    """For each spelling that may stand in a file, the words it serves and how close it is to each (0 is closest)."""
+    wanted: dict[str, list[tuple[int, str]]] = {}
+    for word in dict.fromkeys(words):
+        spellings = dict.fromkeys((word, word.lower(), word.capitalize()))
+        for rank, spelling in enumerate(spellings):
+            wanted.setdefault(spelling, []).append((rank, word))
+    return wanted

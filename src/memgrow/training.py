@@ -1,0 +1,145 @@
+"""The loop: epochs, early stopping on the domain's validation set, gradient clipping, progress, resume."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from memgrow.batches import Batch, Encoded, by_length, collate, shuffled
+from memgrow.errors import SettingsError
+from memgrow.methods import Past, Trains
+from memgrow.models import Classifier
+from memgrow.progress import Progress, Step
+from memgrow.randomness import derive
+from memgrow.workspace import Position, Workspace
+
+LARGE = 256  # examples in a batch where no gradient is needed
+GLANCE = 0.2  # seconds between two reports: reading a number back from a GPU makes it wait
+
+
+@dataclass(frozen=True)
+class TrainingSettings:
+    """How a domain is learnt. Rate, batch and optimiser (Adam) are the paper's."""
+
+    rate: float = 3e-4
+    batch: int = 32
+    epochs: int = 20  # at most
+    patience: int = 2  # epochs without a better validation accuracy before training stops
+    clip: float = 5.0  # largest norm of a gradient
+    min_count: int = 1  # a word seen less often in a domain is not stored
+    max_words: int = 400  # of a longer text the beginning is read
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "epochs", "patience", "min_count", "max_words"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        for name in ("rate", "clip"):
+            if not getattr(self, name) > 0:
+                raise SettingsError(f"{name} must be above 0, not {getattr(self, name)}")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a training went."""
+
+    epochs: int
+    best_epoch: int
+    validation: float
+    seconds: float
+
+
+def train(
+    model: Classifier,
+    data: Encoded,
+    validation: Encoded,
+    *,
+    name: str,
+    settings: TrainingSettings,
+    trains: Trains,
+    past: Past,
+    seed: int,
+    workspace: Workspace,
+    progress: Progress,
+) -> Outcome:
+    """Train until validation accuracy no longer rises; leaves the weights of the best epoch in the model."""
+    device = next(model.parameters()).device
+    optimiser = torch.optim.Adam(trains.prepare(model), lr=settings.rate, fused=True)
+    torch.manual_seed(derive(seed, "train"))
+    position, best = workspace.restore(model, optimiser) or (Position(), _snapshot(model))
+    started, seconds_before, glanced = time.monotonic(), position.seconds, 0.0
+    while position.epoch < settings.epochs and position.epoch - position.best_epoch < settings.patience:
+        order = shuffled(data, settings.batch, derive(seed, "order", position.epoch))
+        running = torch.tensor([position.loss, position.correct], dtype=torch.double, device=device)
+        model.train()
+        while position.batch < len(order):
+            batch = collate(data, order[position.batch], device)
+            running += _step(model, batch, optimiser, trains, past, settings.clip)
+            position.batch, position.seen = position.batch + 1, position.seen + len(batch.labels)
+            now = time.monotonic()
+            if now - glanced > GLANCE or position.batch == len(order):
+                glanced = now
+                progress.step(_report(name, position, running, settings.epochs, len(order)))
+            if workspace.due():
+                position.loss, position.correct = running.tolist()
+                position.seconds = seconds_before + now - started
+                workspace.save(position, model, best, optimiser)
+        accuracy = accuracy_of(model, validation)
+        position.epoch, position.batch, position.loss, position.correct, position.seen = (
+            position.epoch + 1,
+            0,
+            0.0,
+            0.0,
+            0,
+        )
+        if accuracy > position.best:
+            position.best, position.best_epoch, best = accuracy, position.epoch, _snapshot(model)
+        position.seconds = seconds_before + time.monotonic() - started
+        workspace.save(position, model, best, optimiser)
+    model.load_state_dict(best)
+    return Outcome(position.epoch, position.best_epoch, position.best, position.seconds)
+
+
+def _step(
+    model: Classifier, batch: Batch, optimiser: torch.optim.Optimizer, trains: Trains, past: Past, clip: float
+) -> Tensor:
+    """One update. Returns the summed loss and the number of right answers, still on the device."""
+    optimiser.zero_grad(set_to_none=True)
+    logits = model(batch.words, batch.lengths)
+    loss = F.cross_entropy(logits, batch.labels)
+    penalty = past.penalty(model)
+    (loss if penalty is None else loss + penalty).backward()  # type: ignore[no-untyped-call]
+    trains.hold(model)
+    nn.utils.clip_grad_norm_(list(model.parameters()), clip)
+    optimiser.step()
+    correct = (logits.detach().argmax(-1) == batch.labels).sum()
+    return torch.stack((loss.detach() * len(batch.labels), correct.to(loss.dtype)))
+
+
+@torch.no_grad()
+def probabilities(model: Classifier, data: Encoded) -> Tensor:
+    """Of each label for each example (examples, labels), in the order of the data, on the CPU."""
+    device = next(model.parameters()).device
+    model.eval()
+    answers = torch.empty(len(data), model.labels)
+    for indices in by_length(data, LARGE):
+        batch = collate(data, indices, device)
+        answers[indices] = model(batch.words, batch.lengths).softmax(-1).cpu()
+    return answers
+
+
+def accuracy_of(model: Classifier, data: Encoded) -> float:
+    """The share of examples whose most probable label is the right one."""
+    right = probabilities(model, data).argmax(-1) == torch.tensor(data.labels)
+    return float(right.double().mean())
+
+
+def _snapshot(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _report(name: str, position: Position, running: Tensor, epochs: int, batches: int) -> Step:
+    loss, correct = (running / max(position.seen, 1)).tolist()
+    best = None if position.best_epoch == 0 else position.best
+    return Step(name, position.epoch + 1, epochs, position.batch, batches, loss, correct, best)
