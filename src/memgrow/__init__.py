@@ -1,0 +1,30 @@
+"""One text model that learns domain after domain: recurrent networks with a memory bank that grows."""
+
+from memgrow.data import Domain, Example, Stream, synthetic_stream
+from memgrow.errors import MemgrowError
+from memgrow.learner import Learner, Prediction
+from memgrow.methods import METHODS, MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
+from memgrow.training import TrainingSettings
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "Domain",
+    "Example",
+    "Learner",
+    "MemgrowError",
+    "MemoryBank",
+    "MemoryGRU",
+    "MemoryLSTM",
+    "MemoryRNN",
+    "MethodSettings",
+    "ModelSettings",
+    "Prediction",
+    "Stream",
+    "TrainingSettings",
+    "matching_hidden",
+    "synthetic_stream",
+]

@@ -1,0 +1,23 @@
+"""Where domains come from: files, and a corpus made by rule."""
+
+from memgrow.data.columns import Columns
+from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.load import Loaded, load_for_evaluation, load_stream
+from memgrow.data.records import read_unlabelled
+from memgrow.data.splits import draw
+from memgrow.data.synthetic import synthetic_stream
+from memgrow.data.write import write_jsonl
+
+__all__ = [
+    "Columns",
+    "Domain",
+    "Example",
+    "Loaded",
+    "Stream",
+    "draw",
+    "load_for_evaluation",
+    "load_stream",
+    "read_unlabelled",
+    "synthetic_stream",
+    "write_jsonl",
+]

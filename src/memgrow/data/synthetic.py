@@ -1,7 +1,7 @@
 """A corpus made by rule: sentence pairs in up to six domains that share words and disagree about some of them."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.synthetic_words import COMMON, PLACES, Place, Scales
@@ -25,14 +25,16 @@ HYPOTHESES = (
     "the {thing} seemed {word} to {person}",
 )
 
-# Of ten examples four turn on a word that the domains disagree about, three on the domain's own words, and three on
-# words that mean the same everywhere.
+# Half of all pairs turn on jargon, the rest on the domain's own words and on words that mean the same everywhere. As
+# a third of the labels is neutral, a third of all pairs has the opposite label in some other domain.
 KINDS: tuple[Callable[[Place], Scales], ...] = (
-    *[lambda place: place.jargon] * 4,
-    *[lambda place: place.own] * 3,
-    *[lambda place: COMMON] * 3,
+    lambda place: place.jargon,
+    lambda place: place.own,
+    lambda place: place.jargon,
+    lambda place: COMMON,
 )
-PATIENCE = 1000  # draws without anything new before a corpus counts as used up
+
+PATIENCE = 1000  # draws without a new pair before the corpus counts as used up
 
 
 def synthetic_stream(
@@ -40,79 +42,73 @@ def synthetic_stream(
 ) -> Stream:
     """Domains of sentence pairs, balanced in their labels; the same seed makes the same stream.
 
-    Fine-tuning on the next domain unlearns the last, since the two read some words in opposite ways; the things that a
-    pair speaks of tell the domains apart, so that one model can learn all of them.
+    Fine-tuning on one domain unlearns the others, as they read the jargon in opposite ways; the things a pair speaks of
+    tell the domains apart, so that one model can learn them all.
     """
     if not 1 <= domains <= len(PLACES):
         raise SettingsError(
-            f"the synthetic corpus has 1 to {len(PLACES)} domains, but {domains} were asked for; ask for fewer"
+            f"the synthetic corpus has 1 to {len(PLACES)} domains, so it cannot give {domains}; "
+            f"ask for at least 1 and at most {len(PLACES)}"
         )
-    for part, size in (("train", train), ("validation", validation), ("test", test)):
+    sizes = {"train": train, "validation": validation, "test": test}
+    for part, size in sizes.items():
         if size < 0:
-            raise SettingsError(f"the {part} part cannot have {size} examples; ask for 0 or more")
-    return Stream(_domain(place, train, validation, test, seed) for place in PLACES[:domains])
+            raise SettingsError(f"the {part} part of a synthetic domain cannot have {size} pairs; ask for 0 or more")
+    return Stream(_domain(place, sizes, seed) for place in PLACES[:domains])
 
 
-def _domain(place: Place, train: int, validation: int, test: int, seed: int) -> Domain:
-    # The test part is drawn first, so that it stays the same while a user tries several sizes of the training part.
+def _domain(place: Place, sizes: dict[str, int], seed: int) -> Domain:
+    # The test part is drawn first, so that it stays the same for every size of the other parts.
     seen: set[tuple[str, ...]] = set()
-    parts: dict[str, tuple[Example, ...]] = {}
-    for part, size in (("test", test), ("validation", validation), ("train", train)):
+    parts = {}
+    for part in ("test", "validation", "train"):
         rng = random.Random(f"{seed}:{place.name}:{part}")
-        parts[part] = tuple(_fresh_pairs(place, size, rng, seen))
+        parts[part] = tuple(_new_pairs(place, sizes[part], rng, seen))
     return Domain(place.name, **parts)
 
 
-def _fresh_pairs(place: Place, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Example]:
-    """As many pairs as asked for that are not among those seen, which they join; labels and kinds take turns."""
+def _new_pairs(place: Place, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Example]:
+    """Pairs that are not among those seen, and join them; labels and kinds take turns, so both are balanced."""
     pairs = []
     for turn in range(size):
         label = LABELS[turn % len(LABELS)]
         scales = KINDS[turn // len(LABELS) % len(KINDS)](place)
-        drawn = (_pair(place, scales, label, rng) for _ in range(PATIENCE))
-        example = next((pair for pair in drawn if pair.texts not in seen), None)
-        if example is None:
-            raise SettingsError(f"the synthetic corpus has no {size} pairs for one part of {place.name}; ask for fewer")
-        seen.add(example.texts)
-        pairs.append(example)
+        tries = (_pair(place, scales, label, rng) for _ in range(PATIENCE))
+        pair = next((pair for pair in tries if pair.texts not in seen), None)
+        if pair is None:
+            raise SettingsError(
+                f"the synthetic domain {place.name} is used up after {len(seen)} pairs; ask for fewer in its parts"
+            )
+        seen.add(pair.texts)
+        pairs.append(pair)
     rng.shuffle(pairs)
     return pairs
 
 
 def _pair(place: Place, scales: Scales, label: str, rng: random.Random) -> Example:
+    thing = rng.choice(place.things)
     word, other = _related_words(scales, label, rng)
-    thing = rng.choice(place.things)  # both sentences speak of the same thing
     premise, hypothesis = (
-        template.format(
+        rng.choice(templates).format(
             thing=thing,
             word=said,
             person=rng.choice(place.people),
             spot=rng.choice(place.spots),
             deed=rng.choice(place.deeds),
         )
-        for template, said in ((rng.choice(PREMISES), word), (rng.choice(HYPOTHESES), other))
+        for templates, said in ((PREMISES, word), (HYPOTHESES, other))
     )
     return Example(premise, hypothesis, label, where=f"synthetic {place.name}")
 
 
 def _related_words(scales: Scales, label: str, rng: random.Random) -> tuple[str, str]:
-    """Two words that stand to each other as the label says; each word is equally likely with every label."""
+    """Two words that stand to each other as the label says; neither of them alone gives the label away."""
     scale, unrelated = rng.sample(scales, 2)
     pole, opposite = rng.sample(scale, 2)
     word, synonym = rng.sample(pole, 2)
-    other = {
+    others = {
         "entailment": synonym,
         "contradiction": rng.choice(opposite),
         "neutral": rng.choice(rng.choice(unrelated)),
     }
-    return word, other[label]
-
-
-def relations(scales: Scales) -> Iterator[tuple[str, str, str]]:
-    """Every pair of different words of the scales with its label: the rule that a model has to find."""
-    where = {word: (i, j) for i, scale in enumerate(scales) for j, pole in enumerate(scale) for word in pole}
-    for word, (scale, pole) in where.items():
-        for other, (other_scale, other_pole) in where.items():
-            if word != other:
-                same = "entailment" if pole == other_pole else "contradiction"
-                yield word, other, same if scale == other_scale else "neutral"
+    return word, others[label]

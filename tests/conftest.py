@@ -1,0 +1,26 @@
+"""Small things that many tests start from."""
+
+import pytest
+import torch
+
+from memgrow.data import Stream, synthetic_stream
+from memgrow.models import ModelSettings
+from memgrow.training import TrainingSettings
+
+torch.set_num_threads(1)  # the tests' models are so small that a second thread only gets in the way
+
+
+@pytest.fixture(scope="session")
+def stream() -> Stream:
+    """Three domains that a tiny model gets through in a moment."""
+    return synthetic_stream(domains=3, train=48, validation=24, test=24, seed=3)
+
+
+@pytest.fixture(scope="session")
+def tiny() -> ModelSettings:
+    return ModelSettings(embedding=6, hidden=5, slots=4, perceptron=16)
+
+
+@pytest.fixture(scope="session")
+def short() -> TrainingSettings:
+    return TrainingSettings(rate=0.01, batch=16, epochs=2)

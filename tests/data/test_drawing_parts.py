@@ -1,0 +1,99 @@
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memgrow.data import Example, draw
+from memgrow.data.splits import fair_slice
+from memgrow.errors import SettingsError
+
+groupings = st.lists(st.integers(0, 40).map(str), min_size=1, max_size=200)
+
+
+def groups_of(drawn, groups):
+    return {part: {groups[index] for index in members} for part, members in drawn.items()}
+
+
+@given(groupings, st.integers())
+def test_every_example_is_in_one_part_and_no_group_is_in_two(groups, seed):
+    drawn = draw(range(len(groups)), groups, seed=seed)
+    assert sorted(index for members in drawn.values() for index in members) == list(range(len(groups)))
+    sides = groups_of(drawn, groups)
+    assert sum(map(len, sides.values())) == len(set(groups))
+
+
+@given(groupings, st.integers(), st.randoms(use_true_random=False))
+def test_the_order_of_the_rows_makes_no_difference(groups, seed, rng):
+    shuffled = rng.sample(groups, len(groups))
+    assert groups_of(draw(range(len(groups)), groups, seed=seed), groups) == groups_of(
+        draw(range(len(groups)), shuffled, seed=seed), shuffled
+    )
+
+
+@given(groupings, st.integers())
+def test_no_part_is_empty_when_there_are_groups_enough(groups, seed):
+    drawn = draw(range(len(groups)), groups, seed=seed)
+    filled = sum(1 for members in drawn.values() if members)
+    assert filled == min(3, len(set(groups)))
+
+
+@given(groupings, st.integers())
+def test_sizes_are_as_close_as_whole_groups_allow(groups, seed):
+    largest = max(groups.count(group) for group in set(groups))
+    drawn = draw(range(len(groups)), groups, seed=seed)
+    for part, share in (("train", 0.8), ("validation", 0.1), ("test", 0.1)):
+        assert abs(len(drawn[part]) - share * len(groups)) <= 3 * largest
+
+
+def test_groups_of_one_are_drawn_to_the_exact_size():
+    drawn = draw(range(1000), [str(i) for i in range(1000)])
+    assert {part: len(members) for part, members in drawn.items()} == {"train": 800, "validation": 100, "test": 100}
+
+
+def test_one_huge_group_goes_to_train_and_leaves_something_for_the_others():
+    for seed in range(20):
+        drawn = draw(range(102), ["huge"] * 100 + ["small", "tiny"], seed=seed)
+        assert {part: len(members) for part, members in drawn.items()} == {"train": 100, "validation": 1, "test": 1}
+
+
+def test_members_keep_the_order_of_the_rows():
+    drawn = draw(range(100), [str(i) for i in range(100)])
+    assert all(list(members) == sorted(members) for members in drawn.values())
+
+
+def test_the_seed_decides_and_nothing_else():
+    groups = [str(i) for i in range(100)]
+    assert draw(groups, groups, seed=1) == draw(groups, groups, seed=1)
+    assert draw(groups, groups, seed=1) != draw(groups, groups, seed=2)
+    # Written down once, so that a new version cannot quietly move examples from test to train.
+    assert draw(groups, groups)["test"] == ("8", "12", "24", "37", "43", "51", "65", "68", "81", "86")
+
+
+def test_parts_may_be_named_and_a_share_of_nothing_stays_empty():
+    halves = draw(range(10), [str(i) for i in range(10)], {"validation": 0.5, "test": 0.5})
+    assert {part: len(members) for part, members in halves.items()} == {"validation": 5, "test": 5}
+    assert draw(range(2), ["a", "b"], (0.5, 0, 0.5))["validation"] == ()
+
+
+@pytest.mark.parametrize("fractions", [(), (0.5, 0.1), (1.2, -0.2), (0.25,) * 4, {"train": 0.5}])
+def test_fractions_that_make_no_whole_are_refused(fractions):
+    with pytest.raises(SettingsError, match="add up to 1"):
+        draw(["a"], ["a"], fractions)
+
+
+def test_a_fair_slice_is_nested_ordered_and_blind_to_the_order_of_the_rows():
+    examples = [Example(f"text {i}", label="ab"[i % 2]) for i in range(200)]
+    large, small = fair_slice(examples, 50), fair_slice(examples, 20)
+    assert (len(large), len(small)) == (50, 20)
+    assert set(small) < set(large)
+    assert list(large) == [example for example in examples if example in set(large)]
+    shuffled = random.Random(0).sample(examples, len(examples))
+    assert set(fair_slice(shuffled, 50)) == set(large)
+    assert set(fair_slice(examples, 50, seed=1)) != set(large)
+
+
+@pytest.mark.parametrize("limit", [None, 3, 4])
+def test_a_slice_of_everything_is_everything(limit):
+    examples = tuple(Example(text) for text in "cab")
+    assert fair_slice(examples, limit) == examples

@@ -1,0 +1,118 @@
+"""What every method promises, on a network with memory and on a plain one."""
+
+import sys
+
+import pytest
+import torch
+
+from memgrow.learner import Learner
+from memgrow.methods import METHODS, MethodSettings
+from memgrow.models import ModelSettings
+
+SLOTS = 20  # for each later domain
+
+
+@pytest.fixture(params=[4, 0], ids=["memory", "plain"])
+def settings(request) -> ModelSettings:
+    return ModelSettings(embedding=6, hidden=5, slots=request.param, perceptron=16, dropout=0.1)
+
+
+@pytest.fixture(params=METHODS)
+def learner(request, settings, short) -> Learner:
+    options = MethodSettings(slots=SLOTS, fisher_examples=10)
+    return Learner.create(request.param, model=settings, training=short, options=options, device="cpu")
+
+
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in learner.trained().state_dict().items()}
+
+
+def adapt(learner: Learner, stream, number: int) -> None:
+    earlier = stream[:number] if learner.method.together else ()
+    learner.adapt(stream[number], earlier=earlier, watch=stream)
+
+
+def test_three_domains_grow_the_model_as_promised(learner, stream):
+    method = learner.method
+    for number in range(3):
+        adapt(learner, stream, number)
+    first, *later = learner.history.stages
+    assert first.grew.columns == 1
+    for before, stage in zip((first, *later), later, strict=False):
+        grew = stage.grew
+        if method.afresh:
+            assert grew.columns == 1
+            continue
+        assert grew.slots == (SLOTS if "slots" in method.grows else 0)
+        assert (grew.hidden > 0) == ("hidden" in method.grows)
+        assert (grew.words > 0) == ("words" in method.grows)
+        assert grew.columns == int("column" in method.grows)
+        assert (stage.parameters > before.parameters) == bool(method.grows)
+    if "slots" in method.grows:
+        expected = ("kitchen", "harbour", "clinic") if learner.settings.slots else ("harbour", "clinic")
+        assert learner.trained().encoder.newest.banks[0].domains == expected
+    assert learner.trained().encoder.embedding.num_embeddings == len(learner.vocabulary)
+    assert len(learner.history.matrix.rows) == 3
+    assert set(learner.history.matrix.domains) == set(stream.names)
+
+
+def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learner, stream):
+    adapt(learner, stream, 0)
+    old = weights(learner)
+    adapt(learner, stream, 1)
+    new = weights(learner)
+    frozen = {
+        "frozen+M": {name for name in old if not name.startswith("heads.")},
+        "Progressive": set(old),
+    }.get(learner.method.name, set())
+    for name in frozen:
+        kept = new[name]
+        for dim, size in enumerate(old[name].shape):  # the part that was there before
+            kept = kept.narrow(dim, 0, size)
+        assert torch.equal(kept, old[name]), f"{name} was to stay as it is"
+    for name, tensor in new.items():
+        grown = name not in old or tensor.shape != old[name].shape
+        if name not in frozen and not grown:
+            assert not torch.equal(tensor, old[name]), f"{name} was to train"
+
+
+def test_saving_and_loading_between_domains_changes_nothing(learner, stream, tmp_path):
+    twin = Learner.create(
+        learner.method.name,
+        model=learner.settings,
+        training=learner.training,
+        options=learner.options,
+        device="cpu",
+    )
+    for number in range(3):
+        adapt(learner, stream, number)
+        adapt(twin, stream, number)
+        twin.save(tmp_path / "model")
+        twin = Learner.load(tmp_path / "model", device="cpu")
+    ours, theirs = weights(learner), weights(twin)
+    assert list(ours) == list(theirs)
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), name
+    assert twin.vocabulary == learner.vocabulary
+    assert twin.history.matrix == learner.history.matrix
+    for name, tensor in learner.past.tensors().items():
+        assert torch.equal(tensor, twin.past.tensors()[name])
+
+
+def test_prediction_needs_no_domain(learner, stream):
+    for number in range(2):
+        adapt(learner, stream, number)
+    mixed = [example for domain in stream for example in domain.test]
+    predictions = learner.predict(mixed)
+    for prediction in predictions:
+        assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)
+        assert prediction.label == max(prediction.probabilities, key=prediction.probabilities.get)
+    right = [p.label == e.label for p, e in zip(predictions[:24], stream[0].test, strict=True)]
+    assert sum(right) / len(right) == pytest.approx(learner.evaluate(stream[0])[stream[0].name])
+
+
+def test_no_reference_to_a_domains_data_is_kept(learner, stream):
+    domain = stream[0]
+    before = [sys.getrefcount(part) for part in (domain.train, domain.train[0], domain.train[0].text)]
+    adapt(learner, stream, 0)
+    assert [sys.getrefcount(part) for part in (domain.train, domain.train[0], domain.train[0].text)] == before

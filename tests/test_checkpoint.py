@@ -1,0 +1,117 @@
+"""A folder is written whole or not at all, and read only if every byte is what was written."""
+
+import errno
+import json
+
+import pytest
+import torch
+
+from memgrow import checkpoint
+from memgrow.checkpoint import FORMAT, load_tensors, pack_tensors, read_folder, write_folder
+from memgrow.errors import ModelError
+
+FILES = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000}
+
+
+def test_what_is_written_is_read(tmp_path):
+    write_folder(tmp_path / "deep" / "model", FILES)
+    assert read_folder(tmp_path / "deep" / "model") == FILES
+
+
+def test_writing_again_replaces_all_files_and_leaves_nothing_beside(tmp_path):
+    write_folder(tmp_path / "model", FILES)
+    write_folder(tmp_path / "model", {"c.json": b"3"})
+    assert read_folder(tmp_path / "model") == {"c.json": b"3"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["c.json", "manifest.json"]
+
+
+def test_without_the_system_call_that_exchanges_names_the_result_is_the_same(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_exchange", lambda a, b: False)
+    write_folder(tmp_path / "model", FILES)
+    write_folder(tmp_path / "model", {"c.json": b"3"})
+    assert read_folder(tmp_path / "model") == {"c.json": b"3"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_full_disk_leaves_the_old_model_and_says_so(tmp_path, monkeypatch):
+    write_folder(tmp_path / "model", FILES)
+
+    def full(path, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write", full)
+    with pytest.raises(ModelError, match=r"could not write .* \(No space left on device\).*unchanged"):
+        write_folder(tmp_path / "model", {"c.json": b"3"})
+    assert read_folder(tmp_path / "model") == FILES
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_what_a_killed_writer_left_is_cleared_by_the_next(tmp_path):
+    left = tmp_path / ".model.writing"
+    left.mkdir()
+    (left / "half").write_bytes(b"x")
+    write_folder(tmp_path / "model", FILES)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", ["a.json", "b.bin"])
+def test_one_changed_byte_is_noticed(tmp_path, name):
+    write_folder(tmp_path / "model", FILES)
+    data = bytearray((tmp_path / "model" / name).read_bytes())
+    data[1] ^= 1
+    (tmp_path / "model" / name).write_bytes(data)
+    with pytest.raises(ModelError, match=rf"{name} is not what was written"):
+        read_folder(tmp_path / "model")
+
+
+def test_a_half_copied_folder_is_noticed(tmp_path):
+    write_folder(tmp_path / "model", FILES)
+    (tmp_path / "model" / "b.bin").unlink()
+    with pytest.raises(ModelError, match=r"b.bin is missing.*copy it again"):
+        read_folder(tmp_path / "model")
+    (tmp_path / "model" / "manifest.json").unlink()
+    with pytest.raises(ModelError, match=r"no manifest.json.*copied in part"):
+        read_folder(tmp_path / "model")
+
+
+def test_a_newer_format_asks_for_an_update(tmp_path):
+    write_folder(tmp_path / "model", FILES)
+    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps({**manifest, "format": FORMAT + 1}))
+    with pytest.raises(ModelError, match=rf"newer memgrow \(format {FORMAT + 1}; .*update"):
+        read_folder(tmp_path / "model")
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": "x"}', '{"format": 1}'])
+def test_a_damaged_manifest_is_a_sentence(tmp_path, text):
+    write_folder(tmp_path / "model", FILES)
+    (tmp_path / "model" / "manifest.json").write_text(text)
+    with pytest.raises(ModelError, match=r"manifest.json is damaged"):
+        read_folder(tmp_path / "model")
+
+
+def test_a_name_that_is_not_there_says_so(tmp_path):
+    with pytest.raises(ModelError, match="there is no model at"):
+        read_folder(tmp_path / "nothing")
+
+
+def test_a_folder_that_is_something_else_is_never_overwritten(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "one").write_text("dear")
+    (tmp_path / "file").write_text("dear")
+    for name in ("photos", "file"):
+        with pytest.raises(ModelError, match="is not a memgrow model"):
+            write_folder(tmp_path / name, FILES)
+    assert (tmp_path / "photos" / "one").read_text() == "dear"
+    assert (tmp_path / "file").read_text() == "dear"
+
+
+def test_tensors_come_back_to_the_bit():
+    tensors = {"x": torch.randn(3, 4).t(), "empty": torch.empty(0, 5), "bytes": torch.get_rng_state()}
+    back = load_tensors({"t": pack_tensors(tensors)}, "t")
+    for name, tensor in tensors.items():
+        assert torch.equal(back[name], tensor)
+    assert load_tensors({}, "t") == {}
+    with pytest.raises(ModelError, match="does not hold tensors"):
+        load_tensors({"t": b"nonsense"}, "t")

@@ -1,0 +1,248 @@
+"""What a learner does, and what it says when it cannot."""
+
+import pytest
+import torch
+
+from memgrow.data import Domain, Example
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
+from memgrow.learner import Learner
+from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.training import TrainingSettings
+
+
+def make(tiny, short, method: str = "F+M+V", **settings) -> Learner:
+    return Learner.create(method, model=tiny, training=short, device="cpu", **settings)
+
+
+@pytest.fixture(scope="module")
+def reviews() -> Domain:
+    """Single texts: good things and bad things."""
+    good, bad = ("fine", "lovely", "superb"), ("awful", "dull", "broken")
+    rows = [
+        Example(f"a {word} {thing}", None, label)
+        for label, words in (("good", good), ("bad", bad))
+        for word in words
+        for thing in ("lamp", "chair", "kettle", "radio", "clock")
+    ]
+    return Domain("reviews", *[tuple(rows)] * 3)
+
+
+def test_a_text_classifier_learns_single_texts(reviews):
+    settings = ModelSettings(embedding=16, hidden=16, slots=8, perceptron=16)
+    learner = Learner.create(model=settings, training=TrainingSettings(rate=0.01, epochs=30, patience=30), device="cpu")
+    learner.adapt(reviews)
+    assert learner.task == "text"
+    assert learner.labels == ("bad", "good")
+    assert learner.evaluate(reviews)["reviews"] == 1.0
+    assert [p.label for p in learner.predict(["a superb clock", "a dull lamp"])] == ["good", "bad"]
+
+
+def test_history_tells_of_each_stage(tiny, short, stream):
+    learner = make(tiny, short)
+    history = learner.learn(stream)
+    assert history.domains == stream.names
+    assert [stage.learned for stage in history.stages] == [(name,) for name in stream.names]
+    assert history.stages[1].grew.slots == 4
+    assert history.stages[1].grew.words > 0
+    assert history.stages[1].parameters == sum(p.numel() for p in learner.trained().parameters()) - (
+        2 * 4 * (5 + 5) + 6 * history.stages[2].grew.words
+    )
+    assert all(stage.seconds > 0 for stage in history.stages)
+    assert [set(row.scores) for row in history.matrix.rows] == [set(stream.names)] * 3
+    assert history.summary()["average"] == pytest.approx(sum(history.matrix.rows[-1].scores.values()) / 3)
+
+
+def test_multi_task_asks_openly_for_earlier_data(tiny, short, stream):
+    learner = make(tiny, short, "multi-task")
+    learner.adapt(stream[0])
+    with pytest.raises(SettingsError, match=r"needs the data of kitchen again"):
+        learner.adapt(stream[1])
+    learner.adapt(stream[1], earlier=stream[:1])
+    assert learner.history.stages[-1].learned == ("kitchen", "harbour")
+    assert learner.history.stages[-1].examples == 96
+
+
+def test_learning_a_stream_multi_task_trains_once(tiny, short, stream):
+    history = make(tiny, short, "multi-task").learn(stream)
+    assert [stage.learned for stage in history.stages] == [stream.names]
+
+
+def test_another_method_may_go_on_with_a_model_unless_it_needed_to_be_there_from_the_start(tiny, short, stream):
+    learner = make(tiny, short, "F+M+V")
+    learner.adapt(stream[0])
+    learner.use("F+V")
+    learner.adapt(stream[1])
+    assert [stage.method for stage in learner.history.stages] == ["F+M+V", "F+V"]
+    with pytest.raises(SettingsError, match=r"EWC takes note of every domain .* start a new model with EWC"):
+        learner.use("EWC")
+
+
+def test_new_options_keep_what_is_remembered(tiny, short, stream):
+    learner = make(tiny, short, "EWC", options=MethodSettings(fisher_examples=4))
+    learner.adapt(stream[0])
+    before = learner.past.tensors()
+    learner.use("EWC", MethodSettings(strength=5.0))
+    assert learner.past.settings.strength == 5.0
+    assert learner.past.tensors().keys() == before.keys()
+
+
+def test_words_join_only_where_the_method_says_so_and_only_often_enough(tiny, stream):
+    sizes = {}
+    for min_count in (1, 3):
+        learner = make(tiny, TrainingSettings(epochs=1, min_count=min_count), "F+V")
+        learner.adapt(stream[0])
+        learner.adapt(stream[1])
+        sizes[min_count] = len(learner.vocabulary)
+    assert sizes[3] < sizes[1]
+
+
+def test_word_vectors_come_from_a_file_for_first_and_for_new_words(tiny, short, stream, tmp_path):
+    words = ["the", "stew", "anchor", "sailor", "boat"]
+    file = tmp_path / "vectors.txt"
+    file.write_text("".join(f"{word} {' '.join(str(n + 0.5) for _ in range(6))}\n" for n, word in enumerate(words)))
+    rates = TrainingSettings(rate=1e-12, epochs=1)
+    learner = make(tiny, rates)
+    learner.adapt(stream[0], vectors=file)
+    learner.adapt(stream[1], vectors=file)
+    found = [(n, word) for n, word in enumerate(words) if word in learner.vocabulary]
+    assert len(found) >= 2
+    for number, word in found:
+        row = learner.trained().encoder.embedding.weight[learner.vocabulary.index(word)]
+        torch.testing.assert_close(row, torch.full((6,), number + 0.5))
+    with pytest.raises(SettingsError, match=r"have 6 numbers, but this model's words have 300"):
+        Learner.create(device="cpu").adapt(stream[0], vectors=file)
+
+
+def test_reading_tells_which_domains_slots_a_text_reads(tiny, short, stream):
+    learner = make(tiny, short)
+    learner.learn(stream[:2])
+    banks = learner.reading(stream[0].test[0])
+    assert len(banks) == 2
+    for shares in banks:
+        assert set(shares) == {"kitchen", "harbour"}
+        total = sum(shares.values())
+        lengths = [len(text.split()) for text in stream[0].test[0].texts]
+        for row, length in enumerate(lengths):
+            torch.testing.assert_close(total[row, :length], torch.ones(length))
+
+
+def test_texts_without_words_and_endless_texts_have_an_answer(tiny, stream):
+    learner = make(tiny, TrainingSettings(epochs=1, max_words=20))
+    learner.adapt(stream[0])
+    empty, blank, long, cut = learner.predict(
+        [("", ""), (" ", "\n"), ("stew " * 100_000, "it was warm"), ("stew " * 20, "it was warm")]
+    )
+    assert empty == blank
+    assert long.probabilities == pytest.approx(cut.probabilities, abs=1e-6)
+
+
+def test_texts_that_are_cut_are_told(tiny, stream):
+    class Ear:
+        said: list[str] = []  # noqa: RUF012
+
+        def step(self, step):
+            return
+
+        def note(self, sentence):
+            self.said.append(sentence)
+
+    make(tiny, TrainingSettings(epochs=1, max_words=3)).adapt(stream[0], progress=Ear())
+    assert any("texts are read up to 3 words" in sentence for sentence in Ear.said)
+
+
+# Mistakes
+
+
+def refused(learner: Learner, domain: Domain, kind: type[MemgrowError], says: str) -> None:
+    with pytest.raises(kind, match=says):
+        learner.adapt(domain)
+    assert learner.history.stages == []
+
+
+def test_domains_that_cannot_be_learnt_are_refused_in_a_sentence(tiny, short, stream):
+    train, validation = stream[0].train, stream[0].validation
+    one = tuple(e for e in train if e.label == "neutral")
+    mixed = (*train, Example("alone", None, "neutral", where="notes.jsonl, line 3"))
+    learner = make(tiny, short)
+    refused(learner, Domain("x"), DataError, "x has no train examples")
+    refused(learner, Domain("x", train), DataError, "x has no validation examples")
+    refused(learner, Domain("x", one, validation), DataError, r"one class \(neutral\)")
+    refused(learner, Domain("x", mixed, validation), DataError, "notes.jsonl, line 3: this model reads two texts")
+
+
+def test_an_unknown_label_is_refused_with_its_place(tiny, short, stream):
+    learner = make(tiny, short)
+    learner.adapt(stream[0])
+    strange = Example("a", "b", "perhaps", where="new.csv, line 31417")
+    with pytest.raises(
+        DataError, match=r"new.csv, line 31417: unknown label 'perhaps'; this model knows contradiction, "
+    ):
+        learner.adapt(Domain("new", (*stream[1].train, strange), stream[1].validation))
+    with pytest.raises(DataError, match="unknown label"):
+        learner.evaluate(Domain("new", test=(strange,)))
+
+
+def test_watched_domains_are_checked_before_the_work_begins(tiny, short, stream):
+    learner = make(tiny, short)
+    with pytest.raises(DataError, match="unknown label"):
+        learner.adapt(stream[0], watch=[Domain("new", test=(Example("a", "b", "perhaps"),))])
+    assert learner.model is None
+
+
+def test_a_learner_that_knows_nothing_says_so(tiny, short, tmp_path):
+    learner = make(tiny, short)
+    for ask in (lambda: learner.predict(["x"]), lambda: learner.evaluate([]), lambda: learner.save(tmp_path / "m")):
+        with pytest.raises(ModelError, match="learnt nothing yet"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: Learner.create("G+X"), r"no method 'G\+X'; there are F, F\+V, "),
+        (lambda: Learner.create(task="song"), "no task 'song'; there are text, pair"),
+        (lambda: Learner.create(device="tpu"), "no device 'tpu'; there are auto, cpu and cuda"),
+        (lambda: ModelSettings(cell="transformer"), "cell 'transformer' is not known; there are lstm, gru, rnn"),
+        (lambda: ModelSettings(pooling="max"), "pooling 'max' is not known; there are mean, last"),
+        (lambda: ModelSettings(hidden=0), "hidden must be at least 1, not 0"),
+        (lambda: ModelSettings(slots=-5), "slots must be 0 or more"),
+        (lambda: ModelSettings(dropout=1.0), "dropout must be at least 0 and below 1"),
+        (lambda: TrainingSettings(rate=0), "rate must be above 0"),
+        (lambda: TrainingSettings(batch=0), "batch must be at least 1"),
+        (lambda: MethodSettings(fisher="guess"), "fisher 'guess' is not known; there are exact, sampled, empirical"),
+        (lambda: MethodSettings(slots=0), "at least 1 slot"),
+        (lambda: MethodSettings(quiet=-1), "must be 0 or more"),
+    ],
+)
+def test_what_does_not_exist_or_cannot_be_names_what_can(wrong, says):
+    with pytest.raises(SettingsError, match=says):
+        wrong()
+
+
+def test_growing_slots_without_saying_how_many_is_refused(short, stream):
+    plain = ModelSettings(embedding=6, hidden=5, slots=0, perceptron=16)
+    learner = make(plain, short, "F+M")
+    learner.adapt(stream[0])
+    with pytest.raises(SettingsError, match=r"F\+M adds slots.*set the method's slots"):
+        learner.adapt(stream[1])
+
+
+def test_cuda_where_there_is_none_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SettingsError, match="no CUDA device"):
+        Learner.create(device="cuda")
+
+
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_every_cell_and_pooling_learns_and_survives_saving(cell, pooling, short, stream, tmp_path):
+    settings = ModelSettings(
+        cell=cell, pooling=pooling, embedding=6, hidden=5, slots=4, slot_size=3, layers=2, perceptron=16
+    )
+    learner = make(settings, short)
+    learner.learn(stream[:2])
+    learner.save(tmp_path / "model")
+    again = Learner.load(tmp_path / "model", device="cpu")
+    examples = list(stream[1].test)
+    assert again.predict(examples) == learner.predict(examples)

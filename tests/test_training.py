@@ -1,0 +1,79 @@
+"""The loop does what its settings say."""
+
+import pytest
+import torch
+
+from memgrow.batches import Encoded, by_length, collate, encode, shuffled, split_words
+from memgrow.data import Example
+from memgrow.learner import Learner
+from memgrow.methods import Past
+from memgrow.methods.past import MethodSettings
+from memgrow.methods.trains import everything
+from memgrow.text import Vocabulary
+from memgrow.training import TrainingSettings, _step
+
+
+def lengths(*sizes: int) -> Encoded:
+    return Encoded([([2] * size, [3] * 2) for size in sizes], [0] * len(sizes))
+
+
+def test_an_epoch_has_every_example_once_in_batches_of_similar_length():
+    data = lengths(*(1 + (n * 37) % 50 for n in range(1000)))
+    batches = shuffled(data, 10, seed=1)
+    assert sorted(index for batch in batches for index in batch) == list(range(1000))
+    spread = [max(map(data.work, batch)) - min(map(data.work, batch)) for batch in batches]
+    assert sum(spread) / len(spread) < 3
+    firsts = [data.work(batch[0]) for batch in batches]
+    assert firsts != sorted(firsts), "batches must not come from short to long"
+
+
+def test_the_seed_decides_the_order():
+    data = lengths(*range(1, 101))
+    assert shuffled(data, 8, seed=1) == shuffled(data, 8, seed=1)
+    assert shuffled(data, 8, seed=1) != shuffled(data, 8, seed=2)
+
+
+def test_prediction_batches_cover_all_from_short_to_long():
+    data = lengths(5, 1, 9, 3)
+    assert list(by_length(data, 3)) == [[1, 3, 0], [2]]
+
+
+def test_a_batch_holds_first_texts_then_second_ones():
+    vocabulary = Vocabulary(["a", "b", "c"])
+    examples = [Example("a b", "c", "yes"), Example("b", "c a b", "no")]
+    batch = collate(encode(split_words(examples, 10), vocabulary, ("no", "yes")), [0, 1], torch.device("cpu"))
+    assert batch.words.tolist() == [[2, 3, 0], [3, 0, 0], [4, 0, 0], [4, 2, 3]]
+    assert batch.lengths.tolist() == [2, 1, 1, 3]
+    assert batch.labels.tolist() == [1, 0]
+
+
+def test_gradients_are_really_clipped(stream, tiny, short):
+    learner = Learner.create(model=tiny, training=short, device="cpu")
+    learner.adapt(stream[0])
+    model = learner.trained()
+    data = encode(split_words(stream[0].train, 50), learner.vocabulary, learner.labels)
+    batch = collate(data, range(16), torch.device("cpu"))
+    norms = {}
+    for clip in (1e-3, 1e9):
+        optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
+        _step(model, batch, optimiser, everything(None, model), Past(MethodSettings()), clip)
+        norms[clip] = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm().item()
+    assert norms[1e-3] == pytest.approx(1e-3, rel=0.01)
+    assert norms[1e9] > 1e-2
+
+
+def test_training_stops_when_validation_no_longer_rises_and_keeps_the_best_epoch(stream, tiny):
+    learner = Learner.create(model=tiny, training=TrainingSettings(rate=0.01, epochs=50, patience=3), device="cpu")
+    stage = learner.adapt(stream[0])
+    assert stage.epochs < 50
+    assert stage.epochs == stage.best_epoch + 3
+    assert learner.evaluate(stream[0], split="validation")[stream[0].name] == pytest.approx(stage.validation)
+
+
+def test_training_learns(stream):
+    from memgrow.models import ModelSettings
+
+    settings = ModelSettings(embedding=16, hidden=16, slots=8, perceptron=32)
+    learner = Learner.create(model=settings, training=TrainingSettings(rate=0.01, epochs=40, patience=40), device="cpu")
+    learner.adapt(stream[0])
+    assert learner.evaluate(stream[0], split="train")[stream[0].name] > 0.9
