@@ -146,7 +146,7 @@ def test_a_compressed_file_without_gz_in_its_name_is_refused_with_advice(write):
 def test_broken_json_is_refused_with_its_line(write):
     good = '{"text": "x"}\n'
     message = refusal(write("rows.jsonl", good * 31_416 + '{"text": "x\n'))
-    assert "rows.jsonl, line 31417, column 10 is not valid JSON" in message
+    assert "rows.jsonl, line 31417 is not valid JSON (Unterminated string starting at: column 10)" in message
 
 
 @pytest.mark.parametrize("line", ["[" * 100_000, '{"n": ' + "9" * 5000 + "}"])

@@ -95,10 +95,10 @@ def _json_rows(path: Path) -> Iterator[Row]:
         if not line.strip():
             continue
         try:
-            values = json.loads(line)
+            values = json.loads(line.rstrip())
         except json.JSONDecodeError as error:
             raise DataError(
-                f"{where(path, number)}, column {error.colno} is not valid JSON ({error.msg}); "
+                f"{where(path, number)} is not valid JSON ({error.msg}: column {error.colno}); "
                 "each line must be one complete JSON object"
             ) from None
         except (ValueError, RecursionError) as error:  # numbers too long and brackets too deep for Python

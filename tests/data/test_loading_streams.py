@@ -1,0 +1,317 @@
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+
+from memgrow.data import Columns, load_stream
+from memgrow.data.filenames import domain_and_part
+from memgrow.errors import DataError, SettingsError
+
+
+def sizes(domain):
+    return len(domain.train), len(domain.validation), len(domain.test)
+
+
+def texts(part):
+    return {example.text for example in part}
+
+
+def refusal(*paths, **options):
+    with pytest.raises(DataError) as caught:
+        load_stream(paths, **options)
+    return str(caught.value)
+
+
+@pytest.fixture
+def genres(write_rows):
+    """Write rows of three genres, 40 of each by default, three to a prompt."""
+
+    def write_file(name, count=40, names=("travel", "letters", "slate"), **further):
+        rows = [
+            {
+                "text": f"{name} {genre} {i}",
+                "label": "xyz"[i % 3],
+                "genre": genre,
+                "prompt": f"{genre}{i // 3}",
+                **further,
+            }
+            for i in range(count)
+            for genre in names
+        ]
+        return write_rows(name, rows)
+
+    return write_file
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("books.jsonl.gz", ("books", None)),
+        ("books_train.jsonl.gz", ("books", "train")),
+        ("books-dev.csv", ("books", "validation")),
+        ("books.valid.tsv", ("books", "validation")),
+        ("books_validation.csv", ("books", "validation")),
+        ("Books_TEST.csv", ("Books", "test")),
+        ("multinli_1.0_train.jsonl", ("multinli_1.0", "train")),
+        ("contest.csv", ("contest", None)),
+        ("books_train_2.csv", ("books_train_2", None)),
+        ("books/test.csv", ("books", "test")),
+    ],
+)
+def test_a_file_name_tells_domain_and_part(path, expected):
+    assert domain_and_part(Path(path)) == expected
+
+
+@pytest.mark.parametrize("name", ["books.jsonl", "books_train.jsonl"])
+def test_missing_parts_are_drawn_from_a_lone_file(reviews, name):
+    loaded = load_stream(reviews(name, 100))
+    assert loaded.stream.names == ("books",)
+    assert sizes(loaded.stream[0]) == (80, 10, 10)
+    assert loaded.notices == (f"validation (10%) and test (10%) were drawn from {name} by text",)
+
+
+def test_files_of_one_name_are_the_parts_of_one_domain(reviews):
+    loaded = load_stream([reviews("books_train.jsonl.gz", 100), reviews("books_test.jsonl.gz", 30)])
+    assert loaded.stream.names == ("books",)
+    assert sizes(loaded.stream["books"]) == (90, 10, 30)
+    assert texts(loaded.stream["books"].test) == {f"books_test review {i}" for i in range(30)}
+    assert loaded.notices == ("validation (10%) was drawn from books_train.jsonl.gz by text",)
+
+
+def test_nothing_is_drawn_and_nothing_said_when_all_parts_are_given(reviews):
+    loaded = load_stream([reviews(f"books_{part}.jsonl", 10) for part in ("train", "dev", "test")])
+    assert sizes(loaded.stream["books"]) == (10, 10, 10)
+    assert loaded.notices == ()
+
+
+def test_files_called_by_their_part_alone_are_named_after_their_folder(reviews):
+    loaded = load_stream([reviews("books/train.jsonl"), reviews("books/test.jsonl", 5), reviews("toys/train.jsonl")])
+    assert loaded.stream.names == ("books", "toys")
+    assert sizes(loaded.stream["books"]) == (90, 10, 5)
+
+
+def test_domains_come_in_the_order_of_the_files(reviews):
+    names = ["toys", "books", "dvd"]
+    assert load_stream([reviews(f"{name}.jsonl") for name in names]).stream.names == tuple(names)
+
+
+def test_a_domain_without_training_files_is_there_for_evaluation(reviews):
+    domain = load_stream([reviews("books_test.jsonl", 10), reviews("books_dev.jsonl", 5)]).stream[0]
+    assert sizes(domain) == (0, 5, 10)
+
+
+def test_a_column_makes_domains_in_order_of_appearance(genres):
+    loaded = load_stream(genres("all.jsonl", 50), columns=Columns(by="genre"))
+    assert loaded.stream.names == ("travel", "letters", "slate")
+    assert [sizes(domain) for domain in loaded.stream] == [(40, 5, 5)] * 3
+    assert len(loaded.notices) == 1
+
+
+def test_the_user_chooses_and_orders_domains(genres, reviews):
+    chosen = ["slate", "travel"]
+    assert load_stream(genres("all.jsonl"), columns=Columns(by="genre"), domains=chosen).stream.names == (
+        "slate",
+        "travel",
+    )
+    files = [reviews("books.jsonl"), reviews("toys.jsonl"), reviews("dvd.jsonl")]
+    assert load_stream(files, domains=["dvd", "books"]).stream.names == ("dvd", "books")
+
+
+def test_an_unknown_domain_is_refused_with_those_there_are(genres):
+    message = refusal(genres("all.jsonl"), columns=Columns(by="genre"), domains=["slate", "fiction"])
+    assert "no domain fiction" in message
+    assert "travel, letters, slate" in message
+
+
+def test_with_a_domain_column_several_files_are_read_as_one(genres):
+    files = [genres("one.jsonl", 30, ["a", "b"]), genres("two.jsonl", 70, ["c", "b"])]
+    stream = load_stream(files, columns=Columns(by="genre")).stream
+    assert stream.names == ("a", "b", "c")
+    assert sizes(stream["b"]) == (80, 10, 10)
+
+
+def test_with_a_domain_column_a_file_called_test_is_still_no_training_data(genres):
+    files = [genres("all_train.jsonl", 50), genres("all_test.jsonl", 20)]
+    stream = load_stream(files, columns=Columns(by="genre")).stream
+    assert [sizes(domain) for domain in stream] == [(45, 5, 20)] * 3
+
+
+def test_a_group_never_stands_in_two_parts(genres):
+    columns = Columns(by="genre", group="prompt")
+    loaded = load_stream(genres("all.jsonl", 90), columns=columns)
+    for domain in loaded.stream:
+        prompts = [
+            {int(e.text.split()[-1]) // 3 for e in part} for part in (domain.train, domain.validation, domain.test)
+        ]
+        assert all(one.isdisjoint(other) for one, other in combinations(prompts, 2))
+        assert all(prompts)
+    assert loaded.notices == ("validation (10%) and test (10%) were drawn from all.jsonl by group prompt",)
+
+
+def test_without_groups_the_same_first_text_never_stands_in_two_parts(write_rows):
+    rows = [{"premise": f"premise {i // 3}", "hypothesis": f"h{i}", "label": "enc"[i % 3]} for i in range(300)]
+    domain = load_stream(write_rows("nli.jsonl", rows)).stream[0]
+    assert sum(sizes(domain)) == 300
+    assert min(sizes(domain)) >= 27
+    parts = [texts(part) for part in (domain.train, domain.validation, domain.test)]
+    assert all(one.isdisjoint(other) for one, other in combinations(parts, 2))
+
+
+def test_further_files_fill_the_part_they_are_given_for(reviews):
+    loaded = load_stream(
+        [reviews("books.jsonl"), reviews("toys.jsonl")],
+        validation=[reviews("books_dev.jsonl", 7)],
+        test=[reviews("toys_test.jsonl", 8), reviews("books_test.jsonl", 9)],
+    )
+    assert sizes(loaded.stream["books"]) == (100, 7, 9)
+    assert sizes(loaded.stream["toys"]) == (90, 10, 8)
+
+
+def test_a_further_file_of_any_name_belongs_to_the_only_domain(reviews):
+    domain = load_stream(reviews("books.jsonl"), test=reviews("fresh_train.jsonl", 9)).stream["books"]
+    assert sizes(domain) == (90, 10, 9)
+
+
+def test_choosing_one_of_several_domains_does_not_give_it_the_test_rows_of_another(reviews):
+    stream = load_stream(
+        [reviews("books.jsonl"), reviews("toys.jsonl")],
+        test=[reviews("books_test.jsonl", 5), reviews("toys_test.jsonl", 6)],
+        domains=["books"],
+    ).stream
+    assert stream.names == ("books",)
+    assert sizes(stream["books"]) == (90, 10, 5)
+
+
+def test_a_further_file_of_no_domain_is_refused_with_those_there_are(reviews):
+    message = refusal(reviews("books.jsonl"), reviews("toys.jsonl"), test=[reviews("dvd_test.jsonl")])
+    assert "dvd_test.jsonl is of the domain dvd, but the data has books, toys" in message
+
+
+def test_further_files_are_dealt_out_by_the_domain_column(genres):
+    loaded = load_stream(
+        genres("all.jsonl", 50, ["travel", "slate"]), columns=Columns(by="genre"), test=genres("more.jsonl", 6)
+    )
+    assert [sizes(domain) for domain in loaded.stream] == [(45, 5, 6)] * 2
+    assert "6 rows of more.jsonl were left out, as the data has no domain letters" in loaded.notices
+
+
+def test_a_further_file_without_any_known_domain_is_refused(genres):
+    further = genres("more.jsonl", 6, ["fiction"])
+    message = refusal(genres("all.jsonl"), columns=Columns(by="genre"), test=[further])
+    assert "more.jsonl is of the domain fiction, but the data has travel, letters, slate" in message
+
+
+def test_held_out_files_are_halved_by_group(genres):
+    loaded = load_stream(
+        genres("all.jsonl", 30), columns=Columns(by="genre", group="prompt"), held_out=genres("dev.jsonl", 60)
+    )
+    for domain in loaded.stream:
+        assert len(domain.train) == 30
+        assert (len(domain.validation), len(domain.test)) == (30, 30)
+        halves = [{int(example.text.split()[-1]) // 3 for example in part} for part in (domain.validation, domain.test)]
+        assert halves[0].isdisjoint(halves[1])
+    assert loaded.notices == ("validation and test are each half of dev.jsonl, drawn by group prompt",)
+
+
+def test_a_split_column_goes_before_drawing_and_before_the_file_name(write_rows):
+    rows = [
+        {"text": f"{part} {i}", "label": "xy"[i % 2], "split": part}
+        for part, count in (("train", 20), ("dev", 4), ("test", 6))
+        for i in range(count)
+    ]
+    loaded = load_stream(write_rows("books_test.jsonl", rows))
+    domain = loaded.stream["books"]
+    assert sizes(domain) == (20, 4, 6)
+    assert all(text.startswith("dev") for text in texts(domain.validation))
+    assert loaded.notices == ()
+
+
+def test_a_part_that_the_split_column_does_not_give_is_drawn(write_rows):
+    rows = [{"text": f"{i}", "label": "xy"[i % 2], "split": "train" if i < 50 else "test"} for i in range(60)]
+    domain = load_stream(write_rows("books.jsonl", rows)).stream[0]
+    assert sizes(domain) == (45, 5, 10)
+
+
+def test_a_test_file_with_a_split_column_gives_its_test_rows_alone(write_rows, reviews):
+    rows = [{"text": f"{i}", "label": "xy"[i % 2], "split": "train" if i < 50 else "test"} for i in range(60)]
+    loaded = load_stream(reviews("books.jsonl"), test=write_rows("more.jsonl", rows))
+    assert texts(loaded.stream[0].test) == {str(i) for i in range(50, 60)}
+    assert any(notice.startswith("50 rows of more.jsonl were left out") for notice in loaded.notices)
+
+
+def test_a_test_file_whose_split_column_has_no_test_rows_is_refused(reviews):
+    message = refusal(reviews("books.jsonl"), test=[reviews("more.jsonl", split="train")])
+    assert "more.jsonl has no rows for test" in message
+
+
+def test_a_limit_holds_for_every_part_and_keeps_examples_of_the_same_part(reviews):
+    path = reviews("books.jsonl", 400)
+    full, cut = load_stream(path).stream[0], load_stream(path, limit=15).stream[0]
+    assert sizes(cut) == (15, 15, 15)
+    assert set(cut.train) < set(full.train)
+    assert set(cut.validation) < set(full.validation)
+    assert set(cut.test) < set(full.test)
+
+
+def test_the_seed_draws_other_parts_and_the_same_seed_the_same(reviews):
+    path = reviews("books.jsonl")
+    assert load_stream(path, seed=1).stream[0] == load_stream(path, seed=1).stream[0]
+    assert load_stream(path, seed=1).stream[0] != load_stream(path, seed=2).stream[0]
+
+
+def test_rows_left_out_are_counted_in_a_sentence(write_rows):
+    rows = [{"text": str(i), "label": "xy-"[i % 3]} for i in range(30)]
+    assert (
+        "10 rows without a gold label were left out of books.jsonl"
+        in load_stream(write_rows("books.jsonl", rows)).notices
+    )
+    rows = [{"text": str(i), "label": "xy"[i % 2]} for i in range(30)] + [{"text": "", "label": "x"}]
+    loaded = load_stream(write_rows("books.jsonl", rows), skip_empty=True)
+    assert "1 row with an empty text was left out of books.jsonl" in loaded.notices
+
+
+def test_a_part_that_cannot_be_drawn_is_said(write_rows):
+    rows = [{"text": "same", "label": label} for label in "xy"]
+    loaded = load_stream(write_rows("books.jsonl", rows))
+    assert sizes(loaded.stream[0]) == (2, 0, 0)
+    assert any("books has no validation and no test part" in notice for notice in loaded.notices)
+
+
+def test_a_domain_of_one_label_is_refused(write_rows, reviews):
+    path = write_rows("toys.jsonl", [{"text": str(i), "label": "good"} for i in range(10)])
+    message = refusal(reviews("books.jsonl"), path)
+    assert "all 8 training examples of the domain toys have the label good" in message
+    assert "toys.jsonl, line" in message
+
+
+def test_one_label_is_enough_for_a_test_part(write_rows):
+    path = write_rows("toys_test.jsonl", [{"text": "a", "label": "good"}])
+    assert sizes(load_stream(path).stream[0]) == (0, 0, 1)
+
+
+def test_texts_without_labels_make_a_stream_on_demand(write):
+    path = write("talk.tsv", "message\tresponse\n" + "".join(f"hello {i}\thi {i}\n" for i in range(20)))
+    stream = load_stream(path, columns=Columns("message", "response"), labelled=False).stream
+    assert sizes(stream["talk"]) == (16, 2, 2)
+    assert stream["talk"].labels == ()
+
+
+def test_single_texts_and_pairs_do_not_mix(reviews, write_rows):
+    pairs = write_rows("nli.jsonl", [{"premise": "a", "hypothesis": "b", "label": "x"}])
+    message = refusal(pairs, reviews("books.jsonl"))
+    assert "books.jsonl has single texts (column text), but nli.jsonl has pairs" in message
+
+
+def test_a_file_given_twice_is_refused(reviews):
+    path = reviews("books.jsonl")
+    assert "is given twice" in refusal(path, test=[path.parent / "." / path.name])
+
+
+def test_no_file_at_all_is_refused():
+    assert "no file" in refusal()
+
+
+@pytest.mark.parametrize("limit", [0, -1])
+def test_a_limit_of_nothing_is_refused(reviews, limit):
+    with pytest.raises(SettingsError, match=f"a limit of {limit}"):
+        load_stream(reviews("books.jsonl"), limit=limit)
