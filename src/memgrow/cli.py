@@ -3,58 +3,37 @@
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-import typer.core
 from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 
+from memgrow import __version__
 from memgrow import options as opt
-from memgrow.adaptation import adapt_model
-from memgrow.answers import examples_from_lines, examples_from_words, in_chunks
-from memgrow.data import Columns, Example, load_for_evaluation, load_stream, read_unlabelled
+from memgrow.adaptation import learn_stream, open_or_create
+from memgrow.answers import count_cut, examples_from_lines, examples_from_words, in_chunks
+from memgrow.data import Columns, Example, Loaded, Stream, load_for_evaluation, load_stream, read_unlabelled
 from memgrow.demo import METHODS as DEMO_METHODS
 from memgrow.demo import compare
-from memgrow.errors import MemgrowError, SettingsError
+from memgrow.errors import SettingsError
 from memgrow.learner import Learner
+from memgrow.mistakes import Commands, whisper
+from memgrow.namesakes import refuse_namesakes
 from memgrow.recipe import read_recipe
-from memgrow.report.about import about
+from memgrow.report.about import about, about_table
 from memgrow.report.bar import Bar
+from memgrow.report.growth import counted
+from memgrow.report.matrix import MatrixTable
 from memgrow.report.picture import draw_matrices
-from memgrow.report.tables import (
-    comparison_table,
-    matrix_table,
-    methods_table,
-    reading_table,
-    scores_table,
-    stages_table,
-    summary_line,
-)
+from memgrow.report.reading import reading_table
+from memgrow.report.tables import comparison_table, methods_table, scores_table, stages_table, summary_line
 
-console = Console()
-whispers = Console(stderr=True)
+CHUNK = 1024  # texts that are labelled together: a pipe of any length takes little memory
 
-
-class Commands(typer.core.TyperGroup):
-    """Turns mistakes into sentences, whichever command they are made in."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except MemgrowError as error:
-            whispers.print(f"[red]memgrow:[/red] {escape(str(error))}", soft_wrap=True, highlight=False)
-            ctx.exit(2)
-        except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing to say, and nobody to hear
-            raise
-        except OSError as error:
-            whispers.print(f"[red]memgrow:[/red] {escape(str(error))}", soft_wrap=True, highlight=False)
-            ctx.exit(2)
-        except KeyboardInterrupt:
-            whispers.print("memgrow: stopped; what was saved before is unchanged", highlight=False)
-            ctx.exit(130)
-
+console = Console(highlight=False)
 
 app = typer.Typer(
     cls=Commands,
@@ -62,38 +41,56 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
-    help="One text model that learns domain after domain, without the old data and without forgetting.",
 )
 
 
-def _names(domains: str | None) -> list[str] | None:
-    return [name.strip() for name in domains.split(",")] if domains else None
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        sys.stdout.write(f"memgrow {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def memgrow(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """One text model that learns domain after domain, without the old data and without forgetting."""
 
 
 @app.command()
 def demo(
-    methods: Annotated[str, typer.Option(help="Which methods to compare (a,b,c).")] = ",".join(DEMO_METHODS),
-    seeds: Annotated[int, typer.Option(help="How many runs of each, with seeds one after another.", min=1)] = 1,
+    methods: Annotated[str, typer.Option(metavar="A,B,C", help="Which methods to compare.")] = ",".join(DEMO_METHODS),
+    seeds: Annotated[int, typer.Option(metavar="N", help="How many runs of each, with seeds in turn.", min=1)] = 1,
     seed: opt.Seed = 0,
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the figures.")] = Path("memgrow-demo"),
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the picture and the figures.")] = Path(
+        "memgrow-demo"
+    ),
     device: opt.Device = "auto",
 ) -> None:
     """Four made-up domains in turn: fine-tuning beside a memory that grows.
 
     Example: memgrow demo --seeds 3
     """
+    out.mkdir(parents=True, exist_ok=True)
     console.print("Four domains arrive one after another; cues of one conflict with those of the next.")
     with Bar(console) as bar:
         comparison = compare(_names(methods) or DEMO_METHODS, seeds, seed or 0, device, bar)
-    for method in comparison.runs:
-        console.print(matrix_table(comparison.mean_matrix(method), f"{method}: test accuracy, %"))
-    console.print(comparison_table(comparison.summary(), seeds))
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "demo.json").write_text(json.dumps(comparison.to_json(), indent=1) + "\n", encoding="utf-8")
-    runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
     matrices = {method: comparison.mean_matrix(method) for method in comparison.runs}
-    draw_matrices(matrices, out / "demo.png", f"Four synthetic domains in turn ({runs})")
-    console.print(f"The picture is {out / 'demo.png'}, the figures are in {out / 'demo.json'}.")
+    for method, matrix in matrices.items():
+        console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
+    console.print(comparison_table(comparison.summary(), seeds))
+    figures, picture = out / "demo.json", out / "demo.png"
+    figures.write_text(json.dumps(comparison.to_json(), indent=1) + "\n", encoding="utf-8")
+    _say(f"The figures are in {figures}.")
+    runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
+    try:
+        draw_matrices(matrices, picture, f"Four synthetic domains in turn ({runs})")
+    except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
+        whisper(f"There is no picture: {error}")
+    else:
+        _say(f"The picture is {picture}.")
 
 
 @app.command()
@@ -118,12 +115,14 @@ def adapt(
     held_out: opt.HeldOut = None,
     watch: opt.Watch = None,
     limit: opt.Limit = None,
-    again: Annotated[bool, typer.Option(help="Learn a domain anew even if its data has been learnt.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
 ) -> None:
-    """Learn domains in turn; creates MODEL if it is not there, else goes on from it. Resumes if it was killed.
+    """Learn domains in turn, in a new MODEL or going on from it; resumes if killed.
 
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
     """
+    # What is quick to check comes first: a long file need not be read for a misspelt method.
+    learner = open_or_create(model, read_recipe(recipe, set_ or ()), method, seed, device)
     columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column)
     loaded = load_stream(
         data,
@@ -134,25 +133,17 @@ def adapt(
         domains=_names(domains),
         limit=limit,
     )
-    watched = load_for_evaluation(watch, columns).stream if watch else ()
-    for notice in loaded.notices:
-        console.print(f"[dim]{escape(notice)}[/dim]", highlight=False)
-    learner = adapt_model(
-        model,
-        loaded.stream,
-        watched,
-        recipe=read_recipe(recipe, set_ or ()),
-        method=method,
-        seed=seed,
-        device=device,
-        vectors=vectors,
-        again=again,
-        console=console,
-    )
-    console.print(matrix_table(learner.history.matrix, "test accuracy, %"))
-    if line := summary_line(learner.history):
-        console.print(line, highlight=False)
-    console.print(f"Saved as {model}.")
+    refuse_namesakes(data, by)
+    watched = load_for_evaluation(watch, replace(columns, group=None)) if watch else Loaded(Stream(()))
+    for notice in (*loaded.notices, *watched.notices):
+        console.print(Text(notice, "dim"))
+    with Bar(console) as bar:
+        stages = learn_stream(
+            learner, loaded.stream, watched.stream, folder=model, vectors=vectors, again=again, bar=bar
+        )
+    console.print(MatrixTable(learner.history.matrix, "test accuracy, %"))
+    _say(summary_line(learner.history))
+    _say(f"Saved as {model}." if stages else f"There was nothing new to learn: {model} is as it was.")
 
 
 @app.command()
@@ -175,11 +166,13 @@ def evaluate(
     columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column)
     learner = Learner.load(model, device)
     loaded = load_for_evaluation(data, columns, _names(domains))
-    for notice in loaded.notices:
-        whispers.print(f"[dim]{escape(notice)}[/dim]", highlight=False)
+    refuse_namesakes(data, by)
     scores = learner.evaluate(loaded.stream)
+    for notice in loaded.notices:
+        whisper(notice)
+    _tell_of_cuts([example for domain in loaded.stream for example in domain.test], learner)
     if as_json:
-        sys.stdout.write(json.dumps(scores) + "\n")
+        _write_json(scores)
     else:
         console.print(scores_table(scores, {domain.name: len(domain.test) for domain in loaded.stream}))
 
@@ -188,21 +181,24 @@ def evaluate(
 def predict(
     model: opt.Model,
     texts: Annotated[
-        list[str] | None, typer.Argument(help="Texts; for a model of pairs, two for each answer.", show_default=False)
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="Texts; for a model of pairs, two for each answer.", show_default=False),
     ] = None,
-    file: Annotated[Path | None, typer.Option(help="JSONL, CSV or TSV file of texts.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="JSONL, CSV or TSV file of texts.")] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,
     device: opt.Device = "auto",
 ) -> None:
-    """Label texts from arguments, a file or standard input (a JSON object or a plain text a line); JSONL out.
+    """Label texts from arguments, a file or standard input; JSON lines out.
 
-    Example: memgrow predict model/ "a quiet, moving book"   or   memgrow predict model/ < lines.jsonl
+    On standard input a line is a JSON object or a plain text; for a model of pairs, two texts with a tab between.
+
+    Example: memgrow predict model/ "a quiet, moving book"
     """
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
     learner = Learner.load(model, device)
-    columns = Columns(text=text, pair=pair)
+    columns, size = Columns(text=text, pair=pair), CHUNK
     examples: Iterable[Example]
     if texts:
         examples = examples_from_words(texts, learner.task)
@@ -210,10 +206,13 @@ def predict(
         examples = read_unlabelled(file, columns)
     else:
         examples = examples_from_lines(sys.stdin.buffer, columns, learner.task)
-    for chunk in in_chunks(examples):
+        if sys.stdin.isatty():
+            whisper("Type a text a line; Ctrl-D ends.")
+            size = 1  # somebody waits for each answer
+    for chunk in in_chunks(examples, size):
+        _tell_of_cuts(chunk, learner)
         for example, answer in zip(chunk, learner.predict(chunk), strict=True):
-            row = {"texts": example.texts, "label": answer.label, "probabilities": answer.probabilities}
-            sys.stdout.write(json.dumps(row, ensure_ascii=False) + "\n")
+            _write_json({"texts": example.texts, "label": answer.label, "probabilities": answer.probabilities})
         sys.stdout.flush()
 
 
@@ -221,27 +220,30 @@ def predict(
 def inspect(
     model: opt.Model,
     texts: Annotated[
-        list[str] | None, typer.Argument(help="A text (two for a model of pairs) to see whose slots it reads.")
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="A text (two for a model of pairs) to see whose slots it reads.",
+            show_default=False,
+        ),
     ] = None,
     as_json: opt.AsJson = False,
     device: opt.Device = "auto",
 ) -> None:
-    """What a model knows: domains, slots, words, parameters, history; whose slots a text reads.
+    """What a model knows and has been through; whose slots a text reads.
 
     Example: memgrow inspect model/ "a quiet, moving book"
     """
     learner = Learner.load(model, device)
+    examples = examples_from_words(texts or [], learner.task)
     if as_json:
-        known = {"about": about(learner), "history": learner.history.to_json()}
-        sys.stdout.write(json.dumps(known, ensure_ascii=False, indent=1) + "\n")
+        _write_json({"about": about(learner), "history": learner.history.to_json()}, indent=1)
         return
-    for name, value in about(learner).items():
-        console.print(f"[bold]{name}[/bold] {escape(str(value))}", highlight=False)
+    console.print(about_table(learner))
     console.print(stages_table(learner.history))
-    console.print(matrix_table(learner.history.matrix, "test accuracy, %"))
-    if line := summary_line(learner.history):
-        console.print(line, highlight=False)
-    for example in examples_from_words(texts or [], learner.task):
+    console.print(MatrixTable(learner.history.matrix, "test accuracy, %"))
+    _say(summary_line(learner.history))
+    for example in examples:
         console.print(reading_table(learner, example))
 
 
@@ -256,3 +258,24 @@ def methods() -> None:
 
 def main() -> None:
     app()
+
+
+def _names(listed: str | None) -> list[str] | None:
+    return [name.strip() for name in listed.split(",") if name.strip()] if listed else None
+
+
+def _say(sentence: str) -> None:
+    """Print a sentence that may hold names of a user's own, which are never markup."""
+    if sentence:
+        console.print(Text(sentence))
+
+
+def _write_json(value: Any, indent: int | None = None) -> None:
+    """A line of JSON in UTF-8, whatever the terminal's own encoding is."""
+    sys.stdout.buffer.write((json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode())
+
+
+def _tell_of_cuts(examples: Iterable[Example], learner: Learner) -> None:
+    limit = learner.training.max_words
+    if cut := count_cut(examples, limit):
+        whisper(f"{counted(cut, 'text')} longer than {limit} words: only the beginning is read")

@@ -8,7 +8,7 @@ from typing import Any
 from memgrow.data import synthetic_stream
 from memgrow.history import History
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings
+from memgrow.methods import MethodSettings, find_method
 from memgrow.metrics import AccuracyMatrix
 from memgrow.models import ModelSettings
 from memgrow.progress import Progress
@@ -24,6 +24,7 @@ class Comparison:
     """The histories of each method, one for each seed."""
 
     runs: Mapping[str, Sequence[History]]
+    first_seed: int = 0
 
     def mean_matrix(self, method: str) -> AccuracyMatrix:
         """The accuracy matrix of a method, averaged over the seeds."""
@@ -54,6 +55,7 @@ class Comparison:
         runs = {method: [history.to_json() for history in runs] for method, runs in self.runs.items()}
         return {
             "seeds": len(next(iter(self.runs.values()))),
+            "first_seed": self.first_seed,
             "settings": settings,
             "summary": self.summary(),
             "runs": runs,
@@ -62,7 +64,7 @@ class Comparison:
 
 def compare(methods: Iterable[str], seeds: int, first_seed: int, device: str, progress: Progress) -> Comparison:
     """Learn the synthetic stream by each method, with each seed for data and model alike."""
-    runs: dict[str, list[History]] = {method: [] for method in methods}
+    runs: dict[str, list[History]] = {find_method(method).name: [] for method in methods}
     for seed in range(first_seed, first_seed + seeds):
         stream = synthetic_stream(seed=seed)
         for method, histories in runs.items():
@@ -70,7 +72,7 @@ def compare(methods: Iterable[str], seeds: int, first_seed: int, device: str, pr
                 method, model=MODEL, training=TRAINING, options=MethodSettings(), seed=seed, device=device
             )
             histories.append(learner.learn(stream, progress=progress))
-    return Comparison(runs)
+    return Comparison(runs, first_seed)
 
 
 def _spread(values: Sequence[float]) -> dict[str, float]:

@@ -7,47 +7,73 @@ import typer
 
 DATA, SETTINGS = "Data", "Settings"
 
-Model = Annotated[Path, typer.Argument(help="The model's folder.", show_default=False)]
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model's folder.", show_default=False)]
 Files = Annotated[
-    list[Path], typer.Argument(help="JSONL, CSV or TSV files, plain or .gz: a domain each.", show_default=False)
+    list[Path],
+    typer.Argument(metavar="DATA", help="JSONL, CSV or TSV files, plain or .gz: a domain each.", show_default=False),
 ]
 
-Text = Annotated[str | None, typer.Option(help="Column of the text, or of the first of two.", rich_help_panel=DATA)]
-Pair = Annotated[str | None, typer.Option(help="Column of the second text.", rich_help_panel=DATA)]
-Label = Annotated[str | None, typer.Option(help="Column of the label.", rich_help_panel=DATA)]
-By = Annotated[str | None, typer.Option(help="Column that names the domain of a row.", rich_help_panel=DATA)]
+Text = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of the text, or of the first of two.", rich_help_panel=DATA),
+]
+Pair = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the second text.", rich_help_panel=DATA)]
+Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.", rich_help_panel=DATA)]
+By = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column that names the domain of a row.", rich_help_panel=DATA)
+]
 Domains = Annotated[
-    str | None, typer.Option(help="With --by: which domains, in this order (a,b,c).", rich_help_panel=DATA)
+    str | None,
+    typer.Option(metavar="A,B,C", help="With --by: which domains, in this order.", rich_help_panel=DATA),
 ]
 Group = Annotated[
     str | None,
-    typer.Option(help="Column whose equal values stay in one part when parts are drawn.", rich_help_panel=DATA),
+    typer.Option(
+        metavar="COLUMN",
+        help="Column whose equal values stay in one part when parts are drawn.",
+        rich_help_panel=DATA,
+    ),
 ]
 SplitColumn = Annotated[
-    str | None, typer.Option(help="Column that says train, validation or test.", rich_help_panel=DATA)
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column that says train, validation or test.", rich_help_panel=DATA),
 ]
-Validation = Annotated[list[Path] | None, typer.Option(help="File of validation examples.", rich_help_panel=DATA)]
-Test = Annotated[list[Path] | None, typer.Option(help="File of test examples.", rich_help_panel=DATA)]
+Validation = Annotated[
+    list[Path] | None, typer.Option(metavar="FILE", help="Validation examples.", rich_help_panel=DATA)
+]
+Test = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Test examples.", rich_help_panel=DATA)]
 HeldOut = Annotated[
-    list[Path] | None, typer.Option(help="File to be halved into validation and test.", rich_help_panel=DATA)
+    list[Path] | None,
+    typer.Option(metavar="FILE", help="Examples to be halved into validation and test.", rich_help_panel=DATA),
 ]
 Watch = Annotated[
     list[Path] | None,
-    typer.Option(help="File of test examples of an earlier domain, tried after each new one.", rich_help_panel=DATA),
+    typer.Option(
+        metavar="FILE", help="Test examples of an earlier domain, tried after each new one.", rich_help_panel=DATA
+    ),
 ]
-Limit = Annotated[int | None, typer.Option(help="At most so many examples of each part.", rich_help_panel=DATA)]
+Limit = Annotated[
+    int | None, typer.Option(metavar="N", help="At most so many examples of each part.", rich_help_panel=DATA)
+]
 
 Method = Annotated[
-    str | None, typer.Option(help="How to meet a new domain: see `memgrow methods`.", rich_help_panel=SETTINGS)
+    str | None,
+    typer.Option(metavar="NAME", help="How to meet a new domain: see memgrow methods.", rich_help_panel=SETTINGS),
 ]
-Recipe = Annotated[Path | None, typer.Option(help="YAML file of settings.", rich_help_panel=SETTINGS)]
+Recipe = Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file of settings.", rich_help_panel=SETTINGS)]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", help="One setting, such as hidden=64 or epochs=5.", rich_help_panel=SETTINGS),
+    typer.Option(
+        "--set", metavar="NAME=VALUE", help="One setting, such as hidden=64 or epochs=5.", rich_help_panel=SETTINGS
+    ),
 ]
 Vectors = Annotated[
-    Path | None, typer.Option(help="GloVe or word2vec file for words not seen yet.", rich_help_panel=SETTINGS)
+    Path | None,
+    typer.Option(metavar="FILE", help="GloVe or word2vec vectors for words not seen yet.", rich_help_panel=SETTINGS),
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
-Seed = Annotated[int | None, typer.Option(help="Decides everything that is left to chance.", rich_help_panel=SETTINGS)]
+Device = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
+Seed = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Decides everything that is left to chance.", rich_help_panel=SETTINGS),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

@@ -1,6 +1,7 @@
 """Settings from a YAML file and from NAME=VALUE words, checked against what there is."""
 
 import dataclasses
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,8 @@ from memgrow.training import TrainingSettings
 
 SECTIONS: dict[str, type[Any]] = {"model": ModelSettings, "training": TrainingSettings, "options": MethodSettings}
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
+KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
+LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
 
 
 @dataclass(frozen=True)
@@ -33,75 +36,86 @@ class Recipe:
 
 def read_recipe(path: str | Path | None, words: Iterable[str] = ()) -> Recipe:
     """A recipe file, where there is one, changed by words such as hidden=64 or model.slots=100."""
-    content: dict[str, Any] = {}
-    if path is not None:
-        content = _read(Path(path))
+    single, sections = _read(Path(path)) if path is not None else ({}, {name: {} for name in SECTIONS})
     for word in words:
-        name, equals, value = word.partition("=")
-        if not equals:
-            raise SettingsError(f"--set {word!r} has no '=': write a name and a value, such as hidden=64")
-        section, key = _place(name)
-        content.setdefault(section, {})[key] = yaml.safe_load(value)
-    checked = {name: _check(name, content.get(name) or {}) for name in SECTIONS}
-    single = {name: _fit(name, kind, content[name]) for name, kind in SINGLE.items() if name in content}
-    return Recipe(**single, sections=checked)
+        section, name, value = _setting(word)
+        sections[section][name] = value
+    return Recipe(**single, sections=sections)
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What a file says: the single values, and the sections."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"cannot read the recipe {path}: {error.strerror}") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name") from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         place = f", line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) else ""
-        raise SettingsError(f"{path}{place}: this is not YAML ({getattr(error, 'problem', error)})") from error
-    known = [*SINGLE, *SECTIONS]
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+        raise SettingsError(f"{path}{place}: this is not YAML ({reason}); put it right") from error
+    known = ", ".join((*SINGLE, *SECTIONS))
     if not isinstance(content, dict):
-        raise SettingsError(f"{path}: a recipe has some of {', '.join(known)}; see the folder recipes")
+        raise SettingsError(f"{path}: a recipe has some of {known}, each followed by a colon; this file has none")
     for name in content:
-        if name not in known:
-            raise SettingsError(f"{path}: {name!r} is not known; a recipe has {', '.join(known)}")
-    return content
+        if name not in SINGLE and name not in SECTIONS:
+            raise SettingsError(f"{path}: {name!r} is not known; a recipe has some of {known}")
+    single = {name: _fit(f"{path}: {name}", kind, content[name]) for name, kind in SINGLE.items() if name in content}
+    return single, {name: _section(path, name, content.get(name)) for name in SECTIONS}
 
 
-def _place(name: str) -> tuple[str, str]:
-    """The section that a setting belongs to."""
-    if "." in name:
-        section, key = name.split(".", 1)
-        if section in SECTIONS:
-            return section, key
-    found = [section for section, kind in SECTIONS.items() if name in _fields(kind)]
-    if len(found) == 1:
-        return found[0], name
-    if found:
-        raise SettingsError(f"{name!r} may be {' or '.join(f'{section}.{name}' for section in found)}: say which")
-    every = ", ".join(f"{section}.{key}" for section, kind in SECTIONS.items() for key in _fields(kind))
-    raise SettingsError(f"there is no setting {name!r}; there are {every}")
-
-
-def _check(section: str, values: Any) -> dict[str, Any]:
-    hints = _fields(SECTIONS[section])
+def _section(path: Path, section: str, values: Any) -> dict[str, Any]:
+    hints = get_type_hints(SECTIONS[section])
+    if values is None:  # the name of a section with nothing below it
+        return {}
     if not isinstance(values, dict):
-        raise SettingsError(f"{section} must hold names and values, not {values!r}")
+        raise SettingsError(
+            f"{path}: {section} must hold names and values, such as {next(iter(hints))}, not {values!r}"
+        )
     for name in values:
         if name not in hints:
-            raise SettingsError(f"{section} has no setting {name!r}; it has {', '.join(hints)}")
-    return {name: _fit(f"{section}.{name}", hints[name], value) for name, value in values.items()}
+            raise SettingsError(f"{path}: {section} has no setting {name!r}; it has {', '.join(hints)}")
+    return {name: _fit(f"{path}: {section}.{name}", hints[name], value) for name, value in values.items()}
+
+
+def _setting(word: str) -> tuple[str, str, Any]:
+    """The section, the name and the value that NAME=VALUE or SECTION.NAME=VALUE stands for."""
+    called, equals, written = word.partition("=")
+    if not equals:
+        raise SettingsError(f"--set {word!r} has no '=': write a name and a value, such as hidden=64")
+    try:
+        value = yaml.safe_load(written)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"--set {word!r}: {written!r} cannot be read; write one number or word") from error
+    section, name = _place(called)
+    return section, name, _fit(f"--set {called}", get_type_hints(SECTIONS[section])[name], value)
+
+
+def _place(called: str) -> tuple[str, str]:
+    """The section that a setting belongs to, and its name there."""
+    every = [(section, name) for section, kind in SECTIONS.items() for name in get_type_hints(kind)]
+    found = [(section, name) for section, name in every if called in (name, f"{section}.{name}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SettingsError(f"--set {called} may be {' or '.join(map('.'.join, found))}: say which")
+    if called in SINGLE:
+        raise SettingsError(f"--set knows no {called!r}: give it as --{called}")
+    raise SettingsError(f"there is no setting {called!r}; there are {', '.join(map('.'.join, every))}")
 
 
 def _fit(name: str, hint: Any, value: Any) -> Any:
     """The value if it is of the kind that the setting asks for. YAML reads 3e-4 as text: torch users write it so."""
     kinds = get_args(hint) or (hint,)
-    if float in kinds and not isinstance(value, bool):
+    if float in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
-            return float(value)
-        except (TypeError, ValueError):
-            value = str(value)
-    if type(value) not in kinds:
-        asked = " or ".join("nothing" if kind is NoneType else kind.__name__ for kind in kinds)
-        raise SettingsError(f"{name} must be of the kind {asked}, not {value!r}")
-    return value
-
-
-def _fields(kind: type[Any]) -> dict[str, Any]:
-    return get_type_hints(kind)
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if not math.isnan(number):
+            return number
+    elif type(value) in kinds:
+        if type(value) is int and abs(value) > LARGEST:
+            raise SettingsError(f"{name} is too large ({value}): write a number up to {LARGEST}")
+        return value
+    asked = " or ".join(KINDS[kind] for kind in kinds)
+    raise SettingsError(f"{name} must be {asked}, not {value!r}")

@@ -12,7 +12,7 @@ from memgrow.errors import SettingsError
 from memgrow.nn import kernels
 from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Growth
-from memgrow.nn.kernels import State, Weights
+from memgrow.nn.kernels import Direction, State, Weights
 
 
 class _Packed(NamedTuple):
@@ -45,10 +45,13 @@ class MemoryRecurrent(nn.Module):
         bidirectional: bool = False,
         *,
         domain: str | None = None,
+        backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if backend not in kernels.BACKENDS:
+            raise SettingsError(f"there is no backend {backend!r}; there are {', '.join(kernels.BACKENDS)}")
         sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
         for name, size in [*sizes.items(), ("slot_size", hidden_size if slot_size is None else slot_size)]:
             if size < 1:
@@ -60,7 +63,7 @@ class MemoryRecurrent(nn.Module):
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.slot_size = hidden_size if slot_size is None else slot_size
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
-        self.bidirectional = bidirectional
+        self.bidirectional, self.backend = bidirectional, backend
         self.banks = cast(list[MemoryBank], nn.ModuleList())  # torch has no name for a list of one kind of module
 
         rows = kernels.CELLS[self.cell].gates * hidden_size
@@ -128,20 +131,13 @@ class MemoryRecurrent(nn.Module):
         layers: list[Tensor] = []
         finals: list[State] = []
         for layer in range(self.num_layers):
-            outputs = []
-            for direction in range(self.num_directions):
-                output, final = kernels.recur(
-                    self.cell,
-                    data,
-                    packed.batch_sizes,
-                    initial[len(finals)],
-                    self._weights(layer, direction),
-                    self.bank(layer, direction).memory,
-                    reverse=direction == 1,
-                )
-                outputs.append(output)
-                finals.append(final)
-            data = torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0]
+            first = layer * self.num_directions
+            directions = [
+                Direction(initial[first + d], self._weights(layer, d), self.bank(layer, d).memory, reverse=d == 1)
+                for d in range(self.num_directions)
+            ]
+            data, last = kernels.run(self.cell, data, packed.batch_sizes, directions, self.backend)
+            finals += last
             layers.append(data)
             if layer + 1 < self.num_layers:
                 data = nn.functional.dropout(data, self.dropout, self.training)

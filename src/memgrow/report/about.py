@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from rich.table import Table
+from rich.text import Text
+
 from memgrow.learner import Learner
 from memgrow.nn import count_parameters
 
@@ -17,9 +20,27 @@ def about(learner: Learner) -> dict[str, Any]:
         "labels": list(learner.labels or ()),
         "method": learner.method.name,
         "domains": list(learner.history.domains),
-        "slots of each domain, in each bank": slots,
+        "slots_in_each_bank": slots,
         "banks": sum(len(column.banks) for column in model.encoder.columns if column.slots),
         "words": len(learner.vocabulary) - 2,
-        "hidden units": [column.hidden_size for column in model.encoder.columns],
+        "hidden_units": [column.hidden_size for column in model.encoder.columns],
         "parameters": count_parameters(model),
     }
+
+
+def about_table(learner: Learner) -> Table:
+    """The same for the terminal."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in about(learner).items():
+        table.add_row(name.replace("_", " "), Text(_in_words(value)))
+    return table
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_in_words, value)) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,17 +1,15 @@
-"""What a learner has been through, as tables for the terminal."""
+"""What a learner has been through, as lines and tables for the terminal. Names are a user's, and never markup."""
 
 from collections.abc import Mapping
-from statistics import fmean
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from memgrow.data import Example
-from memgrow.history import History
-from memgrow.learner import Learner
+from memgrow.history import History, Stage
 from memgrow.methods import METHODS
-from memgrow.metrics import AccuracyMatrix
+from memgrow.report.growth import counted, growth
+from memgrow.report.percent import percent
 
 NAMES = {
     "average": "average accuracy at the end",
@@ -21,32 +19,6 @@ NAMES = {
 }
 
 
-def percent(value: float | None, sign: bool = False) -> str:
-    if value is None:
-        return "·"
-    return f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
-
-
-def matrix_table(matrix: AccuracyMatrix, title: str) -> Table:
-    """Rows are stages, columns domains: learnt domains bright, those still to come dim."""
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    table.add_column("after learning", overflow="fold")
-    for domain in matrix.domains:
-        table.add_column(domain, justify="right", overflow="fold")
-    learned_at = matrix.learned_at()
-    for stage, row in enumerate(matrix.rows):
-        cells = [
-            Text(percent(matrix.score(stage, domain)), _style(stage, learned_at.get(domain)))
-            for domain in matrix.domains
-        ]
-        table.add_row("+".join(row.learned), *cells)
-    return table
-
-
-def _style(stage: int, learned: int | None) -> str:
-    return "dim" if learned is None or stage < learned else "bold" if stage == learned else ""
-
-
 def summary_line(history: History) -> str:
     """Average, forgetting and transfer in one line, as far as they are known."""
     parts = [
@@ -54,43 +26,53 @@ def summary_line(history: History) -> str:
         for name, value in history.summary().items()
         if value is not None
     ]
+    untested = [name for name in history.domains if history.matrix.score(-1, name) is None]
+    if parts and untested:
+        parts.append(f"not tested at the end: {', '.join(untested)} (--watch FILE tests earlier domains)")
     return "; ".join(parts)
 
 
+def stage_line(stage: Stage) -> Text:
+    return Text.assemble(
+        ("+".join(stage.learned), "bold"),
+        f": {counted(stage.examples, 'example')}, {counted(stage.epochs, 'epoch')}, {stage.seconds:.0f} s; "
+        f"validation {percent(stage.validation)}%; grew {growth(stage.grew)}",
+    )
+
+
 def stages_table(history: History) -> Table:
-    table = Table(title="stages", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table = _table("stages")
     for name in ("domain", "method", "grew", "parameters", "epochs", "valid.", "seconds"):
         table.add_column(name, overflow="fold", justify="left" if name in ("domain", "method", "grew") else "right")
     for stage in history.stages:
-        grew = ", ".join(
-            f"{count:,} {what}" for what, count in vars(stage.grew).items() if count and (what, count) != ("columns", 1)
-        )
         table.add_row(
-            "+".join(stage.learned),
+            Text("+".join(stage.learned)),
             stage.method,
-            grew or "nothing",
+            growth(stage.grew),
             f"{stage.parameters:,}",
             f"{stage.best_epoch}/{stage.epochs}",
             percent(stage.validation),
             f"{stage.seconds:.1f}",
         )
+    for column in table.columns[3:]:
+        column.no_wrap = True
     return table
 
 
 def scores_table(scores: Mapping[str, float], examples: Mapping[str, int]) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
+    table = _table()
     table.add_column("domain", overflow="fold")
-    table.add_column("examples", justify="right")
-    table.add_column("accuracy", justify="right")
+    table.add_column("examples", justify="right", no_wrap=True)
+    table.add_column("accuracy, %", justify="right", no_wrap=True)
     for name, score in scores.items():
-        table.add_row(name, f"{examples[name]:,}", percent(score))
+        table.add_row(Text(name), f"{examples[name]:,}", percent(score))
     return table
 
 
 def methods_table() -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
+    table = _table()
     for name in ("method", "grows", "sees", "what it does"):
-        table.add_column(name, overflow="fold", no_wrap=name == "method")
+        table.add_column(name, overflow="fold", no_wrap=name in ("method", "sees"))
     for method in METHODS.values():
         sees = "all data" if method.together else "new data"
         table.add_row(method.name, ", ".join(method.grows) or "nothing", sees, method.about)
@@ -99,10 +81,7 @@ def methods_table() -> Table:
 
 def comparison_table(summary: Mapping[str, Mapping[str, Mapping[str, float]]], seeds: int) -> Table:
     """One line for each method: mean and, with several seeds, spread."""
-    table = Table(
-        title=f"at the end, {seeds} seed{'s' if seeds > 1 else ''}", box=box.SIMPLE_HEAD, title_justify="left"
-    )
-    table.title_style = "bold"
+    table = _table(f"at the end, {counted(seeds, 'seed')}")
     for name in ("method", "average", "forgot", "parameters", "seconds"):
         table.add_column(name, justify="left" if name == "method" else "right")
     for method, values in summary.items():
@@ -114,18 +93,5 @@ def comparison_table(summary: Mapping[str, Mapping[str, Mapping[str, float]]], s
     return table
 
 
-def reading_table(learner: Learner, example: Example) -> Table:
-    """How the attention that a text pays divides among the domains' slots, bank by bank and on the mean."""
-    table = Table(title="whose slots this text reads, %", box=box.SIMPLE_HEAD, title_justify="left")
-    table.title_style = "bold"
-    banks = learner.reading(example)
-    domains = list(dict.fromkeys(domain for shares in banks for domain in shares))
-    for name in ("bank", *domains):
-        table.add_column(name, justify="left" if name == "bank" else "right", overflow="fold")
-    rows = []
-    for number, shares in enumerate(banks, 1):
-        read = {domain: float(shares[domain].sum()) for domain in domains}  # nothing is read behind a text's end
-        rows.append([value / (sum(read.values()) or 1) for value in read.values()])
-        table.add_row(str(number), *map(percent, rows[-1]))
-    table.add_row("mean", *(percent(fmean(column)) for column in zip(*rows, strict=True)), style="bold")
-    return table
+def _table(title: str | None = None) -> Table:
+    return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")

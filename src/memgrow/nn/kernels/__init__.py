@@ -1,5 +1,59 @@
-"""The recurrence, in several ways behind one function."""
+"""The recurrence, in several ways behind one function.
 
-from memgrow.nn.kernels.naive import CELLS, Memory, State, Weights, attend, recur
+naive   the equations, a plain loop: every cell, every device, gradients of gradients
+stepped few, large operations for a step (cpu.py): LSTM and GRU, every device
+cuda    one persistent kernel each way (cuda.py): LSTM and GRU, GPUs of compute capability 9.0 or above
+"""
 
-__all__ = ["CELLS", "Memory", "State", "Weights", "attend", "recur"]
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from memgrow.errors import SettingsError
+from memgrow.nn.kernels import cpu, cuda, naive, nvrtc
+from memgrow.nn.kernels.naive import CELLS, Direction, Memory, State, Weights, attend
+
+BACKENDS = ("auto", "naive", "stepped", "cuda")
+
+_broken: str | None = None  # why the GPU's kernels could not be compiled or started, once that has been tried
+
+
+def run(
+    cell: str, data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction], backend: str = "auto"
+) -> tuple[Tensor, list[State]]:
+    """One layer: the states of all directions side by side (rows, D * H), and the last states of each."""
+    global _broken
+    way, _ = choose(cell, data, directions, backend)
+    if way == "cuda":
+        try:
+            return cuda.recur(cell, data, batch_sizes, directions)
+        except nvrtc.UnavailableError as error:
+            if backend == "cuda":
+                raise
+            _broken = str(error)
+            way = "stepped"
+    recur = naive.recur if way == "naive" else cpu.recur
+    outputs, last = zip(
+        *(recur(cell, data, batch_sizes, d.state, d.weights, d.memory, d.reverse) for d in directions), strict=True
+    )
+    return torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0], list(last)
+
+
+def choose(cell: str, data: Tensor, directions: Sequence[Direction], backend: str = "auto") -> tuple[str, str]:
+    """The way that a layer takes, and why."""
+    if backend not in BACKENDS:
+        raise SettingsError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
+    if backend != "auto":
+        return backend, "asked for"
+    if data.is_cuda:
+        obstacle = _broken or cuda.supported(cell, data, directions)
+        if obstacle is None:
+            return "cuda", "LSTM and GRU on this GPU have kernels of their own"
+        return ("stepped" if cell in cpu.CELLS else "naive"), obstacle
+    if cell in cpu.CELLS:
+        return "stepped", "LSTM and GRU have a hand-written backward pass with few, large operations"
+    return "naive", f"{cell} has no fast way"
+
+
+__all__ = ["BACKENDS", "CELLS", "Direction", "Memory", "State", "Weights", "attend", "choose", "run"]

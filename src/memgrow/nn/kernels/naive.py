@@ -32,6 +32,15 @@ class Memory(NamedTuple):
     bias: Tensor | None = None  # (N), added to the logits
 
 
+class Direction(NamedTuple):
+    """One direction of a layer, ready to be walked."""
+
+    state: State  # at the beginning
+    weights: Weights
+    memory: Memory | None
+    reverse: bool
+
+
 def attend(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     """Equations 1 and 2: what the memory answers to each query, and the weight of each slot in it."""
     logits = query @ memory.keys.t()  # (B, N)

@@ -1,0 +1,102 @@
+"""The figures that README.md and docs/tutorial.md quote, taken from results/demo/demo.json.
+
+`python docs/figures.py` prints them; `python docs/figures.py --write` puts them where they belong, between the marks
+<!-- figures: NAME --> and <!-- end of figures -->. A test fails while a page says anything else.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "results/demo/demo.json"
+
+Results = dict[str, Any]
+
+
+def load() -> Results:
+    results: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
+    return results
+
+
+def comparison(results: Results) -> str:
+    """One line for each method, mean ± standard deviation over the seeds, and what slots add to new words."""
+    lines = [
+        "| method | average accuracy at the end, % | forgetting, points | first domain at the end, % | parameters |",
+        "|---|---|---|---|---|",
+    ]
+    for method, runs in results["runs"].items():
+        cells = (
+            _spread(_averages(results, method)),
+            _spread([run["forgetting"] for run in runs]),
+            _spread([_first_domain(run) for run in runs]),
+            f"{fmean(run['stages'][-1]['parameters'] for run in runs):,.0f}",
+        )
+        lines.append(f"| {method} | {' | '.join(cells)} |")
+    plain, words, both = (_averages(results, method) for method in ("F", "F+V", "F+M+V"))
+    lines += [
+        "",
+        f"Mean ± standard deviation over {results['seeds']} seeds. Compared seed by seed, F+M+V ends "
+        f"{_gain(both, plain)} points above F, F+V ends {_gain(words, plain)} points above F, and F+M+V ends "
+        f"{_gain(both, words)} points above F+V.",
+    ]
+    return "\n".join(lines)
+
+
+def matrix(results: Results) -> str:
+    """What the tutorial's reader sees after three domains: the first run of F+M+V, as the terminal shows it."""
+    rows = results["runs"]["F+M+V"][0]["matrix"][:3]
+    names = [row["learned"][0] for row in rows]
+    lines = ["```text", "  after learning " + "".join(f"  {name:>7}" for name in names)]
+    for row in rows:
+        lines.append(f"  {row['learned'][0]:<15}" + "".join(f"  {100 * row['scores'][name]:7.1f}" for name in names))
+    return "\n".join([*lines, "```"])
+
+
+PLACES = {"comparison": ("README.md", comparison), "matrix": ("docs/tutorial.md", matrix)}
+
+
+def quoted(page: str, name: str) -> re.Match[str] | None:
+    """Where a page quotes the figures of that name; the second group is what it says."""
+    pattern = rf"(<!-- figures: {name} -->\n)(.*?)(\n<!-- end of figures -->)"
+    return re.search(pattern, page, flags=re.DOTALL)
+
+
+def write() -> None:
+    for name, (page, figures) in PLACES.items():
+        path = ROOT / page
+        text = path.read_text(encoding="utf-8")
+        place = quoted(text, name)
+        if place is None:
+            raise SystemExit(f"{page} has no place for the figures {name!r}: put the marks back")
+        path.write_text(text[: place.start(2)] + figures(load()) + text[place.end(2) :], encoding="utf-8")
+
+
+def _averages(results: Results, method: str) -> list[float]:
+    return [run["average"] for run in results["runs"][method]]
+
+
+def _first_domain(run: Results) -> float:
+    first, last = run["matrix"][0], run["matrix"][-1]
+    score: float = last["scores"][first["learned"][0]]
+    return score
+
+
+def _gain(better: list[float], worse: list[float]) -> str:
+    return _spread([a - b for a, b in zip(better, worse, strict=True)])
+
+
+def _spread(shares: list[float]) -> str:
+    return f"{100 * fmean(shares):.1f} ± {100 * stdev(shares):.1f}"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        write()
+    elif sys.argv[1:]:
+        raise SystemExit("usage: python docs/figures.py [--write]")
+    else:
+        sys.stdout.write("\n\n".join(figures(load()) for _, figures in PLACES.values()) + "\n")

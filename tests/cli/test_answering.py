@@ -1,0 +1,154 @@
+"""`memgrow evaluate`, `predict` and `inspect`: what a model says, in the order in which it was asked."""
+
+import json
+
+import pytest
+
+
+def answers(out: str) -> list[dict]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[tuple[str, str]]:
+    return [(f"the soup was {word}", f"it was {'cold' * (n % 3 + 1)}") for n, word in enumerate("abcdefghij")]
+
+
+@pytest.fixture(scope="module")
+def expected(memgrow, made, pairs) -> list[dict]:
+    return answers(memgrow.done("predict", made, *[text for pair in pairs for text in pair]))
+
+
+def test_evaluation_is_a_table_or_json(memgrow, made, data):
+    table = memgrow.done("evaluate", made, data["kitchen"], data["clinic"])
+    scores = json.loads(memgrow.done("evaluate", made, data["kitchen"], data["clinic"], "--json"))
+    assert list(scores) == ["kitchen", "clinic"]
+    for name, score in scores.items():
+        assert f"{name} 24 {100 * score:.1f}" in " ".join(table.split())
+
+
+def test_evaluation_by_a_column(memgrow, made_of_texts, reviews, jsonl, tmp_path):
+    rows = [row | {"shop": "north" if number % 2 else "south"} for number, row in enumerate(reviews)]
+    file = jsonl(tmp_path / "all.jsonl", rows)
+    words = ("evaluate", made_of_texts, file, "--by", "shop", "--json")
+    assert list(json.loads(memgrow.done(*words))) == ["south", "north"]
+    assert list(json.loads(memgrow.done(*words, "--domains", "north"))) == ["north"]
+
+
+def test_each_text_of_the_command_line_has_an_answer(memgrow, made_of_texts):
+    first, second = answers(memgrow.done("predict", made_of_texts, "a fine lamp", "ein schöner Stuhl"))
+    assert first["texts"] == ["a fine lamp"]
+    assert second["texts"] == ["ein schöner Stuhl"]
+    for answer in (first, second):
+        assert set(answer["probabilities"]) == {"good", "bad"}
+        assert sum(answer["probabilities"].values()) == pytest.approx(1)
+        assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
+
+
+def test_texts_are_taken_two_and_two_by_a_model_of_pairs(memgrow, made, pairs, expected):
+    assert [tuple(answer["texts"]) for answer in expected] == pairs
+    assert "give two texts for each answer, not 3 in all" in memgrow.refused("predict", made, "a", "b", "c")
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_a_file_is_answered_row_by_row_in_its_order(memgrow, made, pairs, expected, kind, jsonl, tmp_path):
+    if kind == "jsonl":
+        file = jsonl(tmp_path / "x.jsonl", [{"premise": first, "hypothesis": second} for first, second in pairs])
+        words = ()
+    else:
+        file = tmp_path / "x.csv"
+        file.write_text("one,two\n" + "".join(f"{first},{second}\n" for first, second in pairs))
+        words = ("--text", "one", "--pair", "two")
+    assert answers(memgrow.done("predict", made, "--file", file, *words)) == expected
+
+
+@pytest.mark.parametrize("kind", ["json", "tabs", "both"])
+def test_standard_input_is_answered_line_by_line_in_its_order(memgrow, made, pairs, expected, kind, monkeypatch):
+    monkeypatch.setattr("memgrow.cli.CHUNK", 3)  # so that the order must hold across chunks too
+    lines = [
+        json.dumps({"premise": first, "hypothesis": second})
+        if kind == "json" or (kind == "both" and number % 2)
+        else f"{first}\t{second}"
+        for number, (first, second) in enumerate(pairs)
+    ]
+    found = answers(memgrow.done("predict", made, stdin="\n".join(lines)))
+    assert [answer["texts"] for answer in found] == [answer["texts"] for answer in expected]
+    for answer, other in zip(found, expected, strict=True):
+        assert answer["probabilities"] == pytest.approx(other["probabilities"], abs=1e-6)
+
+
+def test_a_plain_line_is_a_text(memgrow, made_of_texts):
+    (answer,) = answers(memgrow.done("predict", made_of_texts, stdin="a fine\tlamp\r\n"))
+    assert answer["texts"] == ["a fine\tlamp"]
+
+
+def test_no_lines_no_answers(memgrow, made):
+    assert memgrow.done("predict", made, stdin="") == ""
+
+
+@pytest.mark.parametrize(
+    ("stdin", "says"),
+    [
+        (b"a\tb\n\n", r"standard input, line 2: the line is empty"),
+        (b"a\tb\nonly one\n", r"standard input, line 2: this model reads pairs; put a tab between"),
+        (b"a\tb\n\xff\xfe\n", r"standard input, line 2: this is not UTF-8"),
+        (b'a\tb\n{"premise": \n', r"standard input, line 2: this is not a JSON object"),
+        (b'{"premise":' + b"[" * 100_000 + b"\n", r"standard input, line 1: this is not a JSON object"),
+        (b'{"premise": "a"}\n', r"standard input, line 1 has no column for the text, such as"),
+        (b'{"premise": "a", "hypothesis": 3}\n', r"line 1: the field 'hypothesis' must be a text in quotes, not 3"),
+        (b'{"premise": "a", "hypothesis": " "}\n', r"line 1: the field 'hypothesis' is empty"),
+        (b'{"premise": "a", "hypothesis": "\\ud83d"}\n', r"line 1: the field 'hypothesis' holds half a character"),
+        (b'{"text": "a"}\n', r"line 1: this model reads two texts, but the example has 1"),
+    ],
+)
+def test_a_line_that_cannot_be_read_is_named(memgrow, made, stdin, says):
+    assert says in memgrow.refused("predict", made, stdin=stdin)
+
+
+def test_texts_and_a_file_together_are_refused(memgrow, made, data):
+    assert "not both" in memgrow.refused("predict", made, "a", "b", "--file", data["kitchen"])
+
+
+@pytest.mark.parametrize("command", ["predict", "inspect"])
+def test_an_empty_text_is_refused(memgrow, made, command):
+    assert "text 2 of the command line is empty" in memgrow.refused(command, made, "a", " ")
+
+
+@pytest.mark.parametrize("command", ["predict", "evaluate"])
+def test_endless_texts_are_answered_and_their_cut_is_told_beside_the_output(
+    memgrow, made_of_texts, command, jsonl, tmp_path
+):
+    file = jsonl(tmp_path / "x.jsonl", [{"text": "endless " * 100_000, "label": "good"}, {"text": "a", "label": "bad"}])
+    words = ("--file", file) if command == "predict" else (file, "--json")
+    result = memgrow(command, made_of_texts, *words)
+    assert result.exit_code == 0
+    assert "1 text longer than 400 words: only the beginning is read" in result.stderr
+    assert all(json.loads(line) for line in result.stdout.splitlines())
+
+
+def test_inspection_tells_of_stages_and_accuracy(memgrow, made):
+    out = memgrow.done("inspect", made)
+    for part in ("contradiction, entailment, neutral", "kitchen 4, harbour 4", "F+M+V", "test accuracy"):
+        assert part in out
+    assert "reads slots of" not in out
+
+
+def test_inspection_tells_whose_slots_a_text_reads(memgrow, made):
+    out = memgrow.done("inspect", made, "the soup was cold", "it was [warm]")
+    assert "the soup was cold | it was [warm]" in out
+    rows = {line.split()[0]: [float(cell) for cell in line.split()[1:]] for line in out.splitlines()[-4:-1]}
+    assert [sum(column) for column in zip(rows["kitchen"], rows["harbour"], strict=True)] == pytest.approx(
+        [100] * 3, abs=0.11
+    )
+
+
+def test_inspection_as_json_has_all_of_it(memgrow, made):
+    known = json.loads(memgrow.done("inspect", made, "--json"))
+    assert known["about"]["slots_in_each_bank"] == {"kitchen": 4, "harbour": 4}
+    assert known["history"] == json.loads((made / "history.json").read_text())
+
+
+def test_a_model_without_slots_says_so(memgrow, data, tmp_path):
+    words = (*memgrow.tiny, "--set", "model.slots=0", "--method", "F")
+    memgrow.done("adapt", tmp_path / "m", data["kitchen"], *words)
+    assert "no slots that a text could read" in memgrow.done("inspect", tmp_path / "m", "a", "b")

@@ -1,0 +1,166 @@
+"""Full disks, Ctrl-C and readers that go away: the model is as it was, and the same command goes on."""
+
+import errno
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memgrow import checkpoint
+from memgrow.progress import Step
+from memgrow.report.bar import Bar
+
+MAIN = [sys.executable, "-c", "from memgrow.cli import main; main()"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+def weights(model: Path) -> dict[str, bytes]:
+    """All that must be the same; history.json holds the seconds, which may differ."""
+    names = ("config.json", "model.safetensors", "vocabulary.json")
+    return {name: (model / name).read_bytes() for name in names}
+
+
+# A full disk
+
+
+@pytest.mark.parametrize("survives", [0, 1, 3])
+def test_a_full_disk_is_a_sentence_at_whichever_file_it_comes(memgrow, data, model, survives, monkeypatch):
+    before, plain, written = weights(model), checkpoint._write, []
+
+    def full(path, content):
+        if len(written) >= survives:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written.append(path)
+        plain(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "_write", full)
+        sentence = memgrow.refused("adapt", model, data["clinic"])
+    assert "could not write" in sentence
+    assert "(No space left on device): make room or choose another place" in sentence
+    assert weights(model) == before
+    assert not (model.parent / f".{model.name}.writing").exists()
+    memgrow.done("adapt", model, data["clinic"])
+    assert len(memgrow.learnt(model)) == 3
+
+
+def test_no_new_model_comes_of_a_full_disk(memgrow, data, never_made, monkeypatch):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(checkpoint, "_write", full)
+    assert "No space left" in memgrow.refused("adapt", never_made, data["kitchen"], *memgrow.tiny)
+
+
+def test_a_file_that_the_system_cuts_short_is_a_sentence(data, untouched):
+    def small_files_only() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (8192, 8192))
+
+    command = [*MAIN, "adapt", str(untouched), str(data["clinic"])]
+    done = subprocess.run(command, env=ENVIRONMENT, preexec_fn=small_files_only, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "(File too large): make room or choose another place" in done.stderr
+
+
+# Ctrl-C
+
+
+@pytest.mark.parametrize("at", [0, 2, 4])
+def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, model, tmp_path, monkeypatch, at):
+    monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
+    command = ("adapt", model, data["clinic"], "--set", "epochs=3")
+    before, reports = weights(model), []
+
+    def press(bar: Bar, step: Step) -> None:
+        if len(reports) == at:
+            raise KeyboardInterrupt
+        reports.append(step)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Bar, "step", press)
+        result = memgrow(*command)
+    assert result.exit_code == 130
+    assert result.stderr == (
+        "memgrow: stopped; what was saved before is unchanged; the same command again goes on from there\n"
+    )
+    assert weights(model) == before
+    memgrow.done(*command)
+    assert memgrow.learnt(model)[-1] == ("clinic",)
+    assert sorted(path.name for path in model.parent.iterdir()) == ["model"]
+    assert weights(model) == whole(memgrow, data, tmp_path)
+
+
+def whole(memgrow, data, tmp_path: Path) -> dict[str, bytes]:
+    """The model of three domains that nobody broke off."""
+    memgrow.done("adapt", tmp_path / "whole", data["kitchen"], data["harbour"], *memgrow.tiny)
+    memgrow.done("adapt", tmp_path / "whole", data["clinic"], "--set", "epochs=3")
+    return weights(tmp_path / "whole")
+
+
+def test_ctrl_c_in_a_real_process_stops_it_cleanly_and_it_goes_on(memgrow, data, tmp_path):
+    training = [word for size in (*memgrow.tiny[1::2], "epochs=40", "patience=40") for word in ("--set", size)]
+
+    def command(name: str) -> list[str]:
+        return [*MAIN, "adapt", str(tmp_path / name), str(data["kitchen"]), *training]
+
+    process = subprocess.Popen(
+        command("broken"), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "broken.adapting").exists() and time.monotonic() < deadline:  # an epoch has been saved
+        time.sleep(0.005)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said.startswith("memgrow: stopped")
+    assert said.count("\n") == 1
+    assert not (tmp_path / "broken").exists()
+    memgrow.done("adapt", tmp_path / "broken", data["kitchen"], *training)
+    memgrow.done("adapt", tmp_path / "whole", data["kitchen"], *training)
+    assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
+
+
+def test_ctrl_c_elsewhere_makes_no_promise(memgrow, made, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("memgrow.learner.Learner.predict", stop)
+    result = memgrow("predict", made, "a", "b")
+    assert result.exit_code == 130
+    assert result.stderr == "memgrow: stopped; what was saved before is unchanged\n"
+
+
+# A reader that goes away, and one that has no room
+
+
+def test_a_reader_that_goes_away_hears_no_complaint(made, tmp_path):
+    lines = tmp_path / "lines"
+    lines.write_text("a soup\tit was cold\n" * 3000)  # far more answers than a pipe holds
+    with lines.open("rb") as stdin:
+        process = subprocess.Popen(
+            [*MAIN, "predict", str(made)], env=ENVIRONMENT, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith(b'{"texts": ["a soup", ')
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
+        process.stderr.close()
+        process.wait(timeout=60)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
+def test_answers_that_find_no_room_are_a_mistake(made):
+    with Path("/dev/full").open("wb") as full:
+        command = [*MAIN, "predict", str(made), "a", "b"]
+        done = subprocess.run(command, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr.startswith("memgrow: No space left on device")
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,73 @@
+"""The picture of accuracy matrices."""
+
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memgrow.errors import SettingsError
+from memgrow.metrics import AccuracyMatrix
+from memgrow.report.picture import draw_matrices
+
+MATRIX = (
+    AccuracyMatrix().with_row(["a"], {"a": 0.8, "b": 0.0}).with_row(["b"], {"b": 0.7}).with_row(["$c_"], {"$c_": 1.0})
+)
+
+
+def size(path: Path) -> tuple[int, int]:
+    """Width and height of a PNG."""
+    content = path.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n")
+    width, height = struct.unpack(">II", content[16:24])
+    return width, height
+
+
+@pytest.fixture
+def texts(monkeypatch):
+    """Every figure that is written into a field of a matrix."""
+    from matplotlib.axes import Axes
+
+    written, plain = [], Axes.text
+
+    def text(axis, x, y, s, **named):
+        written.append(s)
+        return plain(axis, x, y, s, **named)
+
+    monkeypatch.setattr(Axes, "text", text)
+    return written
+
+
+def test_two_methods_are_a_png_of_two_fields_side_by_side(tmp_path):
+    draw_matrices({"F": MATRIX, "F+M+V": MATRIX}, tmp_path / "x.png", "a title")
+    width, height = size(tmp_path / "x.png")
+    assert 1000 < width < 1400
+    assert 500 < height < 800
+
+
+def test_many_methods_make_rows_instead_of_an_endless_strip(tmp_path):
+    draw_matrices({str(number): MATRIX for number in range(6)}, tmp_path / "x.png", "a title")
+    width, height = size(tmp_path / "x.png")
+    assert width < 2500
+    assert 1000 < height < 1400
+
+
+def test_a_hole_is_a_dot_and_zero_is_a_figure(tmp_path, texts):
+    draw_matrices({"F": MATRIX}, tmp_path / "x.png", "a title")
+    assert texts == ["80", "0", "·", "·", "70", "·", "·", "·", "100"]
+
+
+def test_the_callers_own_pictures_are_left_alone():
+    code = (
+        "import sys; from memgrow.metrics import AccuracyMatrix; from memgrow.report.picture import draw_matrices; "
+        "import io; draw_matrices({'F': AccuracyMatrix().with_row(['a'], {'a': 1.0})}, io.BytesIO(), ''); "
+        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(SettingsError, match=r"pip install 'memgrow\[plots\]'"):
+        draw_matrices({"F": MATRIX}, tmp_path / "x.png", "")

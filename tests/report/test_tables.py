@@ -1,0 +1,112 @@
+"""Tables for a terminal of eighty columns: everything fits, every figure is whole, names are never markup."""
+
+import pytest
+from rich.console import Console
+
+from memgrow.history import History, Stage
+from memgrow.methods import Grew
+from memgrow.metrics import AccuracyMatrix
+from memgrow.report.growth import growth
+from memgrow.report.matrix import MatrixTable
+from memgrow.report.tables import comparison_table, methods_table, scores_table, stage_line, stages_table, summary_line
+
+WIDTH = 80
+
+
+def show(what) -> str:
+    console = Console(width=WIDTH, force_terminal=False, highlight=False)
+    with console.capture() as capture:
+        console.print(what)
+    assert max(map(len, capture.get().splitlines())) <= WIDTH
+    return capture.get()
+
+
+def history_of(names, tested=None, method="F+M+V", grew=None) -> History:
+    history = History()
+    for number, name in enumerate(names):
+        stage = Stage((name,), method, grew or Grew(500, 0, 12345), 12_345_678, 390_000, 20, 18, 0.987, 12345.6, "")
+        scores = {domain: (number * 7 + at) % 101 / 100 for at, domain in enumerate(tested or names)}
+        history.add(stage, scores)
+    return history
+
+
+@pytest.mark.parametrize("count", [1, 4, 9, 25])
+@pytest.mark.parametrize("length", [1, 9, 40])
+def test_a_matrix_of_any_size_shows_every_figure_whole(count, length):
+    names = [f"{number:02}".ljust(length, "x") for number in range(count)]
+    matrix = history_of(names).matrix
+    out = show(MatrixTable(matrix, "a title"))
+    words = out.split()
+    for stage in range(count):
+        for name in names:
+            assert f"{100 * matrix.score(stage, name):.1f}" in words
+    figures = [word for word in words if word.replace(".", "").isdigit() and "." in word]
+    assert len(figures) == count * count
+
+
+def test_holes_are_dots():
+    matrix = AccuracyMatrix().with_row(["a"], {"a": 0.5}).with_row(["b"], {"b": 0.25})
+    rows = [line.split() for line in show(MatrixTable(matrix, "t")).splitlines() if line.split()]
+    assert rows[-2:] == [["a", "50.0", "·"], ["b", "·", "25.0"]]
+
+
+def test_long_names_and_large_numbers_fit_in_the_stages():
+    out = show(stages_table(history_of(["a-name-that-goes-on-" * 3, "b"], method="Progressive")))
+    assert out.count("12,345,678") == 2
+    assert out.count("12345.6") == 2
+
+
+@pytest.mark.parametrize("name", ["[red]", "[/bold]", "[a]b[/a]", "a\\[b"])
+def test_names_are_never_markup(name):
+    history = history_of([name])
+    for what in (
+        MatrixTable(history.matrix, "t"),
+        stages_table(history),
+        scores_table({name: 0.5}, {name: 3}),
+        stage_line(history.stages[0]),
+    ):
+        assert name in show(what)
+
+
+def test_the_methods_fit():
+    show(methods_table())
+
+
+def test_one_seed_has_no_spread_and_several_have():
+    one = {"mean": 0.5, "spread": 0.125}
+    summary = {"F": dict.fromkeys(("average", "forgetting"), one) | dict.fromkeys(("parameters", "seconds"), one)}
+    assert "±" not in show(comparison_table(summary, 1))
+    assert "50.0 ± 12.5" in show(comparison_table(summary, 3))
+    assert "3 seeds" in show(comparison_table(summary, 3))
+
+
+def test_the_summary_names_what_is_known_alone():
+    assert summary_line(history_of(["a"])) == "average accuracy at the end 0.0"
+    line = summary_line(history_of(["a", "b"]))
+    assert line == ("average accuracy at the end 7.5; forgetting (best minus last) -7.0; backward transfer +7.0")
+
+
+def test_the_summary_says_whom_the_average_leaves_out():
+    assert "not tested at the end: a, c (--watch FILE" in summary_line(history_of(["a", "b", "c"], tested=["b"]))
+
+
+def test_nothing_learnt_nothing_said():
+    assert summary_line(History()) == ""
+
+
+@pytest.mark.parametrize(
+    ("grew", "words"),
+    [
+        (Grew(), "nothing"),
+        (Grew(slots=1, words=1), "1 slot, 1 word"),
+        (Grew(500, 300, 12_345, 1), "500 slots, 300 hidden units, 12,345 words"),
+        (Grew(columns=1), "1 column"),
+    ],
+)
+def test_growth_is_told_in_words(grew, words):
+    assert growth(grew) == words
+
+
+def test_one_is_singular():
+    stage = Stage(("a",), "F", Grew(), 1, 1, 1, 1, 0.5, 1.2, "")
+    assert stage_line(stage).plain == "a: 1 example, 1 epoch, 1 s; validation 50.0%; grew nothing"

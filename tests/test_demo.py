@@ -1,0 +1,95 @@
+"""The demo: each method learns the same stream, seed by seed, and all of it is written down."""
+
+import json
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from memgrow import demo
+from memgrow.cli import app
+from memgrow.data import synthetic_stream
+from memgrow.history import History
+from memgrow.progress import Silence
+
+NAMES = ("kitchen", "harbour", "clinic")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, tiny, short):
+    monkeypatch.setattr(demo, "MODEL", tiny)
+    monkeypatch.setattr(demo, "TRAINING", short)
+    monkeypatch.setattr(
+        demo, "synthetic_stream", lambda seed: synthetic_stream(domains=3, train=30, validation=12, test=12, seed=seed)
+    )
+
+
+@pytest.fixture
+def comparison(small) -> demo.Comparison:
+    return demo.compare(["F", "f+m+v"], 2, 5, "cpu", Silence())
+
+
+def test_each_method_has_a_run_for_each_seed(comparison):
+    assert list(comparison.runs) == ["F", "F+M+V"]
+    for runs in comparison.runs.values():
+        assert [history.domains for history in runs] == [NAMES] * 2
+        assert runs[0].matrix != runs[1].matrix or runs[0].stages[0].fingerprint != runs[1].stages[0].fingerprint
+
+
+def test_methods_learn_the_same_data(comparison):
+    data = [[stage.fingerprint for history in runs for stage in history.stages] for runs in comparison.runs.values()]
+    assert data[0] == data[1]
+    assert len(set(data[0])) == 6
+
+
+def test_the_same_seed_gives_the_same_matrices(comparison):
+    again = demo.compare(["F"], 1, 6, "cpu", Silence())
+    assert again.runs["F"][0].matrix == comparison.runs["F"][1].matrix
+
+
+def test_the_mean_matrix_is_the_mean_of_every_field(comparison):
+    first, second = (history.matrix for history in comparison.runs["F"])
+    mean = comparison.mean_matrix("F")
+    assert [row.learned for row in mean.rows] == [(name,) for name in NAMES]
+    for stage in range(3):
+        for name in NAMES:
+            expected = (first.score(stage, name) + second.score(stage, name)) / 2
+            assert mean.score(stage, name) == pytest.approx(expected)
+
+
+def test_the_summary_has_mean_and_spread_over_the_seeds(comparison):
+    first, second = comparison.runs["F+M+V"]
+    found = comparison.summary()["F+M+V"]
+    low, high = sorted((first.matrix.average(), second.matrix.average()))
+    assert found["average"]["mean"] == pytest.approx((low + high) / 2)
+    assert found["average"]["spread"] == pytest.approx((high - low) / 2**0.5)
+    assert found["parameters"]["mean"] == (first.stages[-1].parameters + second.stages[-1].parameters) / 2
+    assert found["seconds"]["mean"] > 0
+
+
+def test_json_has_all_runs_and_their_settings(comparison, tiny):
+    found = json.loads(json.dumps(comparison.to_json()))
+    assert (found["seeds"], found["first_seed"]) == (2, 5)
+    assert found["settings"]["model"]["hidden"] == tiny.hidden
+    for method, runs in comparison.runs.items():
+        assert [History.from_json(run) for run in found["runs"][method]] == list(runs)
+
+
+def test_the_command_writes_figures_and_picture_and_shows_both_matrices(tmp_path):
+    result = CliRunner().invoke(app, ["demo", "--seeds", "2", "--seed", "5", "--out", str(tmp_path / "deep" / "out")])
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == ["demo.json", "demo.png"]
+    assert json.loads((tmp_path / "deep" / "out" / "demo.json").read_text())["seeds"] == 2
+    assert (tmp_path / "deep" / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
+    for method in demo.METHODS:
+        assert f"{method}: test accuracy" in result.output
+    assert "at the end, 2 seeds" in result.output
+    assert max(map(len, result.output.replace(str(tmp_path), "").splitlines())) <= 80
+
+
+def test_without_matplotlib_the_figures_are_there_all_the_same(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = CliRunner().invoke(app, ["demo", "--methods", "F", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]
+    assert "There is no picture: pictures need matplotlib" in result.stderr
