@@ -60,9 +60,8 @@ PLACES = {"comparison": ("README.md", comparison), "matrix": ("docs/tutorial.md"
 
 
 def quoted(page: str, name: str) -> re.Match[str] | None:
-    """Where a page quotes the figures of that name; the second group is what it says."""
-    pattern = rf"(<!-- figures: {name} -->\n)(.*?)(\n<!-- end of figures -->)"
-    return re.search(pattern, page, flags=re.DOTALL)
+    """Where a page quotes the figures of that name; the first group is what it says."""
+    return re.search(rf"<!-- figures: {name} -->\n(.*?)<!-- end of figures -->", page, flags=re.DOTALL)
 
 
 def write() -> None:
@@ -72,7 +71,7 @@ def write() -> None:
         place = quoted(text, name)
         if place is None:
             raise SystemExit(f"{page} has no place for the figures {name!r}: put the marks back")
-        path.write_text(text[: place.start(2)] + figures(load()) + text[place.end(2) :], encoding="utf-8")
+        path.write_text(text[: place.start(1)] + figures(load()) + "\n" + text[place.end(1) :], encoding="utf-8")
 
 
 def _averages(results: Results, method: str) -> list[float]:

@@ -27,18 +27,22 @@ AROUND = {
     "experiments",
 }
 CORE = sorted(path for path in HOUSE.rglob("*.py") if path.relative_to(HOUSE).parts[0] not in AROUND)
-# torch itself may or may not have these; none of them may come in through memgrow.
 HEAVY = ("typer", "click", "rich", "yaml", "matplotlib", "scipy", "pydantic", "pandas", "sklearn", "datasets", "ray")
 
-ALONE = """
+ALONE = '''
 import sys
 
 class Wall:
+    """Stands before all finders, so that these modules are nowhere to be found. (torch looks for some of them.)"""
+
+    finders = list(sys.meta_path)
+
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in {heavy!r}:
-            raise ImportError(f"{{name}} was asked for")
+            return None
+        return next((spec for finder in self.finders if (spec := finder.find_spec(name, path, target))), None)
 
-sys.meta_path.insert(0, Wall())
+sys.meta_path[:] = [Wall()]
 import torch
 torch.set_num_threads(1)
 import memgrow, memgrow.checkpoint, memgrow.metrics, memgrow.models, memgrow.nn, memgrow.text
@@ -53,7 +57,7 @@ learner.learn(load_stream(files).stream)
 learner.save(sys.argv[1] + "/model")
 again = memgrow.Learner.load(sys.argv[1] + "/model", device="cpu")
 assert again.predict([("a", "b")]) == learner.predict([("a", "b")])
-"""
+'''
 
 NEW = """
 import json, sys

@@ -106,6 +106,12 @@ def test_one_seed_one_model(memgrow, data, tmp_path):
     assert not same(tmp_path / "a", tmp_path / "c")
 
 
+def test_an_old_model_keeps_its_seed_until_another_is_given(memgrow, data, model):
+    memgrow.done("adapt", model, data["clinic"], "--seed", 9)
+    memgrow.done("adapt", model, data["clinic"], "--again")
+    assert config(model)["seed"] == 9
+
+
 @pytest.mark.parametrize("way", ["model/../model", "link"])
 def test_a_model_named_in_a_roundabout_way_is_written_where_it_lies(memgrow, data, model, way):
     link = model.parent / "link"

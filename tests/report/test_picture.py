@@ -12,7 +12,7 @@ from memgrow.metrics import AccuracyMatrix
 from memgrow.report.picture import draw_matrices
 
 MATRIX = (
-    AccuracyMatrix().with_row(["a"], {"a": 0.8, "b": 0.0}).with_row(["b"], {"b": 0.7}).with_row(["$c_"], {"$c_": 1.0})
+    AccuracyMatrix().with_row(["a"], {"a": 0.8, "b": 0.0}).with_row(["b"], {"b": 0.7}).with_row(["$c_$"], {"$c_$": 1.0})
 )
 
 

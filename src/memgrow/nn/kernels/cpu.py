@@ -54,7 +54,7 @@ def recur(
     first = (*state, None)[:2]
     tensors = (data, *first, *weights, *(memory or (None, None, None)))
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        output, *last = Recurrence.apply(cell, batch_sizes, reverse, *tensors)
+        output, *last = Recurrence.apply(cell, batch_sizes, reverse, *tensors)  # type: ignore[no-untyped-call]
         return output, tuple(last)
     trace, final = walk(cell, data, batch_sizes, state, weights, memory, reverse)
     return trace.output, final
@@ -72,7 +72,7 @@ class Recurrence(torch.autograd.Function):
         return (trace.output, *last)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
         cell, batch_sizes, reverse, count = ctx.setting
         x, _, weights, memory = _parts(ctx.saved_tensors[:count])

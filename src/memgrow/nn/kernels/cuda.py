@@ -1,11 +1,13 @@
 """The recurrence as persistent kernels (recurrence.cu): all directions of a layer in one launch each way.
 
 Around the kernels stand a few large products: inputs of all steps before the forward pass, gradients of all weights
-after the backward pass. `Layout` says how weights are laid out for the kernels, `Shape` how work is shared out.
+after the backward pass. `Shape` says how work is shared out among the blocks, `_Run` is one pass through a layer.
 """
 
 import ctypes
+import functools
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import torch
@@ -13,13 +15,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from memgrow.nn.kernels import nvrtc
-from memgrow.nn.kernels.naive import Direction, Memory, State, Weights
+from memgrow.nn.kernels.naive import Direction, State
 
 SOURCE = "recurrence.cu"
-CHUNK, THREADS = 32, 256  # rows that a block works on together; as in the source
+CHUNK = 32  # rows that a block works on together; as in the source
+WARPS = (12, 8)  # of a block: more hide more of the time that memory takes, fewer leave more room for weights
 MAX_TILES = 8  # of gates in one block: more would not fit its registers
 CELLS = ("lstm", "gru")
-POINTER, INT = ctypes.c_void_p, ctypes.c_int
+POINTER, POINTERS, INT = ctypes.c_void_p, ctypes.c_void_p * 2, ctypes.c_int
 
 
 class Shape(NamedTuple):
@@ -34,11 +37,11 @@ class Shape(NamedTuple):
     chunks: int  # of one group
     tiles_u: int  # gates of one block, in eights
     tiles_s: int  # slots of one block, in eights
-    tiles_h: int  # units of one block, in eights
 
     @property
-    def units(self) -> int:
-        return 2 * self.tiles_u
+    def tiles_h(self) -> int:
+        """Units of one block, in eights."""
+        return -(-2 * self.tiles_u // 8)
 
     @classmethod
     def of(cls, directions: int, batch: int, hidden: int, slots: int, processors: int) -> "Shape | None":
@@ -48,36 +51,42 @@ class Shape(NamedTuple):
             if groups > chunks:
                 continue
             blocks = min(processors // (directions * groups), max(hidden // 2, slots // 8))
-            if blocks < 1:
-                continue
-            tiles_u = -(-hidden // (2 * blocks))
-            if tiles_u <= MAX_TILES:
-                sizes = (tiles_u, -(-slots // (8 * blocks)), -(-2 * tiles_u // 8))
-                return cls(directions, batch, hidden, slots, groups, blocks, -(-chunks // groups), *sizes)
+            if blocks and (tiles_u := -(-hidden // (2 * blocks))) <= MAX_TILES:
+                tiles_s = -(-slots // (8 * blocks))
+                return cls(directions, batch, hidden, slots, groups, blocks, -(-chunks // groups), tiles_u, tiles_s)
         return None
 
-    def defines(self, cell: str, exact: bool) -> dict[str, int]:
+    def plan(self, cell: str, exact: bool, forward: bool) -> "Plan":
+        """How one of the two walks is compiled and started: with its weights on the chip if they fit."""
         tiles = self.tiles_h + self.tiles_s
-        return {
+        tiles_s, tiles_b = max(1, min(self.tiles_s, 4)), -(-tiles // -(-tiles // 6))
+        widest = max(tiles_s, self.tiles_u) if forward else max(tiles_b, self.tiles_h)
+        k_units, k_slots = self.hidden // 16, self.slots // 16
+        weights = 128 * (
+            k_units * self.tiles_s + (k_units + k_slots) * self.tiles_u
+            if forward
+            else 4 * k_units * tiles + k_slots * self.tiles_h
+        )
+        defines = {
             "LSTM": int(cell == "lstm"),
             "EXACT": int(exact),
+            "ONE": int(self.chunks == 1),
             "TILES_U": self.tiles_u,
-            "TILES_S": max(1, min(self.tiles_s, 4)),
-            "TILES_B": -(-tiles // -(-tiles // 6)),
+            "TILES_S": tiles_s,
+            "TILES_B": tiles_b,
         }
+        room = CHUNK * (2 + 8 * self.tiles_s + 4 * self.chunks * self.tiles_u)
+        for warps in WARPS:
+            size = 4 * (room + weights + warps * CHUNK * 8 * widest)
+            if size <= nvrtc.SHARED_LIMIT:
+                return Plan({**defines, "WARPS": warps}, size, True)
+        return Plan({**defines, "WARPS": WARPS[0]}, 4 * (room + WARPS[0] * CHUNK * 8 * widest), False)
 
-    def shared(self, defines: dict[str, int], forward: bool) -> tuple[int, bool]:
-        """Bytes of shared memory that a block asks for, and whether its weights have room there too."""
-        widest = max(defines["TILES_S"], defines["TILES_B"], self.tiles_u, self.tiles_h)
-        room = 3 * CHUNK + CHUNK * 8 * self.tiles_s + 2 * self.chunks * CHUNK * self.units + 8 * CHUNK * 8 * widest
-        k_gates, k_slots = self.hidden // 16, self.slots // 16
-        weights = (
-            k_gates * self.tiles_s + (k_gates + k_slots) * self.tiles_u
-            if forward
-            else 4 * k_gates * (self.tiles_h + self.tiles_s) + k_slots * self.tiles_h
-        ) * 128
-        fits = 4 * (room + weights) <= nvrtc.SHARED_LIMIT
-        return 4 * (room + (weights if fits else 0)), fits
+
+class Plan(NamedTuple):
+    defines: dict[str, int]
+    shared: int  # bytes
+    weights_in_shared: bool
 
 
 def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
@@ -93,112 +102,61 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
     shape = Shape.of(len(directions), len(first.state[0]), first.weights.hh.shape[1], slots, _processors(data.device))
     if shape is None:
         return f"{first.weights.hh.shape[1]} hidden units are too many for this GPU's fast kernels"
-    if shape.shared(shape.defines(cell, True), True)[0] > nvrtc.SHARED_LIMIT:
+    if max(shape.plan(cell, True, forward).shared for forward in (True, False)) > nvrtc.SHARED_LIMIT:
         return "the batch or the bank is too large for this GPU's fast kernels"
     return None
 
 
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
+
+
 class _Walk(ctypes.Structure):
     _fields_ = [
-        *((name, INT) for name in ("directions", "groups", "blocks", "chunks", "batch", "steps", "reversed", "hidden")),
-        *((name, INT) for name in ("slots", "real_slots", "tiles_s", "tiles_h", "weights_in_shared")),
-        *((name, POINTER) for name in ("sizes", "offsets", "barrier")),
+        *_fields(INT, "directions groups blocks chunks batch steps reversed real_hidden hidden slots real_slots"),
+        *_fields(INT, "tiles_s weights_in_shared"),
+        *_fields(POINTER, "sizes offsets barrier"),
     ]
 
 
 class _Forward(ctypes.Structure):
     _fields_ = [
         ("walk", _Walk),
-        *((name, POINTER) for name in ("x", "h0", "c0", "key_pack", "gate_pack", "bias", "out", "before", "cell")),
-        *((name, POINTER) for name in ("gates", "attention", "scores", "stats")),
+        *_fields(POINTER, "x"),
+        *_fields(POINTERS, "h0 c0"),
+        *_fields(POINTER, "key_pack gate_pack bias output"),
+        *_fields(POINTERS, "hn cn"),
+        *_fields(POINTER, "out before cell gates attention scores stats"),
     ]
 
 
 class _Backward(ctypes.Structure):
     _fields_ = [
         ("walk", _Walk),
-        *((name, POINTER) for name in ("d_out", "d_hn", "d_cn", "before", "cell", "c0", "gates", "attention")),
-        *((name, POINTER) for name in ("mean_key", "slope_pack", "key_pack", "d_gates", "weighed", "row_sum")),
-        *((name, POINTER) for name in ("d_h0", "d_c0", "partial")),
+        *_fields(POINTER, "d_out"),
+        *_fields(POINTERS, "d_hn d_cn"),
+        *_fields(POINTER, "before cell"),
+        *_fields(POINTERS, "c0"),
+        *_fields(POINTER, "gates attention mean_key slope_pack key_pack d_gates weighed d_logits"),
+        *_fields(POINTERS, "d_h0 d_c0"),
+        *_fields(POINTER, "partial"),
     ]
 
 
-class Layout:
-    """The weights of all directions side by side, every unit's columns together and sizes padded.
+class _Prepare(ctypes.Structure):
+    _fields_ = [
+        *_fields(INT, "directions real_hidden hidden real_slots slots inputs slot_size blocks tiles_s backward"),
+        *_fields(POINTERS, "ih hh bias_ih bias_hh keys slot_bias"),
+        *_fields(POINTER, "gate_values w_x w_c x_bias bias key_pack gate_pack slope_pack back_pack"),
+    ]
 
-    Columns of a unit: LSTM i, f, g, o; GRU r, z, what h gives the candidate, what the input gives it.
-    """
 
-    def __init__(self, cell: str, x: Tensor, directions: Sequence[Direction], shape: Shape) -> None:
-        self.inner = [0, 1, 2, 3] if cell == "lstm" else [0, 1, 2]
-        self.outer = [0, 1, 2, 3] if cell == "lstm" else [0, 1, 3]
-        first = directions[0]
-        self.real_hidden, self.inputs = first.weights.hh.shape[1], x.shape[1]
-        self.real_slots, self.slot_size = (0, 0) if first.memory is None else first.memory.values.shape
-        self.shape = shape
-        ih = _stacked([d.weights.ih for d in directions])
-        self.w_x = self.spread(ih[:, :, : self.inputs], self.outer)  # (D, 4 H, inputs)
-        self.w_c = self.spread(ih[:, :, self.inputs :], self.outer)  # (D, 4 H, M)
-        self.w_h = self.spread(_stacked([d.weights.hh for d in directions]), self.inner)
-        self.bias: Tensor | None = None
-        if first.weights.bias_ih is not None:
-            bias_ih = _stacked([d.weights.bias_ih for d in directions])
-            bias_hh = _stacked([d.weights.bias_hh for d in directions])
-            outer, inner = (self.spread(b.unsqueeze(-1), c) for b, c in ((bias_ih, self.outer), (bias_hh, self.inner)))
-            self.bias = (outer + inner).view(-1)
-        self.slot_bias: Tensor | None = None
-        memories = [d.memory for d in directions if d.memory is not None]
-        self.keys = _stacked([m.keys for m in memories])  # (D, N, H) as they are; empty without a memory
-        self.values = _stacked([m.values for m in memories])
-        self.gate_values = torch.bmm(self.values, self.w_c.transpose(1, 2)) if memories else self.values  # (D, N, 4 H)
-        if memories and memories[0].bias is not None:
-            self.slot_bias = ih.new_zeros(shape.directions, shape.slots)
-            self.slot_bias[:, : self.real_slots] = _stacked([m.bias for m in memories])
-
-    def spread(self, weight: Tensor, columns: list[int]) -> Tensor:
-        """(D, gates * H, k) as (D, 4 * padded H, k)."""
-        count, _, k = weight.shape
-        wide = weight.new_zeros(count, self.shape.hidden, 4, k)
-        gates = weight.view(count, len(columns), self.real_hidden, k).transpose(1, 2)
-        wide[:, : self.real_hidden, columns] = gates
-        return wide.view(count, 4 * self.shape.hidden, k)
-
-    def gather(self, wide: Tensor, columns: list[int]) -> Tensor:
-        """The way back from `spread`."""
-        count, _, k = wide.shape
-        gates = wide.view(count, self.shape.hidden, 4, k)[:, : self.real_hidden, columns]
-        return gates.transpose(1, 2).reshape(count, len(columns) * self.real_hidden, k)
-
-    def forward_packs(self) -> tuple[Tensor | None, Tensor]:
-        s, h, n = self.shape, self.real_hidden, self.real_slots
-        gates = self.w_h.new_zeros(s.directions, s.hidden + s.slots, s.blocks * s.units * 4)
-        gates[:, :h, : 4 * s.hidden] = self.w_h.transpose(1, 2)
-        keys = None
-        if n:
-            gates[:, s.hidden : s.hidden + n, : 4 * s.hidden] = self.gate_values
-            keys = self.w_h.new_zeros(s.directions, s.hidden, s.blocks * s.tiles_s * 8)
-            keys[:, :h, :n] = self.keys.transpose(1, 2)
-            keys = _pack(keys, s.blocks)
-        return keys, _pack(gates, s.blocks)
-
-    def backward_packs(self) -> tuple[Tensor, Tensor | None]:
-        s, h, n = self.shape, self.real_hidden, self.real_slots
-        own, units = 8 * s.tiles_s, 8 * s.tiles_h
-        slopes = self.w_h.new_zeros(s.directions, 4 * s.hidden, s.blocks, units + own)
-        wide = self.w_h.new_zeros(s.directions, 4 * s.hidden, s.blocks * s.units)
-        wide[:, :, :h] = self.w_h
-        slopes[..., : s.units] = wide.view(s.directions, -1, s.blocks, s.units)
-        keys = None
-        if n:
-            wide = self.w_h.new_zeros(s.directions, 4 * s.hidden, s.blocks * own)
-            wide[:, :, :n] = self.gate_values.transpose(1, 2)
-            slopes[..., units:] = wide.view(s.directions, -1, s.blocks, own)
-            wide = self.w_h.new_zeros(s.directions, s.slots, s.blocks * s.units)
-            wide[:, :n, :h] = self.keys
-            keys = self.w_h.new_zeros(s.directions, s.slots, s.blocks, units)
-            keys[..., : s.units] = wide.view(s.directions, -1, s.blocks, s.units)
-            keys = _pack(keys.flatten(2), s.blocks)
-        return _pack(slopes.flatten(2), s.blocks), keys
+class _Collect(ctypes.Structure):
+    _fields_ = [
+        *_fields(INT, "directions real_hidden hidden inputs slot_size"),
+        *_fields(POINTER, "d_wx d_wc d_wh sums"),
+        *_fields(POINTERS, "d_ih d_hh d_bias_ih d_bias_hh"),
+    ]
 
 
 def recur(
@@ -209,241 +167,250 @@ def recur(
     for d in directions:
         tensors += [*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None))]
     reverse = tuple(d.reverse for d in directions)
-    output, *last = Recurrence.apply(cell, tuple(batch_sizes), reverse, *tensors)
+    output, *last = Recurrence.apply(cell, tuple(batch_sizes), reverse, *tensors)  # type: ignore[no-untyped-call]
     size = len(last) // len(directions)
     return output, [tuple(last[size * n : size * (n + 1)]) for n in range(len(directions))]
 
 
 class Recurrence(torch.autograd.Function):
+    """All directions of a layer: packed outputs side by side, and the last states."""
+
     @staticmethod
     def forward(
         ctx: Any, cell: str, batch_sizes: tuple[int, ...], reverse: tuple[bool, ...], *tensors: Tensor | None
     ) -> Any:
-        x, directions = _directions(tensors, reverse)
-        run = _Run(cell, x, batch_sizes, directions)
-        output, last = run.forward()
+        run = _Run(cell, batch_sizes, reverse, tensors, any(ctx.needs_input_grad))
         ctx.run = run
-        ctx.save_for_backward(*(t for t in tensors if t is not None))
-        ctx.absent = [t is None for t in tensors]
-        return (output, *last)
+        return (run.output, *(state for direction in run.last for state in direction))
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
-        present = iter(ctx.saved_tensors)
-        tensors = [None if absent else next(present) for absent in ctx.absent]
-        x, _ = _directions(tensors, ctx.run.reverse)
-        gradients = ctx.run.backward(x, d_output, d_last, ctx.needs_input_grad[3])
-        return (None, None, None, *(None if a else g for a, g in zip(ctx.absent, gradients, strict=True)))
+        return (None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[3:]))
 
 
 class _Run:
     """One forward pass, and what the backward pass needs of it."""
 
-    def __init__(self, cell: str, x: Tensor, batch_sizes: tuple[int, ...], directions: list[Direction]) -> None:
-        self.cell, self.directions, self.dtype, self.device = cell, len(directions), x.dtype, x.device
-        self.reverse = tuple(d.reverse for d in directions)
-        first = directions[0]
-        slots = 0 if first.memory is None else len(first.memory.keys)
-        shape = Shape.of(len(directions), batch_sizes[0], first.weights.hh.shape[1], slots, _processors(x.device))
+    def __init__(
+        self,
+        cell: str,
+        batch_sizes: tuple[int, ...],
+        reverse: tuple[bool, ...],
+        tensors: Sequence[Tensor | None],
+        with_gradient: bool,
+    ) -> None:
+        plain = [None if t is None else t.detach().float().contiguous() for t in tensors]
+        assert tensors[0] is not None
+        assert plain[0] is not None
+        self.cell, self.reverse, self.batch_sizes, self.total = cell, reverse, batch_sizes, sum(batch_sizes)
+        self.dtype, self.device, self.x = tensors[0].dtype, tensors[0].device, plain[0]
+        # Of each of these there is one tensor for each direction, or None.
+        parts = [plain[1 + n :: NAMES] for n in range(NAMES)]
+        self.h0, self.c0, self.ih, self.hh, self.bias_ih, self.bias_hh, self.keys, self.values, self.slot_bias = parts
+        assert self.hh[0] is not None
+        assert self.ih[0] is not None
+        self.real_hidden, self.inputs = self.hh[0].shape[1], self.x.shape[1]
+        self.real_slots = 0 if self.keys[0] is None else len(self.keys[0])
+        self.slot_size = self.ih[0].shape[1] - self.inputs
+        processors = _processors(self.device)
+        shape = Shape.of(len(reverse), batch_sizes[0], self.real_hidden, self.real_slots, processors)
         assert shape is not None
-        self.shape, self.batch_sizes = shape, batch_sizes
-        self.exact = x.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-        self.defines = shape.defines(cell, self.exact)
-        self.layout = Layout(cell, x, directions, shape)
-        self.total = sum(batch_sizes)
-        offsets = [0]
-        for size in batch_sizes:
-            offsets.append(offsets[-1] + size)
-        lengths = [0] * batch_sizes[0]
-        for step, size in enumerate(batch_sizes):  # longest first: step t is the last of rows that the next lacks
-            following = batch_sizes[step + 1] if step + 1 < len(batch_sizes) else 0
-            for row in range(following, size):
-                lengths[row] = offsets[step] + row
-        numbers = torch.tensor([*batch_sizes, *offsets[:-1], *lengths], dtype=torch.int32)
-        numbers = numbers.pin_memory().to(x.device, non_blocking=True)
-        steps = len(batch_sizes)
-        self.sizes, self.offsets, self.ends = numbers[:steps], numbers[steps : 2 * steps], numbers[2 * steps :]
-        self.x = x.float()
-        self.first = [self._states([d.state[part] for d in directions]) for part in range(len(first.state))]
+        self.shape = shape
+        self.exact = self.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+        self.steps = _steps(batch_sizes, self.device)
+        self._prepare(with_gradient)
+        self._forward()
 
-    def forward(self) -> tuple[Tensor, list[Tensor]]:
-        s, layout = self.shape, self.layout
-        new, width = self._new, s.hidden
-        flat = layout.w_x.view(-1, layout.inputs).t()
-        x4 = torch.mm(self.x, flat) if layout.bias is None else torch.addmm(layout.bias, self.x, flat)
-        key_pack, gate_pack = layout.forward_packs()
-        self.out, self.before, self.cells = new(width), new(width), new(width)
-        self.gates, self.attention = new(4 * width), new(s.slots)
-        scores = self.x.new_empty(s.directions, s.batch, s.slots)
-        stats = self.x.new_empty(s.directions, s.batch, s.blocks, 2)
-        argument = self._argument(
-            _Forward,
-            forward=True,
-            x=x4,
-            h0=self.first[0],
-            c0=self.first[-1],
-            key_pack=key_pack,
-            gate_pack=gate_pack,
-            bias=layout.slot_bias,
-            out=self.out,
-            before=self.before,
-            cell=self.cells,
-            gates=self.gates,
-            attention=self.attention,
-            scores=scores,
-            stats=stats,
+    def _new(self, *sizes: int) -> Tensor:
+        return torch.empty(sizes, dtype=torch.float32, device=self.device)
+
+    def _prepare(self, with_gradient: bool) -> None:
+        """Lay the weights out as the kernels want them."""
+        s, d, tiles = self.shape, self.shape.directions, self.shape.tiles_h + self.shape.tiles_s
+        self.w_x, self.w_c = self._new(d, 4 * s.hidden, self.inputs), self._new(d, 4 * s.hidden, self.slot_size)
+        self.x_bias = self._new(d * 4 * s.hidden)
+        self.bias = self._new(d, s.slots) if self.slot_bias[0] is not None else None
+        self.gate_pack = self._new(d, s.blocks, (s.hidden + s.slots) // 16, s.tiles_u, 128)
+        self.key_pack = self._new(d, s.blocks, s.hidden // 16, s.tiles_s, 128)
+        self.slope_pack = self._new(d, s.blocks, s.hidden // 4, tiles, 128) if with_gradient else None
+        self.back_pack = self._new(d, s.blocks, s.slots // 16, s.tiles_h, 128) if with_gradient else None
+        argument = _Prepare(
+            directions=d,
+            real_hidden=self.real_hidden,
+            hidden=s.hidden,
+            real_slots=self.real_slots,
+            slots=s.slots,
+            inputs=self.inputs,
+            slot_size=self.slot_size,
+            blocks=s.blocks,
+            tiles_s=s.tiles_s,
+            backward=int(with_gradient),
+            **_each(ih=self.ih, hh=self.hh, bias_ih=self.bias_ih, bias_hh=self.bias_hh, keys=self.keys),
+            **_each(slot_bias=self.slot_bias),
+            **_one(w_x=self.w_x, w_c=self.w_c, x_bias=self.x_bias, bias=self.bias, key_pack=self.key_pack),
+            **_one(gate_pack=self.gate_pack, slope_pack=self.slope_pack, back_pack=self.back_pack),
         )
-        self._launch("forward", argument)
-        h = layout.real_hidden
-        output = self.out[:, :, :h].reshape(self.total, -1).to(self.dtype)
-        last = []
-        for d in range(self.directions):
-            rows = torch.arange(s.batch, device=self.device) if self.reverse[d] else self.ends
-            for kept in (self.out, self.cells)[: len(self.first)]:
-                last.append(kept[:, d].index_select(0, rows)[:, :h].to(self.dtype))
-        return output, last
+        plan = s.plan(self.cell, self.exact, forward=True)
+        self._launch("spread", plan, argument)
+        gate_values = None
+        if self.real_slots:
+            gate_values = self._new(d, self.real_slots, 4 * s.hidden)  # what each slot adds to the gates
+            for number, values in enumerate(self.values):
+                assert values is not None
+                torch.mm(values, self.w_c[number].t(), out=gate_values[number])
+            argument.gate_values = gate_values.data_ptr()
+        self._launch("pack", plan, argument)
 
-    def backward(self, x: Tensor, d_output: Tensor, d_last: Sequence[Tensor], wants_x: bool) -> list[Tensor | None]:
-        s, layout, h = self.shape, self.layout, self.layout.real_hidden
-        new, states = self._new, len(self.first)
-        d_out = new(s.hidden).zero_() if h != s.hidden else new(s.hidden)
-        d_out[:, :, :h] = d_output.view(self.total, self.directions, h)
-        d_final = [self._states(list(d_last[part::states])) for part in range(states)]
-        slope_pack, key_pack = layout.backward_packs()
-        mean_key = None
-        if layout.real_slots:
-            mean_key = new(s.hidden)
-            by_direction = self.attention[:, :, : layout.real_slots].transpose(0, 1)
-            mean_key[:, :, :h] = torch.bmm(by_direction, layout.keys).transpose(0, 1)
-        d_gates, weighed = new(4 * s.hidden), new(s.slots)
-        row_sum = self.x.new_empty(self.total, s.directions)
-        d_first = [torch.empty_like(part) for part in self.first]
-        partial = self.x.new_empty(s.directions, s.batch, s.blocks)
-        argument = self._argument(
-            _Backward,
-            forward=False,
-            d_out=d_out,
-            d_hn=d_final[0],
-            d_cn=d_final[-1],
-            before=self.before,
-            cell=self.cells,
-            c0=self.first[-1],
-            gates=self.gates,
-            attention=self.attention,
-            mean_key=mean_key,
-            slope_pack=slope_pack,
-            key_pack=key_pack,
-            d_gates=d_gates,
-            weighed=weighed,
-            row_sum=row_sum,
-            d_h0=d_first[0],
-            d_c0=d_first[-1],
-            partial=partial,
+    def _forward(self) -> None:
+        s, d, h = self.shape, self.shape.directions, self.real_hidden
+        x = torch.addmm(self.x_bias, self.x, self.w_x.view(-1, self.inputs).t())  # (T, D * 4 H)
+        self.out, self.before = self._new(s.batch + self.total, d, s.hidden), self._new(self.total, d, s.hidden)
+        self.cells, self.gates = self._new(self.total, d, s.hidden), self._new(self.total, d, 4 * s.hidden)
+        self.attention = self._new(self.total, d, s.slots)
+        output = self._new(self.total, d * h)
+        hn = [self._new(s.batch, h) for _ in range(d)]
+        cn = [self._new(s.batch, h) if self.cell == "lstm" else None for _ in range(d)]
+        plan = s.plan(self.cell, self.exact, forward=True)
+        argument = _Forward(
+            walk=self._walk(plan),
+            **_each(h0=self.h0, c0=self.c0, hn=hn, cn=cn),
+            **_one(x=x, key_pack=self.key_pack, gate_pack=self.gate_pack, bias=self.bias, output=output, out=self.out),
+            **_one(before=self.before, cell=self.cells, gates=self.gates, attention=self.attention),
+            **_one(scores=self._new(d, s.batch, s.slots), stats=self._new(d, s.batch, s.blocks, 2)),
         )
-        self._launch("backward", argument)
-        return self._finish(d_gates, weighed, row_sum, d_first, wants_x)
+        self._launch("forward", plan, argument)
+        self.output = output.to(self.dtype)
+        self.last = [[t.to(self.dtype) for t in pair if t is not None] for pair in zip(hn, cn, strict=True)]
+        del self.gate_pack
 
-    def _finish(
-        self, d_gates: Tensor, weighed: Tensor, row_sum: Tensor, d_first: list[Tensor], wants_x: bool
-    ) -> list[Tensor | None]:
-        """Gradients of all that went in: one product each for all steps and directions."""
-        s, layout, h, n = self.shape, self.layout, self.layout.real_hidden, self.layout.real_slots
-        flat = d_gates.view(self.total, -1)
-        d_x = torch.mm(flat, layout.w_x.view(-1, layout.inputs)).to(self.dtype) if wants_x else None
-        d_wx = torch.mm(flat.t(), self.x).view(s.directions, -1, layout.inputs)
+    def backward(self, d_output: Tensor, d_last: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
+        s, d, h, n = self.shape, self.shape.directions, self.real_hidden, self.real_slots
+        states = len(d_last) // d
+        d_final = [t.float().contiguous() for t in d_last]
+        d_gates, weighed = self._new(self.total, d, 4 * s.hidden), self._new(self.total, d, s.slots)
+        d_logits, mean_key = torch.empty_like(weighed), self._new(d, self.total, h)
+        for number, keys in enumerate(self.keys):
+            if keys is not None:
+                torch.mm(self.attention[:, number, :n], keys, out=mean_key[number])
+        d_h0 = [self._new(s.batch, h) for _ in range(d)]
+        d_c0 = [self._new(s.batch, h) if self.cell == "lstm" else None for _ in range(d)]
+        plan = s.plan(self.cell, self.exact, forward=False)
+        argument = _Backward(
+            walk=self._walk(plan),
+            **_each(d_hn=d_final[::states], d_cn=d_final[1::states] if states > 1 else [None] * d, c0=self.c0),
+            **_each(d_h0=d_h0, d_c0=d_c0),
+            **_one(d_out=d_output.float().contiguous(), before=self.before, cell=self.cells, gates=self.gates),
+            **_one(attention=self.attention, mean_key=mean_key, slope_pack=self.slope_pack, key_pack=self.back_pack),
+            **_one(d_gates=d_gates, weighed=weighed, d_logits=d_logits, partial=self._new(d, s.batch, s.blocks)),
+        )
+        self._launch("backward", plan, argument)
+        gradients = [self._d_x(d_gates) if wanted[0] else None]
+        for parts in zip(d_h0, d_c0, *self._d_weights(d_gates), *self._d_memory(d_logits), strict=True):
+            gradients += parts
+        return [None if t is None else t.to(self.dtype) for t in gradients]
+
+    # After the walk back: gradients of all that went in, a product each for all steps.
+
+    def _d_x(self, d_gates: Tensor) -> Tensor:
+        return torch.mm(d_gates.view(self.total, -1), self.w_x.view(-1, self.inputs))
+
+    def _d_weights(self, d_gates: Tensor) -> list[list[Tensor | None]]:
+        s, d, h, n = self.shape, self.shape.directions, self.real_hidden, self.real_slots
+        d_wx = torch.mm(d_gates.view(self.total, -1).t(), self.x)  # (D * 4 H, I)
         turned = d_gates.permute(1, 2, 0)  # (D, 4 H, T)
-        before = self.before.transpose(0, 1)[:, :, :h]  # (D, T, H)
-        d_hh = layout.gather(torch.bmm(turned, before), layout.inner)
-        d_ih = layout.gather(d_wx, layout.outer)
-        d_keys = d_values = d_bias = None
-        if layout.real_slots:
-            attention = self.attention[:, :, :n]
-            logits = weighed[:, :, :n] - attention * row_sum.unsqueeze(-1)
-            d_keys = torch.bmm(logits.permute(1, 2, 0), before)
-            d_gate_values = torch.bmm(attention.permute(1, 2, 0), d_gates.transpose(0, 1))  # (D, N, 4 H)
-            d_values = torch.bmm(d_gate_values, layout.w_c)
-            d_wc = torch.bmm(d_gate_values.transpose(1, 2), layout.values)
-            d_ih = torch.cat((d_ih, layout.gather(d_wc, layout.outer)), dim=2)
-            d_bias = logits.sum(0) if layout.slot_bias is not None else None
-        sums = d_gates.sum(0).unsqueeze(-1)  # (D, 4 H, 1)
-        d_bias_ih, d_bias_hh = (layout.gather(sums, columns).squeeze(-1) for columns in (layout.outer, layout.inner))
-        gradients: list[Tensor | None] = [d_x]
-        for d in range(self.directions):
-            firsts = [part[d, :, :h] for part in d_first]
-            parts = [*(*firsts, None)[:2], d_ih[d], d_hh[d], d_bias_ih[d], d_bias_hh[d]]
-            parts += [None if part is None else part[d] for part in (d_keys, d_values, d_bias)]
-            gradients += [None if part is None else part.to(self.dtype) for part in parts]
-        return gradients
+        d_wh = torch.bmm(turned, self.before.transpose(0, 1)[:, :, :h])
+        self.d_values: list[Tensor | None] = [None] * d
+        d_wc = None
+        if n:
+            d_slots = torch.bmm(self.attention.permute(1, 2, 0)[:, :n], d_gates.transpose(0, 1))  # (D, N, 4 H)
+            d_wc = self._new(d, 4 * s.hidden, self.slot_size)
+            for number, values in enumerate(self.values):
+                assert values is not None
+                torch.mm(d_slots[number].t(), values, out=d_wc[number])
+            self.d_values = list(torch.bmm(d_slots, self.w_c).unbind())
+        d_ih, d_hh, d_bias_ih, d_bias_hh = (
+            [None if t is None else torch.empty_like(t) for t in part]
+            for part in (self.ih, self.hh, self.bias_ih, self.bias_hh)
+        )
+        argument = _Collect(
+            directions=d,
+            real_hidden=h,
+            hidden=s.hidden,
+            inputs=self.inputs,
+            slot_size=self.slot_size,
+            **_one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=d_gates.sum(0)),
+            **_each(d_ih=d_ih, d_hh=d_hh, d_bias_ih=d_bias_ih, d_bias_hh=d_bias_hh),
+        )
+        self._launch("collect", s.plan(self.cell, self.exact, forward=True), argument)
+        return [d_ih, d_hh, d_bias_ih, d_bias_hh]
 
-    def _new(self, width: int) -> Tensor:
-        return self.x.new_empty(self.total, self.directions, width)
+    def _d_memory(self, d_logits: Tensor) -> list[list[Tensor | None]]:
+        h, n = self.real_hidden, self.real_slots
+        nothing: list[Tensor | None] = [None] * self.shape.directions
+        if not n:
+            return [nothing, nothing, nothing]
+        d_keys = torch.bmm(d_logits.permute(1, 2, 0)[:, :n], self.before.transpose(0, 1)[:, :, :h])
+        d_bias: list[Tensor | None] = [*d_logits[:, :, :n].sum(0).unbind()] if self.bias is not None else nothing
+        return [[*d_keys.unbind()], self.d_values, d_bias]
 
-    def _states(self, parts: list[Tensor]) -> Tensor:
-        wide = self.x.new_zeros(self.directions, self.shape.batch, self.shape.hidden)
-        wide[:, :, : self.layout.real_hidden] = torch.stack(parts)
-        return wide
+    # Talking to the kernels
 
-    def _argument(self, kind: type[ctypes.Structure], forward: bool, **tensors: Tensor | None) -> Any:
-        s = self.shape
-        self._barrier = torch.zeros(s.directions * s.groups, dtype=torch.int32, device=self.device)
-        _, fits = s.shared(self.defines, forward)
-        walk = _Walk(
+    def _walk(self, plan: Plan) -> _Walk:
+        s, steps = self.shape, len(self.batch_sizes)
+        self.barrier = torch.zeros(s.directions * s.groups, dtype=torch.int32, device=self.device)
+        return _Walk(
             directions=s.directions,
             groups=s.groups,
             blocks=s.blocks,
             chunks=s.chunks,
             batch=s.batch,
-            steps=len(self.batch_sizes),
+            steps=steps,
             reversed=sum(1 << d for d, backwards in enumerate(self.reverse) if backwards),
+            real_hidden=self.real_hidden,
             hidden=s.hidden,
             slots=s.slots,
-            real_slots=self.layout.real_slots,
+            real_slots=self.real_slots,
             tiles_s=s.tiles_s,
-            tiles_h=s.tiles_h,
-            weights_in_shared=int(fits),
-            sizes=self.sizes.data_ptr(),
-            offsets=self.offsets.data_ptr(),
-            barrier=self._barrier.data_ptr(),
+            weights_in_shared=int(plan.weights_in_shared),
+            **_one(sizes=self.steps[:steps], offsets=self.steps[steps:], barrier=self.barrier),
         )
-        return kind(walk=walk, **{name: None if t is None else t.data_ptr() for name, t in tensors.items()})
 
-    def _launch(self, name: str, argument: Any) -> None:
-        shared, _ = self.shape.shared(self.defines, name == "forward")
-        blocks = self.shape.directions * self.shape.groups * self.shape.blocks
-        nvrtc.launch(SOURCE, name, self.defines, argument, blocks, THREADS, shared, self.device)
-
-
-def _pack(matrix: Tensor, blocks: int) -> Tensor:
-    """(D, k, n) in the order in which lanes read it: [D][block][16 of k][8 of n][n in 8][k in 4][4 of k]."""
-    count, k, n = matrix.shape
-    parts = matrix.view(count, k // 16, 4, 4, blocks, n // (8 * blocks), 8)
-    return parts.permute(0, 4, 1, 5, 6, 2, 3).contiguous()
+    def _launch(self, name: str, plan: Plan, argument: ctypes.Structure) -> None:
+        if name in ("forward", "backward"):
+            blocks, threads = self.shape.directions * self.shape.groups * self.shape.blocks, 32 * plan.defines["WARPS"]
+            nvrtc.launch(SOURCE, name, plan.defines, argument, blocks, threads, plan.shared, self.device, together=True)
+        else:
+            blocks = 4 * _processors(self.device)
+            nvrtc.launch(SOURCE, name, plan.defines, argument, blocks, 256, 0, self.device, together=False)
 
 
-def _stacked(parts: Sequence[Tensor | None]) -> Tensor:
-    present = [part for part in parts if part is not None]
-    return torch.stack(present).float() if present else torch.empty(0)
+NAMES = 9  # tensors of a direction: h, c, ih, hh, two biases, keys, values, slot bias
+
+
+def _one(**tensors: Tensor | None) -> dict[str, int | None]:
+    return {name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()}
+
+
+def _each(**tensors: Sequence[Tensor | None]) -> dict[str, Any]:
+    """A pointer for each direction."""
+    return {
+        name: POINTERS(*(None if tensor is None else tensor.data_ptr() for tensor in parts))
+        for name, parts in tensors.items()
+    }
 
 
 def _padded(size: int) -> int:
     return -(-size // 16) * 16
 
 
+@functools.lru_cache(maxsize=512)
+def _steps(batch_sizes: tuple[int, ...], device: torch.device) -> Tensor:
+    """Rows of each step, then where each step begins and the last one ends, on the device."""
+    offsets = list(accumulate((0, *batch_sizes)))
+    return torch.tensor([*batch_sizes, *offsets], dtype=torch.int32).pin_memory().to(device, non_blocking=True)
+
+
+@functools.cache
 def _processors(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).multi_processor_count)
-
-
-def _directions(tensors: Sequence[Tensor | None], reverse: tuple[bool, ...]) -> tuple[Tensor, list[Direction]]:
-    x = tensors[0]
-    assert x is not None
-    directions = []
-    for number, backwards in enumerate(reverse):
-        h, c, ih, hh, bias_ih, bias_hh, keys, values, bias = tensors[1 + 9 * number : 10 + 9 * number]
-        assert h is not None
-        assert ih is not None
-        assert hh is not None
-        memory = None if keys is None or values is None else Memory(keys, values, bias)
-        state = (h,) if c is None else (h, c)
-        directions.append(Direction(state, Weights(ih, hh, bias_ih, bias_hh), memory, backwards))
-    return x, directions

@@ -4,7 +4,6 @@ import ctypes
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -79,13 +78,17 @@ def launch(
     threads: int,
     shared: int,
     device: torch.device,
+    together: bool,
 ) -> None:
-    """Run a kernel with one argument on torch's current stream, all of its blocks at the same time."""
+    """Run a kernel with one argument on torch's current stream; `together`: all of its blocks at the same time."""
     number = device.index if device.index is not None else torch.cuda.current_device()
     kernel = _compiled(source, name, tuple(sorted(defines.items())), number)
     arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p))
     stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
-    sizes: list[Any] = [blocks, 1, 1, threads, 1, 1, shared]
+    sizes = (blocks, 1, 1, threads, 1, 1, shared)
     with torch.cuda.device(device):
-        code = _driver().cuLaunchCooperativeKernel(kernel, *sizes, stream, arguments)
+        if together:
+            code = _driver().cuLaunchCooperativeKernel(kernel, *sizes, stream, arguments)
+        else:
+            code = _driver().cuLaunchKernel(kernel, *sizes, stream, arguments, None)
     _check(code, f"starting {name}")

@@ -11,41 +11,64 @@
 // the input. Sizes are padded to 16 with zeros. Weights come packed in the order in which a lane feeds them to the
 // matrix units: [block][16 of k][8 of n][lane][4], the lane's n being lane / 4 and its k being 4 * (lane % 4) + 0..3.
 //
-// Compile-time: LSTM (0 or 1), EXACT (1: three products of split numbers, near float32; 0: TF32), TILES_U (8 columns
-// of gates each, two units), TILES_S and TILES_B (tiles in one pass over slots forward, and over all backward).
+// Compile-time: LSTM (0 or 1), EXACT (1: three products of split numbers, near float32; 0: TF32), WARPS, ONE (1: each
+// group has one chunk), TILES_U (8 columns of gates each, that is two units), TILES_S and TILES_B (tiles in one pass
+// over slots forward, and over units and slots backward).
 
-#define WARPS 8
 #define THREADS (32 * WARPS)
 #define CHUNK 32
 #define UNITS (2 * TILES_U)
+#define TILES_H ((TILES_U + 3) / 4)  // tiles of own units, as columns
+#define ITEMS ((CHUNK * UNITS + THREADS - 1) / THREADS)
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
 
 struct Walk {
     int directions, groups, blocks, chunks;  // groups of one direction, blocks of one group, chunks of one group
     int batch, steps, reversed;              // reversed: bit d is set if direction d walks backwards
-    int hidden, slots, real_slots;           // padded, padded, as they are
-    int tiles_s, tiles_h;                    // tiles of own slots, and of own units as columns
-    int weights_in_shared;
-    const int *sizes, *offsets;              // of each step
-    unsigned *barrier;                       // one for each group
+    int real_hidden, hidden, slots, real_slots;  // as they are, and padded
+    int tiles_s, weights_in_shared;
+    const int *sizes, *offsets;  // of each step
+    unsigned *barrier;           // one for each group
 };
 
 struct Forward {
     Walk walk;
-    const float *x;        // (T, D, 4 H)
-    const float *h0, *c0;  // (D, B, H)
+    const float *x;                // (T, D, 4 H)
+    const float *h0[2], *c0[2];    // (B, real H) for each direction
     const float *key_pack, *gate_pack, *bias;
+    float *output, *hn[2], *cn[2];                   // (T, D * real H), (B, real H) for each direction
     float *out, *before, *cell, *gates, *attention;  // (T, D, H) three times, (T, D, 4 H), (T, D, N)
     float *scores, *stats;                           // (D, B, N), (D, B, blocks, 2)
 };
 
 struct Backward {
     Walk walk;
-    const float *d_out, *d_hn, *d_cn;  // (T, D, H), (D, B, H)
-    const float *before, *cell, *c0, *gates, *attention, *mean_key;
+    const float *d_out, *d_hn[2], *d_cn[2];  // (T, D * real H), (B, real H) for each direction
+    const float *before, *cell, *c0[2], *gates, *attention, *mean_key;  // mean_key: (D, T, real H)
     const float *slope_pack, *key_pack;
-    float *d_gates, *weighed, *row_sum;  // (T, D, 4 H), (T, D, N), (T, D)
-    float *d_h0, *d_c0, *partial;        // (D, B, H), (D, B, blocks)
+    float *d_gates, *weighed, *d_logits;  // (T, D, 4 H), (T, D, N) twice
+    float *d_h0[2], *d_c0[2], *partial;   // (B, real H) for each direction, (D, B, blocks)
 };
+
+struct Prepare {
+    int directions, real_hidden, hidden, real_slots, slots, inputs, slot_size, blocks, tiles_s, backward;
+    const float *ih[2], *hh[2], *bias_ih[2], *bias_hh[2], *keys[2], *slot_bias[2];
+    const float *gate_values;                                // (D, real N, 4 H)
+    float *w_x, *w_c, *x_bias, *bias;                        // (D, 4 H, I), (D, 4 H, M), (D, 4 H), (D, N)
+    float *key_pack, *gate_pack, *slope_pack, *back_pack;
+};
+
+struct Collect {
+    int directions, real_hidden, hidden, inputs, slot_size;
+    const float *d_wx, *d_wc, *d_wh, *sums;                  // (D, 4 H, I), (D, 4 H, M), (D, 4 H, real H), (D, 4 H)
+    float *d_ih[2], *d_hh[2], *d_bias_ih[2], *d_bias_hh[2];
+};
+
+// Which gate of torch's weights stands in a column of a unit, for what comes from h and for what comes from the input.
+__device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 3 ? column : -1; }
+__device__ __forceinline__ int outer_gate(int column) { return LSTM || column < 2 ? column : column == 3 ? 2 : -1; }
 
 __device__ __forceinline__ unsigned tf32(float x) {
     unsigned y;
@@ -74,13 +97,17 @@ __device__ __forceinline__ void product(float (&c)[4], float a0, float a1, float
     mma(c, p0, p1, p2, p3, q0, q1);
 }
 
-// All writes of the group's blocks before it are seen by all of them after it.
-__device__ __forceinline__ void meet(unsigned *counter, unsigned &target, int blocks) {
+// All writes of the group's blocks before `arrive` are seen by all of them after `wait`; work may stand between.
+__device__ __forceinline__ void arrive(unsigned *counter, unsigned &target, int blocks) {
     target += blocks;
     __syncthreads();
     if (threadIdx.x == 0) {
-        __threadfence();
         asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+    }
+}
+
+__device__ __forceinline__ void wait(unsigned *counter, unsigned target) {
+    if (threadIdx.x == 0) {
         unsigned seen;
         do {
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
@@ -99,26 +126,42 @@ __device__ __forceinline__ void accumulate(float (&acc)[2][NT][4], const float *
                                            const float4 *pack, int tiles, int tile, int many, Turn turn) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at = 4 * (lane % 4);
     // The first warps would get one block more of every range: let each range begin with another warp.
-    int first = warp - shift % WARPS;
-    if (first < 0) first += WARPS;
-#pragma unroll 2
-    for (int kb = first; kb < k_blocks; kb += WARPS) {
-        float4 a[4];
+    int kb = warp - shift % WARPS;
+    if (kb < 0) kb += WARPS;
+    // Two k-blocks are on their way while one is worked on: what another block wrote comes from L2, and that takes long.
+    float4 a[3][4];
+    auto load = [&](float4 (&v)[4], int k) {
 #pragma unroll
-        for (int r = 0; r < 4; ++r) {
-            a[r] = row[r] ? turn(fresh(row[r] + 16 * kb + at), r) : make_float4(0.f, 0.f, 0.f, 0.f);
-        }
+        for (int r = 0; r < 4; ++r)
+            v[r] = row[r] && k < k_blocks ? fresh(row[r] + 16 * k + at) : make_float4(0.f, 0.f, 0.f, 0.f);
+    };
+    auto work = [&](float4 (&v)[4], int k) {
+#pragma unroll
+        for (int r = 0; r < 4; ++r)
+            if (row[r]) v[r] = turn(v[r], r);
 #pragma unroll
         for (int n = 0; n < NT; ++n) {
             if (n < many) {
-                float4 b = pack[((size_t)kb * tiles + tile + n) * 32 + lane];
+                float4 b = pack[((size_t)k * tiles + tile + n) * 32 + lane];
 #pragma unroll
                 for (int m = 0; m < 2; ++m) {
-                    product(acc[m][n], a[2 * m].x, a[2 * m + 1].x, a[2 * m].y, a[2 * m + 1].y, b.x, b.y);
-                    product(acc[m][n], a[2 * m].z, a[2 * m + 1].z, a[2 * m].w, a[2 * m + 1].w, b.z, b.w);
+                    product(acc[m][n], v[2 * m].x, v[2 * m + 1].x, v[2 * m].y, v[2 * m + 1].y, b.x, b.y);
+                    product(acc[m][n], v[2 * m].z, v[2 * m + 1].z, v[2 * m].w, v[2 * m + 1].w, b.z, b.w);
                 }
             }
         }
+    };
+    load(a[0], kb);
+    load(a[1], kb + WARPS);
+    for (; kb < k_blocks; kb += 3 * WARPS) {
+        load(a[2], kb + 2 * WARPS);
+        work(a[0], kb);
+        if (kb + WARPS >= k_blocks) break;
+        load(a[0], kb + 3 * WARPS);
+        work(a[1], kb + WARPS);
+        if (kb + 2 * WARPS >= k_blocks) break;
+        load(a[1], kb + 4 * WARPS);
+        work(a[2], kb + 2 * WARPS);
     }
 }
 
@@ -153,17 +196,19 @@ __device__ __forceinline__ void clear(float (&acc)[2][NT][4]) {
             for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.f;
 }
 
-__device__ __forceinline__ float warp_sum(float x) {
-    for (int d = 16; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+// Eight lanes have a row of the chunk together: the first 256 threads have all 32.
+__device__ __forceinline__ float row_max(float x) {
+    for (int d = 4; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
     return x;
 }
 
-__device__ __forceinline__ float warp_max(float x) {
-    for (int d = 16; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+__device__ __forceinline__ float row_total(float x) {
+    for (int d = 4; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
     return x;
 }
 
-__device__ __forceinline__ float sigmoid(float x) { return 1.f / (1.f + expf(-x)); }
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+__device__ __forceinline__ float bend(float x) { return __fdividef(2.f, 1.f + __expf(-2.f * x)) - 1.f; }  // tanh
 
 __device__ const float4 *bring(float *&room, const float *pack, size_t count, bool into_shared) {
     if (!into_shared) return reinterpret_cast<const float4 *>(pack);
@@ -180,8 +225,8 @@ struct Plain {
 struct Softmax {  // from scores to attention
     float top[4], scale[4];
     __device__ __forceinline__ float4 operator()(float4 v, int r) const {
-        return make_float4(expf(v.x - top[r]) * scale[r], expf(v.y - top[r]) * scale[r], expf(v.z - top[r]) * scale[r],
-                           expf(v.w - top[r]) * scale[r]);
+        return make_float4(__expf(v.x - top[r]) * scale[r], __expf(v.y - top[r]) * scale[r],
+                           __expf(v.z - top[r]) * scale[r], __expf(v.w - top[r]) * scale[r]);
     }
 };
 
@@ -189,9 +234,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a
     extern __shared__ float4 shared[];
     const Walk w = a.walk;
     const int group = blockIdx.x / w.blocks, block = blockIdx.x % w.blocks;
-    const int d = group / w.groups, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int d = group / w.groups, lane = threadIdx.x % 32, sub = threadIdx.x % 8, pair = threadIdx.x / 8;
     const int D = w.directions, H = w.hidden, N = w.slots, unit0 = block * UNITS, slot0 = block * w.tiles_s * 8;
-    const int own = w.tiles_s * 8, kh = H / 16, kn = N / 16;
+    const int own = w.tiles_s * 8, kh = H / 16, kn = N / 16, wide = w.real_hidden;
     const bool reversed = w.reversed >> d & 1;
     unsigned *counter = w.barrier + group, target = 0;
 
@@ -207,32 +252,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a
     for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
         const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
         const int unit = unit0 + i % UNITS;
-        const bool there = row < w.batch && unit < H;
-        h_now[i] = there ? a.h0[((size_t)d * w.batch + row) * H + unit] : 0.f;
-        c_now[i] = there && LSTM ? a.c0[((size_t)d * w.batch + row) * H + unit] : 0.f;
+        const bool there = row < w.batch && unit < wide;
+        h_now[i] = there ? a.h0[d][(size_t)row * wide + unit] : 0.f;
+        c_now[i] = there && LSTM ? a.c0[d][(size_t)row * wide + unit] : 0.f;
+        // The first step reads h from `out` as all others do: its rows come from a place before the first step.
+        if (row < w.batch && unit < H) a.out[((size_t)row * D + d) * H + unit] = h_now[i];
     }
-    __syncthreads();
+    float *out = a.out + (size_t)w.batch * D * H;  // behind the initial states
+    arrive(counter, target, w.blocks);
 
     int before_rows = 0, before_at = 0;
     for (int s = 0; s < w.steps; ++s) {
         const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t], at = w.offsets[t];
+        const int first_row = group % w.groups * CHUNK;
+        float acc[2][TILES_U][4];
+        float4 given[ITEMS];
+        auto state_rows = [&](const float *(&h)[4], int row0) {
+#pragma unroll
+            for (int r = 0; r < 4; ++r) {
+                const int row = row0 + lane / 4 + 8 * r;
+                h[r] = row >= rows ? nullptr
+                       : row < before_rows ? out + ((size_t)(before_at + row) * D + d) * H
+                                           : a.out + ((size_t)row * D + d) * H;
+            }
+        };
+        auto inputs = [&](int row0) {
+#pragma unroll
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+                if (i < CHUNK * UNITS && row < rows && unit < H)
+                    given[n] = *reinterpret_cast<const float4 *>(a.x + (((size_t)(at + row) * D + d) * H + unit) * 4);
+            }
+        };
+        if (ONE) inputs(first_row);
+        wait(counter, target);
         if (N) {
             for (int k = 0; k < w.chunks; ++k) {
-                const int row0 = (group % w.groups + k * w.groups) * CHUNK;
+                const int row0 = first_row + k * w.groups * CHUNK;
                 if (row0 >= rows) break;
                 const float *h[4];
-#pragma unroll
-                for (int r = 0; r < 4; ++r) {
-                    const int row = row0 + lane / 4 + 8 * r;
-                    h[r] = row >= rows ? nullptr
-                           : row < before_rows ? a.out + ((size_t)(before_at + row) * D + d) * H
-                                               : a.h0 + ((size_t)d * w.batch + row) * H;
-                }
+                state_rows(h, row0);
                 for (int tile = 0; tile < w.tiles_s; tile += TILES_S) {
-                    float acc[2][TILES_S][4];
-                    clear(acc);
-                    accumulate<TILES_S>(acc, h, kh, 0, key_pack, w.tiles_s, tile, w.tiles_s - tile, Plain());
-                    lay_down<TILES_S>(sums, acc);
+                    float part[2][TILES_S][4];
+                    clear(part);
+                    accumulate<TILES_S>(part, h, kh, 0, key_pack, w.tiles_s, tile, w.tiles_s - tile, Plain());
+                    lay_down<TILES_S>(sums, part);
                     __syncthreads();
                     for (int i = threadIdx.x; i < CHUNK * 8 * TILES_S; i += THREADS) {
                         const int row = i / (8 * TILES_S), column = i % (8 * TILES_S), slot = slot0 + 8 * tile + column;
@@ -246,152 +310,201 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a
                     }
                     __syncthreads();
                 }
-                for (int row = warp; row < CHUNK; row += WARPS) {
+                if (pair < CHUNK) {
                     float high = -INFINITY, sum = 0.f;
-                    for (int j = lane; j < own; j += 32) high = fmaxf(high, mine[row * own + j]);
-                    high = warp_max(high);
-                    for (int j = lane; j < own; j += 32) sum += high == -INFINITY ? 0.f : expf(mine[row * own + j] - high);
-                    sum = warp_sum(sum);
-                    if (lane == 0 && row0 + row < rows) {
-                        float *p = a.stats + (((size_t)d * w.batch + row0 + row) * w.blocks + block) * 2;
-                        p[0] = high;
-                        p[1] = sum;
-                    }
+                    for (int j = sub; j < own; j += 8) high = fmaxf(high, mine[pair * own + j]);
+                    high = row_max(high);
+                    if (high > -INFINITY)
+                        for (int j = sub; j < own; j += 8) sum += __expf(mine[pair * own + j] - high);
+                    sum = row_total(sum);
+                    if (sub == 0 && row0 + pair < rows)
+                        reinterpret_cast<float2 *>(a.stats)[((size_t)d * w.batch + row0 + pair) * w.blocks + block] =
+                            make_float2(high, sum);
                 }
-                __syncthreads();
+                if (!ONE) __syncthreads();
             }
-            meet(counter, target, w.blocks);
+            arrive(counter, target, w.blocks);
+            if (ONE && first_row < rows) {  // what does not depend on the scores, while the others arrive
+                const float *h[4];
+                state_rows(h, first_row);
+                clear(acc);
+                accumulate<TILES_U>(acc, h, kh, 0, gate_pack, TILES_U, 0, TILES_U, Plain());
+            }
+            wait(counter, target);
         }
         for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = (group % w.groups + k * w.groups) * CHUNK;
+            const int row0 = first_row + k * w.groups * CHUNK;
             if (row0 >= rows) break;
-            const float *h[4];
-            const float *scores[4];
-#pragma unroll
-            for (int r = 0; r < 4; ++r) {
-                const int row = row0 + lane / 4 + 8 * r;
-                h[r] = row >= rows ? nullptr
-                       : row < before_rows ? a.out + ((size_t)(before_at + row) * D + d) * H
-                                           : a.h0 + ((size_t)d * w.batch + row) * H;
-                scores[r] = row >= rows ? nullptr : a.scores + ((size_t)d * w.batch + row) * N;
+            if (!ONE) inputs(row0);
+            if (!ONE || !N) {
+                const float *h[4];
+                state_rows(h, row0);
+                clear(acc);
+                accumulate<TILES_U>(acc, h, kh, 0, gate_pack, TILES_U, 0, TILES_U, Plain());
             }
-            float acc[2][TILES_U][4];
-            clear(acc);
-            accumulate<TILES_U>(acc, h, kh, 0, gate_pack, TILES_U, 0, TILES_U, Plain());
             if (N) {
-                for (int row = warp; row < CHUNK; row += WARPS) {
+                if (pair < CHUNK) {
                     float high = -INFINITY, sum = 0.f;
-                    if (row0 + row < rows) {
-                        const float *p = a.stats + ((size_t)d * w.batch + row0 + row) * w.blocks * 2;
-                        for (int j = lane; j < w.blocks; j += 32) high = fmaxf(high, __ldcg(p + 2 * j));
-                        high = warp_max(high);
-                        for (int j = lane; j < w.blocks; j += 32) sum += __ldcg(p + 2 * j + 1) * expf(__ldcg(p + 2 * j) - high);
-                        sum = warp_sum(sum);
+                    if (row0 + pair < rows) {
+                        const float2 *p = reinterpret_cast<const float2 *>(a.stats) + ((size_t)d * w.batch + row0 + pair) * w.blocks;
+#pragma unroll 5
+                        for (int j = sub; j < w.blocks; j += 8) {
+                            const float2 one = __ldcg(p + j);
+                            const float higher = fmaxf(high, one.x);
+                            if (one.x > -INFINITY) {
+                                sum = sum * __expf(high - higher) + one.y * __expf(one.x - higher);
+                                high = higher;
+                            }
+                        }
                     }
-                    if (lane == 0) {
-                        top[row] = high;
-                        scale[row] = 1.f / sum;
+                    const float highest = row_max(high);
+                    sum = row_total(high > -INFINITY ? sum * __expf(high - highest) : 0.f);
+                    if (sub == 0) {
+                        top[pair] = highest;
+                        scale[pair] = 1.f / sum;
                     }
                 }
                 __syncthreads();
-                for (int i = threadIdx.x; i < CHUNK * own; i += THREADS) {
-                    const int row = i / own, slot = slot0 + i % own;
-                    if (slot < N && row0 + row < rows) {
-                        const float score = __ldcg(a.scores + ((size_t)d * w.batch + row0 + row) * N + slot);
-                        a.attention[((size_t)(at + row0 + row) * D + d) * N + slot] = expf(score - top[row]) * scale[row];
-                    }
-                }
+                const float *scores[4];
                 Softmax softmax;
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
-                    softmax.top[r] = top[lane / 4 + 8 * r];
-                    softmax.scale[r] = scale[lane / 4 + 8 * r];
+                    const int row = lane / 4 + 8 * r;
+                    scores[r] = row0 + row >= rows ? nullptr : a.scores + ((size_t)d * w.batch + row0 + row) * N;
+                    softmax.top[r] = top[row];
+                    softmax.scale[r] = scale[row];
                 }
                 accumulate<TILES_U>(acc, scores, kn, kh, gate_pack + (size_t)kh * TILES_U * 32, TILES_U, 0, TILES_U, softmax);
             }
             lay_down<TILES_U>(sums, acc);
             __syncthreads();
-            for (int i = threadIdx.x; i < CHUNK * UNITS; i += THREADS) {
-                const int row = i / UNITS, u = i % UNITS, unit = unit0 + u;
-                if (row0 + row >= rows || unit >= H) continue;
+#pragma unroll
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS, unit = unit0 + u;
+                if (i >= CHUNK * UNITS || row0 + row >= rows || unit >= H) continue;
                 const size_t here = (size_t)(at + row0 + row) * D + d;
-                float4 v = *reinterpret_cast<const float4 *>(a.x + (here * H + unit) * 4);
+                float4 v = given[n];
                 v.x += total(sums, row, 4 * u, 4 * UNITS);
                 v.y += total(sums, row, 4 * u + 1, 4 * UNITS);
                 v.z += total(sums, row, 4 * u + 2, 4 * UNITS);
                 v.w += total(sums, row, 4 * u + 3, 4 * UNITS);
-                float &c = c_now[k * CHUNK * UNITS + i], &hh = h_now[k * CHUNK * UNITS + i];
-                a.before[here * H + unit] = hh;
+                float &hh = h_now[k * CHUNK * UNITS + i];
+                const float old = hh;
 #if LSTM
-                v = make_float4(sigmoid(v.x), sigmoid(v.y), tanhf(v.z), sigmoid(v.w));
+                float &c = c_now[k * CHUNK * UNITS + i];
+                v = make_float4(sigmoid(v.x), sigmoid(v.y), bend(v.z), sigmoid(v.w));
                 c = v.y * c + v.x * v.z;
-                hh = v.w * tanhf(c);
+                hh = v.w * bend(c);
+                out[here * H + unit] = hh;
                 a.cell[here * H + unit] = c;
 #else
                 v.x = sigmoid(v.x);
                 v.y = sigmoid(v.y);
-                v.w = tanhf(v.w + v.x * v.z);
+                v.w = bend(v.w + v.x * v.z);
                 hh = v.w + v.y * (hh - v.w);
+                out[here * H + unit] = hh;
 #endif
+                a.before[here * H + unit] = old;
                 *reinterpret_cast<float4 *>(a.gates + (here * H + unit) * 4) = v;
-                a.out[here * H + unit] = hh;
+                if (unit < wide) a.output[here * wide + unit] = hh;
             }
-            __syncthreads();
+            if (N) {
+                for (int i = threadIdx.x; i < CHUNK * own; i += THREADS) {
+                    const int row = i / own, slot = slot0 + i % own;
+                    if (slot >= N || row0 + row >= rows) continue;
+                    const float score = ONE ? mine[i] : __ldcg(a.scores + ((size_t)d * w.batch + row0 + row) * N + slot);
+                    a.attention[((size_t)(at + row0 + row) * D + d) * N + slot] = __expf(score - top[row]) * scale[row];
+                }
+            }
+            if (!ONE) __syncthreads();
         }
         before_rows = rows;
         before_at = at;
-        if (s + 1 < w.steps) meet(counter, target, w.blocks);
+        arrive(counter, target, w.blocks);
+    }
+    for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
+        const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
+        const int unit = unit0 + i % UNITS;
+        if (row >= w.batch || unit >= wide) continue;
+        a.hn[d][(size_t)row * wide + unit] = h_now[i];
+        if (LSTM) a.cn[d][(size_t)row * wide + unit] = c_now[i];
     }
 }
+
+struct Past {  // what a step back needs of one row and unit, read before it is its turn
+    float4 gates;
+    float given, cell, before;
+};
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward a) {
     extern __shared__ float4 shared[];
     const Walk w = a.walk;
     const int group = blockIdx.x / w.blocks, block = blockIdx.x % w.blocks;
-    const int d = group / w.groups, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int d = group / w.groups, lane = threadIdx.x % 32, sub = threadIdx.x % 8, pair = threadIdx.x / 8;
     const int D = w.directions, H = w.hidden, N = w.slots, unit0 = block * UNITS, slot0 = block * w.tiles_s * 8;
-    const int own = w.tiles_s * 8, kg = H / 4, kn = N / 16, tiles = w.tiles_h + w.tiles_s;
+    const int own = w.tiles_s * 8, kg = H / 4, kn = N / 16, tiles = TILES_H + w.tiles_s, wide = w.real_hidden;
+    const int first_row = group % w.groups * CHUNK;
     const bool reversed = w.reversed >> d & 1;
     unsigned *counter = w.barrier + group, target = 0;
 
     float *room = reinterpret_cast<float *>(shared);
-    const size_t slopes = (size_t)kg * tiles * 128, keys = (size_t)kn * w.tiles_h * 128;
+    const size_t slopes = (size_t)kg * tiles * 128, keys = (size_t)kn * TILES_H * 128;
     const size_t number = (size_t)d * w.blocks + block;
     const float4 *slope_pack = bring(room, a.slope_pack + number * slopes, slopes, w.weights_in_shared);
     const float4 *key_pack = bring(room, a.key_pack + number * keys, keys, w.weights_in_shared);
-    float *row_sum = room, *mine = room + CHUNK;  // mine: (CHUNK, own slots)
+    float *row_sum = room, *mine = room + 2 * CHUNK;  // mine: (CHUNK, own slots)
     float *dh = mine + CHUNK * own, *dc = dh + w.chunks * CHUNK * UNITS, *sums = dc + w.chunks * CHUNK * UNITS;
 
     for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
         const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
         const int unit = unit0 + i % UNITS;
-        const bool there = row < w.batch && unit < H;
-        dh[i] = there ? a.d_hn[((size_t)d * w.batch + row) * H + unit] : 0.f;
-        dc[i] = there && LSTM ? a.d_cn[((size_t)d * w.batch + row) * H + unit] : 0.f;
+        const bool there = row < w.batch && unit < wide;
+        dh[i] = there ? a.d_hn[d][(size_t)row * wide + unit] : 0.f;
+        dc[i] = there && LSTM ? a.d_cn[d][(size_t)row * wide + unit] : 0.f;
     }
     __syncthreads();
 
-    for (int s = w.steps - 1; s >= 0; --s) {
+    Past past[ITEMS];
+    auto recall = [&](int s, int row0) {
         const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t], at = w.offsets[t];
         const int before = s == 0 ? -1 : reversed ? t + 1 : t - 1;  // the step that forward walked before this one
         const int before_rows = before < 0 ? 0 : w.sizes[before], before_at = before < 0 ? 0 : w.offsets[before];
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+            if (i >= CHUNK * UNITS || row >= rows || unit >= H) continue;
+            const size_t here = (size_t)(at + row) * D + d;
+            past[n].gates = *reinterpret_cast<const float4 *>(a.gates + (here * H + unit) * 4);
+            past[n].given = unit < wide ? a.d_out[here * wide + unit] : 0.f;
+#if LSTM
+            past[n].cell = a.cell[here * H + unit];
+            past[n].before = row < before_rows ? a.cell[((size_t)(before_at + row) * D + d) * H + unit]
+                             : unit < wide ? a.c0[d][(size_t)row * wide + unit] : 0.f;
+#else
+            past[n].before = a.before[here * H + unit];
+#endif
+        }
+    };
+    if (ONE) recall(w.steps - 1, first_row);
+
+    for (int s = w.steps - 1; s >= 0; --s) {
+        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t], at = w.offsets[t];
         for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = (group % w.groups + k * w.groups) * CHUNK;
-            for (int i = threadIdx.x; i < CHUNK * UNITS; i += THREADS) {
-                const int row = row0 + i / UNITS, unit = unit0 + i % UNITS;
-                if (row >= rows || unit >= H) continue;
-                const size_t here = (size_t)(at + row) * D + d;
-                const float4 v = *reinterpret_cast<const float4 *>(a.gates + (here * H + unit) * 4);
-                float &my_h = dh[k * CHUNK * UNITS + i], &my_c = dc[k * CHUNK * UNITS + i];
-                const float g = my_h + a.d_out[here * H + unit];
+            const int row0 = first_row + k * w.groups * CHUNK;
+            if (!ONE) recall(s, row0);
+#pragma unroll
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+                if (i >= CHUNK * UNITS || row >= rows || unit >= H) continue;
+                const float4 v = past[n].gates;
+                float &my_h = dh[k * CHUNK * UNITS + i];
+                const float g = my_h + past[n].given;
                 float4 slope;
 #if LSTM
-                const float bent = tanhf(a.cell[here * H + unit]);
-                const float c = row < before_rows ? a.cell[((size_t)(before_at + row) * D + d) * H + unit]
-                                                  : a.c0[((size_t)d * w.batch + row) * H + unit];
-                const float gc = my_c + g * v.w * (1.f - bent * bent);
+                float &my_c = dc[k * CHUNK * UNITS + i];
+                const float bent = bend(past[n].cell), gc = my_c + g * v.w * (1.f - bent * bent);
                 slope.x = gc * v.z * v.x * (1.f - v.x);
-                slope.y = gc * c * v.y * (1.f - v.y);
+                slope.y = gc * past[n].before * v.y * (1.f - v.y);
                 slope.z = gc * v.x * (1.f - v.z * v.z);
                 slope.w = g * bent * v.w * (1.f - v.w);
                 my_c = gc * v.y;
@@ -399,16 +512,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
 #else
                 slope.w = g * (1.f - v.y) * (1.f - v.w * v.w);
                 slope.x = slope.w * v.z * v.x * (1.f - v.x);
-                slope.y = g * (a.before[here * H + unit] - v.w) * v.y * (1.f - v.y);
+                slope.y = g * (past[n].before - v.w) * v.y * (1.f - v.y);
                 slope.z = slope.w * v.x;
                 my_h = g * v.y;
 #endif
-                *reinterpret_cast<float4 *>(a.d_gates + (here * H + unit) * 4) = slope;
+                *reinterpret_cast<float4 *>(a.d_gates + (((size_t)(at + row) * D + d) * H + unit) * 4) = slope;
             }
         }
-        meet(counter, target, w.blocks);
+        arrive(counter, target, w.blocks);
+        if (ONE && s) recall(s - 1, first_row);
+        wait(counter, target);
         for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = (group % w.groups + k * w.groups) * CHUNK;
+            const int row0 = first_row + k * w.groups * CHUNK;
             if (row0 >= rows) break;
             const float *slope[4];
 #pragma unroll
@@ -417,70 +532,91 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
                 slope[r] = row >= rows ? nullptr : a.d_gates + ((size_t)(at + row) * D + d) * H * 4;
             }
             for (int tile = 0; tile < tiles; tile += TILES_B) {
-                float acc[2][TILES_B][4];
-                clear(acc);
-                accumulate<TILES_B>(acc, slope, kg, 0, slope_pack, tiles, tile, tiles - tile, Plain());
-                lay_down<TILES_B>(sums, acc);
+                float part[2][TILES_B][4];
+                clear(part);
+                accumulate<TILES_B>(part, slope, kg, 0, slope_pack, tiles, tile, tiles - tile, Plain());
+                lay_down<TILES_B>(sums, part);
                 __syncthreads();
                 for (int i = threadIdx.x; i < CHUNK * 8 * TILES_B; i += THREADS) {
                     const int row = i / (8 * TILES_B), column = 8 * tile + i % (8 * TILES_B);
                     if (column >= 8 * tiles || row0 + row >= rows) continue;
+                    const int slot = column - 8 * TILES_H;
+                    const size_t p = ((size_t)(at + row0 + row) * D + d) * N + slot0 + slot;
+                    const bool there = slot >= 0 && slot0 + slot < N;
+                    const float attention = there ? a.attention[p] : 0.f;
                     const float sum = total(sums, row, i % (8 * TILES_B), 8 * TILES_B);
-                    const int slot = column - 8 * w.tiles_h;
                     if (slot < 0) {
                         if (column < UNITS) dh[(k * CHUNK + row) * UNITS + column] += sum;
-                    } else if (slot0 + slot < N) {
-                        const size_t p = ((size_t)(at + row0 + row) * D + d) * N + slot0 + slot;
-                        mine[row * own + slot] = a.weighed[p] = a.attention[p] * sum;
                     } else {
-                        mine[row * own + slot] = 0.f;
+                        mine[row * own + slot] = attention * sum;
+                        if (there) a.weighed[p] = attention * sum;
                     }
                 }
                 __syncthreads();
             }
-            for (int row = warp; row < CHUNK && N; row += WARPS) {
+            if (N && pair < CHUNK) {
                 float sum = 0.f;
-                if (row0 + row < rows)
-                    for (int j = lane; j < own; j += 32) sum += mine[row * own + j];
-                sum = warp_sum(sum);
-                if (lane == 0 && row0 + row < rows)
-                    a.partial[((size_t)d * w.batch + row0 + row) * w.blocks + block] = sum;
+                if (row0 + pair < rows)
+                    for (int j = sub; j < own; j += 8) sum += mine[pair * own + j];
+                sum = row_total(sum);
+                if (sub == 0 && row0 + pair < rows)
+                    a.partial[((size_t)d * w.batch + row0 + pair) * w.blocks + block] = sum;
             }
-            __syncthreads();
+            if (!ONE) __syncthreads();
         }
-        if (!N) continue;
-        meet(counter, target, w.blocks);
+        if (!N) {
+            __syncthreads();
+            continue;
+        }
+        arrive(counter, target, w.blocks);
+        float mean[ITEMS];
+        auto means = [&](int row0) {
+#pragma unroll
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+                if (i < CHUNK * UNITS && row < rows && unit < wide)
+                    mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
+            }
+        };
+        if (ONE) means(first_row);
+        wait(counter, target);
         for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = (group % w.groups + k * w.groups) * CHUNK;
+            const int row0 = first_row + k * w.groups * CHUNK;
             if (row0 >= rows) break;
+            if (!ONE) means(row0);
             const float *weighed[4];
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
                 const int row = row0 + lane / 4 + 8 * r;
                 weighed[r] = row >= rows ? nullptr : a.weighed + ((size_t)(at + row) * D + d) * N;
             }
-            float acc[2][(TILES_U + 3) / 4][4];
-            clear(acc);
-            accumulate<(TILES_U + 3) / 4>(acc, weighed, kn, 0, key_pack, w.tiles_h, 0, w.tiles_h, Plain());
-            lay_down<(TILES_U + 3) / 4>(sums, acc);
-            for (int row = warp; row < CHUNK; row += WARPS) {
-                float sum = 0.f;
-                if (row0 + row < rows) {
-                    const float *p = a.partial + ((size_t)d * w.batch + row0 + row) * w.blocks;
-                    for (int j = lane; j < w.blocks; j += 32) sum += __ldcg(p + j);
-                }
-                sum = warp_sum(sum);
-                if (lane == 0) {
-                    row_sum[row] = sum;
-                    if (block == 0 && row0 + row < rows) a.row_sum[(size_t)(at + row0 + row) * D + d] = sum;
-                }
+            float sum = 0.f;
+            if (pair < CHUNK && row0 + pair < rows) {
+                const float *p = a.partial + ((size_t)d * w.batch + row0 + pair) * w.blocks;
+#pragma unroll 5
+                for (int j = sub; j < w.blocks; j += 8) sum += __ldcg(p + j);
+            }
+            float part[2][TILES_H][4];
+            clear(part);
+            accumulate<TILES_H>(part, weighed, kn, 0, key_pack, TILES_H, 0, TILES_H, Plain());
+            lay_down<TILES_H>(sums, part);
+            if (pair < CHUNK) {
+                sum = row_total(sum);
+                if (sub == 0) row_sum[pair] = sum;
             }
             __syncthreads();
-            for (int i = threadIdx.x; i < CHUNK * UNITS; i += THREADS) {
-                const int row = i / UNITS, unit = unit0 + i % UNITS;
-                if (row0 + row >= rows || unit >= H) continue;
-                const float mean = a.mean_key[((size_t)(at + row0 + row) * D + d) * H + unit];
-                dh[k * CHUNK * UNITS + i] += total(sums, row, i % UNITS, 8 * ((TILES_U + 3) / 4)) - row_sum[row] * mean;
+#pragma unroll
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+                if (i >= CHUNK * UNITS || row0 + row >= rows || unit >= wide) continue;
+                dh[k * CHUNK * UNITS + i] += total(sums, row, i % UNITS, 8 * TILES_H) - row_sum[row] * mean[n];
+            }
+            for (int i = threadIdx.x; i < CHUNK * own; i += THREADS) {
+                const int row = i / own, slot = slot0 + i % own;
+                if (slot >= N || row0 + row >= rows) continue;
+                const size_t p = ((size_t)(at + row0 + row) * D + d) * N + slot;
+                const float weighed_here = ONE ? mine[i] : a.weighed[p];
+                a.d_logits[p] = weighed_here - a.attention[p] * row_sum[row];
             }
             __syncthreads();
         }
@@ -488,8 +624,105 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
     for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
         const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
         const int unit = unit0 + i % UNITS;
-        if (row >= w.batch || unit >= H) continue;
-        a.d_h0[((size_t)d * w.batch + row) * H + unit] = dh[i];
-        if (LSTM) a.d_c0[((size_t)d * w.batch + row) * H + unit] = dc[i];
+        if (row >= w.batch || unit >= wide) continue;
+        a.d_h0[d][(size_t)row * wide + unit] = dh[i];
+        if (LSTM) a.d_c0[d][(size_t)row * wide + unit] = dc[i];
+    }
+}
+
+#define EACH(i, count) (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count); i += (size_t)gridDim.x * blockDim.x)
+
+// Torch's weights with the columns of a unit side by side, and padded.
+extern "C" __global__ void spread(const Prepare a) {
+    const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size;
+    for EACH (i, (size_t)a.directions * 4 * H * (I + M)) {
+        const int k = i % (I + M), row = i / (I + M), d = row / (4 * H), unit = row % (4 * H) / 4;
+        const int gate = outer_gate(row % 4);
+        const float value = unit < h && gate >= 0 ? a.ih[d][((size_t)gate * h + unit) * (I + M) + k] : 0.f;
+        if (k < I) a.w_x[(size_t)row * I + k] = value;
+        else a.w_c[(size_t)row * M + k - I] = value;
+    }
+    for EACH (row, (size_t)a.directions * 4 * H) {
+        const int d = row / (4 * H), unit = row % (4 * H) / 4, inner = inner_gate(row % 4), outer = outer_gate(row % 4);
+        float value = 0.f;
+        if (unit < h && a.bias_ih[d]) {
+            if (outer >= 0) value += a.bias_ih[d][outer * h + unit];
+            if (inner >= 0) value += a.bias_hh[d][inner * h + unit];
+        }
+        a.x_bias[row] = value;
+    }
+    if (a.bias)
+        for EACH (i, (size_t)a.directions * a.slots) {
+            const int d = i / a.slots, slot = i % a.slots;
+            a.bias[i] = slot < a.real_slots ? a.slot_bias[d][slot] : 0.f;
+        }
+}
+
+struct Place {  // where an entry of a pack belongs
+    int d, block, k, n;
+    __device__ Place(size_t e, int tiles, int k_blocks, int blocks) {
+        const int j = e % 4, t = e / 4 % 4, g = e / 16 % 8, tile = e / 128 % tiles;
+        const size_t rest = e / 128 / tiles;
+        k = rest % k_blocks * 16 + 4 * t + j;
+        n = 8 * tile + g;
+        block = rest / k_blocks % blocks;
+        d = rest / k_blocks / blocks;
+    }
+};
+
+// Weights in the order in which the lanes of `forward` and `backward` read them.
+extern "C" __global__ void pack(const Prepare a) {
+    const int D = a.directions, H = a.hidden, h = a.real_hidden, N = a.slots, n = a.real_slots, C = a.blocks;
+    const int own = 8 * a.tiles_s, tiles = TILES_H + a.tiles_s;
+    for EACH (e, (size_t)D * C * (H + N) / 16 * TILES_U * 128) {
+        const Place p(e, TILES_U, (H + N) / 16, C);
+        const int unit = p.block * UNITS + p.n / 4, column = p.n % 4, gate = inner_gate(column), slot = p.k - H;
+        float value = 0.f;
+        if (p.k < H && p.k < h && unit < h && gate >= 0) value = a.hh[p.d][((size_t)gate * h + unit) * h + p.k];
+        if (slot >= 0 && slot < n && unit < H) value = a.gate_values[((size_t)p.d * n + slot) * 4 * H + 4 * unit + column];
+        a.gate_pack[e] = value;
+    }
+    for EACH (e, (size_t)D * C * H / 16 * a.tiles_s * 128) {
+        const Place p(e, a.tiles_s, H / 16, C);
+        const int slot = p.block * own + p.n;
+        a.key_pack[e] = p.k < h && slot < n ? a.keys[p.d][(size_t)slot * h + p.k] : 0.f;
+    }
+    if (!a.backward) return;
+    for EACH (e, (size_t)D * C * H / 4 * tiles * 128) {
+        const Place p(e, tiles, H / 4, C);
+        const int from = p.k / 4, gate = inner_gate(p.k % 4), unit = p.block * UNITS + p.n;
+        const int slot = p.block * own + p.n - 8 * TILES_H;
+        float value = 0.f;
+        if (p.n < 8 * TILES_H) {
+            if (p.n < UNITS && unit < h && from < h && gate >= 0) value = a.hh[p.d][((size_t)gate * h + from) * h + unit];
+        } else if (slot < n) {
+            value = a.gate_values[((size_t)p.d * n + slot) * 4 * H + p.k];
+        }
+        a.slope_pack[e] = value;
+    }
+    for EACH (e, (size_t)D * C * N / 16 * TILES_H * 128) {
+        const Place p(e, TILES_H, N / 16, C);
+        const int unit = p.block * UNITS + p.n;
+        a.back_pack[e] = p.k < n && p.n < UNITS && unit < h ? a.keys[p.d][(size_t)p.k * h + unit] : 0.f;
+    }
+}
+
+// The way back from `spread`, for gradients.
+extern "C" __global__ void collect(const Collect a) {
+    const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size, width = I + M + h + 1;
+    for EACH (i, (size_t)a.directions * 4 * H * width) {
+        const int k = i % width, d = i / width / (4 * H), unit = i / width % (4 * H) / 4, column = i / width % 4;
+        const size_t row = i / width;
+        const int inner = inner_gate(column), outer = outer_gate(column);
+        if (unit >= h) continue;
+        if (k < I + M) {
+            if (outer >= 0)
+                a.d_ih[d][((size_t)outer * h + unit) * (I + M) + k] = k < I ? a.d_wx[row * I + k] : a.d_wc[row * M + k - I];
+        } else if (k < I + M + h) {
+            if (inner >= 0) a.d_hh[d][((size_t)inner * h + unit) * h + k - I - M] = a.d_wh[row * h + k - I - M];
+        } else if (a.d_bias_ih[d]) {
+            if (outer >= 0) a.d_bias_ih[d][outer * h + unit] = a.sums[row];
+            if (inner >= 0) a.d_bias_hh[d][inner * h + unit] = a.sums[row];
+        }
     }
 }
