@@ -115,3 +115,23 @@ def test_tensors_come_back_to_the_bit():
     assert load_tensors({}, "t") == {}
     with pytest.raises(ModelError, match="does not hold tensors"):
         load_tensors({"t": b"nonsense"}, "t")
+
+
+def test_what_a_user_put_into_the_folder_stays_there(tmp_path):
+    write_folder(tmp_path / "model", FILES)
+    (tmp_path / "model" / "NOTES.txt").write_text("mine")
+    (tmp_path / "model" / "pictures").mkdir()
+    (tmp_path / "model" / "pictures" / "one").write_text("mine")
+    write_folder(tmp_path / "model", {"a.json": b"2"})
+    assert read_folder(tmp_path / "model") == {"a.json": b"2"}
+    assert (tmp_path / "model" / "NOTES.txt").read_text() == "mine"
+    assert (tmp_path / "model" / "pictures" / "one").read_text() == "mine"
+    assert not (tmp_path / "model" / "b.bin").exists()
+
+
+def test_a_link_goes_on_pointing_to_the_model(tmp_path):
+    write_folder(tmp_path / "model-1", FILES)
+    (tmp_path / "current").symlink_to("model-1")
+    write_folder(tmp_path / "current", {"a.json": b"2"})
+    assert (tmp_path / "current").is_symlink()
+    assert read_folder(tmp_path / "model-1") == {"a.json": b"2"}

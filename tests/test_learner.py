@@ -148,7 +148,7 @@ def test_texts_that_are_cut_are_told(tiny, stream):
             self.said.append(sentence)
 
     make(tiny, TrainingSettings(epochs=1, max_words=3)).adapt(stream[0], progress=Ear())
-    assert any("texts are read up to 3 words" in sentence for sentence in Ear.said)
+    assert any("only the first 3 words are read of" in sentence for sentence in Ear.said)
 
 
 # Mistakes

@@ -34,7 +34,7 @@ def unpack_tensors(data: bytes) -> dict[str, Tensor]:
 
 def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
     """Write `files` and a manifest as the folder `path`, in place of what was there: all of it or nothing."""
-    path = Path(path)
+    path = Path(os.path.realpath(path))  # behind a link, what it points to
     if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise ModelError(f"{path} is there already and is not a memgrow model: choose another name, or move it away")
     size = sum(map(len, files.values()))
@@ -46,6 +46,7 @@ def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
         manifest = {"format": FORMAT, "sha256": sums}
         for name, data in {**files, MANIFEST: pack_json(manifest)}.items():
             _write(beside / name, data)
+        _keep_others(path, beside)
         _put_in_place(beside, path)
     except OSError as error:
         reason = error.strerror or str(error)
@@ -99,6 +100,17 @@ def _read(path: Path, expected: str) -> bytes:
     if hashlib.sha256(data).hexdigest() != expected:
         raise ModelError(f"{path} is not what was written (its checksum differs): copy it again, or go back")
     return data
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """What a user has put beside our files stays there."""
+    try:
+        ours = {MANIFEST, *json.loads((old / MANIFEST).read_bytes())["sha256"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for path in old.iterdir():
+        if path.name not in ours and not (new / path.name).exists():
+            (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
 
 
 def _put_in_place(beside: Path, path: Path) -> None:

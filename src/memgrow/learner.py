@@ -115,7 +115,8 @@ class Learner:
         with seeded(seed, "growth", device=self.device):
             worded = split_words(lesson.train, self.training.max_words)
             if worded.cut:
-                progress.note(f"{lesson.name}: {worded.cut} texts are read up to {self.training.max_words} words")
+                limit = self.training.max_words
+                progress.note(f"{lesson.name}: only the first {limit} words are read of {worded.cut} text(s)")
             after.model, after.vocabulary, grew = self._grown(lesson, worded, vectors, progress)
             data = encode(worded, after.vocabulary, lesson.labels)
             outcome = train(

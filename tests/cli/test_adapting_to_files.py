@@ -100,4 +100,4 @@ def test_a_text_of_a_hundred_thousand_words_is_cut_and_that_is_told(memgrow, rev
     rows = [*reviews, {"text": "endless " * 100_000, "label": "bad"}]
     rows = [row | {"split": part} for part in ("train", "validation", "test") for row in rows]
     out = memgrow.done("adapt", tmp_path / "m", jsonl(tmp_path / "reviews.jsonl", rows), *memgrow.tiny)
-    assert "1 texts are read up to 400 words" in out
+    assert "only the first 400 words are read of 1 text(s)" in out

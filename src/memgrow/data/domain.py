@@ -38,7 +38,7 @@ class Domain:
 
     def fingerprint(self) -> str:
         """The same for the same name and training and validation examples: tells one run's data from another's."""
-        digest = hashlib.sha256(self.name.encode())
+        digest = hashlib.sha256(self.name.encode(errors="surrogateescape"))
         for part in (self.train, self.validation):
             digest.update(b"\x1d")
             for example in part:

@@ -1,0 +1,66 @@
+"""The GPU's kernels against the plain loop in double precision. Run on a machine that has one: pytest tests/gpu."""
+
+import pytest
+import torch
+
+from memgrow.nn import MemoryGRU, MemoryLSTM
+from tests.nn.test_kernels import LENGTHS, SIZES, distance, results, twins
+
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),
+    reason="needs a GPU of compute capability 9.0; the sharing out of work is tested without one",
+)
+
+KINDS = pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU], ids=lambda kind: kind.__name__)
+LARGE = {"paper": (300, 300, 500, 300), "wide": (100, 1024, 1024, 1024), "five domains": (300, 300, 2500, 300)}
+
+
+def compare(kind, sizes, lengths, tolerance, dtype=torch.float32, **settings):
+    fast, plain = twins(kind, sizes, "cuda", quiet=True, dtype=dtype, **settings)
+    sequences = [torch.randn(length, sizes[0], device="cuda") for length in lengths]
+    ours = results(fast.cuda(), [s.to(dtype) for s in sequences])
+    theirs = results(plain.cuda(), [s.double() for s in sequences])
+    for name, value in theirs.items():
+        if value.norm() > 1e-7:
+            assert distance(ours[name], value) < tolerance, name
+
+
+@KINDS
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_odd_sizes_in_full_precision(kind, sizes, lengths):
+    torch.backends.cuda.matmul.allow_tf32 = False
+    compare(kind, sizes, lengths, 1e-4, num_layers=2, bidirectional=True)
+
+
+@KINDS
+@pytest.mark.parametrize("sizes", LARGE.values(), ids=LARGE)
+@pytest.mark.parametrize(("mode", "tolerance"), [("full", 1e-4), ("tf32", 5e-3), ("bfloat16", 2e-2)])
+def test_the_sizes_that_people_use(kind, sizes, mode, tolerance):
+    torch.backends.cuda.matmul.allow_tf32 = mode != "full"
+    lengths = [1 + (7 * n) % 30 for n in range(64)]
+    dtype = torch.bfloat16 if mode == "bfloat16" else torch.float32
+    compare(kind, sizes, lengths, tolerance, dtype=dtype, bidirectional=sizes[1] < 1024)
+
+
+@KINDS
+def test_results_repeat_to_the_bit(kind):
+    layer = kind(300, 300, 500, bidirectional=True, device="cuda", backend="cuda")
+    sequences = [torch.randn(1 + (7 * n) % 30, 300, device="cuda") for n in range(64)]
+    first = results(layer, sequences)
+    layer.zero_grad()
+    again = results(layer, sequences)
+    for name, value in first.items():
+        assert torch.equal(value, again[name]), name
+
+
+def test_memory_left_over_by_others_never_matters():
+    layer = MemoryLSTM(30, 50, 70, bidirectional=True, device="cuda", backend="cuda")
+    sequences = [torch.randn(1 + (7 * n) % 12, 30, device="cuda") for n in range(40)]
+    first = results(layer, sequences)
+    poison = [torch.full((1 << 20,), float("nan"), device="cuda") for _ in range(64)]
+    del poison
+    layer.zero_grad()
+    again = results(layer, sequences)
+    for name, value in first.items():
+        assert torch.equal(value, again[name]), name

@@ -1,0 +1,152 @@
+"""Every way of the recurrence gives what the plain loop gives: outputs, last states and all gradients."""
+
+import pytest
+import torch
+from torch.nn.utils.rnn import pack_sequence
+
+from memgrow.errors import SettingsError
+from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN, kernels
+
+LENGTHS = {
+    "one row of one word": [1],
+    "one row": [7],
+    "all of one word": [1, 1, 1],
+    "ragged": [5, 1, 9, 9, 3, 2],
+    "many": [1 + (7 * n) % 13 for n in range(70)],
+}
+# input, hidden, slots, slot size: odd ones, tiny ones, the smallest, and thousands of slots
+SIZES = {"odd": (5, 7, 11, 3), "smallest": (1, 1, 1, 1), "no memory": (6, 9, 0, None), "thousands": (3, 8, 3001, 4)}
+
+
+def results(layer, sequences):
+    """What a layer gives on sequences and what flows back into everything that went in."""
+    inputs = [sequence.clone().requires_grad_() for sequence in sequences]
+    output, states = layer(pack_sequence(inputs, enforce_sorted=False))
+    states = states if isinstance(states, tuple) else (states,)
+    (output.data.sin().sum() + sum((state * state).sum() for state in states)).backward()
+    found = {"output": output.data, "dx": torch.cat([x.grad for x in inputs])}
+    found |= {f"state {number}": state for number, state in enumerate(states)}
+    return found | {name: p.grad for name, p in layer.named_parameters() if p.numel()}
+
+
+def distance(a, b):
+    return ((a.double() - b.double()).norm() / b.double().norm().clamp_min(1e-12)).item()
+
+
+def twins(kind, sizes, backend, quiet, dtype=torch.float32, **settings):
+    torch.manual_seed(0)
+    inputs, hidden, slots, slot_size = sizes
+    layers = []
+    for name in (backend, "naive"):
+        layer = kind(inputs, hidden, slots, slot_size, backend=name, **settings)
+        if quiet and slots:
+            layer.grow(slots=3, quiet=2.0)
+        layers.append(layer)
+    layers[0].load_state_dict(layers[1].state_dict())
+    return layers[0].to(dtype), layers[1].double()
+
+
+@pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("lengths", LENGTHS.values(), ids=LENGTHS)
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_the_stepped_way_equals_the_plain_loop(kind, sizes, lengths):
+    fast, plain = twins(kind, sizes, "stepped", quiet=True, num_layers=2, bidirectional=True)
+    sequences = [torch.randn(length, sizes[0]) for length in lengths]
+    ours, theirs = results(fast, sequences), results(plain, [s.double() for s in sequences])
+    assert ours.keys() == theirs.keys()
+    for name, value in theirs.items():
+        # With a single slot attention is constant: what flows back into its key is rounding on both sides.
+        if value.norm() > 1e-8:
+            assert distance(ours[name], value) < 1e-5, name
+
+
+@pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_stepped_way_takes_initial_states_and_gives_gradients_to_them(kind, bias):
+    fast, plain = twins(kind, (4, 6, 5, 3), "stepped", quiet=False, bias=bias, bidirectional=True)
+    x = torch.randn(5, 3, 4)
+    found = []
+    for layer, dtype in ((fast, torch.float32), (plain, torch.double)):
+        torch.manual_seed(1)
+        first = [torch.randn(2, 3, 6).to(dtype).requires_grad_() for _ in range(2 if kind is MemoryLSTM else 1)]
+        out, _ = layer(x.to(dtype), tuple(first) if len(first) > 1 else first[0])
+        out.sin().sum().backward()
+        found.append([out, *(state.grad for state in first)])
+    for ours, theirs in zip(*found, strict=True):
+        assert distance(ours, theirs) < 1e-5
+
+
+@pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU], ids=lambda kind: kind.__name__)
+def test_fresh_memory_is_never_read_before_it_is_written(kind):
+    fast, plain = twins(kind, (5, 7, 11, 3), "stepped", quiet=True, bidirectional=True)
+    sequences = [torch.randn(length, 5) for length in LENGTHS["ragged"]]
+    torch.use_deterministic_algorithms(True)  # torch then fills all fresh memory with NaN
+    try:
+        assert torch.empty(3).isnan().all()
+        ours = results(fast, sequences)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    theirs = results(plain, [s.double() for s in sequences])
+    for name, value in theirs.items():
+        assert distance(ours[name], value) < 1e-5, name
+
+
+@pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU], ids=lambda kind: kind.__name__)
+def test_the_stepped_way_repeats_to_the_bit_with_and_without_gradients(kind):
+    layer, _ = twins(kind, (5, 7, 11, 3), "stepped", quiet=False, bidirectional=True)
+    batch = pack_sequence([torch.randn(n, 5) for n in LENGTHS["ragged"]], enforce_sorted=False)
+    first = layer(batch)[0].data
+    with torch.no_grad():
+        assert torch.equal(layer(batch)[0].data, first)
+    assert torch.equal(layer(batch)[0].data, first)
+
+
+def test_weights_that_do_not_train_get_no_gradient():
+    layer = MemoryLSTM(3, 4, slots=5)
+    for name, parameter in layer.named_parameters():
+        parameter.requires_grad_("banks" in name)
+    layer(torch.randn(4, 2, 3))[0].sum().backward()
+    assert layer.weight_ih_l0.grad is None
+    assert layer.banks[0].keys.grad.abs().sum() > 0
+
+
+def chosen(layer, x, backend="auto"):
+    packed = layer._pack(x)
+    states = layer._initial(None, packed)
+    direction = kernels.Direction(states[0], layer._weights(0, 0), layer.bank(0, 0).memory, False)
+    return kernels.choose(layer.cell, packed.data, [direction], backend)
+
+
+def test_the_way_is_chosen_by_cell_and_device_and_can_be_asked_for():
+    x = torch.randn(4, 2, 3)
+    assert chosen(MemoryLSTM(3, 4, slots=2), x)[0] == "stepped"
+    assert chosen(MemoryGRU(3, 4, slots=2), x)[0] == "stepped"
+    assert chosen(MemoryRNN(3, 4, slots=2), x) == ("naive", "rnn_tanh has no fast way")
+    assert chosen(MemoryLSTM(3, 4, slots=2), x, "naive") == ("naive", "asked for")
+    with pytest.raises(SettingsError, match="no backend 'warp'; there are auto, naive, stepped, cuda"):
+        MemoryLSTM(3, 4, backend="warp")
+
+
+@pytest.mark.parametrize("directions", [1, 2])
+@pytest.mark.parametrize("batch", [1, 31, 64, 300])
+@pytest.mark.parametrize("hidden", [1, 7, 300, 512, 1024])
+@pytest.mark.parametrize("slots", [0, 1, 500, 2500, 8192])
+def test_the_kernels_work_is_shared_out_so_that_every_unit_slot_and_row_has_its_place(directions, batch, hidden, slots):
+    from memgrow.nn.kernels.cuda import CHUNK, MAX_TILES, Shape
+    from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
+
+    shape = Shape.of(directions, batch, hidden, slots, processors=132)
+    assert shape is not None
+    assert shape.directions * shape.groups * shape.blocks <= 132, "all blocks must run at the same time"
+    assert shape.blocks * 2 * shape.tiles_u >= shape.hidden >= hidden
+    assert shape.blocks * 8 * shape.tiles_s >= shape.slots >= slots
+    assert shape.groups * shape.chunks * CHUNK >= batch
+    assert shape.tiles_u <= MAX_TILES
+    for forward in (True, False):
+        assert shape.plan("lstm", True, forward).shared <= SHARED_LIMIT
+
+
+def test_hidden_units_that_no_sharing_can_place_are_refused():
+    from memgrow.nn.kernels.cuda import Shape
+
+    assert Shape.of(2, 64, 4096, 500, processors=132) is None
