@@ -131,7 +131,9 @@ def test_the_examples_run_one_after_another(page, newcomer, known_methods):
 
 def test_the_tutorial_runs_and_ends_with_a_model_of_three_domains(newcomer):
     run_examples(TUTORIAL)
-    history = Learner.load("model").history
+    learner = Learner.load("model")
+    history = learner.history
+    assert learner.predict([("the soup was sharp", "the soup was thick")])[0].label == "entailment"
     assert history.domains == ("kitchen", "harbour", "clinic")
     assert len(history.stages) == 3
     assert not Path("model.adapting").exists()

@@ -25,6 +25,7 @@ from memgrow.namesakes import refuse_namesakes
 from memgrow.recipe import read_recipe
 from memgrow.report.about import about, about_table
 from memgrow.report.bar import Bar
+from memgrow.report.doctor import findings
 from memgrow.report.growth import counted
 from memgrow.report.matrix import MatrixTable
 from memgrow.report.picture import draw_matrices
@@ -245,6 +246,16 @@ def inspect(
     _say(summary_line(learner.history))
     for example in examples:
         console.print(reading_table(learner, example))
+
+
+@app.command()
+def doctor() -> None:
+    """Which way the recurrence takes on this machine, and why.
+
+    Example: memgrow doctor
+    """
+    for sentence in findings():
+        _say(sentence)
 
 
 @app.command()

@@ -132,8 +132,8 @@ def test_the_way_is_chosen_by_cell_and_device_and_can_be_asked_for():
 @pytest.mark.parametrize("hidden", [1, 7, 300, 512, 1024])
 @pytest.mark.parametrize("slots", [0, 1, 500, 2500, 8192])
 def test_the_kernels_work_is_shared_out_so_that_every_unit_slot_and_row_has_its_place(directions, batch, hidden, slots):
-    from memgrow.nn.kernels.cuda import CHUNK, MAX_TILES, Shape
     from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
+    from memgrow.nn.kernels.sharing import CHUNK, MAX_TILES, Shape
 
     shape = Shape.of(directions, batch, hidden, slots, processors=132)
     assert shape is not None
@@ -147,6 +147,6 @@ def test_the_kernels_work_is_shared_out_so_that_every_unit_slot_and_row_has_its_
 
 
 def test_hidden_units_that_no_sharing_can_place_are_refused():
-    from memgrow.nn.kernels.cuda import Shape
+    from memgrow.nn.kernels.sharing import Shape
 
     assert Shape.of(2, 64, 4096, 500, processors=132) is None

@@ -8,7 +8,7 @@ import ctypes
 import functools
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,77 +16,11 @@ from torch.autograd.function import once_differentiable
 
 from memgrow.nn.kernels import nvrtc
 from memgrow.nn.kernels.naive import Direction, State
+from memgrow.nn.kernels.sharing import Plan, Shape
+from memgrow.nn.kernels.structures import Backward, Collect, Forward, Prepare, Walk, each, one
 
 SOURCE = "recurrence.cu"
-CHUNK = 32  # rows that a block works on together; as in the source
-WARPS = (12, 8)  # of a block: more hide more of the time that memory takes, fewer leave more room for weights
-MAX_TILES = 8  # of gates in one block: more would not fit its registers
 CELLS = ("lstm", "gru")
-POINTER, POINTERS, INT = ctypes.c_void_p, ctypes.c_void_p * 2, ctypes.c_int
-
-
-class Shape(NamedTuple):
-    """How the work of a layer is shared out among blocks."""
-
-    directions: int
-    batch: int
-    hidden: int  # padded
-    slots: int  # padded
-    groups: int  # of one direction
-    blocks: int  # of one group
-    chunks: int  # of one group
-    tiles_u: int  # gates of one block, in eights
-    tiles_s: int  # slots of one block, in eights
-
-    @property
-    def tiles_h(self) -> int:
-        """Units of one block, in eights."""
-        return -(-2 * self.tiles_u // 8)
-
-    @classmethod
-    def of(cls, directions: int, batch: int, hidden: int, slots: int, processors: int) -> "Shape | None":
-        """The widest sharing that fits, or None where hidden units are too many for the number of processors."""
-        hidden, slots, chunks = _padded(hidden), _padded(slots), -(-batch // CHUNK)
-        for groups in (2, 1):
-            if groups > chunks:
-                continue
-            blocks = min(processors // (directions * groups), max(hidden // 2, slots // 8))
-            if blocks and (tiles_u := -(-hidden // (2 * blocks))) <= MAX_TILES:
-                tiles_s = -(-slots // (8 * blocks))
-                return cls(directions, batch, hidden, slots, groups, blocks, -(-chunks // groups), tiles_u, tiles_s)
-        return None
-
-    def plan(self, cell: str, exact: bool, forward: bool) -> "Plan":
-        """How one of the two walks is compiled and started: with its weights on the chip if they fit."""
-        tiles = self.tiles_h + self.tiles_s
-        tiles_s, tiles_b = max(1, min(self.tiles_s, 4)), -(-tiles // -(-tiles // 6))
-        widest = max(tiles_s, self.tiles_u) if forward else max(tiles_b, self.tiles_h)
-        k_units, k_slots = self.hidden // 16, self.slots // 16
-        weights = 128 * (
-            k_units * self.tiles_s + (k_units + k_slots) * self.tiles_u
-            if forward
-            else 4 * k_units * tiles + k_slots * self.tiles_h
-        )
-        defines = {
-            "LSTM": int(cell == "lstm"),
-            "EXACT": int(exact),
-            "ONE": int(self.chunks == 1),
-            "TILES_U": self.tiles_u,
-            "TILES_S": tiles_s,
-            "TILES_B": tiles_b,
-        }
-        room = CHUNK * (2 + 8 * self.tiles_s + 4 * self.chunks * self.tiles_u)
-        for warps in WARPS:
-            size = 4 * (room + weights + warps * CHUNK * 8 * widest)
-            if size <= nvrtc.SHARED_LIMIT:
-                return Plan({**defines, "WARPS": warps}, size, True)
-        return Plan({**defines, "WARPS": WARPS[0]}, 4 * (room + WARPS[0] * CHUNK * 8 * widest), False)
-
-
-class Plan(NamedTuple):
-    defines: dict[str, int]
-    shared: int  # bytes
-    weights_in_shared: bool
 
 
 def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
@@ -105,58 +39,6 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
     if max(shape.plan(cell, True, forward).shared for forward in (True, False)) > nvrtc.SHARED_LIMIT:
         return "the batch or the bank is too large for this GPU's fast kernels"
     return None
-
-
-def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
-    return [(name, kind) for name in names.split()]
-
-
-class _Walk(ctypes.Structure):
-    _fields_ = [
-        *_fields(INT, "directions groups blocks chunks batch steps reversed real_hidden hidden slots real_slots"),
-        *_fields(INT, "tiles_s weights_in_shared"),
-        *_fields(POINTER, "sizes offsets barrier"),
-    ]
-
-
-class _Forward(ctypes.Structure):
-    _fields_ = [
-        ("walk", _Walk),
-        *_fields(POINTER, "x"),
-        *_fields(POINTERS, "h0 c0"),
-        *_fields(POINTER, "key_pack gate_pack bias output"),
-        *_fields(POINTERS, "hn cn"),
-        *_fields(POINTER, "out before cell gates attention scores stats"),
-    ]
-
-
-class _Backward(ctypes.Structure):
-    _fields_ = [
-        ("walk", _Walk),
-        *_fields(POINTER, "d_out"),
-        *_fields(POINTERS, "d_hn d_cn"),
-        *_fields(POINTER, "before cell"),
-        *_fields(POINTERS, "c0"),
-        *_fields(POINTER, "gates attention mean_key slope_pack key_pack d_gates weighed d_logits"),
-        *_fields(POINTERS, "d_h0 d_c0"),
-        *_fields(POINTER, "partial"),
-    ]
-
-
-class _Prepare(ctypes.Structure):
-    _fields_ = [
-        *_fields(INT, "directions real_hidden hidden real_slots slots inputs slot_size blocks tiles_s backward"),
-        *_fields(POINTERS, "ih hh bias_ih bias_hh keys slot_bias"),
-        *_fields(POINTER, "gate_values w_x w_c x_bias bias key_pack gate_pack slope_pack back_pack"),
-    ]
-
-
-class _Collect(ctypes.Structure):
-    _fields_ = [
-        *_fields(INT, "directions real_hidden hidden inputs slot_size"),
-        *_fields(POINTER, "d_wx d_wc d_wh sums"),
-        *_fields(POINTERS, "d_ih d_hh d_bias_ih d_bias_hh"),
-    ]
 
 
 def recur(
@@ -179,9 +61,8 @@ class Recurrence(torch.autograd.Function):
     def forward(
         ctx: Any, cell: str, batch_sizes: tuple[int, ...], reverse: tuple[bool, ...], *tensors: Tensor | None
     ) -> Any:
-        run = _Run(cell, batch_sizes, reverse, tensors, any(ctx.needs_input_grad))
-        ctx.run = run
-        return (run.output, *(state for direction in run.last for state in direction))
+        ctx.run = _Run(cell, batch_sizes, reverse, tensors, any(ctx.needs_input_grad))
+        return ctx.run.forward()
 
     @staticmethod
     @once_differentiable
@@ -220,7 +101,6 @@ class _Run:
         self.exact = self.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
         self.steps = _steps(batch_sizes, self.device)
         self._prepare(with_gradient)
-        self._forward()
 
     def _new(self, *sizes: int) -> Tensor:
         return torch.empty(sizes, dtype=torch.float32, device=self.device)
@@ -235,7 +115,7 @@ class _Run:
         self.key_pack = self._new(d, s.blocks, s.hidden // 16, s.tiles_s, 128)
         self.slope_pack = self._new(d, s.blocks, s.hidden // 4, tiles, 128) if with_gradient else None
         self.back_pack = self._new(d, s.blocks, s.slots // 16, s.tiles_h, 128) if with_gradient else None
-        argument = _Prepare(
+        argument = Prepare(
             directions=d,
             real_hidden=self.real_hidden,
             hidden=s.hidden,
@@ -246,10 +126,10 @@ class _Run:
             blocks=s.blocks,
             tiles_s=s.tiles_s,
             backward=int(with_gradient),
-            **_each(ih=self.ih, hh=self.hh, bias_ih=self.bias_ih, bias_hh=self.bias_hh, keys=self.keys),
-            **_each(slot_bias=self.slot_bias),
-            **_one(w_x=self.w_x, w_c=self.w_c, x_bias=self.x_bias, bias=self.bias, key_pack=self.key_pack),
-            **_one(gate_pack=self.gate_pack, slope_pack=self.slope_pack, back_pack=self.back_pack),
+            **each(ih=self.ih, hh=self.hh, bias_ih=self.bias_ih, bias_hh=self.bias_hh, keys=self.keys),
+            **each(slot_bias=self.slot_bias),
+            **one(w_x=self.w_x, w_c=self.w_c, x_bias=self.x_bias, bias=self.bias, key_pack=self.key_pack),
+            **one(gate_pack=self.gate_pack, slope_pack=self.slope_pack, back_pack=self.back_pack),
         )
         plan = s.plan(self.cell, self.exact, forward=True)
         self._launch("spread", plan, argument)
@@ -262,7 +142,8 @@ class _Run:
             argument.gate_values = gate_values.data_ptr()
         self._launch("pack", plan, argument)
 
-    def _forward(self) -> None:
+    def forward(self) -> tuple[Tensor, ...]:
+        """Outputs and last states. They are not kept here: they will hold on to this object as long as they live."""
         s, d, h = self.shape, self.shape.directions, self.real_hidden
         x = torch.addmm(self.x_bias, self.x, self.w_x.view(-1, self.inputs).t())  # (T, D * 4 H)
         self.out, self.before = self._new(s.batch + self.total, d, s.hidden), self._new(self.total, d, s.hidden)
@@ -272,17 +153,17 @@ class _Run:
         hn = [self._new(s.batch, h) for _ in range(d)]
         cn = [self._new(s.batch, h) if self.cell == "lstm" else None for _ in range(d)]
         plan = s.plan(self.cell, self.exact, forward=True)
-        argument = _Forward(
+        argument = Forward(
             walk=self._walk(plan),
-            **_each(h0=self.h0, c0=self.c0, hn=hn, cn=cn),
-            **_one(x=x, key_pack=self.key_pack, gate_pack=self.gate_pack, bias=self.bias, output=output, out=self.out),
-            **_one(before=self.before, cell=self.cells, gates=self.gates, attention=self.attention),
-            **_one(scores=self._new(d, s.batch, s.slots), stats=self._new(d, s.batch, s.blocks, 2)),
+            **each(h0=self.h0, c0=self.c0, hn=hn, cn=cn),
+            **one(x=x, key_pack=self.key_pack, gate_pack=self.gate_pack, bias=self.bias, output=output, out=self.out),
+            **one(before=self.before, cell=self.cells, gates=self.gates, attention=self.attention),
+            **one(scores=self._new(d, s.batch, s.slots), stats=self._new(d, s.batch, s.blocks, 2)),
         )
         self._launch("forward", plan, argument)
-        self.output = output.to(self.dtype)
-        self.last = [[t.to(self.dtype) for t in pair if t is not None] for pair in zip(hn, cn, strict=True)]
         del self.gate_pack
+        last = [t for pair in zip(hn, cn, strict=True) for t in pair if t is not None]
+        return tuple(t.to(self.dtype) for t in (output, *last))
 
     def backward(self, d_output: Tensor, d_last: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
         s, d, h, n = self.shape, self.shape.directions, self.real_hidden, self.real_slots
@@ -296,13 +177,13 @@ class _Run:
         d_h0 = [self._new(s.batch, h) for _ in range(d)]
         d_c0 = [self._new(s.batch, h) if self.cell == "lstm" else None for _ in range(d)]
         plan = s.plan(self.cell, self.exact, forward=False)
-        argument = _Backward(
+        argument = Backward(
             walk=self._walk(plan),
-            **_each(d_hn=d_final[::states], d_cn=d_final[1::states] if states > 1 else [None] * d, c0=self.c0),
-            **_each(d_h0=d_h0, d_c0=d_c0),
-            **_one(d_out=d_output.float().contiguous(), before=self.before, cell=self.cells, gates=self.gates),
-            **_one(attention=self.attention, mean_key=mean_key, slope_pack=self.slope_pack, key_pack=self.back_pack),
-            **_one(d_gates=d_gates, weighed=weighed, d_logits=d_logits, partial=self._new(d, s.batch, s.blocks)),
+            **each(d_hn=d_final[::states], d_cn=d_final[1::states] if states > 1 else [None] * d, c0=self.c0),
+            **each(d_h0=d_h0, d_c0=d_c0),
+            **one(d_out=d_output.float().contiguous(), before=self.before, cell=self.cells, gates=self.gates),
+            **one(attention=self.attention, mean_key=mean_key, slope_pack=self.slope_pack, key_pack=self.back_pack),
+            **one(d_gates=d_gates, weighed=weighed, d_logits=d_logits, partial=self._new(d, s.batch, s.blocks)),
         )
         self._launch("backward", plan, argument)
         gradients = [self._d_x(d_gates) if wanted[0] else None]
@@ -333,14 +214,14 @@ class _Run:
             [None if t is None else torch.empty_like(t) for t in part]
             for part in (self.ih, self.hh, self.bias_ih, self.bias_hh)
         )
-        argument = _Collect(
+        argument = Collect(
             directions=d,
             real_hidden=h,
             hidden=s.hidden,
             inputs=self.inputs,
             slot_size=self.slot_size,
-            **_one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=d_gates.sum(0)),
-            **_each(d_ih=d_ih, d_hh=d_hh, d_bias_ih=d_bias_ih, d_bias_hh=d_bias_hh),
+            **one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=d_gates.sum(0)),
+            **each(d_ih=d_ih, d_hh=d_hh, d_bias_ih=d_bias_ih, d_bias_hh=d_bias_hh),
         )
         self._launch("collect", s.plan(self.cell, self.exact, forward=True), argument)
         return [d_ih, d_hh, d_bias_ih, d_bias_hh]
@@ -356,10 +237,10 @@ class _Run:
 
     # Talking to the kernels
 
-    def _walk(self, plan: Plan) -> _Walk:
+    def _walk(self, plan: Plan) -> Walk:
         s, steps = self.shape, len(self.batch_sizes)
         self.barrier = torch.zeros(s.directions * s.groups, dtype=torch.int32, device=self.device)
-        return _Walk(
+        return Walk(
             directions=s.directions,
             groups=s.groups,
             blocks=s.blocks,
@@ -373,7 +254,7 @@ class _Run:
             real_slots=self.real_slots,
             tiles_s=s.tiles_s,
             weights_in_shared=int(plan.weights_in_shared),
-            **_one(sizes=self.steps[:steps], offsets=self.steps[steps:], barrier=self.barrier),
+            **one(sizes=self.steps[:steps], offsets=self.steps[steps:], barrier=self.barrier),
         )
 
     def _launch(self, name: str, plan: Plan, argument: ctypes.Structure) -> None:
@@ -386,22 +267,6 @@ class _Run:
 
 
 NAMES = 9  # tensors of a direction: h, c, ih, hh, two biases, keys, values, slot bias
-
-
-def _one(**tensors: Tensor | None) -> dict[str, int | None]:
-    return {name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()}
-
-
-def _each(**tensors: Sequence[Tensor | None]) -> dict[str, Any]:
-    """A pointer for each direction."""
-    return {
-        name: POINTERS(*(None if tensor is None else tensor.data_ptr() for tensor in parts))
-        for name, parts in tensors.items()
-    }
-
-
-def _padded(size: int) -> int:
-    return -(-size // 16) * 16
 
 
 @functools.lru_cache(maxsize=512)

@@ -1,0 +1,38 @@
+"""Which way the recurrence takes on this machine, and why."""
+
+from collections.abc import Iterator
+from importlib.metadata import version
+
+import torch
+
+from memgrow.nn import LAYERS, MemoryRecurrent, kernels
+
+
+def findings() -> Iterator[str]:
+    """Sentences about this machine."""
+    yield f"memgrow {version('memgrow')}, torch {torch.__version__}, {torch.get_num_threads()} threads on the CPU"
+    for device in devices():
+        name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
+        for cell, way, reason in ways(device):
+            yield f"{name}: {cell} takes the way {way}: {reason}"
+
+
+def devices() -> list[str]:
+    return ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+
+
+def ways(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str, str, str]]:
+    """(cell, way, reason) on a device, for a layer of the given size; each is tried with one short sequence."""
+    for name, kind in LAYERS.items():
+        layer = kind(8, hidden, slots, bidirectional=True, device=device)
+        data = torch.randn(3, 2, 8, device=device)
+        with torch.no_grad():
+            layer(data)  # a GPU's kernels are compiled now, so that what stands in their way is known
+        yield name, *_chosen(layer, data)
+
+
+def _chosen(layer: MemoryRecurrent, data: torch.Tensor) -> tuple[str, str]:
+    packed = layer._pack(data)
+    state = layer._initial(None, packed)[0]
+    direction = kernels.Direction(state, layer._weights(0, 0), layer.bank(0, 0).memory, False)
+    return kernels.choose(layer.cell, packed.data, [direction] * layer.num_directions)
