@@ -158,3 +158,17 @@ def test_a_process_killed_at_any_moment_goes_on_and_ends_with_the_same_bits(tmp_
         assert start("killed").wait() == 0
     assert kills >= 1
     assert files(tmp_path / "whole") == files(tmp_path / "killed")
+
+
+def test_a_run_that_goes_on_says_so(stream, tmp_path):
+    class Ear(Plug):
+        said: list[str] = []  # noqa: RUF012
+
+        def note(self, sentence: str) -> None:
+            self.said.append(sentence)
+
+    with pytest.raises(PulledPlug):
+        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Ear(2))
+    assert Ear.said == []
+    make().adapt(stream[0], folder=tmp_path / "model", progress=Ear(1000))
+    assert Ear.said == [f"{stream[0].name}: goes on in epoch 1, behind batch 2"]

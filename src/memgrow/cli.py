@@ -29,7 +29,7 @@ from memgrow.report.doctor import findings
 from memgrow.report.growth import counted
 from memgrow.report.matrix import MatrixTable
 from memgrow.report.picture import draw_matrices
-from memgrow.report.reading import reading_table
+from memgrow.report.reading import reading_shares, reading_table
 from memgrow.report.tables import comparison_table, methods_table, scores_table, stages_table, summary_line
 
 CHUNK = 1024  # texts that are labelled together: a pipe of any length takes little memory
@@ -57,7 +57,7 @@ def memgrow(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """One text model that learns domain after domain, without the old data and without forgetting."""
+    """One text model that learns domain after domain without the old data, and shows what was forgotten."""
 
 
 @app.command()
@@ -87,7 +87,8 @@ def demo(
     _say(f"The figures are in {figures}.")
     runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
     try:
-        draw_matrices(matrices, picture, f"Four synthetic domains in turn ({runs})")
+        forgot = {method: values["forgetting"]["mean"] for method, values in comparison.summary().items()}
+        draw_matrices(matrices, picture, f"Four synthetic domains in turn ({runs})", forgot)
     except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
         whisper(f"There is no picture: {error}")
     else:
@@ -238,7 +239,8 @@ def inspect(
     learner = Learner.load(model, device)
     examples = examples_from_words(texts or [], learner.task)
     if as_json:
-        _write_json({"about": about(learner), "history": learner.history.to_json()}, indent=1)
+        read = [{"texts": example.texts, "banks": reading_shares(learner, example)} for example in examples]
+        _write_json({"about": about(learner), "history": learner.history.to_json(), "reading": read}, indent=1)
         return
     console.print(about_table(learner))
     console.print(stages_table(learner.history))

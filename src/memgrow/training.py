@@ -67,7 +67,10 @@ def train(
     device = next(model.parameters()).device
     optimiser = torch.optim.Adam(trains.prepare(model), lr=settings.rate, fused=True)
     torch.manual_seed(derive(seed, "train"))
-    position, best = workspace.restore(model, optimiser) or (Position(), _snapshot(model))
+    restored = workspace.restore(model, optimiser)
+    position, best = restored or (Position(), _snapshot(model))
+    if restored:
+        progress.note(f"{name}: goes on in epoch {position.epoch + 1}, behind batch {position.batch}")
     started, seconds_before, glanced = time.monotonic(), position.seconds, 0.0
     while position.epoch < settings.epochs and position.epoch - position.best_epoch < settings.patience:
         order = shuffled(data, settings.batch, derive(seed, "order", position.epoch))

@@ -49,8 +49,9 @@ class Classifier(nn.Module, ABC):
         growth = Growth(optimiser, generator)
         self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
         first = cast(nn.Linear, self.heads[-1][0])
-        draw = growth.uniform(1 / (first.in_features + hidden) ** 0.5)
-        growth.enlarge(first.weight, 1, list(self.encoder.layout(hidden)) * self.copies, draw)
+        layout = list(self.encoder.layout(hidden)) * self.copies
+        draw = growth.uniform(1 / sum(size + extra for size, extra in layout) ** 0.5)  # as torch draws a Linear
+        growth.enlarge(first.weight, 1, layout, draw)
         growth.commit()
         first.in_features = first.weight.shape[1]
 

@@ -18,8 +18,13 @@ DARKEST, LIGHTEST = 30, 100  # percent at the two ends of the colours
 MIDDLE = 70  # from here on the ground is so light that figures are black
 
 
-def draw_matrices(matrices: Mapping[str, AccuracyMatrix], path: str | Path, title: str) -> None:
-    """Write a PNG (or what else the name's ending says): one heat map for each method, and forgetting above it."""
+def draw_matrices(
+    matrices: Mapping[str, AccuracyMatrix], path: str | Path, title: str, forgot: Mapping[str, float] | None = None
+) -> None:
+    """Write a PNG (or what else the name's ending says): one heat map for each method, and forgetting above it.
+
+    `forgot` is given where it is no matter of the matrix shown: the mean over seeds is not that of the mean matrix.
+    """
     try:
         # A figure by itself, without pyplot: a caller's backend and open figures are left alone.
         from matplotlib.figure import Figure
@@ -31,7 +36,7 @@ def draw_matrices(matrices: Mapping[str, AccuracyMatrix], path: str | Path, titl
     for axis in axes.flat[len(matrices) :]:
         axis.set_axis_off()
     for axis, (name, matrix) in zip(axes.flat, matrices.items(), strict=False):
-        image = _draw(axis, name, matrix)
+        image = _draw(axis, name, matrix, (forgot or {}).get(name, matrix.forgetting()))
     for axis in axes[:, 0]:
         axis.set_ylabel("after learning")
     figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label="test accuracy, %")
@@ -39,7 +44,7 @@ def draw_matrices(matrices: Mapping[str, AccuracyMatrix], path: str | Path, titl
     figure.savefig(path, dpi=DPI)
 
 
-def _draw(axis: "Axes", name: str, matrix: AccuracyMatrix) -> "AxesImage":
+def _draw(axis: "Axes", name: str, matrix: AccuracyMatrix, forgetting: float | None) -> "AxesImage":
     domains, learned_at = matrix.domains, matrix.learned_at()
     scores = [[matrix.score(stage, domain) for domain in domains] for stage in range(len(matrix.rows))]
     values = [[nan if score is None else 100 * score for score in row] for row in scores]
@@ -61,7 +66,7 @@ def _draw(axis: "Axes", name: str, matrix: AccuracyMatrix) -> "AxesImage":
     axis.set_xticks(range(len(domains)), domains, rotation=20, parse_math=False)
     axis.set_yticks(range(len(values)), ["→ " + "+".join(row.learned) for row in matrix.rows], parse_math=False)
     axis.set_xlabel("accuracy on")
-    average, forgetting = matrix.average(), matrix.forgetting()
+    average = matrix.average()
     parts = [f"average {100 * average:.1f}"] if average is not None else []
     parts += [f"forgot {100 * forgetting:.1f}"] if forgetting is not None else []
     axis.set_title(f"{name}: {', '.join(parts)}" if parts else name, fontsize=11)

@@ -1,7 +1,10 @@
 """CUDA source compiled at run time with the library that torch's own wheels bring: no compiler is needed."""
 
+import contextlib
 import ctypes
 import functools
+import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,34 +41,57 @@ def _check(code: int, doing: str) -> None:
         raise UnavailableError(f"{doing} failed with code {code}")
 
 
-@functools.cache
-def _compiled(source: str, name: str, defines: tuple[tuple[str, int], ...], device: int) -> ctypes.c_void_p:
-    """The kernel `name` of the file beside this one, for the given device, ready to run."""
-    nvrtc, program = _compiler(), ctypes.c_void_p()
+def _compile(source: str, defines: tuple[tuple[str, int], ...], architecture: str) -> bytes:
+    """The file `source` beside this one as machine code. It takes a second, so it is kept for the next time."""
     text = (Path(__file__).parent / source).read_bytes()
-    major, minor = torch.cuda.get_device_capability(device)
-    words = [f"--gpu-architecture=sm_{major}{minor}", *(f"-D{key}={value}" for key, value in defines)]
+    words = [f"--gpu-architecture={architecture}", *(f"-D{key}={value}" for key, value in defines)]
+    name = hashlib.sha256(text + repr((words, torch.version.cuda)).encode()).hexdigest()
+    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memgrow" / f"{name}.cubin"
+    with contextlib.suppress(OSError):
+        return kept.read_bytes()
+    binary = _compile_now(text, words, source)
+    with contextlib.suppress(OSError):  # a cache that cannot be written is only slower
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        beside = kept.with_suffix(f".{os.getpid()}")
+        beside.write_bytes(binary)
+        beside.replace(kept)
+    return binary
+
+
+def _compile_now(text: bytes, words: list[str], source: str) -> bytes:
+    nvrtc, program, size = _compiler(), ctypes.c_void_p(), ctypes.c_size_t()
     options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
     _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.encode(), 0, None, None), "reading the source")
     try:
         if nvrtc.nvrtcCompileProgram(program, len(words), options):
-            size = ctypes.c_size_t()
             nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
             log = ctypes.create_string_buffer(size.value)
             nvrtc.nvrtcGetProgramLog(program, log)
             raise UnavailableError(f"compiling {source} failed: {log.value.decode(errors='replace')}")
-        size = ctypes.c_size_t()
         _check(nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size)), "compiling")
         binary = ctypes.create_string_buffer(size.value)
         _check(nvrtc.nvrtcGetCUBIN(program, binary), "compiling")
+        return binary.raw
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
-    driver, module, kernel = _driver(), ctypes.c_void_p(), ctypes.c_void_p()
+
+
+@functools.cache
+def _module(source: str, defines: tuple[tuple[str, int], ...], device: int) -> ctypes.c_void_p:
+    major, minor = torch.cuda.get_device_capability(device)
+    binary, module = _compile(source, defines, f"sm_{major}{minor}"), ctypes.c_void_p()
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # makes sure that the device's context is there and current
-        _check(driver.cuModuleLoadData(ctypes.byref(module), binary), "loading a kernel")
-        _check(driver.cuModuleGetFunction(ctypes.byref(kernel), module, name.encode()), f"finding {name}")
-        _check(driver.cuFuncSetAttribute(kernel, _MAX_DYNAMIC_SHARED, SHARED_LIMIT), "asking for shared memory")
+        _check(_driver().cuModuleLoadData(ctypes.byref(module), binary), "loading kernels")
+    return module
+
+
+@functools.cache
+def _kernel(source: str, name: str, defines: tuple[tuple[str, int], ...], device: int) -> ctypes.c_void_p:
+    kernel = ctypes.c_void_p()
+    module = _module(source, defines, device)
+    _check(_driver().cuModuleGetFunction(ctypes.byref(kernel), module, name.encode()), f"finding {name}")
+    _check(_driver().cuFuncSetAttribute(kernel, _MAX_DYNAMIC_SHARED, SHARED_LIMIT), "asking for shared memory")
     return kernel
 
 
@@ -82,7 +108,7 @@ def launch(
 ) -> None:
     """Run a kernel with one argument on torch's current stream; `together`: all of its blocks at the same time."""
     number = device.index if device.index is not None else torch.cuda.current_device()
-    kernel = _compiled(source, name, tuple(sorted(defines.items())), number)
+    kernel = _kernel(source, name, tuple(sorted(defines.items())), number)
     arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p))
     stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
     sizes = (blocks, 1, 1, threads, 1, 1, shared)
