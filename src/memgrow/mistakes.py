@@ -1,5 +1,8 @@
 """What becomes of a mistake, of a full disk and of Ctrl-C at the command line: one sentence and an exit code."""
 
+import os
+import sys
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -37,11 +40,21 @@ class Commands(TyperGroup):
             if sentence is None:
                 raise
             _complain(sentence)
+            _give_up_output()
             ctx.exit(MISTAKE)
 
 
 def _complain(sentence: str) -> None:
     whispers.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
+
+
+def _give_up_output() -> None:
+    """Where output finds no room, what is left of it would fail once more at the very end and change the exit code."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _sentence(error: Exception) -> str | None:
