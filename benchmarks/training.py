@@ -1,0 +1,173 @@
+"""Training and prediction of the whole pair classifier, against what people write by hand, in one run.
+
+    python benchmarks/training.py --lengths real.txt --out results/training-cpu.json
+
+Three ways with the same sizes (the paper's: hidden 300, 500 slots, batch 32) on the same made-up word indices:
+by hand (the plain loop, premise and hypothesis one after the other, batches in shuffled order and padded), the plain
+loop on memgrow's batches, and memgrow. `--lengths` is a file with the two lengths of a pair in each line, to follow a
+real corpus; without it lengths are drawn to be like MultiNLI's (means of about 22 and 11 words).
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from memgrow.batches import Encoded, collate, shuffled
+from memgrow.methods import MethodSettings, Past
+from memgrow.methods.trains import everything
+from memgrow.models import ModelSettings, PairClassifier
+from memgrow.training import _step, probabilities
+
+BATCH, WORDS, LABELS, CPU = 32, 9000, 3, torch.device("cpu")
+
+
+def made_up(lengths: list[tuple[int, int]]) -> Encoded:
+    rng = random.Random(0)
+    texts = [tuple([rng.randrange(2, WORDS) for _ in range(n)] for n in pair) for pair in lengths]
+    return Encoded(texts, [rng.randrange(LABELS) for _ in texts])
+
+
+def drawn_lengths(count: int) -> list[tuple[int, int]]:
+    rng = random.Random(1)
+    return [
+        (max(1, round(rng.lognormvariate(2.85, 0.65))), max(1, round(rng.lognormvariate(2.3, 0.4))))
+        for _ in range(count)
+    ]
+
+
+def by_hand(model: PairClassifier, data: Encoded, indices: list[int]) -> Tensor:
+    """Logits as a straightforward program has them: each side padded and run by itself, every padded step computed."""
+    sides = []
+    for side in range(2):
+        rows = [torch.tensor(data.texts[i][side]) for i in indices]
+        words = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        mask = (words > 0).float().unsqueeze(-1)
+        states, _ = model.encoder.newest(model.encoder.embedding(words).transpose(0, 1))
+        sides.append((states.transpose(0, 1) * mask).sum(1) / mask.sum(1))
+    u, v = sides
+    return model.heads[-1](torch.cat((u, v, u * v, (u - v).abs()), -1))
+
+
+def new_model(backend: str) -> PairClassifier:
+    torch.manual_seed(0)
+    model = PairClassifier(ModelSettings(), WORDS, LABELS)
+    model.encoder.newest.backend = backend
+    return model
+
+
+def hand_trainer(data: Encoded, steps: int) -> Callable[[], None]:
+    model = new_model("naive")
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-4)
+    order = torch.randperm(len(data), generator=torch.Generator().manual_seed(0)).tolist()
+
+    def run() -> None:
+        for at in range(0, steps * BATCH, BATCH):
+            indices = order[at : at + BATCH]
+            optimiser.zero_grad()
+            labels = torch.tensor([data.labels[i] for i in indices])
+            F.cross_entropy(by_hand(model, data, indices), labels).backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 5.0)
+            optimiser.step()
+
+    return run
+
+
+def our_trainer(data: Encoded, steps: int, backend: str) -> Callable[[], None]:
+    model = new_model(backend)
+    optimiser = torch.optim.Adam(model.parameters(), lr=3e-4, fused=True)
+    order, trains, past = shuffled(data, BATCH, 0)[:steps], everything(None, model), Past(MethodSettings())
+
+    def run() -> None:
+        for indices in order:
+            _step(model, collate(data, indices, CPU), optimiser, trains, past, 5.0)
+
+    return run
+
+
+def hand_predictor(data: Encoded) -> Callable[[], None]:
+    model = new_model("naive").eval()
+
+    def run() -> None:
+        with torch.no_grad():
+            for at in range(0, len(data), BATCH):
+                by_hand(model, data, list(range(at, min(at + BATCH, len(data)))))
+
+    return run
+
+
+def our_predictor(data: Encoded, backend: str) -> Callable[[], None]:
+    model = new_model(backend)
+    return lambda: (probabilities(model, data), None)[1]
+
+
+def pairs_per_second(run: Callable[[], None], pairs: int, rounds: int) -> float:
+    run()
+    times = []
+    for _ in range(rounds):
+        began = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - began)
+    return pairs / min(times)
+
+
+def product_rate() -> float:
+    """GFLOP/s of a large matrix product: what the machine can do at best."""
+    a = torch.randn(2048, 2048)
+    return pairs_per_second(lambda: (a @ a, None)[1], 1, 5) * 2 * 2048**3 / 1e9
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lengths", type=Path)
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    if options.lengths:
+        lines = options.lengths.read_text(encoding="utf-8").splitlines()
+        lengths = [(int(a), int(b)) for a, b in (line.split() for line in lines)]
+    else:
+        lengths = drawn_lengths(4000)
+    data = made_up(lengths)
+    few = data.some(range(min(len(data), 1024)))
+    count = options.steps * BATCH
+    training = {
+        "by hand": pairs_per_second(hand_trainer(data, options.steps), count, options.rounds),
+        "plain loop, memgrow's batches": pairs_per_second(
+            our_trainer(data, options.steps, "naive"), count, options.rounds
+        ),
+        "memgrow": pairs_per_second(our_trainer(data, options.steps, "auto"), count, options.rounds),
+    }
+    prediction = {
+        "by hand": pairs_per_second(hand_predictor(few), len(few), options.rounds),
+        "plain loop, memgrow's batches": pairs_per_second(our_predictor(few, "naive"), len(few), options.rounds),
+        "memgrow": pairs_per_second(our_predictor(few, "auto"), len(few), options.rounds),
+    }
+    found: dict[str, Any] = {
+        "command": "benchmarks/training.py",
+        "machine": f"CPU, {torch.get_num_threads()} threads",
+        "torch": torch.__version__,
+        "lengths": "from a file" if options.lengths else "drawn",
+        "mean_lengths": [round(sum(pair[side] for pair in lengths) / len(lengths), 1) for side in range(2)],
+        "ratio_to_by_hand": {
+            name: {way: round(value / values["by hand"], 2) for way, value in values.items()}
+            for name, values in (("training", training), ("prediction", prediction))
+        },
+        "pairs_per_second": {"training": training, "prediction": prediction},
+        "large_product_gflops": round(product_rate(), 1),
+    }
+    print(json.dumps(found, indent=1))
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
