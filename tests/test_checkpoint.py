@@ -135,3 +135,27 @@ def test_a_link_goes_on_pointing_to_the_model(tmp_path):
     write_folder(tmp_path / "current", {"a.json": b"2"})
     assert (tmp_path / "current").is_symlink()
     assert read_folder(tmp_path / "model-1") == {"a.json": b"2"}
+
+
+def test_without_exchange_a_rename_that_fails_or_a_kill_leaves_the_old_model(tmp_path, monkeypatch):
+    from pathlib import Path
+
+    monkeypatch.setattr(checkpoint, "_exchange", lambda a, b: False)
+    write_folder(tmp_path / "model", FILES)
+    rename = Path.rename
+
+    def refuse(self, target):
+        if self.name.endswith(".writing"):
+            raise OSError(errno.EACCES, "Permission denied")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", refuse)
+        with pytest.raises(ModelError, match="unchanged"):
+            write_folder(tmp_path / "model", {"c.json": b"3"})
+    assert read_folder(tmp_path / "model") == FILES
+    (tmp_path / "model").rename(tmp_path / ".model.old")  # killed between the two renames
+    assert read_folder(tmp_path / "model") == FILES
+    write_folder(tmp_path / "model", {"c.json": b"3"})
+    assert read_folder(tmp_path / "model") == {"c.json": b"3"}
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]

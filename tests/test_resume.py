@@ -143,8 +143,9 @@ def test_a_process_killed_at_any_moment_goes_on_and_ends_with_the_same_bits(tmp_
         assert process.stdout.readline() == "ready\n"
         return process
 
-    began = time.monotonic()
-    assert start("whole").wait() == 0
+    process = start("whole")
+    began = time.monotonic()  # the import is over
+    assert process.wait() == 0
     whole = time.monotonic() - began
     rng, kills = random.Random(1), 0
     for _ in range(3):
@@ -172,3 +173,24 @@ def test_a_run_that_goes_on_says_so(stream, tmp_path):
     assert Ear.said == []
     make().adapt(stream[0], folder=tmp_path / "model", progress=Ear(1000))
     assert Ear.said == [f"{stream[0].name}: goes on in epoch 1, behind batch 2"]
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])
+def test_a_run_killed_after_it_was_saved_does_not_stand_in_the_way_of_the_next(half, stream, tmp_path, monkeypatch):
+    from memgrow.workspace import Workspace
+
+    def killed(self) -> None:
+        if half:
+            (self.folder / "manifest.json").unlink()
+        raise PulledPlug
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "clear", killed)
+        with pytest.raises(PulledPlug):
+            make().adapt(stream[0], folder=tmp_path / "model", save_every=0)
+    assert (tmp_path / "model.adapting").exists()
+    learner = Learner.load(tmp_path / "model")
+    assert learner.history.domains == (stream[0].name,)
+    learner.learn(stream[:2], folder=tmp_path / "model")
+    assert [stage.learned for stage in learner.history.stages] == [(name,) for name in stream[:2].names]
+    assert not (tmp_path / "model.adapting").exists()

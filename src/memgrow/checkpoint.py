@@ -35,6 +35,7 @@ def unpack_tensors(data: bytes) -> dict[str, Tensor]:
 def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
     """Write `files` and a manifest as the folder `path`, in place of what was there: all of it or nothing."""
     path = Path(os.path.realpath(path))  # behind a link, what it points to
+    _recover(path)
     if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise ModelError(f"{path} is there already and is not a memgrow model: choose another name, or move it away")
     size = sum(map(len, files.values()))
@@ -60,7 +61,8 @@ def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
 
 def read_folder(path: str | Path) -> dict[str, bytes]:
     """The files of a folder that `write_folder` wrote, each checked against its checksum."""
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    _recover(path)
     if not path.exists():
         raise ModelError(f"there is no model at {path}: check the name, or create it with `memgrow adapt`")
     if not (path / MANIFEST).is_file():
@@ -118,11 +120,24 @@ def _put_in_place(beside: Path, path: Path) -> None:
     if not path.exists():
         beside.rename(path)
     elif not _exchange(beside, path):
-        # Where the system cannot exchange two names there is a moment without the name, but no half folder.
-        old = beside.with_name(beside.name + ".old")
-        path.rename(old)
-        beside.rename(path)
-        shutil.rmtree(old, ignore_errors=True)
+        # Where the system cannot exchange two names there is a moment without the name, but no half folder. A run that
+        # is killed in that moment leaves the old folder under another name, and `_recover` gives it its own back.
+        path.rename(_aside(path))
+        try:
+            beside.rename(path)
+        finally:
+            _recover(path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _recover(path: Path) -> None:
+    """Put the old folder back if there is no new one, and remove it if there is."""
+    if not path.exists() and _aside(path).exists():
+        _aside(path).rename(path)
+    shutil.rmtree(_aside(path), ignore_errors=True)
 
 
 def _exchange(a: Path, b: Path) -> bool:

@@ -105,8 +105,10 @@ class Learner:
         for part in tested.values():
             check_examples(part.test, lesson.task, lesson.labels)
         started, progress, number = time.monotonic(), progress or Silence(), len(self.history.stages)
-        key = {"data": lesson.fingerprint, "settings": self._key(number, vectors)}
-        workspace = Workspace.beside(Path(folder), key, save_every) if folder else Workspace(None, key, save_every)
+        key = {"data": lesson.fingerprint, "settings": self._key(lesson, vectors)}
+        workspace = (
+            Workspace.beside(folder, number, key, save_every) if folder else Workspace(None, number, key, save_every)
+        )
         seed = derive(self.seed, "stage", number)
 
         after = copy.copy(self)  # becomes this learner when all has gone well
@@ -156,10 +158,13 @@ class Learner:
     def learn(self, stream: Iterable[Domain], **options: Any) -> History:
         """Adapt to each domain of a stream in turn, testing all of its domains after each.
 
-        A method that trains on all domains together does so once.
+        A domain that has been learnt from this very data is skipped, so that a learner loaded after a broken run goes
+        on. A method that trains on all domains together does so once.
         """
         domains = Stream(stream)
         for number, domain in enumerate(domains):
+            if self.history.has(domain.fingerprint()):
+                continue
             if not self.method.together:
                 self.adapt(domain, watch=domains, **options)
             elif number == len(domains) - 1:
@@ -268,10 +273,11 @@ class Learner:
         check_examples(examples, self.task or "", labels)
         return encode(split_words(examples, self.training.max_words), self.vocabulary, labels or ())
 
-    def _key(self, number: int, vectors: str | Path | None) -> str:
+    def _key(self, lesson: Lesson, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""
-        parts = (self.method.name, self.settings, self.training, self.options, self.seed, number, vectors)
-        return repr((*parts, [stage.fingerprint for stage in self.history.stages]))
+        file = str(Path(vectors).resolve()) if vectors else None
+        parts = (self.method.name, self.settings, self.training, self.options, self.seed, file)
+        return repr((*parts, lesson.task, lesson.labels, [stage.fingerprint for stage in self.history.stages]))
 
 
 def _as_example(text: Text) -> Example:

@@ -56,5 +56,6 @@ def unpack(kind: "type[Learner]", files: Mapping[str, bytes], device: str) -> "L
     learner.model = model.to(learner.device)
     learner.vocabulary = Vocabulary.from_json(json.loads(files["vocabulary.json"]))
     learner.history = History.from_json(json.loads(files["history.json"]))
-    learner.past.restore(load_tensors(files, "remembered.safetensors"))
+    remembered = load_tensors(files, "remembered.safetensors")
+    learner.past.restore({name: tensor.to(learner.device) for name, tensor in remembered.items()})
     return learner

@@ -1,6 +1,7 @@
 """Training that may be killed at any moment keeps its state in a folder beside the model, and goes on from it."""
 
 import json
+import os
 import shutil
 import time
 from collections.abc import Mapping
@@ -10,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from memgrow.checkpoint import load_tensors, pack_json, pack_tensors, read_folder, write_folder
+from memgrow.checkpoint import MANIFEST, load_tensors, pack_json, pack_tensors, read_folder, write_folder
 from memgrow.errors import ModelError
 
 
@@ -31,15 +32,17 @@ class Position:
 class Workspace:
     """The state of one training. `key` names the training: a folder of another one is refused."""
 
-    def __init__(self, folder: Path | None, key: Mapping[str, str], every: float) -> None:
+    def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
         self.folder = folder
+        self.stage = stage  # how many domains had been learnt before this training
         self.key = dict(key)
         self.every = every
         self._saved = time.monotonic()
 
     @classmethod
-    def beside(cls, model: Path, key: Mapping[str, str], every: float) -> "Workspace":
-        return cls(model.with_name(model.name + ".adapting"), key, every)
+    def beside(cls, model: str | Path, stage: int, key: Mapping[str, str], every: float) -> "Workspace":
+        model = Path(os.path.realpath(model))
+        return cls(model.with_name(model.name + ".adapting"), stage, key, every)
 
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
@@ -57,16 +60,19 @@ class Workspace:
         tensors["chance/cpu"] = torch.get_rng_state()
         if next(model.parameters()).is_cuda:
             tensors["chance/cuda"] = torch.cuda.get_rng_state()
-        state = {"key": self.key, "position": asdict(position)}
+        state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
         write_folder(self.folder, {"state.safetensors": pack_tensors(tensors), "state.json": pack_json(state)})
         self._saved = time.monotonic()
 
     def restore(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Position, dict[str, Tensor]] | None:
         """Put a saved state into the model and the optimiser; None if there is none."""
-        if self.folder is None or not self.folder.exists():
+        if self.folder is None or not (self.folder / MANIFEST).exists():
             return None
         files = read_folder(self.folder)
         state = json.loads(files["state.json"])
+        if state["stage"] < self.stage:  # that training ended and was saved; only its state was not cleared in time
+            self.clear()
+            return None
         for name, ours in self.key.items():
             if state["key"].get(name) != ours:
                 raise ModelError(
@@ -89,8 +95,11 @@ class Workspace:
 
     def clear(self) -> None:
         """The training has ended and its result is saved."""
-        if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self.folder is not None and self.folder.exists():
+            hidden = self.folder.with_name(f".{self.folder.name}.done")
+            shutil.rmtree(hidden, ignore_errors=True)
+            self.folder.rename(hidden)  # at once, so that no half of it is ever found
+            shutil.rmtree(hidden, ignore_errors=True)
 
 
 def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

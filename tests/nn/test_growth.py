@@ -64,8 +64,8 @@ def test_everything_grown_is_trained_by_the_optimiser_handed_in(kind):
     torch.manual_seed(0)
     layer = kind(3, 4, slots=5, bidirectional=True)
     optimiser = trained(layer)
-    layer.grow(slots=3, hidden=2, quiet=1.0, optimiser=torch.optim.Adam(layer.parameters()))
-    optimiser = torch.optim.Adam(layer.parameters(), lr=0.01)
+    layer.grow(slots=3, hidden=2, quiet=1.0, optimiser=optimiser)
+    optimiser.zero_grad()
     before = {name: p.detach().clone() for name, p in layer.named_parameters()}
     layer(torch.randn(4, 2, 3))[0].sin().sum().backward()
     optimiser.step()
@@ -171,3 +171,19 @@ def test_the_match_leaves_the_model_alone():
 def test_sizes_that_cannot_be_are_refused():
     with pytest.raises(SettingsError, match="0 or more"):
         MemoryLSTM(3, 4).grow(hidden=-1)
+
+
+@KINDS
+@pytest.mark.parametrize("backend", ["auto", "naive"])
+def test_a_loss_that_somebody_still_holds_does_not_stand_in_the_way_of_growth(kind, backend):
+    layer = kind(3, 4, slots=2, backend=backend)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=0.01)
+    for _ in range(3):
+        output, _ = layer(torch.randn(5, 2, 3))
+        loss = output.sin().sum()  # alive, with its graph, while the layer grows
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+        layer.grow(slots=2, hidden=1, optimiser=optimiser)
+    assert layer.slots == 8
+    assert layer.hidden_size == 7

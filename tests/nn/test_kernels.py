@@ -150,3 +150,25 @@ def test_hidden_units_that_no_sharing_can_place_are_refused():
     from memgrow.nn.kernels.sharing import Shape
 
     assert Shape.of(2, 64, 4096, 500, processors=132) is None
+
+
+@pytest.mark.parametrize("backend", ["naive", "auto"])
+@pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU, MemoryRNN], ids=lambda kind: kind.__name__)
+def test_autocast_works_and_stays_near_full_precision(kind, backend):
+    torch.manual_seed(0)
+    layer = kind(6, 5, slots=4, bidirectional=True, backend=backend)
+    x = torch.randn(7, 3, 6)
+    expected, _ = layer(x)
+    with torch.autocast("cpu", torch.bfloat16):
+        output, _ = layer(x.bfloat16())
+        output.float().sum().backward()
+    assert distance(output, expected) < 2e-2
+    assert all(torch.isfinite(p.grad).all() for p in layer.parameters() if p.numel())
+
+
+def test_a_backend_that_cannot_run_a_layer_says_so():
+    x = torch.randn(4, 2, 3)
+    with pytest.raises(SettingsError, match="stepped cannot run this layer: it knows lstm and gru, not rnn_tanh"):
+        MemoryRNN(3, 4, backend="stepped")(x)
+    with pytest.raises(SettingsError, match="cuda cannot run this layer: the input is not on a GPU"):
+        MemoryLSTM(3, 4, backend="cuda")(x)

@@ -242,5 +242,9 @@ def test_inputs_that_do_not_fit_are_refused_in_a_sentence():
         layer(torch.randn(5, 2, 4))
     with pytest.raises(SettingsError, match=r"must have the shape \(1, 2, 4\)"):
         layer(torch.randn(5, 2, 3), (torch.zeros(1, 3, 4), torch.zeros(1, 3, 4)))
+    with pytest.raises(SettingsError, match=r"MemoryLSTM is a pair \(h, c\), not 1 tensor"):
+        layer(torch.randn(5, 2, 3), torch.zeros(1, 2, 4))
+    with pytest.raises(SettingsError, match="MemoryGRU is one tensor h, not 2 tensor"):
+        MemoryGRU(3, 4)(torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)))
     with pytest.raises(SettingsError, match="no steps"):
         layer(torch.randn(0, 2, 3))

@@ -36,6 +36,7 @@ def grow_for(
     if "hidden" in method.grows:
         slots, hidden = 0, matching_hidden(model, slots)
     model.grow(slots=slots, hidden=hidden, domain=domain, quiet=settings.quiet, words=words)
-    if "column" in method.grows:
-        model.add_column(model.settings.hidden, model.settings.slots, domain)
+    if "column" in method.grows:  # as large as the first one was
+        slots, hidden = model.settings.slots, model.settings.hidden
+        model.add_column(hidden, slots, domain)
     return Grew(slots, hidden, 0 if words is None else len(words), int("column" in method.grows))

@@ -7,38 +7,46 @@ from torch import nn
 
 from memgrow.models import Classifier
 
+ALL = (0, 0)
+
 
 @dataclass(frozen=True)
 class Trains:
-    """Parameters by name, each with the first row that trains; parameters that are not named are frozen."""
+    """Parameters by name, each with (dimension, first index that trains); those that are not named are frozen."""
 
-    from_row: Mapping[str, int]
+    since: Mapping[str, tuple[int, int]]
 
     def prepare(self, model: nn.Module) -> list[nn.Parameter]:
         """Mark what trains in the model, and return it for the optimiser."""
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name in self.from_row)
+            parameter.requires_grad_(name in self.since)
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def hold(self, model: nn.Module) -> None:
-        """Clear the gradient of rows that are frozen. Adam then leaves them as they are, to the bit."""
+        """Clear the gradient of entries that are frozen. Adam then leaves them as they are, to the bit."""
         for name, parameter in model.named_parameters():
-            if self.from_row.get(name) and parameter.grad is not None:
-                parameter.grad[: self.from_row[name]] = 0
+            dim, first = self.since.get(name, (0, 0))
+            if first and parameter.grad is not None:
+                parameter.grad.narrow(dim, 0, first).zero_()
 
 
 def everything(old: Classifier | None, new: Classifier) -> Trains:
-    return Trains(dict.fromkeys(dict(new.named_parameters()), 0))
+    return Trains(dict.fromkeys(dict(new.named_parameters()), ALL))
 
 
 def new_slots(old: Classifier | None, new: Classifier) -> Trains:
-    """The slots that the old model did not have, and the head."""
+    """What the old model did not have (slots, and the first of them bring weights that read them), and the head."""
     if old is None:
         return everything(old, new)
-    before = {name: len(parameter) for name, parameter in old.named_parameters()}
-    slots = {name: before[name] for name, _ in new.named_parameters() if ".banks." in name}
-    head = {name: 0 for name, _ in new.named_parameters() if name.startswith("heads.")}
-    return Trains({**slots, **head})
+    before = {name: parameter.shape for name, parameter in old.named_parameters()}
+    since = {}
+    for name, parameter in new.named_parameters():
+        grown = [dim for dim, size in enumerate(parameter.shape) if size != before[name][dim]]
+        if grown:
+            since[name] = (grown[0], before[name][grown[0]])
+        elif name.startswith("heads."):
+            since[name] = ALL
+    return Trains(since)
 
 
 def newest_column(old: Classifier | None, new: Classifier) -> Trains:
@@ -47,4 +55,4 @@ def newest_column(old: Classifier | None, new: Classifier) -> Trains:
         return everything(old, new)
     number = len(new.heads) - 1
     mine = (f"encoder.columns.{number}.", f"heads.{number}.")
-    return Trains({name: 0 for name, _ in new.named_parameters() if name.startswith(mine)})
+    return Trains({name: ALL for name, _ in new.named_parameters() if name.startswith(mine)})

@@ -27,7 +27,7 @@ class MemoryBank(nn.Module):
     """Keys (N, key_size) and values (N, value_size) that grow.
 
     Entries of new slots are drawn from U(-1/sqrt(key_size), 1/sqrt(key_size)), like the weights of the layer that
-    reads the bank.
+    reads the bank. A state dict holds the numbers alone: to load one, grow by the same calls first.
     """
 
     keys: nn.Parameter

@@ -60,6 +60,9 @@ class Growth:
     def commit(self) -> None:
         """Put everything in place. All memory has been taken before, so that nothing stops half-way."""
         for parameter, data in self._data.items():
+            # While an older graph is alive (a loss that somebody still holds), autograd keeps the old shape in mind. It
+            # forgets when the kind of number changes, so that a new shape passes by way of another kind.
+            parameter.data = data.new_empty(0, dtype=torch.float16 if data.dtype != torch.float16 else torch.float32)
             parameter.data = data
             parameter.grad = None
         for parameter, state in self._state.items():

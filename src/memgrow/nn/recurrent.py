@@ -95,8 +95,13 @@ class MemoryRecurrent(nn.Module):
 
     def reset_parameters(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
+        quiet = {id(bank.bias) for bank in self.banks}  # is no weight: it stays what growth set it to
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -bound, bound)
+            if id(parameter) not in quiet:
+                nn.init.uniform_(parameter, -bound, bound)
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: torch's layers have it, and programs that are switched over call it."""
 
     # Running
 
@@ -171,6 +176,11 @@ class MemoryRecurrent(nn.Module):
             parts = (packed.data.new_zeros(shape),) * kernels.CELLS[self.cell].states
         else:
             parts = tuple(hx) if isinstance(hx, tuple | list) else (hx,)
+            if len(parts) != kernels.CELLS[self.cell].states:
+                asked = "a pair (h, c)" if self.cell == "lstm" else "one tensor h"
+                raise SettingsError(
+                    f"the initial state of {type(self).__name__} is {asked}, not {len(parts)} tensor(s)"
+                )
             if isinstance(packed.source, Tensor) and packed.source.ndim == 2:
                 parts = tuple(part.unsqueeze(1) for part in parts)
             if any(tuple(part.shape) != shape for part in parts):
@@ -261,11 +271,25 @@ class MemoryGRU(MemoryRecurrent):
 class MemoryRNN(MemoryRecurrent):
     """torch.nn.RNN with a memory bank. With slots=0 it is exactly that layer."""
 
-    def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **settings: Any) -> None:
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        slots: int = 0,
+        slot_size: int | None = None,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        nonlinearity: str = "tanh",
+        **settings: Any,
+    ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise SettingsError(f"nonlinearity must be tanh or relu, not {nonlinearity!r}")
         self.cell = f"rnn_{nonlinearity}"
-        super().__init__(*sizes, **settings)
+        sizes = (input_size, hidden_size, slots, slot_size, num_layers)
+        super().__init__(*sizes, bias, batch_first, dropout, bidirectional, **settings)
 
 
 LAYERS: dict[str, type[MemoryRecurrent]] = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}

@@ -24,6 +24,11 @@ def run(
 ) -> tuple[Tensor, list[State]]:
     """One layer: the states of all directions side by side (rows, D * H), and the last states of each."""
     global _broken
+    kind = data.device.type
+    if torch.is_autocast_enabled(kind):  # the fast ways compute in the weights' own numbers, whatever the inputs are
+        data, directions = _in_kind_of_weights(data, directions)
+        with torch.autocast(kind, enabled=False):
+            return run(cell, data, batch_sizes, directions, backend)
     way, _ = choose(cell, data, directions, backend)
     if way == "cuda":
         try:
@@ -45,6 +50,13 @@ def choose(cell: str, data: Tensor, directions: Sequence[Direction], backend: st
     if backend not in BACKENDS:
         raise SettingsError(f"there is no backend {backend!r}; there are {', '.join(BACKENDS)}")
     if backend != "auto":
+        obstacle = None
+        if backend == "stepped" and cell not in cpu.CELLS:
+            obstacle = f"it knows {' and '.join(cpu.CELLS)}, not {cell}"
+        elif backend == "cuda":
+            obstacle = cuda.supported(cell, data, directions) if data.is_cuda else "the input is not on a GPU"
+        if obstacle is not None:
+            raise SettingsError(f"the backend {backend} cannot run this layer: {obstacle}")
         return backend, "asked for"
     if data.is_cuda:
         obstacle = _broken or cuda.supported(cell, data, directions)
@@ -54,6 +66,12 @@ def choose(cell: str, data: Tensor, directions: Sequence[Direction], backend: st
     if cell in cpu.CELLS:
         return "stepped", "LSTM and GRU have a hand-written backward pass with few, large operations"
     return "naive", f"{cell} has no fast way"
+
+
+def _in_kind_of_weights(data: Tensor, directions: Sequence[Direction]) -> tuple[Tensor, list[Direction]]:
+    kind = directions[0].weights.hh.dtype
+    states = [tuple(part.to(kind) for part in d.state) for d in directions]
+    return data.to(kind), [d._replace(state=state) for d, state in zip(directions, states, strict=True)]
 
 
 __all__ = ["BACKENDS", "CELLS", "Direction", "Memory", "State", "Weights", "attend", "choose", "run"]

@@ -79,9 +79,10 @@ class Recurrence(torch.autograd.Function):
         trace = Trace(*ctx.saved_tensors[count:])
         d_state = [d.clone() for d in d_last]
         walk_back = _lstm_back if cell == "lstm" else _gru_back
-        slopes = walk_back(trace, _steps(batch_sizes, not reverse), d_output, d_state, weights, memory)
-        d_first = (*d_state, None)[:2]
-        return (None, None, None, *_finish(x, trace, slopes, weights, memory, d_first, ctx.needs_input_grad[3]))
+        with torch.autocast(x.device.type, enabled=False):
+            slopes = walk_back(trace, _steps(batch_sizes, not reverse), d_output, d_state, weights, memory)
+            d_first = (*d_state, None)[:2]
+            return (None, None, None, *_finish(x, trace, slopes, weights, memory, d_first, ctx.needs_input_grad[3]))
 
 
 def walk(

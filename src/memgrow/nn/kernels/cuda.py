@@ -31,6 +31,9 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
         return f"the fast kernels compute in float32 or bfloat16, not {data.dtype}"
     if torch.cuda.get_device_capability(data.device) < (9, 0):
         return "the fast kernels need a GPU of compute capability 9.0 or above"
+    parts = [t for d in directions for t in (*d.state, *d.weights, *(d.memory or ())) if t is not None]
+    if any(part.device != data.device for part in parts):
+        return "weights, states and input are not all on one device"
     first = directions[0]
     slots = 0 if first.memory is None else len(first.memory.keys)
     shape = Shape.of(len(directions), len(first.state[0]), first.weights.hh.shape[1], slots, _processors(data.device))
@@ -49,7 +52,8 @@ def recur(
     for d in directions:
         tensors += [*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None))]
     reverse = tuple(d.reverse for d in directions)
-    output, *last = Recurrence.apply(cell, tuple(batch_sizes), reverse, *tensors)  # type: ignore[no-untyped-call]
+    trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    output, *last = Recurrence.apply(cell, tuple(batch_sizes), reverse, trains, *tensors)  # type: ignore[no-untyped-call]
     size = len(last) // len(directions)
     return output, [tuple(last[size * n : size * (n + 1)]) for n in range(len(directions))]
 
@@ -59,15 +63,21 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, cell: str, batch_sizes: tuple[int, ...], reverse: tuple[bool, ...], *tensors: Tensor | None
+        ctx: Any,
+        cell: str,
+        batch_sizes: tuple[int, ...],
+        reverse: tuple[bool, ...],
+        trains: bool,
+        *tensors: Tensor | None,
     ) -> Any:
-        ctx.run = _Run(cell, batch_sizes, reverse, tensors, any(ctx.needs_input_grad))
+        ctx.run = _Run(cell, batch_sizes, reverse, tensors, trains)
         return ctx.run.forward()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
-        return (None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[3:]))
+        with torch.autocast("cuda", enabled=False):
+            return (None, None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[4:]))
 
 
 class _Run:
