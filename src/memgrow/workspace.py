@@ -11,8 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from memgrow.checkpoint import MANIFEST, load_tensors, pack_json, pack_tensors, read_folder, write_folder
+from memgrow.checkpoint import load_tensors, pack_json, pack_tensors, read_folder, write_folder
 from memgrow.errors import ModelError
+
+
+FILES = ("state.safetensors", "state.json")
 
 
 @dataclass
@@ -61,12 +64,15 @@ class Workspace:
         if next(model.parameters()).is_cuda:
             tensors["chance/cuda"] = torch.cuda.get_rng_state()
         state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
-        write_folder(self.folder, {"state.safetensors": pack_tensors(tensors), "state.json": pack_json(state)})
+        write_folder(self.folder, dict(zip(FILES, (pack_tensors(tensors), pack_json(state)), strict=True)))
         self._saved = time.monotonic()
 
     def restore(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Position, dict[str, Tensor]] | None:
         """Put a saved state into the model and the optimiser; None if there is none."""
-        if self.folder is None or not (self.folder / MANIFEST).exists():
+        if self.folder is None or not self.folder.exists():
+            return None
+        if {path.name for path in self.folder.iterdir()} <= set(FILES):  # removed or copied in part: it is of no use
+            self.clear()
             return None
         files = read_folder(self.folder)
         state = json.loads(files["state.json"])
