@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from memgrow.checkpoint import load_tensors, pack_json, pack_tensors, read_folder, write_folder
 from memgrow.errors import ModelError
 
-
 FILES = ("state.safetensors", "state.json")
 
 
