@@ -2,7 +2,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint clean
+.PHONY: help demo test lint bench clean
 
 help: ## what can be made
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -23,6 +23,11 @@ lint: .venv/installed ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+bench: .venv/installed ## the CPU's speed, beside its peers
+	$(BIN)/python benchmarks/recurrence.py --curves --rounds 3 --out results/recurrence-cpu.json
+	$(BIN)/python benchmarks/training.py --out results/training-cpu.json
+	$(BIN)/python docs/figures.py --write
 
 clean: ## remove what was installed and built
 	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""The figures that README.md and docs/tutorial.md quote, taken from results/demo/demo.json.
+"""The figures that README.md and the pages of docs/ quote, taken from results/.
 
 `python docs/figures.py` prints them; `python docs/figures.py --write` puts them where they belong, between the marks
 <!-- figures: NAME --> and <!-- end of figures -->. A test fails while a page says anything else.
@@ -56,7 +56,46 @@ def matrix(results: Results) -> str:
     return "\n".join([*lines, "```"])
 
 
-PLACES = {"comparison": ("README.md", comparison), "matrix": ("docs/tutorial.md", matrix)}
+def speed(_: Results) -> str:
+    """Milliseconds of one layer, forward and backward, way by way and machine by machine."""
+    files = ("recurrence-h200-tf32", "recurrence-h200", "recurrence-cpu")
+    lines = []
+    for file in files:
+        found = json.loads((ROOT / f"results/{file}.json").read_text(encoding="utf-8"))
+        ways = list(next(iter(found["milliseconds"].values())))
+        precision = "TF32" if "tf32" in found["command"] else "float32"
+        lines += [
+            f"{found['machine']}, {precision}, torch {found['torch']} (`{found['command']}`), milliseconds:",
+            "",
+            f"| size | {' | '.join(ways)} |",
+            f"|---|{'---|' * len(ways)}",
+            *(f"| {size} | {' | '.join(f'{t[w]:.2f}' for w in ways)} |" for size, t in found["milliseconds"].items()),
+            "",
+        ]
+    return "\n".join(lines[:-1])
+
+
+def training(_: Results) -> str:
+    """Pairs a second of the whole pair classifier against what people write by hand."""
+    found = json.loads((ROOT / "results/training-cpu.json").read_text(encoding="utf-8"))
+    ways = found["pairs_per_second"]["training"]
+    lines = ["| pairs a second | training | prediction |", "|---|---|---|"]
+    for way in ways:
+        cells = [
+            f"{found['pairs_per_second'][part][way]:.0f} ({found['ratio_to_by_hand'][part][way]:.2f} times by hand)"
+            for part in ("training", "prediction")
+        ]
+        lines.append(f"| {way} | {' | '.join(cells)} |")
+    lines += ["", f"{found['machine']}; mean lengths {' and '.join(map(str, found['mean_lengths']))} words."]
+    return "\n".join(lines)
+
+
+PLACES = {
+    "comparison": ("README.md", comparison),
+    "matrix": ("docs/tutorial.md", matrix),
+    "speed": ("docs/speed.md", speed),
+    "training": ("docs/speed.md", training),
+}
 
 
 def quoted(page: str, name: str) -> re.Match[str] | None:
