@@ -1,8 +1,7 @@
 """LSTM, GRU and RNN with a memory bank: the contract of torch.nn's layers, plus slots that can grow."""
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +12,7 @@ from memgrow.nn import kernels
 from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Growth
 from memgrow.nn.kernels import Direction, State, Weights
-
-
-class _Packed(NamedTuple):
-    """A batch of sequences as the recurrence wants it, and how to give the answer back in the caller's form."""
-
-    data: Tensor  # (sum of batch_sizes, features)
-    batch_sizes: list[int]
-    source: Tensor | PackedSequence
+from memgrow.nn.packing import Packed, like, previous
 
 
 class MemoryRecurrent(nn.Module):
@@ -109,7 +101,7 @@ class MemoryRecurrent(nn.Module):
         """As torch's layers: `input` is (T, B, I), (B, T, I) with batch_first, (T, I), or a PackedSequence."""
         packed = self._pack(input)
         layers, finals = self._run(packed, self._initial(hx, packed))
-        output = _like(layers[-1], packed, self.batch_first)
+        output = like(layers[-1], packed, self.batch_first)
         states = [torch.stack(parts) for parts in zip(*finals, strict=True)]  # (layers * directions, B, H) each
         if isinstance(input, PackedSequence) and input.unsorted_indices is not None:
             states = [state.index_select(1, input.unsorted_indices) for state in states]
@@ -126,11 +118,11 @@ class MemoryRecurrent(nn.Module):
         for index, bank in enumerate(self.banks):
             layer, direction = divmod(index, self.num_directions)
             states = layers[layer].chunk(self.num_directions, dim=-1)[direction]
-            queries = _previous(states, initial[index][0], packed.batch_sizes, reverse=direction == 1)
-            answers.append(_like(bank.attend(queries)[1], packed, self.batch_first))
+            queries = previous(states, initial[index][0], packed.batch_sizes, reverse=direction == 1)
+            answers.append(like(bank.attend(queries)[1], packed, self.batch_first))
         return answers
 
-    def _run(self, packed: _Packed, initial: list[State]) -> tuple[list[Tensor], list[State]]:
+    def _run(self, packed: Packed, initial: list[State]) -> tuple[list[Tensor], list[State]]:
         """The output of each layer, packed, and the last state of each layer and direction."""
         data = packed.data
         layers: list[Tensor] = []
@@ -154,7 +146,7 @@ class MemoryRecurrent(nn.Module):
 
         return Weights(part("weight_ih"), part("weight_hh"), part("bias_ih"), part("bias_hh"))
 
-    def _pack(self, input: Any) -> _Packed:
+    def _pack(self, input: Any) -> Packed:
         if isinstance(input, PackedSequence):
             data, sizes = input.data, input.batch_sizes.tolist()
         elif input.ndim in (2, 3):
@@ -166,9 +158,9 @@ class MemoryRecurrent(nn.Module):
             raise SettingsError(f"the input has {data.shape[-1]} features, but input_size is {self.input_size}")
         if not sizes:
             raise SettingsError("the input has no steps: every sequence needs a length of at least 1")
-        return _Packed(data, sizes, input)
+        return Packed(data, sizes, input)
 
-    def _initial(self, hx: Any, packed: _Packed) -> list[State]:
+    def _initial(self, hx: Any, packed: Packed) -> list[State]:
         """The first state of each layer and direction, rows in packed order."""
         count, rows = self.num_layers * self.num_directions, packed.batch_sizes[0]
         shape = (count, rows, self.hidden_size)
@@ -297,25 +289,3 @@ LAYERS: dict[str, type[MemoryRecurrent]] = {"lstm": MemoryLSTM, "gru": MemoryGRU
 
 def _suffix(layer: int, direction: int) -> str:
     return f"_l{layer}" + ("_reverse" if direction else "")
-
-
-def _like(data: Tensor, packed: _Packed, batch_first: bool) -> Tensor | PackedSequence:
-    """Packed rows in the form of the input they came from."""
-    source = packed.source
-    if isinstance(source, PackedSequence):
-        return PackedSequence(data, source.batch_sizes, source.sorted_indices, source.unsorted_indices)
-    if source.ndim == 2:
-        return data
-    steps = data.view(len(packed.batch_sizes), -1, data.shape[-1])
-    return steps.transpose(0, 1) if batch_first else steps
-
-
-def _previous(states: Tensor, first: Tensor, batch_sizes: Sequence[int], reverse: bool) -> Tensor:
-    """The state that each step started from, packed like `states` (the states it ended with)."""
-    steps = torch.split(states, list(batch_sizes))
-    if not reverse:
-        before = [first, *steps[:-1]]
-        return torch.cat([s[:size] for s, size in zip(before, batch_sizes, strict=True)])
-    after = [*steps[1:], first[:0]]
-    pairs = zip(after, batch_sizes, strict=True)
-    return torch.cat([torch.cat((s, first[len(s) : size])) for s, size in pairs])
