@@ -117,6 +117,7 @@ def adapt(
     held_out: opt.HeldOut = None,
     watch: opt.Watch = None,
     limit: opt.Limit = None,
+    skip_empty: opt.SkipEmpty = False,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
 ) -> None:
     """Learn domains in turn, in a new MODEL or going on from it; resumes if killed.
@@ -134,9 +135,12 @@ def adapt(
         held_out=held_out or (),
         domains=_names(domains),
         limit=limit,
+        skip_empty=skip_empty,
     )
     refuse_namesakes(data, by)
-    watched = load_for_evaluation(watch, replace(columns, group=None)) if watch else Loaded(Stream(()))
+    watched = (
+        load_for_evaluation(watch, replace(columns, group=None), skip_empty=skip_empty) if watch else Loaded(Stream(()))
+    )
     for notice in (*loaded.notices, *watched.notices):
         console.print(Text(notice, "dim"))
     with Bar(console) as bar:
@@ -158,6 +162,7 @@ def evaluate(
     by: opt.By = None,
     domains: opt.Domains = None,
     split_column: opt.SplitColumn = None,
+    skip_empty: opt.SkipEmpty = False,
     as_json: opt.AsJson = False,
     device: opt.Device = "auto",
 ) -> None:
@@ -167,7 +172,7 @@ def evaluate(
     """
     columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column)
     learner = Learner.load(model, device)
-    loaded = load_for_evaluation(data, columns, _names(domains))
+    loaded = load_for_evaluation(data, columns, _names(domains), skip_empty=skip_empty)
     refuse_namesakes(data, by)
     scores = learner.evaluate(loaded.stream)
     for notice in loaded.notices:

@@ -52,6 +52,12 @@ Watch = Annotated[
         metavar="FILE", help="Test examples of an earlier domain, tried after each new one.", rich_help_panel=DATA
     ),
 ]
+SkipEmpty = Annotated[
+    bool,
+    typer.Option(
+        "--skip-empty", help="Leave rows with an empty text out instead of refusing them.", rich_help_panel=DATA
+    ),
+]
 Limit = Annotated[
     int | None, typer.Option(metavar="N", help="At most so many examples of each part.", rich_help_panel=DATA)
 ]

@@ -4,6 +4,9 @@ import gzip
 import json
 
 import pytest
+from typer.testing import CliRunner
+
+from memgrow.cli import app
 
 
 @pytest.fixture
@@ -101,3 +104,17 @@ def test_a_text_of_a_hundred_thousand_words_is_cut_and_that_is_told(memgrow, rev
     rows = [row | {"split": part} for part in ("train", "validation", "test") for row in rows]
     out = memgrow.done("adapt", tmp_path / "m", jsonl(tmp_path / "reviews.jsonl", rows), *memgrow.tiny)
     assert "only the first 400 words are read of 1 text(s)" in out
+
+
+def test_rows_with_an_empty_text_are_refused_or_left_out_as_asked(tmp_path):
+    rows = [{"text": f"{word} {n}", "label": word} for n in range(30) for word in ("good", "bad")]
+    rows[7]["text"] = " "
+    data = tmp_path / "things.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sizes = [f"--set={word}" for word in ("hidden=5", "embedding=6", "model.slots=4", "perceptron=16", "epochs=1")]
+    refused = CliRunner().invoke(app, ["adapt", str(tmp_path / "model"), str(data), *sizes])
+    assert refused.exit_code == 2
+    assert "line 8" in refused.output
+    done = CliRunner().invoke(app, ["adapt", str(tmp_path / "model"), str(data), "--skip-empty", *sizes])
+    assert done.exit_code == 0, done.output
+    assert CliRunner().invoke(app, ["evaluate", str(tmp_path / "model"), str(data), "--skip-empty"]).exit_code == 0
