@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.batches import Encoded, collate, shuffled
-from memgrow.methods import MethodSettings, Past
+from memgrow.methods import Several
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier
 from memgrow.training import _step, probabilities
@@ -83,7 +83,7 @@ def hand_trainer(data: Encoded, steps: int) -> Callable[[], None]:
 def our_trainer(data: Encoded, steps: int, backend: str) -> Callable[[], None]:
     model = new_model(backend)
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-4, fused=True)
-    order, trains, past = shuffled(data, BATCH, 0)[:steps], everything(None, model), Past(MethodSettings())
+    order, trains, past = shuffled(data, BATCH, 0, 0)[:steps], everything(None, model), Several([])
 
     def run() -> None:
         for indices in order:

@@ -83,7 +83,7 @@ def test_new_options_keep_what_is_remembered(tiny, short, stream):
     learner.adapt(stream[0])
     before = learner.past.tensors()
     learner.use("EWC", MethodSettings(strength=5.0))
-    assert learner.past.settings.strength == 5.0
+    assert learner.past.parts[0].settings.strength == 5.0
     assert learner.past.tensors().keys() == before.keys()
 
 

@@ -7,12 +7,9 @@ import torch
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.text import Vocabulary, tokenise
+from memgrow.text import UNKNOWN_INDEX, Vocabulary, tokenise
 
 UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
-POOL = (
-    50  # batches whose examples are sorted by length together: enough for little padding, small enough to stay random
-)
 
 
 @dataclass(frozen=True)
@@ -41,6 +38,11 @@ class Encoded:
         """What an example costs: the words of its longest text."""
         return max(map(len, self.texts[index]))
 
+    def as_known_to(self, words: int) -> "Encoded":
+        """The examples as a model sees them that has the first so many words alone: others are unknown to it."""
+        texts = [tuple([w if w < words else UNKNOWN_INDEX for w in text] for text in texts) for texts in self.texts]
+        return Encoded(texts, self.labels)
+
     def some(self, indices: Sequence[int]) -> "Encoded":
         return Encoded([self.texts[index] for index in indices], [self.labels[index] for index in indices])
 
@@ -52,6 +54,7 @@ class Batch:
     words: Tensor  # (B * texts, T), 0 behind the end of a text
     lengths: Tensor  # (B * texts), on the CPU
     labels: Tensor  # (B)
+    examples: Tensor  # (B): their numbers in the data
 
 
 def split_words(examples: Sequence[Example], max_words: int) -> Worded:
@@ -78,18 +81,20 @@ def collate(encoded: Encoded, indices: Sequence[int], device: torch.device) -> B
     for number, row in enumerate(rows):
         words[number, : len(row)] = torch.tensor(row)
     labels = torch.tensor([encoded.labels[index] for index in indices])
-    return Batch(words.to(device), lengths, labels.to(device))
+    return Batch(words.to(device), lengths, labels.to(device), torch.tensor(indices).to(device))
 
 
-def shuffled(encoded: Encoded, size: int, seed: int) -> list[list[int]]:
-    """The batches of one epoch: every example once, similar lengths together, in an order that the seed decides."""
-    generator = torch.Generator().manual_seed(seed)
-    order = torch.randperm(len(encoded), generator=generator).tolist()
-    batches = []
-    for start in range(0, len(order), size * POOL):
-        pool = sorted(order[start : start + size * POOL], key=encoded.work)
-        batches += [pool[at : at + size] for at in range(0, len(pool), size)]
-    return [batches[number] for number in torch.randperm(len(batches), generator=generator).tolist()]
+def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int]]:
+    """The batches of one epoch: every example once, texts of one length together.
+
+    The seed decides who is together. In which order long and short ones come depends on the turn (the epoch) alone, so
+    that models of different seeds, trained side by side, have batches of the same length at the same time.
+    """
+    order = torch.randperm(len(encoded), generator=torch.Generator().manual_seed(seed)).tolist()
+    order.sort(key=encoded.work)  # those of one length stay in the order that was drawn
+    batches = [order[start : start + size] for start in range(0, len(order), size)]
+    places = torch.randperm(len(batches), generator=torch.Generator().manual_seed(turn))
+    return [batches[number] for number in places.tolist()]
 
 
 def by_length(encoded: Encoded, size: int) -> Iterator[list[int]]:

@@ -15,6 +15,7 @@ from memgrow import __version__
 from memgrow import options as opt
 from memgrow.adaptation import learn_stream, open_or_create
 from memgrow.answers import count_cut, examples_from_lines, examples_from_words, in_chunks
+from memgrow.commands import register
 from memgrow.data import Columns, Example, Loaded, Stream, load_for_evaluation, load_stream, read_unlabelled
 from memgrow.demo import METHODS as DEMO_METHODS
 from memgrow.demo import compare
@@ -272,6 +273,9 @@ def methods() -> None:
     Example: memgrow methods
     """
     console.print(methods_table())
+
+
+register(app)
 
 
 def main() -> None:

@@ -24,6 +24,10 @@ class Stage:
     fingerprint: str  # of the data: tells whether a domain has been learnt already
     note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Stage":
+        return cls(**{**value, "learned": tuple(value["learned"]), "grew": Grew(**value["grew"])})
+
 
 @dataclass
 class History:
@@ -61,8 +65,5 @@ class History:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "History":
-        stages = [
-            Stage(**{**stage, "learned": tuple(stage["learned"]), "grew": Grew(**stage["grew"])})
-            for stage in value["stages"]
-        ]
+        stages = [Stage.from_json(stage) for stage in value["stages"]]
         return cls(stages, AccuracyMatrix.from_json(value["matrix"]), dict(value["baseline"]))

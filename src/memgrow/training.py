@@ -7,15 +7,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.batches import Batch, Encoded, by_length, collate, shuffled
+from memgrow.batches import Batch, Encoded, collate, shuffled
 from memgrow.errors import SettingsError
-from memgrow.methods import Past, Trains
+from memgrow.methods import Several, Trains
 from memgrow.models import Classifier
+from memgrow.models.answering import logits_of
 from memgrow.progress import Progress, Step
 from memgrow.randomness import derive
 from memgrow.workspace import Position, Workspace
 
-LARGE = 256  # examples in a batch where no gradient is needed
 GLANCE = 0.2  # seconds between two reports: reading a number back from a GPU makes it wait
 
 
@@ -58,7 +58,7 @@ def train(
     name: str,
     settings: TrainingSettings,
     trains: Trains,
-    past: Past,
+    past: Several,
     seed: int,
     workspace: Workspace,
     progress: Progress,
@@ -66,14 +66,13 @@ def train(
     """Train until validation accuracy no longer rises; leaves the weights of the best epoch in the model."""
     device = next(model.parameters()).device
     optimiser = torch.optim.Adam(trains.prepare(model), lr=settings.rate, fused=True)
-    torch.manual_seed(derive(seed, "train"))
     restored = workspace.restore(model, optimiser)
     position, best = restored or (Position(), _snapshot(model))
     if restored:
         progress.note(f"{name}: goes on in epoch {position.epoch + 1}, behind batch {position.batch}")
     started, seconds_before, glanced = time.monotonic(), position.seconds, 0.0
     while position.epoch < settings.epochs and position.epoch - position.best_epoch < settings.patience:
-        order = shuffled(data, settings.batch, derive(seed, "order", position.epoch))
+        order = shuffled(data, settings.batch, derive(seed, "order", position.epoch), position.epoch)
         running = torch.tensor([position.loss, position.correct], dtype=torch.double, device=device)
         model.train()
         while position.batch < len(order):
@@ -105,37 +104,37 @@ def train(
 
 
 def _step(
-    model: Classifier, batch: Batch, optimiser: torch.optim.Optimizer, trains: Trains, past: Past, clip: float
+    model: Classifier, batch: Batch, optimiser: torch.optim.Optimizer, trains: Trains, past: Several, clip: float
 ) -> Tensor:
     """One update. Returns the summed loss and the number of right answers, still on the device."""
     optimiser.zero_grad(set_to_none=True)
     logits = model(batch.words, batch.lengths)
     loss = F.cross_entropy(logits, batch.labels)
-    penalty = past.penalty(model)
-    (loss if penalty is None else loss + penalty).backward()  # type: ignore[no-untyped-call]
+    parameters = dict(model.named_parameters())
+    addition = past.addition(parameters, logits, batch.examples)
+    (loss if addition is None else loss + addition).backward()  # type: ignore[no-untyped-call]
     trains.hold(model)
     nn.utils.clip_grad_norm_(list(model.parameters()), clip)
+    past.before_step(parameters)
     optimiser.step()
+    past.after_step(parameters)
     correct = (logits.detach().argmax(-1) == batch.labels).sum()
     return torch.stack((loss.detach() * len(batch.labels), correct.to(loss.dtype)))
 
 
-@torch.no_grad()
 def probabilities(model: Classifier, data: Encoded) -> Tensor:
     """Of each label for each example (examples, labels), in the order of the data, on the CPU."""
-    device = next(model.parameters()).device
-    model.eval()
-    answers = torch.empty(len(data), model.labels)
-    for indices in by_length(data, LARGE):
-        batch = collate(data, indices, device)
-        answers[indices] = model(batch.words, batch.lengths).softmax(-1).cpu()
-    return answers
+    return logits_of(model, data).softmax(-1)
+
+
+def correct(model: Classifier, data: Encoded) -> Tensor:
+    """Of which examples (examples) the most probable label is the right one."""
+    return logits_of(model, data).argmax(-1) == torch.tensor(data.labels)
 
 
 def accuracy_of(model: Classifier, data: Encoded) -> float:
     """The share of examples whose most probable label is the right one."""
-    right = probabilities(model, data).argmax(-1) == torch.tensor(data.labels)
-    return float(right.double().mean())
+    return float(correct(model, data).double().mean())
 
 
 def _snapshot(model: nn.Module) -> dict[str, Tensor]:

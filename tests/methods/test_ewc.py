@@ -86,7 +86,7 @@ def test_one_parabola_pulls_like_the_sum_of_one_for_each_domain(learner, data):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     model.zero_grad()
-    past.penalty(model).backward()
+    past.penalty(dict(model.named_parameters())).backward()
     for name, parameter in model.named_parameters():
         if parameter.numel():
             expected = sum(3.0 * fisher[name] * (parameter - anchor[name]) for fisher, anchor in separate)

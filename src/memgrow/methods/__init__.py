@@ -2,7 +2,19 @@
 
 from memgrow.methods.arrival import Grew, grow_for
 from memgrow.methods.past import MethodSettings, Past
-from memgrow.methods.table import METHODS, Method, find_method
+from memgrow.methods.several import Several
+from memgrow.methods.table import LETTERS, METHODS, Method, find_method
 from memgrow.methods.trains import Trains
 
-__all__ = ["METHODS", "Grew", "Method", "MethodSettings", "Past", "Trains", "find_method", "grow_for"]
+__all__ = [
+    "LETTERS",
+    "METHODS",
+    "Grew",
+    "Method",
+    "MethodSettings",
+    "Past",
+    "Several",
+    "Trains",
+    "find_method",
+    "grow_for",
+]

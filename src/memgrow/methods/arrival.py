@@ -35,7 +35,7 @@ def grow_for(
             )
     if "hidden" in method.grows:
         slots, hidden = 0, matching_hidden(model, slots)
-    model.grow(slots=slots, hidden=hidden, domain=domain, quiet=settings.quiet, words=words)
+    model.grow(slots=slots, hidden=hidden, domain=domain, quiet=settings.quiet or method.quiet, words=words)
     if "column" in method.grows:  # as large as the first one was
         slots, hidden = model.settings.slots, model.settings.hidden
         model.add_column(hidden, slots, domain)

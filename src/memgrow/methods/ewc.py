@@ -1,14 +1,14 @@
 """Elastic weight consolidation: parameters that mattered to earlier domains are held where they were."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from memgrow.batches import Encoded
 from memgrow.methods.fisher import fisher_diagonal
-from memgrow.methods.past import MethodSettings, Past
+from memgrow.methods.past import MethodSettings, Parameters, Past, old_part
 from memgrow.models import Classifier
 
 
@@ -26,30 +26,50 @@ class ElasticWeights(Past):
         self.fisher: dict[str, Tensor] = {}
         self.centre: dict[str, Tensor] = {}
 
-    def penalty(self, model: Classifier) -> Tensor | None:
+    def penalty(self, parameters: Parameters) -> Tensor | None:
         if not self.fisher:
             return None
-        parameters = dict(model.named_parameters())
         terms = [
-            (self.fisher[name].to(p) * (p - self.centre[name].to(p)) ** 2).sum()
-            for name, p in parameters.items()
-            if name in self.fisher
+            (fisher.to(p) * (old_part(p, fisher.shape) - self.centre[name].to(p)) ** 2).sum()
+            for name, fisher in self.fisher.items()
+            if (p := parameters.get(name)) is not None
         ]
         return self.settings.strength / 2 * torch.stack(terms).sum()
 
-    def take_note(self, model: Classifier, data: Encoded, device: torch.device) -> dict[str, Any]:
-        count = min(len(data), self.settings.fisher_examples)
-        chosen = torch.randperm(len(data))[:count].tolist()
-        sample = data.some(chosen)
+    def take_note(self, model: Classifier, data: Encoded, device: torch.device) -> None:
+        sample = data.some(self.sample(len(data)))
+        self.absorb(model, fisher_diagonal(model, sample, self.settings.fisher, device))
+
+    def sample(self, examples: int) -> list[int]:
+        """The numbers of the examples that enter the Fisher, drawn from so many."""
+        chosen: list[int] = torch.randperm(examples)[: self._count(examples)].tolist()
+        return chosen
+
+    def absorb(self, model: Classifier, diagonal: Parameters) -> None:
+        """Take in the Fisher diagonal of a domain that the model has just learnt."""
         weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
-        for name, new in fisher_diagonal(model, sample, self.settings.fisher, device).items():
-            old = self.fisher.get(name, torch.zeros_like(new)).to(new)
-            centre = self.centre.get(name, weights[name]).to(new)
-            total = old + new
+        for name, new in diagonal.items():
+            total, centre = new.clone(), weights[name].clone()
+            if name in self.fisher:  # slots and words that have joined since had no part in it
+                old_part(total, self.fisher[name].shape).add_(self.fisher[name].to(new))
+                old_part(centre, self.centre[name].shape).copy_(self.centre[name])
             # Written as a move from the old centre, so that a parameter that never mattered has one as well.
             self.centre[name] = centre + torch.where(total > 0, new / total, 0) * (weights[name] - centre)
             self.fisher[name] = total
-        return {"fisher": self.settings.fisher, "fisher_examples": count, "strength": self.settings.strength}
+
+    def note(self, examples: int) -> dict[str, Any]:
+        count, settings = self._count(examples), self.settings
+        return {"fisher": settings.fisher, "fisher_examples": count, "strength": settings.strength}
+
+    def _count(self, examples: int) -> int:
+        return min(examples, self.settings.fisher_examples)
+
+    def stacked(self, others: Sequence[Past]) -> "ElasticWeights":
+        new, parts = ElasticWeights(self.settings), [cast(ElasticWeights, other) for other in others]
+        for what in ("fisher", "centre"):
+            for name in self.fisher:
+                getattr(new, what)[name] = torch.stack([getattr(part, what)[name] for part in parts])
+        return new
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {"fisher": self.fisher, "centre": self.centre}

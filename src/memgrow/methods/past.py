@@ -1,6 +1,7 @@
 """What is remembered of earlier domains. Most methods remember nothing beyond the model itself."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,16 +12,23 @@ from memgrow.batches import Encoded
 from memgrow.errors import SettingsError
 from memgrow.models import Classifier
 
+Parameters = Mapping[str, Tensor]
+"""A model's parameters by name; for several models of one shape, each tensor has them stacked in front."""
+
 
 @dataclass(frozen=True)
 class MethodSettings:
     """Numbers that methods leave open."""
 
     slots: int | None = None  # new slots for each later domain; None: as many as the model began with
-    quiet: float = 0.0  # let new slots in slowly: their logits start this much lower
+    quiet: float = 0.0  # let new slots in slowly: their logits start this much lower (Q: 5 unless given)
     strength: float = 1000.0  # EWC: weight of the penalty
     fisher: str = "exact"  # EWC: exact, sampled or empirical
     fisher_examples: int = 1000  # EWC: at most so many of a domain's examples enter its Fisher
+    keep: float = 0.5  # A: share of the old weights in the average
+    distil: float = 1.0  # D: weight of the old model's answers
+    temperature: float = 2.0  # D: softens the answers of both models
+    old_rate: float = 0.1  # L: old parameters move by this share of a step
 
     def __post_init__(self) -> None:
         if self.fisher not in FISHERS:
@@ -29,25 +37,52 @@ class MethodSettings:
             raise SettingsError(f"a later domain gets at least 1 slot, not {self.slots}; method F adds none")
         if self.quiet < 0 or self.strength < 0 or self.fisher_examples < 1:
             raise SettingsError("quiet and strength must be 0 or more, and fisher_examples at least 1")
+        if self.distil < 0 or not self.temperature > 0:
+            raise SettingsError("distil must be 0 or more, and temperature above 0")
+        for name in ("keep", "old_rate"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise SettingsError(f"{name} is a share from 0 to 1, not {getattr(self, name)}")
 
 
 FISHERS = ("exact", "sampled", "empirical")
 
 
 class Past:
-    """Remembers nothing. Others add to the loss of a new domain, and take note when one has been learnt."""
+    """Remembers nothing. Others ask the old model, add to the loss, or take note, when a domain is learnt.
+
+    What it is handed may be one model or several stacked: sums over all entries and over the last dimensions suit both.
+    """
 
     needs_every_domain: ClassVar[bool] = False  # so that it cannot be taken up later
 
     def __init__(self, settings: MethodSettings) -> None:
         self.settings = settings
 
-    def penalty(self, model: Classifier) -> Tensor | None:
-        """What is added to the loss of each batch."""
+    def meet(self, old: Classifier, ask: Callable[[], Tensor]) -> None:
+        """Called when a later domain has arrived; `ask` for the old model's logits (examples, labels) on its data."""
+
+    def penalty(self, parameters: Parameters) -> Tensor | None:
+        """What is added to the loss of each batch for where the parameters are."""
         return None
 
-    def take_note(self, model: Classifier, data: Encoded, device: torch.device) -> dict[str, Any]:
-        """Called when a domain has been learnt, its data still at hand; returns what the record should say."""
+    def guidance(self, logits: Tensor, examples: Tensor) -> Tensor | None:
+        """What is added for the answers (..., B, labels) to the training examples of those numbers (..., B)."""
+        return None
+
+    def before_step(self, parameters: Parameters) -> None:
+        """Called before the optimiser moves the parameters."""
+
+    def after_step(self, parameters: Parameters) -> None:
+        """Called behind that."""
+
+    def settle(self, old: Classifier, new: Classifier) -> None:
+        """Called when a later domain has been learnt; may move the new model's weights."""
+
+    def take_note(self, model: Classifier, data: Encoded, device: torch.device) -> None:
+        """Called at the end of every domain, its data still at hand."""
+
+    def note(self, examples: int) -> dict[str, Any]:
+        """What the record of a domain with so many examples should say."""
         return {}
 
     def tensors(self) -> dict[str, Tensor]:
@@ -56,3 +91,12 @@ class Past:
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
+
+    def stacked(self, others: Sequence["Past"]) -> "Past":
+        """This one for several models at once: each of `others`, this one among them, remembers of its own."""
+        return copy.copy(self)
+
+
+def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
+    """The entries that a parameter had before it grew by slots or words: those come behind the old ones."""
+    return parameter[tuple(slice(size) for size in shape)]

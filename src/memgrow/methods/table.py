@@ -1,12 +1,16 @@
-"""The methods by name: the rows of the paper's tables as rows of one table."""
+"""The methods by name: the rows of the paper's tables as rows of one table, and letters that make further ones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from memgrow.errors import SettingsError
+from memgrow.methods.averaging import Averaging
+from memgrow.methods.distilling import Distilling
 from memgrow.methods.ewc import ElasticWeights
 from memgrow.methods.past import MethodSettings, Past
+from memgrow.methods.several import Several
+from memgrow.methods.slowly import Slowly
 from memgrow.methods.trains import Trains, everything, new_slots, newest_column
 from memgrow.models import Classifier
 
@@ -21,13 +25,18 @@ class Method:
     about: str
     grows: tuple[What, ...] = ()
     trains: Callable[[Classifier | None, Classifier], Trains] = everything
-    remembers: Callable[[MethodSettings], Past] = Past
+    remembers: tuple[Callable[[MethodSettings], Past], ...] = ()
     together: bool = False  # sees the data of all domains at once: not incremental
     afresh: bool = False  # each domain has a new model; the newest one predicts
+    quiet: float = 0.0  # how much lower the logits of new slots start, unless the settings say
 
     @property
     def incremental(self) -> bool:
         return not self.together
+
+    def past(self, settings: MethodSettings) -> Several:
+        """What a learner by this method remembers, nothing as yet."""
+        return Several([kind(settings) for kind in self.remembers])
 
 
 METHODS = {
@@ -40,7 +49,7 @@ METHODS = {
         Method("F+H", "F with new hidden units, as many parameters as F+M adds", ("hidden",)),
         Method("F+H+V", "F+H and new words", ("hidden", "words")),
         Method("frozen+M", "new slots; only they and the head train", ("slots",), trains=new_slots),
-        Method("EWC", "F with a pull back on weights that mattered before", remembers=ElasticWeights),
+        Method("EWC", "F with a pull back on weights that mattered before", remembers=(ElasticWeights,)),
         Method(
             "Progressive",
             "a new column for each domain that reads the frozen old ones; the newest head answers",
@@ -53,9 +62,55 @@ METHODS = {
 }
 
 
+@dataclass(frozen=True)
+class Letter:
+    """Something that goes with other methods: F+V+A is F+V with A."""
+
+    about: str
+    grows: What | None = None
+    remembers: Callable[[MethodSettings], Past] | None = None
+    quiet: float = 0.0
+
+
+LETTERS = {
+    "M": Letter("new slots", grows="slots"),
+    "V": Letter("new words", grows="words"),
+    "A": Letter("after a domain, halfway back to the old weights", remembers=Averaging),
+    "D": Letter("the old model's answers to the new texts are held on to", remembers=Distilling),
+    "Q": Letter("new slots are let in slowly", quiet=5.0),
+    "L": Letter("old parameters take smaller steps than new ones", remembers=Slowly),
+}
+
+
 def find_method(name: str) -> Method:
-    """The method of that name; letters may come in any case."""
+    """The method of that name, or of a known method's name with letters behind it; in any case of letters."""
     for known, method in METHODS.items():
         if known.lower() == name.lower():
             return method
-    raise SettingsError(f"there is no method {name!r}; there are {', '.join(METHODS)}")
+    before, plus, letter = name.rpartition("+")
+    if not plus or letter.upper() not in LETTERS:
+        raise SettingsError(
+            f"there is no method {name!r}; there are {', '.join(METHODS)}, "
+            f"and letters that go behind them: {', '.join(LETTERS)}"
+        )
+    return _with(find_method(before), letter.upper())
+
+
+def _with(method: Method, name: str) -> Method:
+    letter = LETTERS[name]
+    if method.afresh or "column" in method.grows:
+        raise SettingsError(f"{method.name} takes no further letters: it leaves old weights as they are, or has none")
+    if letter.grows in method.grows or letter.remembers in method.remembers or letter.quiet == method.quiet > 0:
+        raise SettingsError(f"{method.name} has {name} already: a letter stands once in a name")
+    if name in ("A", "L") and "hidden" in method.grows:
+        raise SettingsError(f"{name} does not go with hidden units that grow: these stand between the old ones")
+    if letter.quiet and "slots" not in method.grows:
+        raise SettingsError(f"{method.name} adds no slots, so that {name} has nothing to let in: put M before it")
+    return replace(
+        method,
+        name=f"{method.name}+{name}",
+        about=f"{method.about}; {letter.about}",
+        grows=(*method.grows, letter.grows) if letter.grows else method.grows,
+        remembers=(*method.remembers, letter.remembers) if letter.remembers else method.remembers,
+        quiet=letter.quiet or method.quiet,
+    )

@@ -1,6 +1,7 @@
 """The first vectors of words that a model meets."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from memgrow.errors import SettingsError
 from memgrow.models.encoder import SPREAD
-from memgrow.text import read_vectors
+from memgrow.text import Vectors, read_vectors
 
 
 def first_vectors(words: Sequence[str], size: int, file: str | Path | None = None) -> tuple[Tensor, int]:
@@ -19,7 +20,7 @@ def first_vectors(words: Sequence[str], size: int, file: str | Path | None = Non
     """
     if file is None or not words:
         return torch.randn(len(words), size) * SPREAD, 0
-    vectors = read_vectors(file, words)
+    vectors = _read(str(file), tuple(words))
     if vectors.size != size:
         raise SettingsError(
             f"the vectors of {file} have {vectors.size} numbers, but this model's words have {size}: "
@@ -31,3 +32,9 @@ def first_vectors(words: Sequence[str], size: int, file: str | Path | None = Non
     if known is not None:
         rows[found] = known
     return rows, len(found)
+
+
+@lru_cache(maxsize=1)
+def _read(file: str, words: tuple[str, ...]) -> Vectors:
+    """Learners that differ in their seed ask for the same words of the same file, one after another."""
+    return read_vectors(file, words)

@@ -64,16 +64,21 @@ class MemoryBank(nn.Module):
         """What the recurrence reads, or None while there are no slots."""
         return Memory(self.keys, self.values, self.logit_bias()) if len(self) else None
 
-    def logit_bias(self) -> Tensor | None:
-        """The bias of every slot (N), zero where a slot has none of its own; None when no slot has."""
-        if not len(self.bias):
+    def logit_bias(self, bias: Tensor | None = None) -> Tensor | None:
+        """The bias of every slot (N), zero where a slot has none of its own; None when no slot has.
+
+        Another `bias` (..., quiet slots) may stand in for this bank's own, and gives (..., N).
+        """
+        bias = self.bias if bias is None else bias
+        if not bias.shape[-1]:
             return None
         pieces, at = [], 0
         for segment in self.segments:
             size = segment.stop - segment.start
-            pieces.append(self.bias[at : at + size] if segment.quiet else self.bias.new_zeros(size))
+            own = bias[..., at : at + size]
+            pieces.append(own if segment.quiet else bias.new_zeros(*bias.shape[:-1], size))
             at += size if segment.quiet else 0
-        return torch.cat(pieces)
+        return torch.cat(pieces, dim=-1)
 
     def attend(self, query: Tensor) -> tuple[Tensor, Tensor]:
         """For queries (..., key_size): the content (..., value_size), and the weight of each slot (..., N)."""

@@ -1,0 +1,21 @@
+"""Public corpora: fetched, checked and opened as streams; and streams from whatever a user names."""
+
+from memgrow.data.corpora.catalogue import CORPORA, Corpus, corpus_called
+from memgrow.data.corpora.get import get
+from memgrow.data.corpora.multinli import FIVE, open_multinli
+from memgrow.data.corpora.opening import find_corpus, open_corpus
+from memgrow.data.corpora.sentiment import open_sentiment
+from memgrow.data.corpora.where import data_folder
+
+__all__ = [
+    "CORPORA",
+    "FIVE",
+    "Corpus",
+    "corpus_called",
+    "data_folder",
+    "find_corpus",
+    "get",
+    "open_corpus",
+    "open_multinli",
+    "open_sentiment",
+]

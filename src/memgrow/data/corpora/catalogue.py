@@ -1,0 +1,104 @@
+"""The table of corpora: what each is, where it comes from, how it is unpacked and how it becomes a stream."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from memgrow.data.corpora import multinli, sentiment
+from memgrow.data.corpora.checksum import Seal, Watch
+from memgrow.data.corpora.download import download
+from memgrow.data.corpora.hub import multinli_from_hub
+from memgrow.data.corpora.package import fetch_source
+from memgrow.data.corpora.where import data_folder, find_file
+from memgrow.data.load import Loaded
+from memgrow.errors import DataError
+
+
+class Source(Protocol):
+    """Where an archive comes from."""
+
+    def fetch(self, folder: Path, seal: Seal, watch: Watch) -> Path: ...
+
+
+@dataclass(frozen=True)
+class Web:
+    """An address."""
+
+    url: str
+
+    def fetch(self, folder: Path, seal: Seal, watch: Watch) -> Path:
+        return download(self.url, folder / f"{seal.sha256[:16]}.archive", seal, watch)
+
+
+@dataclass(frozen=True)
+class Package:
+    """The source archive of a package, from the index that pip is set to."""
+
+    name: str
+    version: str
+
+    def fetch(self, folder: Path, seal: Seal, watch: Watch) -> Path:
+        return fetch_source(self.name, self.version, folder, seal, watch)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A row of the table."""
+
+    name: str
+    what: str
+    licence: str
+    source: Source
+    seal: Seal  # of the archive
+    files: tuple[str, ...]  # without these, plain or with .gz, it is not the corpus
+    unpack: Callable[[Path, Path, Watch], tuple[str, ...]]  # from an archive to a folder, with sentences for the user
+    open: Callable[[Path], Loaded]
+    inner: str = ""  # the folder to which the archive itself unpacks
+    copies: Mapping[str, Callable[[Path, Watch], tuple[str, ...]]] = field(
+        default_factory=dict
+    )  # other ways to fill one
+
+    @property
+    def folder(self) -> Path:
+        """Where it is kept once it has been fetched."""
+        return data_folder() / self.name
+
+    def is_in(self, folder: Path) -> bool:
+        return all(find_file(folder, name, self.inner) for name in self.files)
+
+
+CORPORA = {
+    corpus.name: corpus
+    for corpus in (
+        Corpus(
+            name="sentiment",
+            what="rated sentences: films, products, editorials, tweets",
+            licence="MIT",
+            source=Package("vaderSentiment", "0.5"),
+            seal=Seal(2_448_964, "5d97c37f3ef6e24eef331122e055dbedafeb6a56abfce0608b326701116ea49a"),
+            files=sentiment.FILES,
+            unpack=sentiment.unpack_sentiment,
+            open=sentiment.open_sentiment,
+        ),
+        Corpus(
+            name="multinli",
+            what="premise and hypothesis, five genres: the paper's corpus",
+            licence="OANC, CC BY and others",
+            source=Web("https://cims.nyu.edu/~sbowman/multinli/multinli_1.0.zip"),
+            # The size and the SHA-256 under which public catalogues of data sets list this archive.
+            seal=Seal(226_850_426, "049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822"),
+            files=multinli.FILES,
+            unpack=multinli.unpack_multinli,
+            open=multinli.open_multinli,
+            inner=multinli.INNER,
+            copies={"hub": multinli_from_hub},
+        ),
+    )
+}
+
+
+def corpus_called(name: str) -> Corpus:
+    if name not in CORPORA:
+        raise DataError(f"there is no corpus {name!r}; there is {', '.join(CORPORA)}: choose among these")
+    return CORPORA[name]

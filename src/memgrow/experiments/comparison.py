@@ -1,0 +1,157 @@
+"""Methods side by side on one stream: what each ends with, what it forgets, what it costs, seed by seed."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from memgrow import methods as known
+from memgrow.data import Stream
+from memgrow.errors import SettingsError
+from memgrow.experiments.grid import Failure, Outcome
+from memgrow.experiments.run import Record, Run
+from memgrow.methods import MethodSettings, find_method
+from memgrow.metrics import AccuracyMatrix
+from memgrow.metrics.paired import Paired, paired_over_seeds, sign_flip
+from memgrow.models import ModelSettings
+from memgrow.training import TrainingSettings
+
+BASELINE, RETRAINING = "F", "multi-task"  # what every method is to be measured by
+RECOMMENDED: str = getattr(known, "DEFAULT", "F+M+V")
+METHODS = tuple(dict.fromkeys((BASELINE, "F+V", "F+M+V", RECOMMENDED, RETRAINING)))
+# Sizes with which a comparison of some ten thousand short texts takes minutes on two cores; recipes/small.yaml.
+MODEL = ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64)
+TRAINING = TrainingSettings(rate=1e-3, epochs=15)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all runs of a comparison share."""
+
+    model: ModelSettings = MODEL
+    training: TrainingSettings = TRAINING
+    options: MethodSettings = field(default_factory=MethodSettings)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def runs_of(
+    stream: Stream, methods: Iterable[str], seeds: Iterable[int], settings: Settings
+) -> dict[str, dict[int, Run]]:
+    """The runs of each method by seed; fine-tuning and retraining on everything are always among the methods."""
+    names = dict.fromkeys(find_method(name).name for name in (BASELINE, *methods, RETRAINING))
+    parts = (settings.model, settings.training, settings.options)
+    return {name: {seed: Run(name, stream.names, seed, *parts) for seed in seeds} for name in names}
+
+
+@dataclass(frozen=True)
+class Walk:
+    """One run: its accuracy matrix, and what it took."""
+
+    matrix: AccuracyMatrix
+    parameters: int
+    seconds: float
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> "Walk":
+        matrix = AccuracyMatrix()
+        for record in records:
+            scores = {name: fmean(right) for name, right in record.test.items() if right}
+            matrix = matrix.with_row(record.stage.learned, scores)
+        return cls(matrix, records[-1].stage.parameters, sum(record.stage.seconds for record in records))
+
+    def figures(self) -> dict[str, float | None]:
+        return {
+            "average": self.matrix.average(),
+            "forgetting": self.matrix.forgetting(),
+            "parameters": float(self.parameters),
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The walks of each method, by seed. A seed that failed is not among them."""
+
+    walks: Mapping[str, Mapping[int, Walk]]
+    failures: tuple[Failure, ...] = ()
+
+    @classmethod
+    def of(cls, runs: Mapping[str, Mapping[int, Run]], outcome: Outcome) -> "Comparison":
+        found = {
+            method: {seed: Walk.of(outcome.records[run]) for seed, run in by_seed.items() if run in outcome.records}
+            for method, by_seed in runs.items()
+        }
+        return cls({method: walks for method, walks in found.items() if walks}, outcome.failures)
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Methods by what they end with, the best first; those that see all data at once behind the others."""
+        averages = {method: self.summary[method]["average"]["mean"] or 0.0 for method in self.walks}
+        return tuple(sorted(self.walks, key=lambda name: (find_method(name).together, -averages[name])))
+
+    @cached_property
+    def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Mean, spread and every seed's value of each figure."""
+        figures = {
+            method: {seed: walk.figures() for seed, walk in walks.items()} for method, walks in self.walks.items()
+        }
+        return {
+            method: {
+                name: _summed({seed: row[name] for seed, row in rows.items()}) for name in next(iter(rows.values()))
+            }
+            for method, rows in figures.items()
+        }
+
+    def mean_matrix(self, method: str) -> AccuracyMatrix:
+        """The accuracy matrix of a method, averaged over the seeds."""
+        matrices = [walk.matrix for walk in self.walks[method].values()]
+        mean = AccuracyMatrix()
+        for stage, row in enumerate(matrices[0].rows):
+            scores = {name: fmean(matrix.rows[stage].scores[name] for matrix in matrices) for name in row.scores}
+            mean = mean.with_row(row.learned, scores)
+        return mean
+
+    def against(self, method: str, other: str = BASELINE) -> Paired | None:
+        """The difference in average accuracy, paired over the seeds that both have; intervals need scipy."""
+        if method == other or not {method, other} <= set(self.walks):
+            return None
+        ours, theirs = (self.summary[name]["average"]["seeds"] for name in (method, other))
+        both = [seed for seed in ours if seed in theirs]
+        if not both:
+            return None
+        a, b = [ours[seed] for seed in both], [theirs[seed] for seed in both]
+        try:
+            return paired_over_seeds(a, b)
+        except SettingsError:
+            differences = [x - y for x, y in zip(a, b, strict=True)]
+            flipped = sign_flip(np.array(differences))
+            return Paired(fmean(differences), _spread(differences), len(both), None, None, None, flipped)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            method: {
+                **self.summary[method],
+                "against": {
+                    other: paired.to_json()
+                    for other in (BASELINE, RETRAINING)
+                    if (paired := self.against(method, other)) is not None
+                },
+                "matrices": {seed: walk.matrix.to_json() for seed, walk in self.walks[method].items()},
+            }
+            for method in self.order
+        }
+
+
+def _summed(values: Mapping[int, float | None]) -> dict[str, Any]:
+    seeds = {seed: value for seed, value in values.items() if value is not None}
+    known = list(seeds.values())
+    return {"mean": fmean(known) if known else None, "spread": _spread(known), "seeds": seeds}
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return stdev(values) if len(values) > 1 else None

@@ -1,0 +1,142 @@
+"""The grid: many runs, each stage of them made once, side by side, and never again once it is finished."""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from memgrow.data import Stream
+from memgrow.device import find_device
+from memgrow.errors import SettingsError
+from memgrow.experiments import fingerprints
+from memgrow.experiments.backlog import Backlog
+from memgrow.experiments.job import Bench
+from memgrow.experiments.plan import Job, Ledger, jobs_for
+from memgrow.experiments.run import Record, Run
+from memgrow.experiments.store import Store
+from memgrow.experiments.watching import Unwatched, Watcher
+from memgrow.experiments.workers import Here, Workers
+from memgrow.progress import Step
+
+ON_A_GPU = 4  # processes that share one: more wait for each other
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that has no record of one of its stages, and why."""
+
+    run: Run
+    stage: int  # its number in `run.stages()`
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of the runs: a record for each stage of those that succeeded."""
+
+    records: Mapping[Run, tuple[Record, ...]]
+    failures: tuple[Failure, ...]
+
+
+class Grid:
+    """Makes runs on one stream and keeps their stages in a store.
+
+    `workers` is how many processes work side by side (1: this one alone; None: as many as suit the device). On a GPU
+    up to `stack` seeds are trained together. With `keep_models` the learner of every stage is in the store afterwards.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        store: Store,
+        *,
+        vectors: Path | None = None,
+        device: str = "auto",
+        workers: int | None = None,
+        stack: int = 10,
+        progress: Watcher | None = None,
+        keep_models: bool = False,
+    ) -> None:
+        if stack < 1 or (workers is not None and workers < 0):
+            raise SettingsError(f"stack must be at least 1 and workers not below 0, not {stack} and {workers}")
+        self.stream, self.store, self.vectors = stream, store, vectors
+        self.device = find_device(device).type
+        self.workers, self.stack = workers, stack if self.device == "cuda" else 1
+        self.progress, self.keep_models = progress or Unwatched(), keep_models
+        self.ledger = Ledger.of(stream, store, fingerprints.of_file(vectors) if vectors else "")
+
+    def model(self, run: Run) -> Path:
+        """Where the learner is at the end of a run, if models are kept."""
+        return self.store.model(self.ledger.key(run.stages()[-1]))
+
+    def run(self, runs: Iterable[Run]) -> Outcome:
+        """Make what is missing of these runs; one that fails does not end the others."""
+        wanted = list(dict.fromkeys(runs))
+        for name in dict.fromkeys(name for run in wanted for name in run.learns):
+            self.stream[name]  # an unknown domain is refused before anything is done
+        jobs = jobs_for(wanted, self.ledger, self.stack, self.keep_models)
+        for sentence in self.store.notices:
+            self.progress.note(sentence)
+        self.store.notices.clear()
+        reasons: Mapping[str, str] = {}
+        if jobs:
+            with self.store.at_work():
+                reasons = self._make(jobs)
+        if self.keep_models:
+            for key in {self.ledger.key(stage) for run in wanted for stage in run.stages()} - set(reasons):
+                self.store.keep_model(key)
+        return self._outcome(wanted, reasons)
+
+    def _make(self, jobs: Sequence[Job]) -> Mapping[str, str]:
+        """Do all jobs that can be done; returns the keys of the stages that failed, and why."""
+        backlog = Backlog(jobs)
+        self.progress.begin(len(jobs), sum(job.total for job in jobs))
+        with self._crew(len(jobs)) as crew:
+            while True:
+                while crew.free and (job := backlog.take()):
+                    crew.start(job)
+                results = crew.wait()
+                if not results:
+                    return backlog.reasons
+                for result in results:
+                    for ended in backlog.settle(result):
+                        self.progress.end(ended)
+                    for key in set() if self.keep_models else backlog.unneeded(result):
+                        self.store.drop_model(key)
+
+    def _crew(self, jobs: int) -> Here | Workers:
+        bench = Bench(self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device)
+        suitable = ON_A_GPU if self.device == "cuda" else len(os.sched_getaffinity(0))
+        count = min(suitable if self.workers is None else self.workers, jobs)
+        notes: set[str] = set()
+
+        def tell(job: Job, said: Step | str) -> None:
+            if isinstance(said, Step):
+                self.progress.step(job, said)
+            elif said not in notes:  # every seed and method has the same to say of a domain
+                notes.add(said)
+                self.progress.note(said)
+
+        return Workers(bench, tell, count) if count > 1 else Here(bench, tell)
+
+    def _outcome(self, runs: Iterable[Run], reasons: Mapping[str, str]) -> Outcome:
+        records, failures = {}, []
+        for run in runs:
+            found = [(stage, self.ledger.record(stage)) for stage in run.stages()]
+            complete = [self._as_of(run, record) for _, record in found if record is not None]
+            if len(complete) == len(found):
+                records[run] = tuple(complete)
+                continue
+            number, lost = next((n, stage) for n, (stage, record) in enumerate(found) if record is None)
+            failures.append(Failure(run, number, reasons.get(self.ledger.key(lost), "it was not made")))
+        return Outcome(records, tuple(failures))
+
+    def _as_of(self, run: Run, record: Record) -> Record:
+        """A shared record as this run's own: by its method, and on the domains of this stream alone."""
+        names = self.stream.names
+        return replace(
+            record,
+            stage=replace(record.stage, method=run.method),
+            validation={name: record.validation[name] for name in names},
+            test={name: record.test[name] for name in names},
+        )

@@ -1,0 +1,57 @@
+"""Methods that the paper does not have, and which of them stand in its tables as a second block.
+
+To try another: add a row to CANDIDATES, such as _row("F+V+A", "F+V+A, a third", keep=1 / 3). Options that a row does
+not name are the protocol's.
+"""
+
+from typing import Any
+
+from memgrow.experiments.paper.protocol import PROPOSED, Protocol
+from memgrow.experiments.paper.rows import Results, Row
+from memgrow.experiments.paper.sheet import FIVE, sheet
+
+GROUP = "beyond the paper"
+BAR = "multi-task"  # all data at once: what is to be reached without it
+
+
+def _row(method: str, name: str | None = None, **options: Any) -> Row:
+    return Row(name or method, method, options=options, group=GROUP)
+
+
+CANDIDATES: tuple[Row, ...] = (
+    _row("F+M+V+Q"),
+    _row("F+V+A"),
+    _row("F+M+V+A"),
+    _row("F+M+V+Q+A"),
+    _row("F+V+D"),
+    _row("F+M+V+D"),
+    _row("F+V+A+D"),
+    _row("F+M+V+A+D"),
+    _row("F+M+V+L"),
+    _row("EWC+M+V"),
+)
+EXTRA_METHODS = ("F+V+A", "F+M+V+A", "F+V+D", "F+M+V+D")  # of the candidates, those that stand in Table 4
+
+BASELINES = tuple(Row(name, name) for name in (PROPOSED, "F+V", BAR))
+REFERENCES = {name: dict.fromkeys(FIVE, name) for name in (PROPOSED, BAR)}
+NOTES = (
+    "A: halfway back to the old weights after a domain; D: the old model's answers to the new texts are held on to; "
+    "Q: new slots are let in slowly; L: old parameters take smaller steps. None of these sees old data.",
+    "The choice goes by the column of validation; the test parts are for reporting.",
+)
+
+
+def extra() -> list[Row]:
+    return [row for row in CANDIDATES if row.name in EXTRA_METHODS]
+
+
+def rows(protocol: Protocol) -> list[Row]:
+    return [*BASELINES, *CANDIDATES]
+
+
+def make(protocol: Protocol, results: Results, seeds: int) -> dict[str, Any]:
+    made = sheet(rows(protocol), FIVE, protocol, results, seeds, references=REFERENCES)
+    known = {line["name"]: line["validation"]["mean"] for line in made["rows"] if line["method"] != BAR}
+    scored = {name: value for name, value in known.items() if value is not None}
+    best = max(scored, key=lambda name: scored[name], default=None)
+    return {"sheets": [made], "best_on_validation": best, "notes": list(NOTES)}

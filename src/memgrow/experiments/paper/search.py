@@ -1,0 +1,27 @@
+"""A search over values of one setting, on the validation parts of two domains."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from memgrow.experiments.paper.protocol import PAIR, Protocol
+from memgrow.experiments.paper.rows import Results, Row
+from memgrow.experiments.paper.sheet import Columns, sheet
+from memgrow.experiments.paper.table2 import S_AND_T
+
+COLUMNS: Columns = {**S_AND_T, "average": PAIR}
+
+
+def search(
+    rows: Sequence[Row], protocol: Protocol, results: Results, seeds: int, reference: str | None = None
+) -> dict[str, Any]:
+    """A sheet of validation accuracy, and the `value` of the row that did best; rows may be tested against one."""
+    references = {reference: dict.fromkeys(S_AND_T, reference)} if reference else {}
+    made = sheet(rows, COLUMNS, protocol, results, seeds, references=references, part="validation")
+    return {"sheets": [made], "chosen": best(made)}
+
+
+def best(made: Mapping[str, Any]) -> float | None:
+    """The value whose mean over S and T is highest; the first of equals."""
+    scored = {line["value"]: line["cells"]["average"]["mean"] for line in made["rows"]}
+    known = {value: mean for value, mean in scored.items() if mean is not None}
+    return max(known, key=lambda value: known[value], default=None)

@@ -1,0 +1,183 @@
+"""One domain being learnt, by a grown copy of the learner that takes its place in the end."""
+
+import copy
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from memgrow.admission import Lesson, admit, check_examples, most_frequent_share
+from memgrow.batches import Encoded, Worded, encode, split_words
+from memgrow.data import Domain
+from memgrow.errors import SettingsError
+from memgrow.history import Stage
+from memgrow.methods import Grew, Trains, grow_for
+from memgrow.models import TASKS, Classifier
+from memgrow.models.answering import logits_of
+from memgrow.models.embedding import first_vectors
+from memgrow.nn import count_parameters
+from memgrow.progress import Progress
+from memgrow.randomness import derive, seeded
+from memgrow.text import Vocabulary
+from memgrow.training import Outcome, train
+from memgrow.workspace import Workspace
+
+if TYPE_CHECKING:
+    from memgrow.learner import Learner
+
+
+@dataclass
+class Learning:
+    """A lesson that has begun. The learner itself is not touched; `after` is what it will be."""
+
+    after: "Learner"  # with its grown model
+    old: Classifier | None  # the model that met the domain, where its weights go on
+    lesson: Lesson
+    worded: Worded
+    data: Encoded
+    validation: Encoded
+    trains: Trains
+    grew: Grew
+    tested: dict[str, Domain]
+    seed: int
+    started: float
+
+    @property
+    def model(self) -> Classifier:
+        return self.after.trained()
+
+    def train(self, workspace: Workspace, progress: Progress) -> Outcome:
+        if self.old is not None:
+            old = self.old
+            words = old.encoder.embedding.num_embeddings
+            self.after.past.meet(old, lambda: logits_of(old, self.data.as_known_to(words)))
+        with seeded(self.seed, "train", device=self.after.device):
+            return train(
+                self.model,
+                self.data,
+                self.validation,
+                name=self.lesson.name,
+                settings=self.after.training,
+                trains=self.trains,
+                past=self.after.past,
+                seed=self.seed,
+                workspace=workspace,
+                progress=progress,
+            )
+
+    def settle(self) -> None:
+        """Let the method do what it does when training has ended."""
+        if self.old is not None:
+            self.after.past.settle(self.old, self.model)
+
+    def finish(
+        self, outcome: Outcome, note: dict[str, Any] | None = None, scores: dict[str, float] | None = None
+    ) -> Stage:
+        """Take note of the domain and try the tests, unless that was done, and add the stage to the history."""
+        after = self.after
+        if note is None:
+            with seeded(self.seed, "note", device=after.device):
+                note = after.past.take_note(self.model, self.data, after.device)
+        self.model.requires_grad_(True)
+        stage = Stage(
+            learned=self.lesson.learned,
+            method=after.method.name,
+            grew=self.grew,
+            parameters=count_parameters(self.model),
+            examples=len(self.data),
+            **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
+            fingerprint=self.lesson.fingerprint,
+            note=note,
+        )
+        after.history.add(stage, after.evaluate(self.tested.values()) if scores is None else scores)
+        after.history.baseline |= {name: most_frequent_share(part.test) for name, part in self.tested.items()}
+        return stage
+
+
+def begin(
+    learner: "Learner",
+    domain: Domain,
+    earlier: Sequence[Domain],
+    watch: Iterable[Domain],
+    vectors: str | Path | None,
+    progress: Progress,
+    like: Learning | None = None,
+) -> Learning:
+    """Check that the domain can be learnt, and grow a copy of the learner for it.
+
+    `like` is another learner's learning of this very domain: what it has read need not be read once more.
+    """
+    started = time.monotonic()
+    lesson = admit(_together(learner, domain, earlier), learner.task, learner.labels)
+    tested = {part.name: part for part in (*watch, *lesson.domains) if part.test}
+    for part in tested.values():
+        check_examples(part.test, lesson.task, lesson.labels)
+    seed = derive(learner.seed, "stage", len(learner.history.stages))
+    after = copy.copy(learner)
+    after.task, after.labels = lesson.task, lesson.labels
+    after.past, after.history = copy.deepcopy(learner.past), copy.deepcopy(learner.history)
+    old = None if learner.method.afresh else learner.model
+    with seeded(seed, "growth", device=learner.device):
+        worded = split_words(lesson.train, learner.training.max_words) if like is None else like.worded
+        if worded.cut and like is None:
+            limit = learner.training.max_words
+            progress.note(f"{lesson.name}: only the first {limit} words are read of {worded.cut} text(s)")
+        after.model, after.vocabulary, grew = _grown(learner, old, lesson, worded, vectors, progress)
+    same = like is not None and like.after.vocabulary == after.vocabulary
+    return Learning(
+        after=after,
+        old=old,
+        lesson=lesson,
+        worded=worded,
+        data=like.data if like and same else encode(worded, after.vocabulary, lesson.labels),
+        validation=like.validation if like and same else after.encode(lesson.validation),
+        trains=learner.method.trains(old, after.trained()),
+        grew=grew,
+        tested=tested,
+        seed=seed,
+        started=started,
+    )
+
+
+def _together(learner: "Learner", domain: Domain, earlier: Sequence[Domain]) -> list[Domain]:
+    """The domains of this stage: for a method that sees all at once, the earlier ones must be given again."""
+    if not learner.method.together:
+        return [domain]
+    missing = [name for name in learner.history.domains if name not in {d.name for d in (*earlier, domain)}]
+    if missing:
+        raise SettingsError(
+            f"{learner.method.name} trains on all domains at once and needs the data of {', '.join(missing)} again: "
+            "give it too, or use a method that is incremental"
+        )
+    return [*earlier, domain]
+
+
+def _grown(
+    learner: "Learner",
+    old: Classifier | None,
+    lesson: Lesson,
+    worded: Worded,
+    vectors: str | Path | None,
+    progress: Progress,
+) -> tuple[Classifier, Vocabulary, Grew]:
+    """The model as it starts on a domain: a new one, or a copy of the old one that has grown."""
+    settings, method = learner.settings, learner.method
+    known = Vocabulary() if old is None else learner.vocabulary
+    vocabulary = known
+    if old is None or "words" in method.grows:
+        vocabulary = known.extended(worded.sentences(), learner.training.min_count)
+    words = vocabulary.words[len(known) :]
+    rows, found = first_vectors(words, settings.embedding, vectors)
+    if vectors is not None:
+        progress.note(f"{lesson.name}: {found} of {len(words)} new words have a vector in {Path(vectors).name}")
+    if old is None:
+        build = TASKS[lesson.task]
+        model = build(settings, len(vocabulary), len(lesson.labels), lesson.name).to(learner.device)
+        with torch.no_grad():
+            model.encoder.embedding.weight[len(known) :] = rows.to(learner.device)
+        return model, vocabulary, Grew(settings.slots, settings.hidden, len(words), 1)
+    model = copy.deepcopy(old)
+    return model, vocabulary, grow_for(model, method, learner.options, lesson.name, rows)

@@ -1,0 +1,129 @@
+"""Several learners that differ in their seed alone, taught side by side: many seeds for little more than one.
+
+What each learns is what it would have learnt alone, up to rounding: its first weights, its batches and its stopping are
+its own. On a GPU a stack of ten costs about as much as one or two models.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import cast
+
+import torch
+
+from memgrow.data import Domain
+from memgrow.history import Stage
+from memgrow.learner import Learner
+from memgrow.learning import Learning, begin
+from memgrow.lockstep.fisher import fisher_together
+from memgrow.lockstep.stack import Stack, obstacle
+from memgrow.lockstep.staged import Staged
+from memgrow.lockstep.training import correct_of, logits_together, train_together
+from memgrow.methods.ewc import ElasticWeights
+from memgrow.progress import Progress, Silence
+from memgrow.randomness import derive, seeded
+
+
+def adapt_together(
+    learners: Sequence[Learner],
+    domain: Domain,
+    *,
+    earlier: Sequence[Domain] = (),
+    vectors: str | Path | None = None,
+    progress: Progress | None = None,
+) -> list[Stage]:
+    """Let all learners learn a domain: as one stack, or one after another where they cannot be stacked."""
+    progress = progress or Silence()
+    learnings: list[Learning] = []
+    for learner in learners:
+        like = learnings[0] if learnings else None
+        learnings.append(begin(learner, domain, earlier, (), vectors, progress, like))
+    first = learnings[0]
+    alike = all(learning.data is first.data for learning in learnings)
+    reason = obstacle([learning.model for learning in learnings]) if alike else "their vocabularies differ"
+    if reason is not None:
+        progress.note(f"{domain.name}: the learners are taught one after another, as {reason}")
+        return [learner.adapt(domain, earlier=earlier, vectors=vectors, progress=progress) for learner in learners]
+    stages = _adapt_stack(learnings, progress)
+    for learner, learning in zip(learners, learnings, strict=True):
+        learner.__dict__ = learning.after.__dict__
+    return stages
+
+
+def _adapt_stack(learnings: Sequence[Learning], progress: Progress) -> list[Stage]:
+    first = learnings[0]
+    device = first.after.device
+    data, validation = Staged(first.data, device), Staged(first.validation, device)
+    if first.old is not None:
+        _meet(learnings, data)
+    stack = Stack([learning.model for learning in learnings])
+    with seeded(derive(first.seed, "lockstep"), "train", device=device):
+        outcomes = train_together(
+            stack,
+            data,
+            validation,
+            name=first.lesson.name,
+            settings=first.after.training,
+            trains=first.trains,
+            pasts=[learning.after.past for learning in learnings],
+            seeds=[learning.seed for learning in learnings],
+            progress=progress,
+        )
+    for number, learning in enumerate(learnings):
+        stack.write(number, learning.model)
+        learning.settle()
+    afters = [learning.after for learning in learnings]
+    notes = note_together(afters, data, [learning.seed for learning in learnings])
+    answers = {name: correct_together(afters, part) for name, part in first.tested.items()}
+    scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(afters))]
+    finished = zip(learnings, outcomes, notes, scores, strict=True)
+    return [learning.finish(outcome, note, score) for learning, outcome, note, score in finished]
+
+
+def _meet(learnings: Sequence[Learning], data: Staged) -> None:
+    """Ask all old models at once, if anybody asks."""
+    olds = [learning.old for learning in learnings if learning.old is not None]
+    answers: list[torch.Tensor] = []
+
+    def ask(number: int) -> torch.Tensor:
+        if not answers:
+            words = olds[0].encoder.embedding.num_embeddings
+            answers.extend(logits_together(Stack(olds), data.as_known_to(words)))
+        return answers[number]
+
+    for number, (learning, old) in enumerate(zip(learnings, olds, strict=True)):
+        learning.after.past.meet(old, partial(ask, number))
+
+
+def note_together(learners: Sequence[Learner], data: Staged, seeds: Sequence[int]) -> list[dict[str, object]]:
+    """Let every learner take note of a domain it has learnt; Fisher diagonals are found for all models at once."""
+    pasts = [learner.past for learner in learners]
+    for place, part in enumerate(pasts[0].parts):
+        if isinstance(part, ElasticWeights):
+            kin = [cast(ElasticWeights, past.parts[place]) for past in pasts]
+            chosen = []
+            for one, seed, learner in zip(kin, seeds, learners, strict=True):
+                with seeded(seed, "note", device=learner.device):
+                    chosen.append(one.sample(len(data.data)))
+            stack = Stack([learner.trained() for learner in learners])
+            diagonals = fisher_together(stack, data, chosen, part.settings.fisher)
+            for one, learner, diagonal in zip(kin, learners, diagonals, strict=True):
+                one.absorb(learner.trained(), diagonal)
+        else:
+            for past, learner in zip(pasts, learners, strict=True):
+                past.parts[place].take_note(learner.trained(), data.data, learner.device)
+    return [past.notes(len(data.data)) for past in pasts]
+
+
+def correct_together(learners: Sequence[Learner], domain: Domain, split: str = "test") -> list[list[bool]]:
+    """Which examples of one part of a domain each learner answers rightly."""
+    models = [learner.trained() for learner in learners]
+    examples = getattr(domain, split)
+    same = all(learner.vocabulary == learners[0].vocabulary for learner in learners)
+    if not same or obstacle(models) is not None or not examples:
+        return [learner.correct(domain, split) for learner in learners]
+    answers: list[list[bool]] = correct_of(
+        Stack(models), Staged(learners[0].encode(examples), learners[0].device)
+    ).tolist()
+    return answers

@@ -1,0 +1,109 @@
+"""Several models of one shape as one: every parameter carries the models in front, and one pass answers for all."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from memgrow.lockstep.recurrence import Slots, Weights, recur, turned
+from memgrow.models import Classifier
+from memgrow.nn import MemoryRecurrent
+
+
+def obstacle(models: Sequence[Classifier]) -> str | None:
+    """Why these models cannot be stacked, if so."""
+    first = models[0]
+    if first.settings.cell != "lstm" or first.settings.layers != 1:
+        return "only models of one LSTM layer are stacked"
+    if any(_form(model) != _form(first) for model in models[1:]):
+        return "the models are not of one shape"
+    return None
+
+
+def _form(model: Classifier) -> dict[str, object]:
+    return {**model.shape(), "parameters": {name: tuple(p.shape) for name, p in model.named_parameters()}}
+
+
+class Stack:
+    """K models side by side. `parameters` are named as in one model, each (K, ...)."""
+
+    def __init__(self, models: Sequence[Classifier]) -> None:
+        self.template = models[0]  # for what all have in common; its numbers are not read
+        named = [dict(model.named_parameters()) for model in models]
+        self.parameters = {name: torch.stack([m[name].detach() for m in named]) for name in named[0]}
+        self.training = False
+
+    def __len__(self) -> int:
+        return len(next(iter(self.parameters.values())))
+
+    @torch.no_grad()
+    def write(self, number: int, model: Classifier) -> None:
+        """Give a model the weights of one of the stack."""
+        for name, parameter in model.named_parameters():
+            parameter.copy_(self.parameters[name][number])
+
+    def __call__(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Logits (K, B, labels) of word indices (T, R, K) of texts of those lengths (R, K)."""
+        encoder, settings = self.template.encoder, self.template.settings
+        steps = torch.arange(len(words), device=words.device).view(-1, 1, 1)
+        inside = steps < lengths  # (T, R, K)
+        mirror = torch.where(inside, lengths - 1 - steps, steps)
+        seen = F.dropout(self._embed(words), settings.dropout, self.training)  # (T, R, K, F)
+        pooled = []
+        for number, column in enumerate(encoder.columns):
+            output = self._walk(f"encoder.columns.{number}.", column, seen, mirror)  # (T, R, directions, K, H)
+            pooled.append(self._pool(output, inside, lengths))
+            if number + 1 < len(encoder.columns):
+                first, *backward = output.unbind(2)
+                seen = torch.cat((seen, first, *(turned(way, mirror) for way in backward)), dim=-1)
+        features = self.template.features(torch.cat(pooled, dim=-1)).transpose(0, 1)  # (K, B, copies * S)
+        head = f"heads.{len(encoder.columns) - 1}."
+        inner = F.dropout(self._linear(head + "0.", features).relu(), settings.dropout, self.training)
+        return self._linear(head + "3.", inner)
+
+    def _embed(self, words: Tensor) -> Tensor:
+        table = self.parameters["encoder.embedding.weight"]  # (K, V, E)
+        models, count, size = table.shape
+        first = torch.arange(models, device=words.device) * count
+        return F.embedding(words + first, table.view(models * count, size))
+
+    def _walk(self, prefix: str, column: MemoryRecurrent, seen: Tensor, mirror: Tensor) -> Tensor:
+        """What each direction of a column yields: (T, R, directions, K, H), the backward one in its own order."""
+        size, suffixes = seen.shape[-1], ("_l0", "_l0_reverse")[: column.num_directions]
+
+        def each(kind: str) -> list[Tensor]:
+            return [self.parameters[prefix + kind + suffix] for suffix in suffixes]
+
+        reading = each("weight_ih")  # (K, 4H, F + M)
+        biases = [a + b for a, b in zip(each("bias_ih"), each("bias_hh"), strict=True)]
+        weights = Weights(
+            torch.stack([weight[..., :size] for weight in reading]), torch.stack(biases), torch.cat(each("weight_hh"))
+        )
+        memory = None
+        if column.slots:
+            banks = [f"{prefix}banks.{number}." for number in range(len(suffixes))]
+            through = [
+                torch.bmm(self.parameters[bank + "values"], weight[..., size:].transpose(1, 2))
+                for bank, weight in zip(banks, reading, strict=True)
+            ]
+            quiet = [
+                own.logit_bias(self.parameters[bank + "bias"]) for own, bank in zip(column.banks, banks, strict=True)
+            ]
+            known = [bias for bias in quiet if bias is not None]
+            keys = torch.cat([self.parameters[bank + "keys"] for bank in banks])
+            memory = Slots(keys, torch.cat(through), torch.cat(known) if known else None)
+        return recur(seen, mirror, weights, memory).view(*seen.shape[:2], len(suffixes), len(self), -1)
+
+    def _pool(self, output: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:
+        """(R, K, directions * H): the mean of a text's states, or each direction's last."""
+        if self.template.settings.pooling == "mean":
+            vectors = (output * inside.unsqueeze(2).unsqueeze(-1)).sum(0) / lengths.unsqueeze(1).unsqueeze(-1)
+        else:
+            last = (lengths - 1).unsqueeze(1).unsqueeze(-1).expand(output.shape[1:]).unsqueeze(0)
+            vectors = output.gather(0, last).squeeze(0)
+        return vectors.transpose(1, 2).flatten(2)
+
+    def _linear(self, prefix: str, x: Tensor) -> Tensor:
+        weight, bias = self.parameters[prefix + "weight"], self.parameters[prefix + "bias"]
+        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))

@@ -1,0 +1,194 @@
+"""The loop of `memgrow.training` for several models at once: one step moves them all, each stops by itself."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from memgrow.batches import shuffled
+from memgrow.lockstep.graphs import Graphs
+from memgrow.lockstep.stack import Stack
+from memgrow.lockstep.staged import Staged, epoch_of
+from memgrow.methods import Several, Trains
+from memgrow.progress import Progress, Step
+from memgrow.randomness import derive
+from memgrow.training import Outcome, TrainingSettings
+
+WORTHWHILE = 0.7  # when no more than this share of a stack still trains, the others leave it
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far one model has come."""
+
+    epoch: int = 0
+    best: float = -1.0
+    best_epoch: int = 0
+    seconds: float = 0.0
+
+    def after(self, accuracy: float, seconds: float) -> "Standing":
+        new = replace(self, epoch=self.epoch + 1, seconds=seconds)
+        return replace(new, best=accuracy, best_epoch=new.epoch) if accuracy > self.best else new
+
+    def goes_on(self, settings: TrainingSettings) -> bool:
+        return self.epoch < settings.epochs and self.epoch - self.best_epoch < settings.patience
+
+
+def train_together(
+    stack: Stack,
+    data: Staged,
+    validation: Staged,
+    *,
+    name: str,
+    settings: TrainingSettings,
+    trains: Trains,
+    pasts: Sequence[Several],
+    seeds: Sequence[int],
+    progress: Progress,
+) -> list[Outcome]:
+    """Train every model until its own validation accuracy no longer rises; leaves its best weights in the stack."""
+    started = time.monotonic()
+    standings = [Standing() for _ in seeds]
+    best = {n: p.detach().clone() for n, p in stack.parameters.items()}
+    active = list(range(len(seeds)))  # those that train, in the order in which the stepper holds them
+    stepper = Stepper(stack, data, settings, trains, pasts)
+    while going := [k for k in active if standings[k].goes_on(settings)]:
+        if len(going) <= WORTHWHILE * len(active):
+            narrowed = stepper.narrowed([active.index(k) for k in going])
+            stepper.close()
+            stepper, active = narrowed, going
+        epoch = standings[going[0]].epoch
+        orders = [shuffled(data.data, settings.batch, derive(seeds[k], "order", epoch), epoch) for k in active]
+        stepper.epoch(epoch_of(orders))
+        accuracies = correct_of(stepper.stack, validation).double().mean(1).tolist()
+        for place, k in enumerate(active):
+            if k in going:
+                standings[k] = standings[k].after(accuracies[place], time.monotonic() - started)
+                if standings[k].best_epoch == standings[k].epoch:
+                    for n, p in stepper.stack.parameters.items():
+                        best[n][k].copy_(p[place].detach())
+        loss, right = stepper.means()
+        best_so_far = max(s.best for s in standings)
+        progress.step(Step(name, epoch + 1, settings.epochs, len(orders[0]), len(orders[0]), loss, right, best_so_far))
+    stepper.close()
+    stack.parameters = best
+    return [Outcome(s.epoch, s.best_epoch, s.best, s.seconds) for s in standings]
+
+
+class Stepper:
+    """Moves a stack batch by batch."""
+
+    def __init__(
+        self,
+        stack: Stack,
+        data: Staged,
+        settings: TrainingSettings,
+        trains: Trains,
+        pasts: Sequence[Several],
+    ) -> None:
+        self.stack, self.data, self.settings, self.trains = stack, data, settings, trains
+        self.pasts, self.past = pasts, Several.stacked(pasts)
+        self.device = data.labels.device
+        self.moving = {n: stack.parameters[n].requires_grad_() for n in trains.since if stack.parameters[n].numel()}
+        self.optimiser = torch.optim.Adam(
+            list(self.moving.values()), lr=settings.rate, fused=True, capturable=self.device.type == "cuda"
+        )
+        self.numbers = torch.zeros(len(stack), settings.batch, dtype=torch.long, device=self.device)
+        self.running = torch.zeros(2, dtype=torch.double, device=self.device)
+        self.seen = 0
+        self._run = Graphs(lambda steps: self._step(self.numbers, steps), self.device)
+
+    def epoch(self, batches: Sequence[Tensor]) -> None:
+        self.running.zero_()
+        self.seen = sum(batch.numel() for batch in batches)
+        self.stack.training = True
+        for batch in batches:
+            steps = self.data.steps(batch)
+            if batch.shape == self.numbers.shape:
+                self.numbers.copy_(batch, non_blocking=True)
+                self._run(steps)
+            else:  # the last one may be smaller
+                self._step(batch.to(self.device), steps)
+        self.stack.training = False
+
+    def close(self) -> None:
+        self._run.close()
+
+    def means(self) -> tuple[float, float]:
+        """Loss and share of right answers in the last epoch."""
+        loss, right = (self.running / max(self.seen, 1)).tolist()
+        return loss, right
+
+    def narrowed(self, places: Sequence[int]) -> "Stepper":
+        """The same for some of the models alone, the optimiser's state included."""
+        stack = Stack([self.stack.template])
+        stack.parameters = {n: p.detach()[list(places)].clone() for n, p in self.stack.parameters.items()}
+        pasts = [self.pasts[place] for place in places]
+        new = Stepper(stack, self.data, self.settings, self.trains, pasts)
+        for name, parameter in new.moving.items():
+            state = self.optimiser.state[self.moving[name]]
+            new.optimiser.state[parameter] = {
+                what: value.clone() if value.ndim == 0 else value[list(places)].clone() for what, value in state.items()
+            }
+        return new
+
+    def _step(self, numbers: Tensor, steps: int) -> None:
+        batch = self.data.take(numbers, steps)
+        logits = self.stack(batch.words, batch.lengths)  # (K, B, labels)
+        flat = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")
+        loss = flat / numbers.shape[1]  # the sum over models of each one's mean: their gradients do not mix
+        addition = self.past.addition(self.stack.parameters, logits, numbers)
+        total = loss if addition is None else loss + addition
+        gradients = torch.autograd.grad(total, list(self.moving.values()), materialize_grads=True)
+        for name, gradient in zip(self.moving, gradients, strict=True):
+            dim, first = self.trains.since[name]
+            if first:
+                gradient.narrow(dim + 1, 0, first).zero_()
+        for parameter, gradient in zip(self.moving.values(), _separate(gradients), strict=True):
+            parameter.grad = gradient
+        _clip([p.grad for p in self.moving.values() if p.grad is not None], self.settings.clip)
+        with torch.no_grad():
+            self.past.before_step(self.moving)
+            self.optimiser.step()
+            self.past.after_step(self.moving)
+            right = (logits.argmax(-1) == batch.labels).sum()
+            self.running += torch.stack((flat.detach().double(), right.double()))
+        for parameter in self.moving.values():
+            parameter.grad = None
+
+
+def _separate(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The same, each laid out like its parameter, as the fused optimiser expects, and none sharing another's memory."""
+    taken: set[int] = set()
+    new = []
+    for gradient in gradients:
+        whole = gradient.contiguous()
+        new.append(whole.clone() if whole.data_ptr() in taken else whole)
+        taken.add(whole.data_ptr())
+    return new
+
+
+def _clip(gradients: Sequence[Tensor], largest: float) -> None:
+    """Scale each model's gradient down to this norm where it is above."""
+    norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])  # (parameters, K)
+    shares = (largest / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1)
+    for number, share in enumerate(shares.unbind()):  # model by model: one pass at full width, unlike a broadcast
+        torch._foreach_mul_([gradient[number] for gradient in gradients], share)
+
+
+@torch.no_grad()
+def logits_together(stack: Stack, data: Staged) -> Tensor:
+    """Logits (K, examples, labels) in the order of the data."""
+    answers = data.labels.new_empty(len(stack), len(data.data), stack.template.labels, dtype=torch.float32)
+    for indices, numbers, steps in data.in_batches(len(stack)):
+        batch = data.take(numbers, steps)
+        answers[:, indices] = stack(batch.words, batch.lengths)
+    return answers
+
+
+def correct_of(stack: Stack, data: Staged) -> Tensor:
+    """Which examples (K, examples) each model answers rightly, on the CPU."""
+    return (logits_together(stack, data).argmax(-1) == data.labels).cpu()

@@ -1,0 +1,21 @@
+"""A: when a domain has been learnt, go part of the way back to the old weights, wherever both exist."""
+
+from typing import Any
+
+import torch
+
+from memgrow.methods.past import Past, old_part
+from memgrow.models import Classifier
+
+
+class Averaging(Past):
+    """new = keep * old + (1 - keep) * new. Slots and words that joined stay as they were learnt."""
+
+    @torch.no_grad()
+    def settle(self, old: Classifier, new: Classifier) -> None:
+        grown = dict(new.named_parameters())
+        for name, before in old.named_parameters():
+            old_part(grown[name], before.shape).lerp_(before.to(grown[name]), self.settings.keep)
+
+    def note(self, examples: int) -> dict[str, Any]:
+        return {"keep": self.settings.keep}

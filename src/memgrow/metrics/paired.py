@@ -1,0 +1,99 @@
+"""Figures of several seeds: their spread, and two methods compared seed by seed."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgrow.errors import DataError
+from memgrow.metrics.student import interval, two_sided
+
+Figures = Sequence[float] | NDArray[np.floating[Any]]
+EXACT = 16  # up to so many seeds all 2^n flips are tried
+FLIPS = 20_000
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and sample standard deviation over `n` seeds, with the 95% interval of the mean; none from a single one."""
+
+    mean: float
+    std: float | None
+    n: int
+    low: float | None
+    high: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """By how much the first method is above the second: mean and std of the differences, 95% interval, p two-sided.
+
+    With n seeds `p_permutation` is never below 2/2^n: five seeds cannot bring it under 0.05. Where all differences are
+    equal and not zero there is no spread to judge by, and no interval and no `p_t`.
+    """
+
+    difference: float
+    std: float | None
+    n: int
+    low: float | None
+    high: float | None
+    p_t: float | None
+    p_permutation: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def spread(values: Figures) -> Spread:
+    """What the seeds of one method have in common, and how far they are apart."""
+    array = _figures(values)
+    mean, std, error = _moments(array)
+    return Spread(mean, std, array.size, *interval(mean, error, array.size - 1))
+
+
+def paired_over_seeds(a: Figures, b: Figures) -> Paired:
+    """The accuracies of two methods, each at the same seeds in the same order.
+
+    Speaks of other seeds on this test set: what other test examples would change is not in it.
+    """
+    first, second = _figures(a), _figures(b)
+    if first.size != second.size:
+        raise DataError(f"seeds are compared in pairs: {first.size} figures cannot be set beside {second.size}")
+    differences = first - second
+    mean, std, error = _moments(differences)
+    low, high = interval(mean, error, differences.size - 1)
+    p_t = two_sided(mean, error, differences.size - 1)
+    return Paired(mean, std, differences.size, low, high, p_t, sign_flip(differences))
+
+
+def sign_flip(differences: NDArray[np.float64], seed: int = 0) -> float:
+    """How often random signs give the differences as large a mean, either way, as they have."""
+    n = differences.size
+    if n <= EXACT:
+        flips = (np.arange(2**n)[:, None] >> np.arange(n)) % 2
+    else:
+        flips = np.random.default_rng(seed).integers(0, 2, (FLIPS, n))
+        flips[0] = 1  # the signs as they are belong among the flips: otherwise p could be zero
+    means = np.abs((2.0 * flips - 1) @ differences)
+    rounding = 1e-9 * np.abs(differences).sum()
+    return float(np.mean(means >= abs(differences.sum()) - rounding))
+
+
+def _moments(values: NDArray[np.float64]) -> tuple[float, float | None, float | None]:
+    """Mean, standard deviation, and standard error of the mean."""
+    if values.size < 2:
+        return float(values.mean()), None, None
+    std = float(values.std(ddof=1))
+    return float(values.mean()), std, std / float(np.sqrt(values.size))
+
+
+def _figures(values: Figures) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
+        raise DataError("figures of seeds must be one finite number for each seed: leave out runs that failed")
+    return array

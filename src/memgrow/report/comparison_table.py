@@ -1,0 +1,74 @@
+"""Methods side by side in the terminal: one line for each, and in words which one to take."""
+
+from typing import Any
+
+from rich import box
+from rich.table import Table
+
+from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
+from memgrow.methods import find_method
+from memgrow.metrics.paired import Paired
+from memgrow.report.grid_bar import duration
+from memgrow.report.growth import counted
+from memgrow.report.percent import UNKNOWN, percent
+
+CLEAR = "*"
+COLUMNS = ("method", "average", f"against {BASELINE}", "forgot", "parameters", "time")
+
+
+def compared_table(comparison: Comparison, seeds: int) -> Table:
+    """Mean and spread over the seeds. Methods that need all data at once stand below a line."""
+    title = f"at the end, % of the test examples, {counted(seeds, 'seed')}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    for name in COLUMNS:
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+    for number, method in enumerate(comparison.order):
+        values, together = comparison.summary[method], find_method(method).together
+        if together and number and not find_method(comparison.order[number - 1]).together:
+            table.add_section()
+        table.add_row(
+            method,
+            _cell(values["average"]),
+            difference(comparison.against(method)),
+            _cell(values["forgetting"]),
+            f"{values['parameters']['mean']:,.0f}",
+            duration(values["seconds"]["mean"]),
+        )
+    return table
+
+
+def difference(paired: Paired | None) -> str:
+    """The mean difference and its spread; marked where its 95% interval leaves zero out."""
+    if paired is None:
+        return UNKNOWN
+    mark = CLEAR if paired.low is not None and paired.high is not None and not paired.low <= 0 <= paired.high else ""
+    return percent(paired.difference, sign=True) + _spread(paired.std) + mark
+
+
+def verdict(comparison: Comparison) -> str:
+    """Which method ends best without old data, in a sentence."""
+    best = next((name for name in comparison.order if not find_method(name).together), None)
+    if best is None:
+        return ""
+    against = {
+        name: f"{difference(paired)} points against {why}"
+        for name, why in ((BASELINE, "fine-tuning"), (RETRAINING, "retraining on everything"))
+        if (paired := comparison.against(best, name)) is not None
+    }
+    return f"Without old data, {best} ends best: {' and '.join(against.values())}." if against else ""
+
+
+def legend(comparison: Comparison, seeds: int) -> str:
+    """What the signs in the table mean, as far as there are any."""
+    parts = ["± is the standard deviation over seeds, of differences seed by seed"] if seeds > 1 else []
+    if any(CLEAR in difference(comparison.against(name)) for name in comparison.order):
+        parts.append(f"{CLEAR}: the 95% interval of the difference leaves zero out")
+    return "; ".join(parts)
+
+
+def _cell(value: dict[str, Any]) -> str:
+    return percent(value["mean"]) + _spread(value["spread"])
+
+
+def _spread(value: float | None) -> str:
+    return "" if value is None else f" ± {percent(value)}"

@@ -1,0 +1,306 @@
+"""The grid: every stage is made once and rightly, whatever fails, dies or is stopped on the way."""
+
+import multiprocessing
+import os
+import signal
+from collections import Counter
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+
+from memgrow.data import Domain, Stream
+from memgrow.errors import DataError, SettingsError
+from memgrow.experiments import job as job_module
+from memgrow.experiments.attempt import Result
+from memgrow.experiments.backlog import Backlog
+from memgrow.experiments.grid import Grid
+from memgrow.experiments.plan import Job, Task
+from memgrow.experiments.run import Run
+from memgrow.experiments.store import Store
+from memgrow.learner import Learner
+from memgrow.methods import MethodSettings
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "runs")
+
+
+@pytest.fixture
+def grid(stream, store, witness):
+    """A grid in this process; its witness starts anew with each."""
+
+    def make(**options) -> Grid:
+        witness.ended.clear()
+        witness.notes.clear()
+        return Grid(stream, store, **{"device": "cpu", "workers": 1, "progress": witness, **options})
+
+    return make
+
+
+def scores(records) -> list[dict[str, float]]:
+    return [{name: fmean(right) for name, right in record.test.items()} for record in records]
+
+
+def without_seconds(outcome) -> dict:
+    return {
+        run: [replace(record, stage=replace(record.stage, seconds=0.0)) for record in records]
+        for run, records in outcome.records.items()
+    }
+
+
+@pytest.mark.parametrize("method", ["F", "F+M+V", "EWC", "EWC+A", "F+V+D", "Progressive", "multi-task"])
+def test_a_run_ends_with_the_figures_of_a_learner_that_goes_its_way_alone(method, grid, runs, stream, tiny, short):
+    (run,) = runs(method)
+    grid().run(runs("F", "EWC"))  # others have been there before
+    outcome = grid().run([run])
+    learner = Learner.create(method, model=tiny, training=short, device="cpu")
+    history = learner.learn(stream)
+    records = outcome.records[run]
+    assert scores(records) == [dict(row.scores) for row in history.matrix.rows]
+    for record, stage in zip(records, history.stages, strict=True):
+        assert record.stage.method == method
+        assert replace(record.stage, seconds=0, note={}) == replace(stage, seconds=0, note={})
+        assert {name: len(right) for name, right in record.validation.items()} == dict.fromkeys(stream.names, 24)
+
+
+def test_in_domain_is_a_model_for_each_domain(grid, runs, stream, tiny, short):
+    outcome = grid().run(runs("in-domain"))
+    (records,) = outcome.records.values()
+    for record, domain in zip(records, stream, strict=True):
+        learner = Learner.create("F", model=tiny, training=short, device="cpu")
+        learner.learn([domain])
+        assert scores([record])[0][domain.name] == learner.evaluate(domain)[domain.name]
+
+
+def test_stages_that_runs_share_are_made_once(grid, runs, witness):
+    outcome = grid().run(runs("F", "F+V", "F+M+V", "EWC", "EWC+A", "in-domain", "multi-task", seeds=2))
+    assert not outcome.failures
+    assert set(Counter(witness.made).values()) == {1}
+    # For each seed: a first stage, two by each of five methods, two more domains alone, all at once, and notes.
+    assert len(witness.made) == 2 * (1 + 2 * 5 + 2 + 1 + 1)
+    assert witness.begun == [(28, sum(result.job.total for result in witness.ended))]
+
+
+def test_what_is_finished_is_never_repeated(grid, runs, witness):
+    first = grid().run(runs("F", "EWC"))
+    again = grid().run(runs("EWC", "F"))
+    assert witness.made == []
+    assert again.records == first.records
+    assert len(witness.begun) == 1
+
+
+def test_a_bundle_serves_like_the_records_in_it(grid, runs, store, witness):
+    first = grid().run(runs("F", "multi-task"))
+    store.bundle()
+    store.folder.rename(store.folder.with_name("elsewhere"))
+    again = Grid(grid().stream, Store(store.folder.with_name("elsewhere")), device="cpu", progress=witness)
+    assert again.run(runs("F", "multi-task")).records == first.records
+    assert witness.made == []
+
+
+def test_a_method_that_fails_ends_no_other(grid, runs, tiny, witness):
+    plain = replace(tiny, slots=0)  # so that F+M does not know how many to add
+    asked = [replace(run, model=plain) for run in runs("F+M", "F", "F+V", "F+M+V")]
+    outcome = grid().run(asked)
+    assert {run.method for run in outcome.records} == {"F", "F+V"}
+    assert [(one.run.method, one.stage) for one in outcome.failures] == [("F+M", 1), ("F+M+V", 1)]
+    assert all("slots: 0" in one.reason for one in outcome.failures)
+    failed = [result for result in witness.ended if result.reason]
+    assert len(failed) == 4  # the third stages too are told of, though nobody tried them
+
+
+def test_after_a_failure_only_what_failed_is_made_again(grid, runs, witness, monkeypatch):
+    real, broken = job_module.adapt_together, True
+
+    def adapt(learners, domain, **options):
+        if broken and domain.name == "harbour" and learners[0].method.name == "F+V":
+            raise RuntimeError("a cable was pulled")
+        return real(learners, domain, **options)
+
+    monkeypatch.setattr(job_module, "adapt_together", adapt)
+    first = grid().run(runs("F", "F+V"))
+    assert [one.reason for one in first.failures] == [
+        "RuntimeError: a cable was pulled (test_grid.py, line {})".format(adapt.__code__.co_firstlineno + 2)
+    ]
+    broken = False
+    second = grid().run(runs("F", "F+V"))
+    assert not second.failures
+    assert [(run.method, len(run.learns)) for run in witness.made] == [("F+V", 2), ("F+V", 3)]
+
+
+def test_stopping_keeps_what_is_finished(grid, runs, witness):
+    def stop(result: Result) -> None:
+        if len(witness.ended) == 2:
+            raise KeyboardInterrupt
+
+    witness.on_end = stop
+    with pytest.raises(KeyboardInterrupt):
+        grid().run(runs("F"))
+    witness.on_end = lambda _: None
+    assert not grid().run(runs("F")).failures
+    assert [len(run.learns) for run in witness.made] == [3]
+
+
+def test_several_workers_give_what_one_gives_and_one_that_is_killed_is_replaced(grid, runs, stream, tmp_path, witness):
+    asked = runs("F", "EWC", "multi-task", seeds=2)
+    alone = grid().run(asked)
+    killed: list[Job] = []
+
+    def kill(job: Job) -> None:
+        if not killed and job.run.method == "multi-task":
+            killed.append(job)
+            busy = [child for child in multiprocessing.active_children() if child.is_alive()]
+            for child in busy:
+                os.kill(child.pid, signal.SIGKILL)
+
+    del kill
+    together = Grid(stream, Store(tmp_path / "other"), device="cpu", workers=2, progress=witness).run(asked)
+    assert without_seconds(together) == without_seconds(alone)
+    assert not multiprocessing.active_children()
+
+
+def test_models_are_gone_when_nobody_needs_them(grid, runs, store):
+    grid().run(runs("F", "EWC"))
+    assert not any(store.model("").iterdir())
+
+
+def test_a_model_is_kept_where_it_was_asked_for(grid, runs, store, witness):
+    (run,) = runs("EWC")
+    grid().run([run])
+    keeping = grid(keep_models=True)
+    keeping.run([run])
+    assert len(witness.made) == 4  # three stages and the notes
+    assert Learner.load(keeping.model(run), "cpu").history.domains == run.learns
+    grid().run(runs("F", "EWC", "EWC+A"))
+    assert Learner.load(keeping.model(run), "cpu").history.domains == run.learns
+
+
+def test_a_stage_is_made_again_where_its_model_is_missing_and_needed(grid, runs, witness, store):
+    (run,) = runs("F")
+    before = grid().run([run])
+    longer = grid().run(runs("F", "F+V"))
+    assert [(one.method, len(one.learns)) for one in witness.made] == [("F", 1), ("F+V", 2), ("F+V", 3)]
+    assert longer.records[run] == before.records[run]  # its record is the old one, seconds and all
+
+
+def test_a_damaged_model_is_made_again(grid, runs, witness, store):
+    (run,) = runs("F")
+    keeping = grid(keep_models=True)
+    keeping.run([run])
+    path = store.model(keeping.ledger.key(run.upto(1)))
+    (path / "model.safetensors").write_bytes(b"")
+    assert not grid().run(runs("F+V")).failures
+    assert [len(one.learns) for one in witness.made] == [1, 2, 3]
+
+
+def test_a_damaged_record_is_told_and_made_again(grid, runs, witness, store):
+    (run,) = runs("F")
+    grid().run([run])
+    damaged = grid()
+    path = store.folder / "records" / f"{damaged.ledger.key(run)}.json"
+    path.write_text("{")
+    assert not damaged.run([run]).failures
+    assert run in witness.made
+    assert str(path) in witness.notes[0]
+
+
+def test_other_test_examples_are_answered_anew(grid, runs, stream, store, witness):
+    first = Run("F", stream.names[:1], model=runs("F")[0].model, training=runs("F")[0].training)
+    grid().run([first])
+    *others, last = stream
+    changed = Stream([*others, replace(last, test=last.test[:-1])])
+    outcome = Grid(changed, store, device="cpu", progress=witness).run([first])
+    assert witness.made == [first, first]
+    assert len(outcome.records[first][0].test[last.name]) == len(last.test) - 1
+
+
+def test_fewer_domains_are_served_by_what_more_have_left(grid, runs, stream, store, witness):
+    first = runs("F")[0].upto(1)
+    grid().run([first])
+    witness.ended.clear()
+    outcome = Grid(stream[:2], store, device="cpu", progress=witness).run([first])
+    assert witness.made == []
+    assert set(outcome.records[first][0].test) == set(stream.names[:2])
+
+
+def test_keys_depend_on_data_and_vectors(stream, store, runs, tmp_path):
+    (run,) = runs("F")
+    vectors = [tmp_path / name for name in ("a.txt", "b.txt")]
+    for path, number in zip(vectors, (1, 2), strict=True):
+        path.write_text(f"soup {' '.join([str(number)] * 6)}\n")
+    first, *others = stream
+    shorter = [replace(first, **{part: getattr(first, part)[:-1]}) for part in ("train", "validation", "test")]
+    grids = [
+        Grid(stream, store),
+        *(Grid(Stream([one, *others]), store) for one in shorter),
+        *(Grid(stream, store, vectors=path) for path in vectors),
+    ]
+    assert len({one.ledger.key(run) for one in grids}) == len(grids)
+
+
+def test_a_domain_that_is_not_there_is_refused_before_anything_is_done(grid, runs, store):
+    with pytest.raises(DataError, match="attic"):
+        grid().run([replace(run, learns=("attic",)) for run in runs("F")])
+    assert not store.folder.exists()
+
+
+def test_a_stream_may_begin_with_fewer_labels(stream, store, runs):
+    first, *others = stream
+    fewer = {
+        part: tuple(one for one in getattr(first, part) if one.label != "neutral")
+        for part in ("train", "validation", "test")
+    }
+    outcome = Grid(Stream([Domain(first.name, **fewer), *others]), store, device="cpu").run(runs("F", "in-domain"))
+    assert not outcome.failures
+
+
+def test_impossible_numbers_are_refused(stream, store):
+    for options in ({"stack": 0}, {"workers": -1}):
+        with pytest.raises(SettingsError):
+            Grid(stream, store, **options)
+
+
+# The backlog, on jobs of several seeds
+
+
+def job(name: str, seeds: range, parent: str | None = None) -> Job:
+    tasks = (
+        Task(Run("F", ("a",), seed), f"{name}{seed}", parent and f"{parent}{seed}", record=True, keep=True)
+        for seed in seeds
+    )
+    return Job(tuple(tasks), work=1.0)
+
+
+def test_a_job_waits_for_all_of_its_parents():
+    backlog = Backlog([job("b", range(2), "a"), *(half := job("a", range(2)).halves())])
+    assert [backlog.take(), backlog.take(), backlog.take()] == [*half, None]
+    backlog.settle(Result(half[0]))
+    assert backlog.take() is None
+    backlog.settle(Result(half[1]))
+    assert backlog.take() == job("b", range(2), "a")
+
+
+def test_a_stack_that_fails_is_tried_in_halves_and_only_the_culprit_is_lost():
+    backlog = Backlog([job("a", range(4)), job("b", range(4), "a"), job("c", range(4), "b")])
+    ended = []
+    while (taken := backlog.take()) is not None:
+        keys = [task.key for task in taken.tasks]
+        ended += backlog.settle(Result(taken, reason="no memory" if "a2" in keys else None))
+    assert backlog.reasons == dict.fromkeys(("a2", "b2", "c2"), "no memory")
+    done = {task.key for result in ended if result.reason is None for task in result.job.tasks}
+    assert done == {f"{name}{seed}" for name in "abc" for seed in (0, 1, 3)}
+
+
+def test_a_learner_is_needed_until_its_last_child_is_done():
+    backlog = Backlog([job("a", range(1)), job("b", range(1), "a"), job("c", range(1), "a"), job("d", range(1), "a")])
+    for name, reason, unneeded in (("b", None, set()), ("c", None, set()), ("d", "lost", set())):
+        assert backlog.unneeded(Result(job(name, range(1), "a"), reason=reason)) == unneeded
+    assert backlog.unneeded(Result(job("d", range(1), "a"))) == {"a0"}
+
+
+def test_settings_that_only_some_methods_read_make_other_runs_but_share_the_first_stage(grid, runs, witness):
+    asked = [replace(run, options=MethodSettings(strength=s)) for run in runs("EWC") for s in (1.0, 100.0)]
+    grid().run(asked)
+    assert len(witness.made) == 1 + 1 + 2 * 2

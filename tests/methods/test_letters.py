@@ -1,0 +1,166 @@
+"""Letters behind a method's name: what each does, and what does not go together."""
+
+import pytest
+import torch
+
+from memgrow.data import Domain, synthetic_stream
+from memgrow.errors import SettingsError
+from memgrow.learner import Learner
+from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
+from memgrow.models import ModelSettings
+from memgrow.training import TrainingSettings
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return [
+        Domain(domain.name, domain.train[:80], domain.validation[:20], domain.test[:20])
+        for domain in synthetic_stream(seed=0)[:2]
+    ]
+
+
+def learner(method: str, **options) -> Learner:
+    return Learner.create(
+        method,
+        model=ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7),
+        training=TrainingSettings(rate=3e-3, epochs=1, batch=16),
+        options=MethodSettings(**options),
+        device="cpu",
+    )
+
+
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return {name: p.detach().clone() for name, p in learner.trained().named_parameters()}
+
+
+def after_two(method: str, stream, **options) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+    """The weights after the first domain and after the second."""
+    one = learner(method, **options)
+    one.adapt(stream[0])
+    before = weights(one)
+    one.adapt(stream[1])
+    return before, weights(one)
+
+
+def old(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    return tensor[tuple(slice(size) for size in like.shape)]
+
+
+def test_letters_make_methods():
+    method = find_method("f+m+v+a+d")
+    assert method.name == "F+M+V+A+D"
+    assert method.grows == ("slots", "words")
+    assert len(method.remembers) == 2
+    assert find_method("EWC+M+V").grows == ("slots", "words")
+    assert find_method("F+M+V+Q").quiet > 0
+    assert find_method("F+M+V") is METHODS["F+M+V"], "the paper's rows stay as they are"
+
+
+@pytest.mark.parametrize(
+    "name", ["F+X", "A", "+A", "F+", "F+A+A", "F+V+V", "EWC+Q", "multi-task+A", "in-domain+D", "Progressive+A", "F+H+A"]
+)
+def test_what_makes_no_sense_is_refused_in_a_sentence(name):
+    with pytest.raises(SettingsError) as told:
+        find_method(name)
+    assert len(str(told.value)) > 20
+
+
+@pytest.mark.parametrize("letter", LETTERS)
+def test_every_letter_goes_behind_some_method(letter):
+    base = {"Q": "F+M", "M": "EWC", "V": "EWC"}.get(letter, "F")
+    assert find_method(f"{base}+{letter}").name == f"{base}+{letter}"
+
+
+def test_averaging_goes_the_stated_part_of_the_way_back(stream):
+    before, free = after_two("F+M+V", stream)
+    for keep in (0.0, 0.25, 1.0):
+        same, averaged = after_two("F+M+V+A", stream, keep=keep)
+        for name, first in before.items():
+            assert torch.equal(same[name], first), "the first domain is learnt as ever"
+            expected = free[name].clone()
+            old(expected, first).lerp_(first, keep)
+            torch.testing.assert_close(averaged[name], expected)
+
+
+def test_distilling_holds_the_answers_of_the_old_model(stream):
+    def drift(weight: float) -> float:
+        one = learner("F+V+D", distil=weight)
+        one.adapt(stream[0])
+        said = torch.tensor([list(p.probabilities.values()) for p in one.predict(stream[1].train)])
+        one.adapt(stream[1])
+        says = torch.tensor([list(p.probabilities.values()) for p in one.predict(stream[1].train)])
+        return float((said - says).abs().mean())
+
+    assert drift(100.0) < 0.7 * drift(0.0)
+
+
+def test_distilling_with_no_weight_is_plain_fine_tuning(stream):
+    _, plain = after_two("F+V", stream)
+    _, distilled = after_two("F+V+D", stream, distil=0.0)
+    for name, tensor in plain.items():
+        torch.testing.assert_close(distilled[name], tensor)
+
+
+def test_the_old_model_takes_new_words_as_unknown(stream):
+    one = learner("F+V+D")
+    one.adapt(stream[0])
+    words = len(one.vocabulary)
+    one.adapt(stream[1])
+    assert len(one.vocabulary) > words, "the second domain was to bring words"
+
+
+def test_old_parameters_move_slowly_and_new_ones_do_not(stream):
+    moved = {}
+    for share in (0.0, 0.1, 1.0):
+        before, after = after_two("F+M+V+L", stream, old_rate=share)
+        moved[share] = {name: float((old(after[name], first) - first).norm()) for name, first in before.items()}
+        keys, slots = after["encoder.columns.0.banks.0.keys"], len(before["encoder.columns.0.banks.0.keys"])
+        assert keys.shape[0] == 2 * slots
+    assert all(distance == 0 for distance in moved[0.0].values())
+    assert sum(moved[0.1].values()) < 0.3 * sum(moved[1.0].values())
+    _, plain = after_two("F+M+V", stream)
+    _, full = after_two("F+M+V+L", stream, old_rate=1.0)
+    for name, tensor in plain.items():
+        torch.testing.assert_close(full[name], tensor)
+
+
+def test_quiet_slots_get_little_attention_at_first(stream):
+    def share(method: str) -> float:
+        one = learner(method)
+        one.adapt(stream[0])
+        one.training = TrainingSettings(rate=1e-9, epochs=1)
+        one.adapt(stream[1])
+        (first, *_) = one.reading(stream[1].train[0])
+        return float(first[stream[1].name].mean())
+
+    assert share("F+M+V") > 0.4
+    assert share("F+M+V+Q") < 0.05
+
+
+@pytest.mark.parametrize("method", ["F+V+A", "F+M+V+D", "EWC+M+V", "F+M+V+Q+L"])
+def test_what_letters_did_is_in_the_record_and_survives_saving(method, stream, tmp_path):
+    one = learner(method)
+    one.adapt(stream[0])
+    one.save(tmp_path / "m")
+    two = Learner.load(tmp_path / "m", device="cpu")
+    one.adapt(stream[1])
+    two.adapt(stream[1])
+    for name, tensor in weights(one).items():
+        assert torch.equal(tensor, weights(two)[name])
+    assert two.method.name == method
+    assert two.history.stages[1].note
+
+
+def test_a_model_may_take_letters_up_later_but_not_ewc(stream):
+    one = learner("F")
+    one.adapt(stream[0])
+    one.use("F+V+A+D")
+    one.adapt(stream[1])
+    with pytest.raises(SettingsError, match="takes note of every domain"):
+        one.use("EWC+M+V")
+
+
+@pytest.mark.parametrize("wrong", [{"keep": 1.5}, {"old_rate": -0.1}, {"distil": -1.0}, {"temperature": 0.0}])
+def test_numbers_without_a_meaning_are_refused(wrong):
+    with pytest.raises(SettingsError):
+        MethodSettings(**wrong)
