@@ -7,9 +7,12 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
+
+from memgrow.report.paper_page import block
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results/demo/demo.json"
@@ -90,11 +93,43 @@ def training(_: Results) -> str:
     return "\n".join(lines)
 
 
+def false_positives(_: Results) -> str:
+    """How often the paper's test sees a difference between equal methods."""
+    found = json.loads((ROOT / "results/paper/false-positives.json").read_text(encoding="utf-8"))
+    rows = [(_simulated(one), one) for one in found["simulated"]]
+    between = found["between_seeds"]
+    for genre, one in between["genres"].items():
+        rows.append((f"{one['pairs']} pairs of seeds of {between['method']}, on {genre}", one))
+    lines = [
+        "| equal methods | p < 0.05 (promised: 10%) | p < 0.01 (promised: 2%) | McNemar, 0.05 |",
+        "|---|---|---|---|",
+    ]
+    for name, one in rows:
+        shares = {rate["level"]: rate["either"] for rate in one["rates"]}
+        lines.append(f"| {name} | {shares[0.05]:.0%} | {shares[0.01]:.0%} | {one['mcnemar']:.0%} |")
+    return "\n".join([*lines, "", f"From `{found['command']}`."])
+
+
+def _simulated(one: Results) -> str:
+    spread = f", seeds spread by {100 * one['seed_spread']:g} point" if one["seed_spread"] else ""
+    return f"simulated, {one['examples']:,} test examples, {one['subsets']} subsets{spread}"
+
+
+def paper(name: str) -> Callable[[Results], str]:
+    """A table of the paper's experiments, as `memgrow paper page` shows it."""
+    return lambda _: block(name, ROOT / "results/paper", ROOT / "docs/paper.md")
+
+
 PLACES = {
     "comparison": ("README.md", comparison),
     "matrix": ("docs/tutorial.md", matrix),
     "speed": ("docs/speed.md", speed),
     "training": ("docs/speed.md", training),
+    "false-positives": ("docs/paper.md", false_positives),
+    **{
+        f"paper-{name}": ("docs/paper.md", paper(name))
+        for name in ("legend", "table2", "table3", "table4", "recommended", "tuning")
+    },
 }
 
 

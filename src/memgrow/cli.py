@@ -31,7 +31,14 @@ from memgrow.report.growth import counted
 from memgrow.report.matrix import MatrixTable
 from memgrow.report.picture import draw_matrices
 from memgrow.report.reading import reading_shares, reading_table
-from memgrow.report.tables import comparison_table, methods_table, scores_table, stages_table, summary_line
+from memgrow.report.tables import (
+    comparison_table,
+    letters_table,
+    methods_table,
+    scores_table,
+    stages_table,
+    summary_line,
+)
 
 CHUNK = 1024  # texts that are labelled together: a pipe of any length takes little memory
 
@@ -192,7 +199,9 @@ def predict(
         list[str] | None,
         typer.Argument(metavar="TEXT", help="Texts; for a model of pairs, two for each answer.", show_default=False),
     ] = None,
-    file: Annotated[Path | None, typer.Option(metavar="FILE", help="JSONL, CSV or TSV file of texts.")] = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", metavar="FILE", help="JSONL, CSV or TSV file of texts.")
+    ] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,
     device: opt.Device = "auto",
@@ -272,7 +281,7 @@ def methods() -> None:
 
     Example: memgrow methods
     """
-    console.print(methods_table())
+    console.print(methods_table(), letters_table())
 
 
 register(app)

@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from memgrow.errors import MemgrowError
 
 MISTAKE, STOPPED = 2, 130
+GOES_ON = ("adapt", "compare", "paper", "data")
 NO_MEMORY = ("DefaultCPUAllocator", "Storage size calculation overflowed")  # so torch says that a tensor is too large
 
 whispers = Console(stderr=True, highlight=False)
@@ -32,7 +33,7 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing to say, and nobody to hear
             raise
         except KeyboardInterrupt:
-            goes_on = "; the same command again goes on from there" if ctx.invoked_subcommand == "adapt" else ""
+            goes_on = "; the same command again goes on from there" if ctx.invoked_subcommand in GOES_ON else ""
             _complain(f"stopped; what was saved before is unchanged{goes_on}")
             ctx.exit(STOPPED)
         except (MemgrowError, OSError, MemoryError, RuntimeError) as error:

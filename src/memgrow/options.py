@@ -77,7 +77,7 @@ Vectors = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="GloVe or word2vec vectors for words not seen yet.", rich_help_panel=SETTINGS),
 ]
-Device = Annotated[str, typer.Option(metavar="DEVICE", help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
+Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
 Seed = Annotated[
     int | None,
     typer.Option(metavar="N", help="Decides everything that is left to chance.", rich_help_panel=SETTINGS),

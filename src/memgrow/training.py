@@ -111,8 +111,8 @@ def _step(
     logits = model(batch.words, batch.lengths)
     loss = F.cross_entropy(logits, batch.labels)
     parameters = dict(model.named_parameters())
-    addition = past.addition(parameters, logits, batch.examples)
-    (loss if addition is None else loss + addition).backward()  # type: ignore[no-untyped-call]
+    beside = (past.penalty(parameters), past.guidance(logits, batch.examples))
+    torch.stack([loss, *(term for term in beside if term is not None)]).sum().backward()  # type: ignore[no-untyped-call]
     trains.hold(model)
     nn.utils.clip_grad_norm_(list(model.parameters()), clip)
     past.before_step(parameters)

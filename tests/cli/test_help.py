@@ -6,7 +6,7 @@ import pytest
 
 from memgrow import METHODS, __version__
 
-COMMANDS = ("demo", "adapt", "evaluate", "predict", "inspect", "methods")
+COMMANDS = ("demo", "adapt", "evaluate", "predict", "inspect", "methods", "compare", "paper", "theorem")
 WIDTH = 80
 
 

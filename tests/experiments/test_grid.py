@@ -4,22 +4,84 @@ import multiprocessing
 import os
 import signal
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from statistics import fmean
+from types import SimpleNamespace
 
 import pytest
 
-from memgrow.data import Domain, Stream
+from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments import job as job_module
 from memgrow.experiments.attempt import Result
 from memgrow.experiments.backlog import Backlog
-from memgrow.experiments.grid import Grid
+from memgrow.experiments.grid import Grid, Outcome
 from memgrow.experiments.plan import Job, Task
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
+from memgrow.experiments.workers import _Worker
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.progress import Step
+from memgrow.training import TrainingSettings
+
+MODEL = ModelSettings(embedding=4, hidden=3, slots=2, perceptron=4)
+TRAINING = TrainingSettings(rate=0.01, batch=12, epochs=1)
+OPTIONS = MethodSettings(fisher_examples=4)
+METHODS = ("F", "F+M+V", "EWC", "EWC+A", "F+V+D", "Progressive", "multi-task")
+
+
+@dataclass
+class Witness:
+    """A watcher that remembers everything; `on_end` and `on_step` may interfere."""
+
+    begun: list[tuple[int, float]] = field(default_factory=list)
+    ended: list[Result] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    on_end: Callable[[Result], None] = lambda _: None
+    on_step: Callable[[Job], None] = lambda _: None
+
+    def begin(self, jobs: int, work: float) -> None:
+        self.begun.append((jobs, work))
+
+    def step(self, job: Job, step: Step) -> None:
+        self.on_step(job)
+
+    def end(self, result: Result) -> None:
+        self.ended.append(result)
+        self.on_end(result)
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+    @property
+    def made(self) -> list[Run]:
+        """The stages that were made, whichever way they ended."""
+        return [task.run for result in self.ended for task in result.job.tasks]
+
+
+@pytest.fixture(scope="module")
+def stream() -> Stream:
+    return synthetic_stream(domains=3, train=24, validation=12, test=12, seed=3)
+
+
+@pytest.fixture(scope="module")
+def runs(stream) -> Callable[..., list[Run]]:
+    """Runs of these methods over the whole stream."""
+
+    def make(*methods: str, seeds: int = 1) -> list[Run]:
+        return [
+            Run(method, stream.names, seed, MODEL, TRAINING, OPTIONS) for method in methods for seed in range(seeds)
+        ]
+
+    return make
+
+
+@pytest.fixture
+def witness() -> Witness:
+    return Witness()
 
 
 @pytest.fixture
@@ -28,7 +90,7 @@ def store(tmp_path) -> Store:
 
 
 @pytest.fixture
-def grid(stream, store, witness):
+def grid(stream, store, witness) -> Callable[..., Grid]:
     """A grid in this process; its witness starts anew with each."""
 
     def make(**options) -> Grid:
@@ -37,6 +99,12 @@ def grid(stream, store, witness):
         return Grid(stream, store, **{"device": "cpu", "workers": 1, "progress": witness, **options})
 
     return make
+
+
+@pytest.fixture(scope="module")
+def alone(stream, runs, tmp_path_factory) -> Outcome:
+    """What one process makes of runs by many methods."""
+    return Grid(stream, Store(tmp_path_factory.mktemp("alone")), device="cpu", workers=1).run(runs(*METHODS, seeds=2))
 
 
 def scores(records) -> list[dict[str, float]]:
@@ -50,26 +118,24 @@ def without_seconds(outcome) -> dict:
     }
 
 
-@pytest.mark.parametrize("method", ["F", "F+M+V", "EWC", "EWC+A", "F+V+D", "Progressive", "multi-task"])
-def test_a_run_ends_with_the_figures_of_a_learner_that_goes_its_way_alone(method, grid, runs, stream, tiny, short):
-    (run,) = runs(method)
-    grid().run(runs("F", "EWC"))  # others have been there before
-    outcome = grid().run([run])
-    learner = Learner.create(method, model=tiny, training=short, device="cpu")
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_ends_with_the_figures_of_a_learner_that_goes_its_way_alone(method, alone, runs, stream):
+    run = runs(method, seeds=2)[1]
+    records = alone.records[run]
+    learner = Learner.create(method, model=MODEL, training=TRAINING, options=OPTIONS, seed=1, device="cpu")
     history = learner.learn(stream)
-    records = outcome.records[run]
     assert scores(records) == [dict(row.scores) for row in history.matrix.rows]
     for record, stage in zip(records, history.stages, strict=True):
         assert record.stage.method == method
         assert replace(record.stage, seconds=0, note={}) == replace(stage, seconds=0, note={})
-        assert {name: len(right) for name, right in record.validation.items()} == dict.fromkeys(stream.names, 24)
+        assert {name: len(right) for name, right in record.validation.items()} == dict.fromkeys(stream.names, 12)
 
 
-def test_in_domain_is_a_model_for_each_domain(grid, runs, stream, tiny, short):
+def test_in_domain_is_a_model_for_each_domain(grid, runs, stream):
     outcome = grid().run(runs("in-domain"))
     (records,) = outcome.records.values()
     for record, domain in zip(records, stream, strict=True):
-        learner = Learner.create("F", model=tiny, training=short, device="cpu")
+        learner = Learner.create("F", model=MODEL, training=TRAINING, device="cpu")
         learner.learn([domain])
         assert scores([record])[0][domain.name] == learner.evaluate(domain)[domain.name]
 
@@ -80,7 +146,7 @@ def test_stages_that_runs_share_are_made_once(grid, runs, witness):
     assert set(Counter(witness.made).values()) == {1}
     # For each seed: a first stage, two by each of five methods, two more domains alone, all at once, and notes.
     assert len(witness.made) == 2 * (1 + 2 * 5 + 2 + 1 + 1)
-    assert witness.begun == [(28, sum(result.job.total for result in witness.ended))]
+    assert witness.begun == [(len(witness.made), sum(result.job.total for result in witness.ended))]
 
 
 def test_what_is_finished_is_never_repeated(grid, runs, witness):
@@ -100,8 +166,8 @@ def test_a_bundle_serves_like_the_records_in_it(grid, runs, store, witness):
     assert witness.made == []
 
 
-def test_a_method_that_fails_ends_no_other(grid, runs, tiny, witness):
-    plain = replace(tiny, slots=0)  # so that F+M does not know how many to add
+def test_a_method_that_fails_ends_no_other(grid, runs, witness):
+    plain = replace(MODEL, slots=0)  # so that F+M does not know how many to add
     asked = [replace(run, model=plain) for run in runs("F+M", "F", "F+V", "F+M+V")]
     outcome = grid().run(asked)
     assert {run.method for run in outcome.records} == {"F", "F+V"}
@@ -121,9 +187,8 @@ def test_after_a_failure_only_what_failed_is_made_again(grid, runs, witness, mon
 
     monkeypatch.setattr(job_module, "adapt_together", adapt)
     first = grid().run(runs("F", "F+V"))
-    assert [one.reason for one in first.failures] == [
-        "RuntimeError: a cable was pulled (test_grid.py, line {})".format(adapt.__code__.co_firstlineno + 2)
-    ]
+    place = f"test_grid.py, line {adapt.__code__.co_firstlineno + 2}"
+    assert [one.reason for one in first.failures] == [f"RuntimeError: a cable was pulled ({place})"]
     broken = False
     second = grid().run(runs("F", "F+V"))
     assert not second.failures
@@ -143,22 +208,28 @@ def test_stopping_keeps_what_is_finished(grid, runs, witness):
     assert [len(run.learns) for run in witness.made] == [3]
 
 
-def test_several_workers_give_what_one_gives_and_one_that_is_killed_is_replaced(grid, runs, stream, tmp_path, witness):
+def test_several_workers_give_what_one_gives_even_if_they_are_killed(grid, runs, alone, witness):
     asked = runs("F", "EWC", "multi-task", seeds=2)
-    alone = grid().run(asked)
-    killed: list[Job] = []
+    endless = replace(asked[0], training=replace(TRAINING, epochs=10**4, patience=10**4)).upto(1)
 
     def kill(job: Job) -> None:
-        if not killed and job.run.method == "multi-task":
-            killed.append(job)
-            busy = [child for child in multiprocessing.active_children() if child.is_alive()]
-            for child in busy:
-                os.kill(child.pid, signal.SIGKILL)
+        if job.run == endless:
+            for worker in multiprocessing.active_children():
+                os.kill(worker.pid, signal.SIGKILL)
 
-    del kill
-    together = Grid(stream, Store(tmp_path / "other"), device="cpu", workers=2, progress=witness).run(asked)
-    assert without_seconds(together) == without_seconds(alone)
+    witness.on_step = kill
+    first = grid(workers=2).run([endless, *asked])
+    assert "its process died (signal SIGKILL)" in {one.run: one.reason for one in first.failures}[endless]
+    assert first.records, "nothing was done by those that took their place"
     assert not multiprocessing.active_children()
+    second = grid().run(asked)
+    assert without_seconds(second) == {run: without_seconds(alone)[run] for run in asked}
+
+
+def test_workers_that_cannot_start_are_not_started_for_ever():
+    worker = SimpleNamespace(ready=False, job=None, end=lambda: None, process=SimpleNamespace(exitcode=1))
+    with pytest.raises(SettingsError, match="__main__"):
+        _Worker.lost(worker)
 
 
 def test_models_are_gone_when_nobody_needs_them(grid, runs, store):
@@ -207,7 +278,7 @@ def test_a_damaged_record_is_told_and_made_again(grid, runs, witness, store):
 
 
 def test_other_test_examples_are_answered_anew(grid, runs, stream, store, witness):
-    first = Run("F", stream.names[:1], model=runs("F")[0].model, training=runs("F")[0].training)
+    first = runs("F")[0].upto(1)
     grid().run([first])
     *others, last = stream
     changed = Stream([*others, replace(last, test=last.test[:-1])])
@@ -228,8 +299,8 @@ def test_fewer_domains_are_served_by_what_more_have_left(grid, runs, stream, sto
 def test_keys_depend_on_data_and_vectors(stream, store, runs, tmp_path):
     (run,) = runs("F")
     vectors = [tmp_path / name for name in ("a.txt", "b.txt")]
-    for path, number in zip(vectors, (1, 2), strict=True):
-        path.write_text(f"soup {' '.join([str(number)] * 6)}\n")
+    for number, path in enumerate(vectors):
+        path.write_text(f"soup {number} 0 0 0\n")
     first, *others = stream
     shorter = [replace(first, **{part: getattr(first, part)[:-1]}) for part in ("train", "validation", "test")]
     grids = [
@@ -252,7 +323,9 @@ def test_a_stream_may_begin_with_fewer_labels(stream, store, runs):
         part: tuple(one for one in getattr(first, part) if one.label != "neutral")
         for part in ("train", "validation", "test")
     }
-    outcome = Grid(Stream([Domain(first.name, **fewer), *others]), store, device="cpu").run(runs("F", "in-domain"))
+    outcome = Grid(Stream([Domain(first.name, **fewer), *others]), store, device="cpu", workers=1).run(
+        runs("F", "in-domain")
+    )
     assert not outcome.failures
 
 
@@ -301,6 +374,6 @@ def test_a_learner_is_needed_until_its_last_child_is_done():
 
 
 def test_settings_that_only_some_methods_read_make_other_runs_but_share_the_first_stage(grid, runs, witness):
-    asked = [replace(run, options=MethodSettings(strength=s)) for run in runs("EWC") for s in (1.0, 100.0)]
+    asked = [replace(run, options=replace(OPTIONS, strength=s)) for run in runs("EWC") for s in (1.0, 100.0)]
     grid().run(asked)
     assert len(witness.made) == 1 + 1 + 2 * 2

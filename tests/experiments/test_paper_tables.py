@@ -1,5 +1,7 @@
 """The right figures in the right cells of the paper's tables, from records that no model has made."""
 
+from dataclasses import replace
+
 import pytest
 from tests.experiments.paper_records import results
 
@@ -9,7 +11,6 @@ from memgrow.experiments.paper.protocol import GENRES, PAIR, PAPER, SOURCE, TARG
 from memgrow.experiments.run import Run
 
 SEEDS = 3
-PROTOCOL = PAPER
 TUNED = 77.0
 
 
@@ -18,9 +19,7 @@ def cells(figures, sheet=0):
 
 
 def made(module, accuracy, seeds=SEEDS):
-    from dataclasses import replace
-
-    protocol = replace(PROTOCOL, strength=TUNED)
+    protocol = replace(PAPER, strength=TUNED)
     return module.make(protocol, results(module.rows(protocol), protocol, seeds, accuracy), seeds)
 
 
@@ -66,8 +65,6 @@ def test_the_papers_figures_stand_beside_ours():
 
 
 def test_ewc_has_the_strength_that_was_chosen():
-    from dataclasses import replace
-
     row = next(row for row in table2.rows(PAPER) if row.name == "EWC")
     assert row.waits(PAPER)
     tuned = replace(PAPER, strength=TUNED)

@@ -8,7 +8,7 @@ import torch
 from memgrow import lockstep
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, correct_together
+from memgrow.lockstep import adapt_together, correct_together, staged
 from memgrow.lockstep.stack import obstacle
 from memgrow.lockstep.training import _clip, _separate
 from memgrow.methods import METHODS, MethodSettings
@@ -107,6 +107,14 @@ def test_each_stops_by_itself_and_keeps_its_best_epoch(stream):
 def test_one_learner_is_no_different_from_three(stream):
     three, (one,) = taught(learners("F+M+V"), stream), taught(learners("F+M+V", 1), stream)
     assert_alike(three[0], one)
+
+
+def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
+    whole = taught(learners("F+V+D"), stream)
+    monkeypatch.setattr(staged, "USUAL", 5)
+    for ours, theirs in zip(taught(learners("F+V+D"), stream), whole, strict=True):
+        assert_alike(ours, theirs)
+    assert correct_together(whole, stream[0]) == [each.correct(stream[0]) for each in whole]
 
 
 def test_what_is_right_is_told_as_each_learner_tells_it(stream):

@@ -20,7 +20,7 @@ from memgrow.methods import MethodSettings
 from memgrow.mistakes import whisper
 from memgrow.recipe import Recipe, read_recipe
 from memgrow.report.comparison_picture import draw_comparison
-from memgrow.report.comparison_table import compared_table, legend, verdict
+from memgrow.report.comparison_table import compared_table, domains_table, legend, verdict
 from memgrow.report.grid_bar import GridBar
 from memgrow.report.growth import counted
 from memgrow.report.matrix import MatrixTable
@@ -129,16 +129,20 @@ def _introduce(stream: Stream, settings: Settings) -> None:
     _say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     model, training = settings.model, settings.training
     small = " (small sizes; --recipe and --set change them)" if (model, training) == (MODEL, TRAINING) else ""
-    whisper(
+    sizes_and_training = (
         f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "
         f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}"
     )
+    console.print(Text(sizes_and_training, "dim"))
 
 
 def _show(comparison: Comparison, seeds: int) -> None:
     for method in comparison.order:
-        console.print(MatrixTable(comparison.mean_matrix(method), f"{method}: test accuracy, %"))
+        matrix = comparison.mean_matrix(method)
+        if len(matrix.rows) > 1:
+            console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
     if comparison.walks:
+        console.print(domains_table(comparison))
         console.print(compared_table(comparison, seeds))
         for sentence in (legend(comparison, seeds), verdict(comparison)):
             _say(sentence)

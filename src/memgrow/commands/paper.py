@@ -57,6 +57,9 @@ def paper(
     out: Out = None,
     quick: Annotated[bool, typer.Option("--quick", help="Tiny sizes: minutes on two cores.")] = False,
     only_runs: Annotated[bool, typer.Option("--only-runs", help="Make the runs, but no tables.")] = False,
+    no_runs: Annotated[
+        bool, typer.Option("--no-runs", help="Make the tables from finished runs; cells without any stay empty.")
+    ] = False,
     study: Annotated[list[str] | None, typer.Option(metavar="NAME", help="Of conditions: this study.")] = None,
     page: Annotated[Path, typer.Option(metavar="FILE", help="What `page` writes.")] = Path("docs/paper.md"),
     limit: Limit = None,
@@ -75,7 +78,8 @@ def paper(
     from memgrow.experiments.paper.tables import PAGE, TABLES, THEOREM, named
     from memgrow.report.grid_bar import GridBar
     from memgrow.report.paper_page import write_page
-    from memgrow.report.paper_show import Ticks, show_legend, show_table, show_theorem
+    from memgrow.report.paper_show import show_legend, show_table, show_theorem
+    from memgrow.report.ticks import Ticks
 
     names = named(what)
     tables = [name for name in names if name in TABLES]
@@ -86,7 +90,7 @@ def paper(
     folder = out or Path("results/paper-quick" if quick else "results/paper")
     options = {"data": data, "vectors": vectors, "seeds": seeds, "limit": limit, "extra": extra}
     with GridBar(console) as bar:
-        workshop = _workshop(folder, data, extra, vectors, device, workers, bar, needed=bool(tables))
+        workshop = _workshop(folder, data, extra, vectors, device, workers, bar, needed=bool(tables), makes=not no_runs)
         session = Session(settings, folder, workshop, _words(options, quick))
         ran = session.run(names)
     shown = [] if only_runs else names
@@ -95,14 +99,20 @@ def paper(
     if tables and shown:
         show_legend(console)
     if THEOREM in shown:
-        with Ticks(console, session.theorem_parts()) as ticks:
+        with Ticks(console, "Theorem 1", session.theorem_parts()) as ticks:
             made = session.theorem(ticks.tick)
         show_theorem(console, made, folder)
     if PAGE in shown:
         on_page = write_page(page, folder)
         _say(f"{page} shows {', '.join(on_page) or 'no tables: it has no marks for them'}.")
-    if ran.failures:
-        _say(f"{counted(len(ran.failures), 'run')} failed: the same command tries them again, and nothing else.")
+    if ran.failures and no_runs:
+        _say(f"{counted(len(ran.failures), 'run')} have yet to be made: leave --no-runs out to make them.")
+    elif ran.failures:
+        first = next(iter(ran.failures.values()))
+        raise SettingsError(
+            f"{counted(len(ran.failures), 'run')} failed (the first by {first.run.method}: {first.reason}); "
+            "the same command again tries only what failed"
+        )
 
 
 def _workshop(
@@ -114,6 +124,7 @@ def _workshop(
     workers: int | None,
     watcher: "Watcher",
     needed: bool,
+    makes: bool,
 ) -> "Workshop | None":
     """Where runs are made; None where there is no corpus and none is needed."""
     from memgrow.data.corpora import corpus_called
@@ -130,7 +141,7 @@ def _workshop(
             )
         return None
     corpus = Corpus(data or fetched.folder, extra, watcher.note)
-    return Workshop(corpus, Store(out / "runs"), vectors, device, workers, watcher)
+    return Workshop(corpus, Store(out / "runs"), vectors, device, workers, watcher, makes)
 
 
 def _words(options: Mapping[str, Path | int | None], quick: bool) -> list[str]:

@@ -29,7 +29,9 @@ def register(app: typer.Typer) -> None:
 
 
 def theorem(
-    model: Annotated[Path | None, typer.Option(metavar="MODEL", help="A trained model to measure as well.")] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="MODEL", help="A trained model to measure as well.")
+    ] = None,
     data: Annotated[
         list[Path] | None,
         typer.Option(metavar="FILE", help="With --model: texts to measure on; may be repeated.", show_default=False),

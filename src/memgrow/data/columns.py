@@ -3,13 +3,15 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from memgrow.errors import DataError
+from memgrow.data.dialogue_columns import MESSAGES, REPLIES, check_both, first_of, is_dialogue
+from memgrow.errors import DataError, SettingsError
 
 TEXTS: tuple[tuple[str, str | None], ...] = (  # a text alone, or a text and its pair; the first that fits is taken
     ("text", None),
     ("premise", "hypothesis"),
     ("sentence1", "sentence2"),
 )
+DIALOGUE = (MESSAGES[0], REPLIES[0])
 LABELS = ("label", "gold_label")
 SPLIT = "split"
 
@@ -20,12 +22,16 @@ OPTIONS = {
     "by": "--by",
     "group": "--group",
     "split": "--split-column",
+    "reply": "--reply",
 }
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of columns; None for text, pair, label and split means: find it by its usual name."""
+    """The names of columns; None for text, pair, label, split and reply means: find it by its usual name.
+
+    With a reply the text is the message that it answers, and there is no pair and no label.
+    """
 
     text: str | None = None
     pair: str | None = None
@@ -33,6 +39,7 @@ class Columns:
     by: str | None = None
     group: str | None = None
     split: str | None = None
+    reply: str | None = None
 
     def among(self, names: Collection[str], where: str, labelled: bool = True) -> "Columns":
         """The same with what can be found filled in; an error says what is missing among the names."""
@@ -40,9 +47,11 @@ class Columns:
             name = getattr(self, role)
             if name is not None and name not in names:
                 raise DataError(f"{where} has no column {name!r} (named by {option}){_choice(names, option)}")
-        found = self
-        if found.text is None:
-            found = _with_texts(found, names, where)
+        found = self._for_answering(names, where, labelled) or self._for_labelling(names, where, labelled)
+        return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
+
+    def _for_labelling(self, names: Collection[str], where: str, labelled: bool) -> "Columns":
+        found = self if self.text is not None else _with_texts(self, names, where)
         if found.label is None:
             label = next((name for name in LABELS if name in names), None)
             if labelled and label is None:
@@ -50,18 +59,47 @@ class Columns:
                     f"{where} has no column for the label, such as {' or '.join(LABELS)}{_choice(names, '--label')}"
                 )
             found = replace(found, label=label)
-        return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
+        return found
+
+    def _for_answering(self, names: Collection[str], where: str, labelled: bool) -> "Columns | None":
+        """The message and its reply; None where the file is there to be labelled."""
+        named = [OPTIONS[role] for role in ("pair", "label") if getattr(self, role) is not None]
+        if self.reply is not None and named:
+            raise SettingsError(
+                f"a reply answers one message and has no label: name --reply or {named[0]}, but not both"
+            )
+        if self.reply is not None and self.reply == self.text:
+            raise SettingsError(f"the column {self.text!r} cannot hold both the messages and the replies to them")
+        taken = (self.text, self.by, self.group, self.split)
+        reply = self.reply or first_of(REPLIES, names, taken)
+        message = self.text or first_of(MESSAGES, names, (*taken, reply))
+        if self.reply is None:
+            usual = _fitting(self, names)
+            plain = self.text is not None or usual is not None
+            label = any(name in names for name in LABELS)
+            if named or (usual and usual[1]) or not is_dialogue(message, reply, plain, label, labelled):
+                return None
+        if labelled or message is None:
+            check_both(message, reply, names, where)
+        return replace(self, text=message, reply=reply)
 
 
 BY_NAME = Columns()
 
 
-def _with_texts(columns: Columns, names: Collection[str], where: str) -> Columns:
+def _fitting(columns: Columns, names: Collection[str]) -> tuple[str, str | None] | None:
     # A pair that the user named stands beside any first text; one that nobody named must be there as the table says.
     for text, pair in TEXTS:
-        if text in names and text != columns.pair and (columns.pair or pair is None or pair in names):
-            return replace(columns, text=text, pair=columns.pair or pair)
-    usual = ", ".join(f"{text} and {pair}" if pair else text for text, pair in TEXTS)
+        if text in names and text not in (columns.pair, columns.reply) and (columns.pair or not pair or pair in names):
+            return text, columns.pair or pair
+    return None
+
+
+def _with_texts(columns: Columns, names: Collection[str], where: str) -> Columns:
+    found = _fitting(columns, names)
+    if found is not None:
+        return replace(columns, text=found[0], pair=found[1])
+    usual = ", ".join(f"{text} and {pair}" if pair else text for text, pair in (*TEXTS, DIALOGUE))
     raise DataError(
         f"{where} has no column for the text, such as {usual}{_choice(names, '--text (and --pair for a second text)')}"
     )

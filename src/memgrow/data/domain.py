@@ -10,15 +10,17 @@ from memgrow.errors import DataError
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One text, or two for a pair task, and its label where that is known."""
+    """One text, or two for a pair task, and its label or its reply where that is known."""
 
     text: str
     pair: str | None = None
     label: str | None = None
     where: str = field(default="", compare=False)  # "reviews.jsonl, line 7": for error messages alone
+    reply: str | None = None  # what is answered to the text, in data to learn answering from
 
     @property
     def texts(self) -> tuple[str, ...]:
+        """What a model reads; the reply is what it should write."""
         return (self.text,) if self.pair is None else (self.text, self.pair)
 
 
@@ -33,8 +35,13 @@ class Domain:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of the training part, in alphabetical order."""
+        """The labels of the training part, in alphabetical order; none in data with replies."""
         return tuple(sorted({example.label for example in self.train if example.label is not None}))
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether there is answering to be learnt from it."""
+        return any(example.reply is not None for part in (self.train, self.validation, self.test) for example in part)
 
     def fingerprint(self) -> str:
         """The same for the same name and training and validation examples: tells one run's data from another's."""
@@ -42,7 +49,8 @@ class Domain:
         for part in (self.train, self.validation):
             digest.update(b"\x1d")
             for example in part:
-                fields = (example.text, example.pair or "", example.label or "")
+                fields = [example.text, example.pair or "", example.label or ""]
+                fields += [] if example.reply is None else [example.reply]
                 digest.update("\x1f".join(fields).encode() + b"\x1e")
         return digest.hexdigest()
 

@@ -38,7 +38,8 @@ def load_stream(
 ) -> Loaded:
     """Files as domains in three parts, one domain a file or by a column; parts that are not given are drawn.
 
-    At most `limit` examples of each part are kept. A row with an empty text is an error, or left out if `skip_empty`.
+    Files with a column of replies make domains to be answered, others domains to be labelled. At most `limit` examples
+    of each part are kept. A row with an empty text is an error, or left out if `skip_empty`.
     """
     if limit is not None and limit < 1:
         raise SettingsError(f"a limit of {limit} leaves no examples to learn from; give 1 or more")
@@ -89,13 +90,24 @@ def _read(paths: Sequence[Path], columns: Columns, labelled: bool, skip_empty: b
             raise DataError(f"{path} is given twice; give each file once, as one thing only")
     tables = [read_table(path, columns, labelled, skip_empty) for path in paths]
     for table in tables[1:]:
-        if (table.columns.pair is None) != (tables[0].columns.pair is None):
-            single, paired = sorted((tables[0], table), key=lambda one: one.columns.pair is not None)
-            raise DataError(
-                f"{single.path.name} has single texts (column {single.columns.text}), but {paired.path.name} has pairs "
-                f"(columns {paired.columns.text} and {paired.columns.pair}); give files of one kind"
-            )
+        _refuse_two_kinds(tables[0], table)
     return tables
+
+
+def _refuse_two_kinds(one: Table, other: Table) -> None:
+    if _kind(one.columns)[0] != _kind(other.columns)[0]:
+        simple, more = sorted((one, other), key=lambda table: _kind(table.columns)[0])
+        described = ", but ".join(f"{table.path.name} has {_kind(table.columns)[1]}" for table in (simple, more))
+        raise DataError(f"{described}; give files of one kind")
+
+
+def _kind(columns: Columns) -> tuple[int, str]:
+    """What a file's rows are: a rank by which kinds are told apart, and words."""
+    if columns.reply is not None:
+        return 2, f"messages and replies (columns {columns.text} and {columns.reply})"
+    if columns.pair is not None:
+        return 1, f"pairs (columns {columns.text} and {columns.pair})"
+    return 0, f"single texts (column {columns.text})"
 
 
 def _refuse_single_label(domain: Domain) -> None:

@@ -55,9 +55,9 @@ def read_table(path: Path, columns: Columns, labelled: bool = True, skip_empty: 
 
 
 def read_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> list[Example]:
-    """One example for each row of a file, for prediction; a label is read where there is one and not asked for."""
+    """One example for each row of a file, for prediction; a label or a reply is read where there is one."""
     path = Path(path)
-    columns = Columns(columns.text, columns.pair, columns.label)
+    columns = Columns(columns.text, columns.pair, columns.label, reply=columns.reply)
     examples: list[Example] = []
     for row in read_rows(path):
         place = where(path, row.line)
@@ -70,8 +70,8 @@ def read_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> list[Exampl
 def _reason_to_leave_out(row: Row, columns: Columns, labelled: bool, skip_empty: bool) -> str | None:
     if labelled and _bare(row, columns.label) == NO_GOLD_LABEL:
         return "without a gold label"
-    if skip_empty and "" in (_bare(row, columns.text), _bare(row, columns.pair)):
-        return "with an empty text"
+    if skip_empty and "" in (_bare(row, columns.text), _bare(row, columns.pair), _bare(row, columns.reply)):
+        return "with an empty message or reply" if columns.reply else "with an empty text"
     return None
 
 
@@ -95,11 +95,15 @@ def _example(row: Row, columns: Columns, place: str, labelled: bool) -> Example:
     label = None
     if columns.label and (labelled or _bare(row, columns.label) not in (None, "", NO_GOLD_LABEL)):
         label = _name(row, columns.label, place)
+    reply = None
+    if columns.reply and (labelled or _bare(row, columns.reply) not in (None, "")):
+        reply = _text(row, columns.reply, place)
     return Example(
         text=_text(row, columns.text, place),
         pair=_text(row, columns.pair, place) if columns.pair else None,
         label=label,
         where=place,
+        reply=reply,
     )
 
 

@@ -51,9 +51,14 @@ def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) ->
     """At most so many of the examples, in their old order; which ones does not depend on that order."""
     if limit is None or len(examples) <= limit:
         return tuple(examples)
-    ranks = [rank(seed, "\x1f".join((*example.texts, example.label or ""))) for example in examples]
+    ranks = [rank(seed, "\x1f".join(_spelt_out(example))) for example in examples]
     kept = sorted(range(len(examples)), key=ranks.__getitem__)[:limit]
     return tuple(examples[index] for index in sorted(kept))
+
+
+def _spelt_out(example: Example) -> tuple[str, ...]:
+    fields = (*example.texts, example.label or "")
+    return fields if example.reply is None else (*fields, example.reply)
 
 
 def _checked(fractions: Mapping[str, float] | Sequence[float]) -> dict[str, float]:

@@ -29,5 +29,7 @@ def _write(domain: Domain, folder: Path) -> Path:
 
 
 def _fields(example: Example) -> dict[str, str]:
+    if example.reply is not None:
+        return {"message": example.text, "response": example.reply}
     texts = {"text": example.text} if example.pair is None else {"premise": example.text, "hypothesis": example.pair}
     return texts if example.label is None else texts | {"label": example.label}

@@ -19,6 +19,7 @@ from memgrow.experiments.workers import Here, Workers
 from memgrow.progress import Step
 
 ON_A_GPU = 4  # processes that share one: more wait for each other
+LITTLE = 5000  # examples to learn from in all: with less, it takes longer to start processes than to do without
 
 
 @dataclass(frozen=True)
@@ -87,11 +88,15 @@ class Grid:
                 self.store.keep_model(key)
         return self._outcome(wanted, reasons)
 
+    def found(self, runs: Iterable[Run]) -> Outcome:
+        """What there is of these runs already; nothing is made."""
+        return self._outcome(list(dict.fromkeys(runs)), {})
+
     def _make(self, jobs: Sequence[Job]) -> Mapping[str, str]:
         """Do all jobs that can be done; returns the keys of the stages that failed, and why."""
         backlog = Backlog(jobs)
         self.progress.begin(len(jobs), sum(job.total for job in jobs))
-        with self._crew(len(jobs)) as crew:
+        with self._crew(jobs) as crew:
             while True:
                 while crew.free and (job := backlog.take()):
                     crew.start(job)
@@ -104,10 +109,12 @@ class Grid:
                     for key in set() if self.keep_models else backlog.unneeded(result):
                         self.store.drop_model(key)
 
-    def _crew(self, jobs: int) -> Here | Workers:
+    def _crew(self, jobs: Sequence[Job]) -> Here | Workers:
         bench = Bench(self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device)
-        suitable = ON_A_GPU if self.device == "cuda" else len(os.sched_getaffinity(0))
-        count = min(suitable if self.workers is None else self.workers, jobs)
+        suitable = ON_A_GPU if self.device == "cuda" else _cores()
+        if sum(job.total for job in jobs) < LITTLE:
+            suitable = 1
+        count = min(suitable if self.workers is None else self.workers, len(jobs))
         notes: set[str] = set()
 
         def tell(job: Job, said: Step | str) -> None:
@@ -140,3 +147,8 @@ class Grid:
             validation={name: record.validation[name] for name in names},
             test={name: record.test[name] for name in names},
         )
+
+
+def _cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

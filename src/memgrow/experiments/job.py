@@ -10,10 +10,9 @@ from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
 from memgrow.history import Stage
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together
+from memgrow.lockstep import adapt_together, correct_together, note_together
 from memgrow.methods import find_method
 from memgrow.progress import Progress
-from memgrow.randomness import derive, seeded
 
 
 @dataclass(frozen=True)
@@ -29,18 +28,21 @@ class Bench:
     def do(self, job: Job, progress: Progress) -> list[Record]:
         """The records of a job, which are in the store by then; none for notes."""
         learners = [self._learner(task) for task in job.tasks]
+        stages: Sequence[Stage | None] = [None] * len(learners)
         if job.run.takes_notes():
-            for learner in learners:
-                _take_notes(learner, job, self.stream[job.run.learns[0]])
-            stages: Sequence[Stage | None] = [None] * len(learners)
+            _take_notes(learners, job, self.stream[job.run.learns[0]])
         else:
             *earlier, domain = (self.stream[name] for name in job.run.learns)
             stages = adapt_together(learners, domain, earlier=earlier, vectors=self.vectors, progress=progress)
-        return [
-            record
+        for task, learner in zip(job.tasks, learners, strict=True):
+            if task.keep:  # the learner first: a record says that its stage is finished
+                learner.save(self.store.model(task.key))
+        wanted = [
+            (task, learner, stage)
             for task, learner, stage in zip(job.tasks, learners, stages, strict=True)
-            if (record := self._keep(task, learner, stage)) is not None
+            if stage is not None and task.record
         ]
+        return self._records(*zip(*wanted, strict=True)) if wanted else []
 
     def _learner(self, task: Task) -> Learner:
         run = task.run
@@ -59,29 +61,30 @@ class Bench:
             learner.use(run.method, run.options)
         return learner
 
-    def _keep(self, task: Task, learner: Learner, stage: Stage | None) -> Record | None:
-        """The learner first: a record says that its stage is finished."""
-        if task.keep:
-            learner.save(self.store.model(task.key))
-        if stage is None or not task.record:
-            return None
-        answers = {
-            part: {domain.name: _answers(learner, domain, part) for domain in self.stream}
+    def _records(self, tasks: Sequence[Task], learners: Sequence[Learner], stages: Sequence[Stage]) -> list[Record]:
+        """Try the learners on all domains, and keep what came of it."""
+        right: dict[str, dict[str, list[list[bool]]]] = {
+            part: {
+                domain.name: correct_together(learners, domain, part) if getattr(domain, part) else [[]] * len(learners)
+                for domain in self.stream
+            }
             for part in ("validation", "test")
         }
-        record = Record(task.key, stage, **answers, run=asdict(task.run), held_out=self.held_out)
-        self.store.put(record)
-        return record
+        records = []
+        for number, (task, stage) in enumerate(zip(tasks, stages, strict=True)):
+            validation, test = (
+                {name: tuple(answers[number]) for name, answers in right[part].items()}
+                for part in ("validation", "test")
+            )
+            record = Record(task.key, stage, validation, test, run=asdict(task.run), held_out=self.held_out)
+            self.store.put(record)
+            records.append(record)
+        return records
 
 
-def _answers(learner: Learner, domain: Domain, part: str) -> tuple[bool, ...]:
-    return tuple(learner.correct(domain, part)) if getattr(domain, part) else ()
-
-
-def _take_notes(learner: Learner, job: Job, domain: Domain) -> None:
-    """What a learner by this method would have noted when it learnt its first domain, to the bit."""
+def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
+    """What learners by this method would have noted when they learnt their first domain."""
     method, options = find_method(job.run.method), job.run.options
-    past = method.past(options)
-    with seeded(derive(learner.seed, "stage", 0), "note", device=learner.device):
-        past.take_note(learner.trained(), learner.encode(domain.train), learner.device)
-    learner.method, learner.options, learner.past = method, options, past
+    for learner in learners:
+        learner.method, learner.options, learner.past = method, options, method.past(options)
+    note_together(learners, domain)

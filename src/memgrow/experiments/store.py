@@ -61,11 +61,14 @@ class Store:
         if path.is_dir() and not (path / KEPT).exists():
             shutil.rmtree(path, ignore_errors=True)
 
+    def records(self) -> dict[str, Record]:
+        """All records by their keys."""
+        single = sorted(self._path("").parent.glob("*.json"))
+        return self._bundle() | {path.stem: record for path in single if (record := self.get(path.stem)) is not None}
+
     def bundle(self) -> Path:
         """Put all records into one file, the same bytes for the same records, and remove the files of single ones."""
-        single = sorted(self._path("").parent.glob("*.json"))
-        newer = {record.key: record for path in single if (record := self.get(path.stem)) is not None}
-        records = self._bundle() | newer
+        single, records = sorted(self._path("").parent.glob("*.json")), self.records()
         packed = io.BytesIO()
         with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
             for key in sorted(records):

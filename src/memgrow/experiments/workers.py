@@ -176,6 +176,8 @@ def _work(line: Connection, bench: Bench) -> None:
 
 
 def _take_threads(bench: Bench) -> None:
-    """One thread to a job: what a seed gives must not depend on how many work side by side."""
+    """On a CPU one thread to a job: what a seed gives must not depend on how many work side by side."""
     if bench.device == "cpu":
         torch.set_num_threads(1)
+    else:
+        torch.set_float32_matmul_precision("high")  # products in TF32, as nobody reads the fourth digit of a weight

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import cast
 
 import torch
 
@@ -74,7 +73,8 @@ def _adapt_stack(learnings: Sequence[Learning], progress: Progress) -> list[Stag
         stack.write(number, learning.model)
         learning.settle()
     afters = [learning.after for learning in learnings]
-    notes = note_together(afters, data, [learning.seed for learning in learnings])
+    _note(afters, data, [learning.seed for learning in learnings])
+    notes = [after.past.notes(len(first.data)) for after in afters]
     answers = {name: correct_together(afters, part) for name, part in first.tested.items()}
     scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(afters))]
     finished = zip(learnings, outcomes, notes, scores, strict=True)
@@ -96,24 +96,35 @@ def _meet(learnings: Sequence[Learning], data: Staged) -> None:
         learning.after.past.meet(old, partial(ask, number))
 
 
-def note_together(learners: Sequence[Learner], data: Staged, seeds: Sequence[int]) -> list[dict[str, object]]:
-    """Let every learner take note of a domain it has learnt; Fisher diagonals are found for all models at once."""
-    pasts = [learner.past for learner in learners]
-    for place, part in enumerate(pasts[0].parts):
-        if isinstance(part, ElasticWeights):
-            kin = [cast(ElasticWeights, past.parts[place]) for past in pasts]
-            chosen = []
-            for one, seed, learner in zip(kin, seeds, learners, strict=True):
-                with seeded(seed, "note", device=learner.device):
-                    chosen.append(one.sample(len(data.data)))
-            stack = Stack([learner.trained() for learner in learners])
-            diagonals = fisher_together(stack, data, chosen, part.settings.fisher)
-            for one, learner, diagonal in zip(kin, learners, diagonals, strict=True):
-                one.absorb(learner.trained(), diagonal)
-        else:
-            for past, learner in zip(pasts, learners, strict=True):
-                past.parts[place].take_note(learner.trained(), data.data, learner.device)
-    return [past.notes(len(data.data)) for past in pasts]
+def note_together(learners: Sequence[Learner], domain: Domain) -> None:
+    """Let learners take note of their first domain after the event, as they would have when they learnt it."""
+    models = [learner.trained() for learner in learners]
+    data = learners[0].encode(domain.train)
+    seeds = [derive(learner.seed, "stage", 0) for learner in learners]
+    if obstacle(models) is None:
+        _note(learners, Staged(data, learners[0].device), seeds)
+        return
+    for learner, model, seed in zip(learners, models, seeds, strict=True):
+        with seeded(seed, "note", device=learner.device):
+            learner.past.take_note(model, data, learner.device)
+
+
+def _note(learners: Sequence[Learner], data: Staged, seeds: Sequence[int]) -> None:
+    """Let every learner take note of a domain; Fisher diagonals are found for all models at once."""
+    for parts in zip(*(learner.past.parts for learner in learners), strict=True):
+        elastic = [part for part in parts if isinstance(part, ElasticWeights)]
+        if not elastic:
+            for part, learner in zip(parts, learners, strict=True):
+                part.take_note(learner.trained(), data.data, learner.device)
+            continue
+        chosen = []
+        for part, seed, learner in zip(elastic, seeds, learners, strict=True):
+            with seeded(seed, "note", device=learner.device):
+                chosen.append(part.sample(len(data.data)))
+        stack = Stack([learner.trained() for learner in learners])
+        diagonals = fisher_together(stack, data, chosen, elastic[0].settings.fisher)
+        for part, learner, diagonal in zip(elastic, learners, diagonals, strict=True):
+            part.absorb(learner.trained(), diagonal)
 
 
 def correct_together(learners: Sequence[Learner], domain: Domain, split: str = "test") -> list[list[bool]]:

@@ -74,7 +74,7 @@ class _Recurrence(torch.autograd.Function):
         if keys is not None:
             attention = x.new_empty(steps, rows, stacked, keys.shape[1])
             logits = torch.empty_like(attention[0])
-        cells, gates = [c], []
+        cells, gates, wanted = [c], [], any(ctx.needs_input_grad)
         for t in range(steps):
             torch.bmm(_each(h), hh.transpose(1, 2), out=_each(inner))
             if keys is not None and through is not None and attention is not None and logits is not None:
@@ -85,8 +85,9 @@ class _Recurrence(torch.autograd.Function):
                 _each(inner).baddbmm_(_each(attention[t]), through)
             h, c, gate = _step(x[t], inner, c)
             output[t] = h
-            cells.append(c)
-            gates.append(gate)
+            if wanted:
+                cells.append(c)
+                gates.append(gate)
         ctx.save_for_backward(seen, mirror, ih, hh, keys, through, slot_bias, output, attention)
         ctx.trace = cells, gates
         return output

@@ -13,6 +13,7 @@ from memgrow.text import UNKNOWN_INDEX
 GRAINS = ((32, 2), (64, 4), (128, 16))  # up to so many words, lengths are rounded up to a multiple of this
 COARSE = 64  # and of this beyond: so that few differ
 LARGE = 256  # examples in a batch where no gradient is needed
+USUAL = 48  # words: of longer texts fewer are taken at once
 
 
 class Chosen(NamedTuple):
@@ -54,12 +55,19 @@ class Staged:
         words = self.words[numbers, :, :steps].permute(3, 2, 1, 0).flatten(1, 2)  # (T, texts * B, K)
         return Chosen(words.long(), self.lengths[numbers].permute(2, 1, 0).flatten(0, 1), self.labels[numbers])
 
+    def rows(self, examples: int, steps: int) -> int:
+        """How many of a batch's examples to take at once, so that long texts need no more memory than usual ones."""
+        return max(1, examples * USUAL // max(USUAL, steps))
+
     def in_batches(self, models: int) -> list[tuple[list[int], Tensor, int]]:
         """All examples from short to long, the same for every model: their numbers, also (K, B), and the steps."""
         batches = []
         for indices in by_length(self.data, LARGE):
-            numbers = torch.tensor(indices)
-            batches.append((indices, numbers.to(self.words.device).expand(models, -1), self.steps(numbers)))
+            size = self.rows(LARGE, self.steps(torch.tensor(indices)))
+            for start in range(0, len(indices), size):
+                some = indices[start : start + size]
+                numbers = torch.tensor(some)
+                batches.append((some, numbers.to(self.words.device).expand(models, -1), self.steps(numbers)))
         return batches
 
 

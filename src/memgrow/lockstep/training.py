@@ -136,28 +136,41 @@ class Stepper:
         return new
 
     def _step(self, numbers: Tensor, steps: int) -> None:
-        batch = self.data.take(numbers, steps)
-        logits = self.stack(batch.words, batch.lengths)  # (K, B, labels)
-        flat = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")
-        loss = flat / numbers.shape[1]  # the sum over models of each one's mean: their gradients do not mix
-        addition = self.past.addition(self.stack.parameters, logits, numbers)
-        total = loss if addition is None else loss + addition
-        gradients = torch.autograd.grad(total, list(self.moving.values()), materialize_grads=True)
+        parameters = list(self.moving.values())
+        gradients: list[Tensor] = []
+        for piece in torch.split(numbers, self.data.rows(numbers.shape[1], steps), dim=1):
+            found = torch.autograd.grad(self._loss(piece, numbers, steps), parameters, materialize_grads=True)
+            gradients = _separate(found) if not gradients else [a + b for a, b in zip(gradients, found, strict=True)]
+        if (penalty := self.past.penalty(self.stack.parameters)) is not None:
+            found = torch.autograd.grad(penalty, parameters, materialize_grads=True)
+            gradients = [a + b for a, b in zip(gradients, found, strict=True)]
         for name, gradient in zip(self.moving, gradients, strict=True):
             dim, first = self.trains.since[name]
             if first:
                 gradient.narrow(dim + 1, 0, first).zero_()
-        for parameter, gradient in zip(self.moving.values(), _separate(gradients), strict=True):
+        _clip(gradients, self.settings.clip)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
-        _clip([p.grad for p in self.moving.values() if p.grad is not None], self.settings.clip)
         with torch.no_grad():
             self.past.before_step(self.moving)
             self.optimiser.step()
             self.past.after_step(self.moving)
-            right = (logits.argmax(-1) == batch.labels).sum()
-            self.running += torch.stack((flat.detach().double(), right.double()))
-        for parameter in self.moving.values():
+        for parameter in parameters:
             parameter.grad = None
+
+    def _loss(self, piece: Tensor, whole: Tensor, steps: int) -> Tensor:
+        """The share of some examples (K, b) in the loss of a batch (K, B).
+
+        It is the sum over models of each one's mean: their gradients do not mix.
+        """
+        batch = self.data.take(piece, steps)
+        logits = self.stack(batch.words, batch.lengths)  # (K, b, labels)
+        loss = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")
+        right = (logits.detach().argmax(-1) == batch.labels).sum()
+        self.running += torch.stack((loss.detach().double(), right.double()))
+        loss = loss / whole.shape[1]
+        guidance = self.past.guidance(logits, piece)
+        return loss if guidance is None else loss + guidance * (piece.shape[1] / whole.shape[1])
 
 
 def _separate(gradients: Sequence[Tensor]) -> list[Tensor]:

@@ -1,6 +1,6 @@
 """Several memories of the past at once: each is asked in turn."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -31,12 +31,11 @@ class Several:
         for part in self.parts:
             part.meet(old, ask)
 
-    def addition(self, parameters: Parameters, logits: Tensor, examples: Tensor) -> Tensor | None:
-        """All that is added to the loss of a batch."""
-        terms = [part.penalty(parameters) for part in self.parts]
-        terms += [part.guidance(logits, examples) for part in self.parts]
-        known = [term for term in terms if term is not None]
-        return torch.stack(known).sum() if known else None
+    def penalty(self, parameters: Parameters) -> Tensor | None:
+        return _sum(part.penalty(parameters) for part in self.parts)
+
+    def guidance(self, logits: Tensor, examples: Tensor) -> Tensor | None:
+        return _sum(part.guidance(logits, examples) for part in self.parts)
 
     def before_step(self, parameters: Parameters) -> None:
         for part in self.parts:
@@ -74,3 +73,8 @@ class Several:
             if type(part) in kinds:
                 part.restore(kinds[type(part)].tensors())
         return [part for part in self.parts if type(part) not in kinds]
+
+
+def _sum(terms: Iterable[Tensor | None]) -> Tensor | None:
+    known = [term for term in terms if term is not None]
+    return torch.stack(known).sum() if known else None

@@ -31,7 +31,7 @@ def draw_comparison(comparison: Comparison, path: str | Path, title: str) -> Non
         _draw(axis, comparison, figure_of)
         axis.set_xlabel(label)
     axes[0].set_yticks(range(len(methods)), methods)
-    axes[0].invert_yaxis()
+    axes[0].set_ylim(len(methods) - 0.5, -0.5)
     figure.suptitle(title, parse_math=False)
     figure.savefig(path, dpi=DPI)
 

@@ -94,7 +94,7 @@ def job_line(result: Result) -> Text:
     method = find_method(run.method)
     what = run.learns[-1] if len(run.learns) == 1 else f"{run.learns[-1]} by {method.name}"
     if method.together:
-        what = f"all {len(run.learns)} domains by {method.name}"
+        what = f"all by {method.name}"
     elif run.takes_notes():
         what = f"notes on {run.learns[0]} for {method.name}"
     line = Text.assemble((what, "bold"), f", {_listed(seeds)}")

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from memgrow.report.paper_text import (
-    LEGEND,
     MISSING,
     SHORT,
     accuracy,
@@ -16,6 +15,8 @@ from memgrow.report.paper_text import (
     signed,
     test_of,
 )
+
+BESIDE = ", the paper's in brackets"
 
 Figures = Mapping[str, Any]
 Cells = Sequence[str]
@@ -44,9 +45,8 @@ def _blocks(figures: Figures) -> Iterator[str]:
         yield f"Best on validation without old data: {figures['best_on_validation']}.\n"
     for note in figures["notes"]:
         yield f"{note}\n"
-    yield f"{LEGEND}\n"
     for failure in figures["failures"]:
-        yield f"Failed: {failure}\n"
+        yield f"Missing: {failure}\n"
     yield f"From `{figures['command']}`, {_seeds(figures)}.\n"
 
 
@@ -56,9 +56,10 @@ def _seeds(figures: Figures) -> str:
 
 def _sheet(sheet: Figures) -> Iterator[str]:
     numbered = any(row.get("line") for row in sheet["rows"])
-    title = f"{sheet['title']}, " if "title" in sheet else ""
+    title = f"{sheet['title']}: " if "title" in sheet else ""
     columns = sheet["columns"]
-    yield f"{title}{sheet['part']} accuracy, ours (paper's in brackets):\n"
+    beside = any("paper" in cell for row in sheet["rows"] for cell in row["cells"].values())
+    yield f"{title}{sheet['part']} accuracy{BESIDE if beside else ''}:\n"
     heading = [*(["#"] if numbered else []), "", *(SHORT.get(column, column) for column in columns), "seeds"]
     yield from _table(
         heading, ([*_name(row, numbered), *_accuracies(row, sheet), _count(row)] for row in sheet["rows"])
@@ -142,6 +143,11 @@ def _pairs(figures: Figures) -> Iterator[str]:
         [
             ["training pairs", *ours],
             ["training pairs, paper", *(f"{counts['paper']:,}" for counts in pairs.values())],
+            *(
+                [f"{part} pairs", *(f"{figures['data'][genre][part]:,}" for genre in pairs)]
+                for part in ("validation", "test")
+                if "data" in figures
+            ),
             ["Yu et al. (2018), %", *(f"{figures['yu2018'][genre]:.1f}" for genre in pairs)],
         ],
     )

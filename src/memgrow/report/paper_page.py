@@ -10,10 +10,12 @@ from memgrow.errors import DataError
 from memgrow.experiments.paper.files import read_figures
 from memgrow.experiments.paper.tables import TABLES
 from memgrow.report.paper_markdown import markdown
+from memgrow.report.paper_text import LEGEND
 from memgrow.report.paper_theorem import theorem_markdown
 
 PREFIX = "paper-"  # of a mark's name, before that of the table
 TITLE = "# The paper's experiments on MultiNLI\n"
+HOW = "legend"  # the one place that shows no table: how to read the others
 PICTURES = {"slots": "slots.png", "theorem": "theorem.png", "conditions": "scaling.png"}
 
 BLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
@@ -24,12 +26,19 @@ BLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
 
 def block(name: str, folder: Path, page: Path) -> str:
     """What the page has of a table; `folder` has its JSON, and its picture if it has one."""
+    if name == HOW:
+        return LEGEND
     figures = read_figures(folder, name)
     if figures is None:
         raise DataError(f"{folder} has no {name}.json: run `memgrow paper {name}` first")
     picture = folder / PICTURES.get(name, "")
     shown = f"\n\n![{figures['title']}]({_link(picture, page)})" if picture.is_file() else ""
-    return BLOCKS[name](figures) + shown
+    try:
+        return BLOCKS[name](figures) + shown
+    except (KeyError, TypeError, AttributeError) as error:
+        raise DataError(
+            f"{folder / name}.json is not what this memgrow writes: remove it, and run `memgrow paper {name}` again"
+        ) from error
 
 
 def write_page(page: Path, folder: Path) -> list[str]:
@@ -37,8 +46,8 @@ def write_page(page: Path, folder: Path) -> list[str]:
     there = [name for name in BLOCKS if (folder / f"{name}.json").is_file()]
     if not there:
         raise DataError(f"{folder} has no tables for {page}: make some first, with `memgrow paper all`")
-    text = page.read_text(encoding="utf-8") if page.is_file() else TITLE + "".join(map(_place, there))
-    shown = [name for name in BLOCKS if _mark(name).search(text)]
+    text = page.read_text(encoding="utf-8") if page.is_file() else TITLE + "".join(map(_place, (HOW, *there)))
+    shown = [name for name in (HOW, *BLOCKS) if _mark(name).search(text)]
     for name in shown:
         made = block(name, folder, page)
         text = _mark(name).sub(lambda found, made=made: f"{found[1]}{made}\n{found[3]}", text)  # type: ignore[misc]
@@ -46,7 +55,7 @@ def write_page(page: Path, folder: Path) -> list[str]:
     beside = page.with_name(f".{page.name}.writing")
     beside.write_text(text, encoding="utf-8")
     beside.replace(page)
-    return shown
+    return [name for name in shown if name != HOW]
 
 
 def _mark(name: str) -> re.Pattern[str]:

@@ -42,7 +42,7 @@ def paper_tables(figures: Figures) -> Iterator[RenderableType]:
     for sentence in _sentences(figures):
         yield Text(sentence, "dim")
     for failure in figures["failures"]:
-        yield Text(f"failed: {failure}", "red")
+        yield Text(f"missing: {failure}", "red")
 
 
 def _sentences(figures: Figures) -> Iterator[str]:

@@ -23,7 +23,8 @@ def accuracy(cell: Cell, between: str = " ± ", digits: int = 1) -> str:
     if cell.get("mean") is None:
         return MISSING
     spread = cell.get("spread")
-    return f"{cell['mean']:.{digits}f}" + ("" if spread is None else f"{between}{spread:.{digits}f}")
+    mean = f"{cell['mean']:.{digits}f}".replace("-", "−")
+    return mean + ("" if spread is None else f"{between}{spread:.{digits}f}")
 
 
 def printed(cell: Cell) -> str:

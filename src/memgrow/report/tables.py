@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memgrow.history import History, Stage
-from memgrow.methods import METHODS
+from memgrow.methods import LETTERS, METHODS
 from memgrow.report.growth import counted, growth
 from memgrow.report.percent import percent
 
@@ -76,6 +76,15 @@ def methods_table() -> Table:
     for method in METHODS.values():
         sees = "all data" if method.together else "new data"
         table.add_row(method.name, ", ".join(method.grows) or "nothing", sees, method.about)
+    return table
+
+
+def letters_table() -> Table:
+    table = _table("letters behind a name, as in F+V+A")
+    table.add_column("letter")
+    table.add_column("what it does", overflow="fold")
+    for name, letter in LETTERS.items():
+        table.add_row(name, letter.about)
     return table
 
 

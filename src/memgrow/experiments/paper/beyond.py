@@ -19,18 +19,16 @@ def _row(method: str, name: str | None = None, **options: Any) -> Row:
 
 
 CANDIDATES: tuple[Row, ...] = (
-    _row("F+M+V+Q"),
     _row("F+V+A"),
-    _row("F+M+V+A"),
-    _row("F+M+V+Q+A"),
+    _row("F+V+A", "F+V+A, 0.7", keep=0.7),
     _row("F+V+D"),
-    _row("F+M+V+D"),
-    _row("F+V+A+D"),
-    _row("F+M+V+A+D"),
+    _row("F+V+A+D", "F+V+A+D, light", keep=0.3, distil=0.5),
+    _row("F+M+V+Q"),
+    _row("F+M+V+A"),
     _row("F+M+V+L"),
     _row("EWC+M+V"),
 )
-EXTRA_METHODS = ("F+V+A", "F+M+V+A", "F+V+D", "F+M+V+D")  # of the candidates, those that stand in Table 4
+EXTRA_METHODS = ("F+V+A", "F+V+D", "F+M+V+A")  # of the candidates, those that stand in Table 4
 
 BASELINES = tuple(Row(name, name) for name in (PROPOSED, "F+V", BAR))
 REFERENCES = {name: dict.fromkeys(FIVE, name) for name in (PROPOSED, BAR)}

@@ -61,7 +61,7 @@ def figures(table: Table, ran: Ran) -> dict[str, Any]:
         "protocol": protocol.to_json(),
         **({"strength": told_strength(ran)} if elastic and ran.tuned else {}),
         **made,
-        "failures": [told(failure) for key, failure in ran.failures.items() if key in needed],
+        "failures": told([failure for key, failure in ran.failures.items() if key in needed]),
     }
 
 
@@ -71,9 +71,21 @@ def told_strength(ran: Ran) -> dict[str, Any]:
     return {"chosen": ran.protocol.strength, "validation_average": tried}
 
 
-def told(failure: Failure) -> str:
-    run = failure.run
-    return f"{run.method} on {', '.join(run.learns)}, seed {run.seed}: {failure.reason}"
+def told(failures: Sequence[Failure]) -> list[str]:
+    """A sentence for all seeds of a run that failed for one reason."""
+    alike: dict[tuple[Run, str], list[int]] = {}
+    for failure in failures:
+        alike.setdefault((replace(failure.run, seed=0), failure.reason), []).append(failure.run.seed)
+    return [
+        f"{run.method} on {', '.join(run.learns)}, seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}: {reason}"
+        for (run, reason), seeds in alike.items()
+    ]
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    """0 to 9 where none is missing, else each."""
+    whole = len(seeds) > 2 and sorted(seeds) == list(range(min(seeds), max(seeds) + 1))
+    return f"{min(seeds)} to {max(seeds)}" if whole else ", ".join(map(str, sorted(seeds)))
 
 
 def _wanted(tables: Iterable[Table], protocol: Protocol) -> dict[Data, list[Run]]:

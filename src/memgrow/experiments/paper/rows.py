@@ -54,8 +54,10 @@ class Row:
         options: MethodSettings = replace(protocol.options, **_scaled(self.options, protocol))
         if protocol.strength is not None and "strength" not in self.options:
             options = replace(options, strength=protocol.strength)
-        options = _that_matter(options, find_method(self.method))
         model = replace(protocol.model, **_scaled(self.model, protocol))
+        options = _that_matter(options, find_method(self.method))
+        if options.slots == model.slots:  # as many as the model began with: said in one way only
+            options = replace(options, slots=None)
         return Run(self.method, self.learns, seed, model, replace(protocol.training, **self.training), options)
 
     def waits(self, protocol: Protocol) -> bool:

@@ -10,7 +10,7 @@ from memgrow.experiments.paper.table2 import S_AND_T
 
 NOTES = (
     "Validation accuracy of F+M+V. The first domain's bank and the one that the second domain adds have that number of "
-    "slots each.",
+    "slots each. Tests are against the most slots.",
 )
 
 

@@ -22,10 +22,12 @@ class Workshop:
     device: str
     workers: int | None
     watcher: Watcher
+    makes: bool = True  # False: only what is in the store
     _grids: dict[tuple[Data, bool], Grid] = field(default_factory=dict)
 
     def run(self, data: Data, runs: Sequence[Run]) -> Outcome:
-        return self.grid(data).run(runs)
+        grid = self.grid(data)
+        return grid.run(runs) if self.makes else grid.found(runs)
 
     def grid(self, data: Data, keep_models: bool = False) -> Grid:
         """One for each kind of data: to know a stream by its checksum takes a while."""

@@ -1,0 +1,109 @@
+"""`memgrow compare`: the table, the files, and what happens the second time."""
+
+import json
+import re
+import sys
+
+import pytest
+
+QUICK = ("--workers", "1", "--device", "cpu")
+
+
+@pytest.fixture
+def compare(memgrow, data, tmp_path):
+    """The words of a comparison of three domains into a folder of its own."""
+    return ("compare", *data.values(), *memgrow.tiny, *QUICK, "--out", tmp_path / "out", "--limit", 24)
+
+
+def fits(out: str, *long: object) -> bool:
+    for one in long:
+        out = out.replace(str(one), "")
+    return max(map(len, out.splitlines())) <= 80
+
+
+def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path):
+    out = memgrow.done(*compare, "--methods", "F+V", "--seeds", 2)
+    assert fits(out, tmp_path)
+    for method in ("F", "F+V", "multi-task"):
+        assert re.search(rf"^ +{re.escape(method)} +\d+\.\d ± \d", out, re.MULTILINE)
+    assert "kitchen → harbour → clinic: 72 training" in out
+    assert "hidden 5" in out
+    assert "Without old data" in out
+    written = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert set(written["methods"]) == {"F", "F+V", "multi-task"}
+    assert written["seeds"] == [0, 1]
+    assert written["settings"]["model"]["hidden"] == 5
+    assert written["domains"]["clinic"] == {"train": 24, "validation": 24, "test": 24}
+    assert written["methods"]["F+V"]["against"]["F"]["n"] == 2
+    assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["compare.json", "compare.png", "runs"]
+
+
+def test_the_second_time_nothing_is_learnt_and_more_seeds_add_to_what_is_there(memgrow, compare, tmp_path):
+    first = memgrow.done(*compare, "--methods", "F", "--seeds", 1)
+    figures = (tmp_path / "out" / "compare.json").read_bytes()
+    second = memgrow.done(*compare, "--methods", "F", "--seeds", 1)
+    assert first.count("seed 0: validation") == 4
+    assert second.count(": validation") == 0
+    assert (tmp_path / "out" / "compare.json").read_bytes() == figures
+    third = memgrow.done(*compare, "--methods", "F", "--seeds", 2)
+    assert "seed 0: validation" not in third
+    assert third.count("seed 1: validation") == 4
+
+
+def test_a_method_that_fails_is_told_with_its_reason_and_the_others_are_shown(memgrow, compare, tmp_path):
+    result = memgrow(*compare, "--methods", "F+M", "--seeds", 1, "--set", "model.slots=0")
+    assert result.exit_code == 2
+    assert "1 of 3 runs failed (F+M): F+M adds slots" in result.stderr
+    assert re.search(r"^ +multi-task +\d", result.stdout, re.MULTILINE)
+    (failure,) = json.loads((tmp_path / "out" / "compare.json").read_text())["failures"]
+    assert (failure["method"], failure["stage"]) == ("F+M", 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--methods", "F+Z"), "there is no method"),
+        (("--set", "joy=1"), "there is no setting 'joy'"),
+        (("--vectors", "nowhere.txt"), "nowhere.txt"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_made(memgrow, compare, tmp_path, words, says):
+    assert says in memgrow.refused(*compare, *words)
+    assert not (tmp_path / "out").exists()
+
+
+def test_one_domain_is_too_few(memgrow, data, tmp_path):
+    said = memgrow.refused("compare", data["kitchen"], "--out", tmp_path / "out")
+    assert "at least two domains, and there is only kitchen" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_corpus_that_is_not_there_is_told_with_the_command_that_fetches_it(memgrow, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMGROW_DATA", str(tmp_path))
+    assert "memgrow data get sentiment" in memgrow.refused("compare", "sentiment", "--out", tmp_path / "out")
+
+
+def test_words_are_as_long_as_the_vectors_that_are_given(memgrow, data, tmp_path):
+    vectors = tmp_path / "vectors.txt"
+    vectors.write_text("soup 1 2 3 4 5 6 7\nstew 7 6 5 4 3 2 1\n")
+    words = ("compare", *data.values(), *QUICK, "--vectors", vectors, "--out", tmp_path / "out")
+    sizes = ("--set", "hidden=5", "--set", "model.slots=4", "--set", "epochs=1", "--limit", 12)
+    out = memgrow.done(*words, *sizes, "--methods", "F", "--seeds", 1)
+    assert "embedding 7" in out
+    assert "leave embedding out" in memgrow.refused(*words, *sizes, "--set", "embedding=6")
+
+
+def test_without_matplotlib_the_figures_are_there_all_the_same(memgrow, compare, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = memgrow(*compare, "--methods", "F", "--seeds", 1)
+    assert result.exit_code == 0
+    assert "There is no picture" in result.stderr
+    assert (tmp_path / "out" / "compare.json").exists()
+    assert not list((tmp_path / "out").glob("*.png"))
+
+
+def test_the_help_shows_an_example_and_fits(memgrow):
+    out = memgrow.done("compare", "--help")
+    assert fits(out)
+    assert "Example: memgrow compare sentiment" in out

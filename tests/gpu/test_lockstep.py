@@ -1,0 +1,74 @@
+"""On a GPU: learners taught side by side, from recorded graphs, learn what each would have learnt alone."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from memgrow.data import Domain, synthetic_stream
+from memgrow.learner import Learner
+from memgrow.lockstep import adapt_together, correct_together
+from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.training import TrainingSettings
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+METHODS = ("F", "F+M+V", "F+H+V", "frozen+M", "EWC", "Progressive", "F+M+V+A+D", "F+M+V+Q+L", "EWC+M+V")
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return [
+        Domain(domain.name, domain.train[:200], domain.validation[:40], domain.test[:40])
+        for domain in synthetic_stream(seed=0)[:2]
+    ]
+
+
+def learners(method: str, count: int = 3) -> list[Learner]:
+    return [
+        Learner.create(
+            method,
+            model=ModelSettings(embedding=12, hidden=16, slots=8, perceptron=16),
+            training=TrainingSettings(rate=1e-3, epochs=3, batch=16),
+            options=MethodSettings(fisher_examples=12, strength=50.0),
+            seed=seed,
+            device="cuda",
+        )
+        for seed in range(count)
+    ]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_learns_what_it_would_have_learnt_alone(method, stream):
+    company, alone = learners(method), learners(method)
+    for domain in stream:
+        adapt_together(company, domain)
+        for learner in alone:
+            learner.adapt(domain)
+    for ours, theirs in zip(company, alone, strict=True):
+        for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=5e-2, atol=5e-3, msg=lambda text, name=name: f"{name}: {text}")
+        for name, tensor in theirs.past.tensors().items():
+            torch.testing.assert_close(ours.past.tensors()[name], tensor, rtol=5e-2, atol=5e-3)
+    for domain in stream:
+        for ours, theirs in zip(correct_together(company, domain), company, strict=True):
+            assert sum(a != b for a, b in zip(ours, theirs.correct(domain), strict=True)) <= 1
+
+
+def test_a_stack_gives_the_same_bits_again(stream):
+    first, second = learners("F+M+V"), learners("F+M+V")
+    for group in (first, second):
+        for domain in stream:
+            adapt_together(group, domain)
+    for a, b in zip(first, second, strict=True):
+        for p, q in zip(a.model.parameters(), b.model.parameters(), strict=True):
+            assert torch.equal(p, q)
+
+
+def test_learners_that_stop_leave_the_stack(stream):
+    group = learners("F", 6)
+    for learner in group:
+        learner.training = replace(learner.training, epochs=12, patience=1, rate=1e-2)
+    adapt_together(group, stream[0])
+    assert len({learner.history.stages[0].epochs for learner in group}) > 1
