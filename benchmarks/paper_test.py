@@ -1,8 +1,8 @@
-"""How often the paper's significance test gives an arrow where there is nothing: equal methods, and seeds of one method.
+"""How often the paper's significance test gives an arrow where there is nothing.
 
     python benchmarks/paper_test.py --runs results/paper/runs --out results/paper/false-positives.json
 
-Simulated pairs of equal methods, and every pair of seeds of one real method on one genre, from the records of finished runs.
+Simulated pairs of equal methods, and every pair of seeds of one real method, from the records of finished runs.
 """
 
 import argparse

@@ -24,7 +24,7 @@ from memgrow.batches import Encoded, collate, shuffled
 from memgrow.methods import Several
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier
-from memgrow.training import _step, probabilities
+from memgrow.training import _step
 
 BATCH, WORDS, LABELS, CPU = 32, 9000, 3, torch.device("cpu")
 
@@ -105,7 +105,7 @@ def hand_predictor(data: Encoded) -> Callable[[], None]:
 
 def our_predictor(data: Encoded, backend: str) -> Callable[[], None]:
     model = new_model(backend)
-    return lambda: (probabilities(model, data), None)[1]
+    return lambda: (model.logits(data), None)[1]
 
 
 def pairs_per_second(run: Callable[[], None], pairs: int, rounds: int) -> float:

@@ -28,8 +28,24 @@ AROUND = {
     "commands",
 }
 CORE = sorted(path for path in HOUSE.rglob("*.py") if path.relative_to(HOUSE).parts[0] not in AROUND)
-LAZY = {"metrics/student.py": {"scipy"}}  # within a function, with a sentence for those who do not have it
-HEAVY = ("typer", "click", "rich", "yaml", "matplotlib", "scipy", "pydantic", "pandas", "sklearn", "datasets", "ray")
+LAZY = {
+    "metrics/student.py": {"scipy"},
+    "metrics/bleu.py": {"sacrebleu"},
+}  # within a function, with a sentence for those who do not have it
+HEAVY = (
+    "typer",
+    "click",
+    "rich",
+    "yaml",
+    "matplotlib",
+    "scipy",
+    "sacrebleu",
+    "pydantic",
+    "pandas",
+    "sklearn",
+    "datasets",
+    "ray",
+)
 
 ALONE = '''
 import sys

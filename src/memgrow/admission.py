@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from memgrow.data import Domain, Example
 from memgrow.errors import DataError
+from memgrow.models import REPLY
 
 KINDS = {1: "text", 2: "pair"}
-ASKS = {"text": "one text", "pair": "two texts"}
+READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
+ASKS = {"text": "one text", "pair": "two texts", REPLY: "one message"}
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,11 @@ def admit(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | N
         for part in ("train", "validation"):
             if not getattr(domain, part):
                 raise DataError(f"{domain.name} has no {part} examples: give more rows, or that part's own file")
-        if len(domain.labels) < 2:
+        if len(domain.labels) < 2 and not domain.has_replies:
             only = ", ".join(domain.labels) or "no label"
             raise DataError(f"all training examples of {domain.name} have one class ({only}): two are needed")
-    task = task or KINDS[len(domains[0].train[0].texts)]
+    first = domains[0].train[0]
+    task = task or (KINDS[len(first.texts)] if first.reply is None else REPLY)
     known = tuple(labels or sorted({label for domain in domains for label in domain.labels}))
     for domain in domains:
         check_examples((*domain.train, *domain.validation, *domain.test), task, known)
@@ -57,15 +60,22 @@ def admit(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | N
 
 
 def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str] | None) -> None:
-    """Every example has as many texts as the task asks for and, where labels are given, one of them."""
+    """Every example has as many texts as the task asks for and, where labels are given, one of them, or a reply."""
     for number, example in enumerate(examples, 1):
         where = example.where or f"example {number}"
-        if KINDS[len(example.texts)] != task:
+        if len(example.texts) != READS[task]:
             raise DataError(f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}")
-        if labels is not None and example.label not in labels:
+        if (task == REPLY) != (example.reply is not None) and labels is not None:
+            has = "no reply" if task == REPLY else "a reply and no label"
+            raise DataError(
+                f"{where}: this model answers with {'words' if task == REPLY else 'labels'}, but there is {has}"
+            )
+        if task != REPLY and labels is not None and example.label not in labels:
             raise DataError(f"{where}: unknown label {example.label!r}; this model knows {', '.join(labels)}")
 
 
 def most_frequent_share(examples: Sequence[Example]) -> float:
-    """What one gets right without reading: the share of the most frequent label."""
+    """What one gets right without reading: the share of the most frequent label; of replies, nothing."""
+    if any(example.reply is not None for example in examples):
+        return 0.0
     return max(Counter(example.label for example in examples).values()) / len(examples)

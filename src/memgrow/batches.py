@@ -49,7 +49,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows are texts: all first ones of the batch, then all second ones."""
+    """Rows are texts: all first ones of the batch, then all second ones. A reply stands behind its message."""
 
     words: Tensor  # (B * texts, T), 0 behind the end of a text
     lengths: Tensor  # (B * texts), on the CPU
@@ -61,10 +61,14 @@ def split_words(examples: Sequence[Example], max_words: int) -> Worded:
     """Of a text longer than `max_words` the beginning is read; one without any word is read as an unknown word."""
     texts, cut = [], 0
     for example in examples:
-        words = [tokenise(text) for text in example.texts]
+        words = [tokenise(text) for text in (*example.texts, *_reply(example))]
         cut += sum(len(text) > max_words for text in words)
         texts.append(tuple(text[:max_words] or [UNKNOWN] for text in words))
     return Worded(texts, [example.label for example in examples], cut)
+
+
+def _reply(example: Example) -> tuple[str, ...]:
+    return () if example.reply is None else (example.reply,)
 
 
 def encode(worded: Worded, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -17,11 +16,11 @@ from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.history import History, Stage
 from memgrow.learning import begin
 from memgrow.methods import MethodSettings, find_method
-from memgrow.models import TASKS, Classifier, ModelSettings
+from memgrow.models import TASKS, Classifier, Model, ModelSettings
 from memgrow.progress import Progress, Silence
 from memgrow.saved import pack, unpack
 from memgrow.text import Vocabulary
-from memgrow.training import TrainingSettings, correct, probabilities
+from memgrow.training import TrainingSettings
 from memgrow.workspace import Workspace
 
 Text = str | tuple[str, str] | Example
@@ -55,7 +54,7 @@ class Learner:
         self.task, self.labels = task, None if labels is None else tuple(labels)
         self.settings, self.training, self.options = model, training, options
         self.seed, self.device = seed, find_device(device)
-        self.model: Classifier | None = None
+        self.model: Model | None = None
         self.vocabulary = Vocabulary()
         self.past = self.method.past(options)
         self.history = History()
@@ -143,23 +142,21 @@ class Learner:
     # Answering
 
     def evaluate(self, domains: Domain | Iterable[Domain], split: str = "test") -> dict[str, float]:
-        """Accuracy on one part (train, validation or test) of each domain."""
-        self.trained()
+        """Accuracy on one part (train, validation or test) of each domain; of replies, 1 / perplexity."""
+        model = self.trained()
         given = [domains] if isinstance(domains, Domain) else domains
-        return {domain.name: fmean(self.correct(domain, split)) for domain in given}
+        return {domain.name: model.score(self._part(domain, split)) for domain in given}
 
     def correct(self, domain: Domain, split: str = "test") -> list[bool]:
         """Which examples of one part of a domain are answered rightly."""
-        examples = getattr(domain, split)
-        if not examples:
-            raise DataError(f"{domain.name} has no {split} examples to evaluate on")
-        answers: list[bool] = correct(self.trained(), self.encode(examples)).tolist()
+        answers: list[bool] = self.classifier().correct(self._part(domain, split)).tolist()
         return answers
 
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
         """Labels and probabilities of texts (of pairs for a pair model), without being told their domain."""
-        model = self.trained()
-        rows = probabilities(model, self.encode([_as_example(text) for text in texts], labelled=False)).tolist()
+        model = self.classifier()
+        data = self.encode([_as_example(text) for text in texts], labelled=False)
+        rows = model.logits(data).softmax(-1).tolist()
         named = [dict(zip(self.labels or (), row, strict=True)) for row in rows]
         return [Prediction(max(chances, key=lambda label: chances[label]), chances) for chances in named]
 
@@ -189,7 +186,20 @@ class Learner:
 
     # Within
 
-    def trained(self) -> Classifier:
+    def _part(self, domain: Domain, split: str) -> Encoded:
+        examples = getattr(domain, split)
+        if not examples:
+            raise DataError(f"{domain.name} has no {split} examples to evaluate on")
+        return self.encode(examples)
+
+    def classifier(self) -> Classifier:
+        """The model, if it answers with labels."""
+        model = self.trained()
+        if not isinstance(model, Classifier):
+            raise ModelError("this model answers with words, not with labels: ask it for a reply")
+        return model
+
+    def trained(self) -> Model:
         """The model, once there is one."""
         if self.model is None:
             raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")

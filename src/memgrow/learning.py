@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 
 from memgrow.admission import Lesson, admit, check_examples, most_frequent_share
 from memgrow.batches import Encoded, Worded, encode, split_words
@@ -15,8 +16,8 @@ from memgrow.data import Domain
 from memgrow.errors import SettingsError
 from memgrow.history import Stage
 from memgrow.methods import Grew, Trains, grow_for
-from memgrow.models import TASKS, Classifier
-from memgrow.models.answering import logits_of
+from memgrow.methods.distilling import Distilling
+from memgrow.models import REPLY, Classifier, Model, build
 from memgrow.models.embedding import first_vectors
 from memgrow.nn import count_parameters
 from memgrow.progress import Progress
@@ -34,7 +35,7 @@ class Learning:
     """A lesson that has begun. The learner itself is not touched; `after` is what it will be."""
 
     after: "Learner"  # with its grown model
-    old: Classifier | None  # the model that met the domain, where its weights go on
+    old: Model | None  # the model that met the domain, where its weights go on
     lesson: Lesson
     worded: Worded
     data: Encoded
@@ -46,14 +47,12 @@ class Learning:
     started: float
 
     @property
-    def model(self) -> Classifier:
+    def model(self) -> Model:
         return self.after.trained()
 
     def train(self, workspace: Workspace, progress: Progress) -> Outcome:
         if self.old is not None:
-            old = self.old
-            words = old.encoder.embedding.num_embeddings
-            self.after.past.meet(old, lambda: logits_of(old, self.data.as_known_to(words)))
+            self.after.past.meet(self.old, self._old_answers)
         with seeded(self.seed, "train", device=self.after.device):
             return train(
                 self.model,
@@ -67,6 +66,10 @@ class Learning:
                 workspace=workspace,
                 progress=progress,
             )
+
+    def _old_answers(self) -> Tensor:
+        assert isinstance(self.old, Classifier)  # others are refused at the beginning
+        return self.old.logits(self.data.as_known_to(self.old.encoder.embedding.num_embeddings))
 
     def settle(self) -> None:
         """Let the method do what it does when training has ended."""
@@ -112,6 +115,10 @@ def begin(
     """
     started = time.monotonic()
     lesson = admit(_together(learner, domain, earlier), learner.task, learner.labels)
+    if lesson.task == REPLY and Distilling in learner.method.remembers:
+        raise SettingsError(
+            f"{learner.method.name}: D holds on to labels, and a model of replies has none; leave D out"
+        )
     tested = {part.name: part for part in (*watch, *lesson.domains) if part.test}
     for part in tested.values():
         check_examples(part.test, lesson.task, lesson.labels)
@@ -157,12 +164,12 @@ def _together(learner: "Learner", domain: Domain, earlier: Sequence[Domain]) -> 
 
 def _grown(
     learner: "Learner",
-    old: Classifier | None,
+    old: Model | None,
     lesson: Lesson,
     worded: Worded,
     vectors: str | Path | None,
     progress: Progress,
-) -> tuple[Classifier, Vocabulary, Grew]:
+) -> tuple[Model, Vocabulary, Grew]:
     """The model as it starts on a domain: a new one, or a copy of the old one that has grown."""
     settings, method = learner.settings, learner.method
     known = Vocabulary() if old is None else learner.vocabulary
@@ -174,8 +181,7 @@ def _grown(
     if vectors is not None:
         progress.note(f"{lesson.name}: {found} of {len(words)} new words have a vector in {Path(vectors).name}")
     if old is None:
-        build = TASKS[lesson.task]
-        model = build(settings, len(vocabulary), len(lesson.labels), lesson.name).to(learner.device)
+        model = build(lesson.task, settings, len(vocabulary), len(lesson.labels), lesson.name).to(learner.device)
         with torch.no_grad():
             model.encoder.embedding.weight[len(known) :] = rows.to(learner.device)
         return model, vocabulary, Grew(settings.slots, settings.hidden, len(words), 1)

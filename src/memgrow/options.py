@@ -19,6 +19,9 @@ Text = Annotated[
 ]
 Pair = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the second text.", rich_help_panel=DATA)]
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.", rich_help_panel=DATA)]
+Reply = Annotated[
+    str | None, typer.Option("--reply", metavar="COLUMN", help="Column of the reply.", rich_help_panel=DATA)
+]
 By = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column that names the domain of a row.", rich_help_panel=DATA)
 ]
@@ -82,4 +85,5 @@ Seed = Annotated[
     int | None,
     typer.Option(metavar="N", help="Decides everything that is left to chance.", rich_help_panel=SETTINGS),
 ]
+Beam = Annotated[int, typer.Option("--beam", metavar="N", help="Of replies: search with so many beams at once.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]

@@ -4,14 +4,12 @@ import time
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.batches import Batch, Encoded, collate, shuffled
 from memgrow.errors import SettingsError
 from memgrow.methods import Several, Trains
-from memgrow.models import Classifier
-from memgrow.models.answering import logits_of
+from memgrow.models import Model, Taught
 from memgrow.progress import Progress, Step
 from memgrow.randomness import derive
 from memgrow.workspace import Position, Workspace
@@ -51,7 +49,7 @@ class Outcome:
 
 
 def train(
-    model: Classifier,
+    model: Model,
     data: Encoded,
     validation: Encoded,
     *,
@@ -77,8 +75,9 @@ def train(
         model.train()
         while position.batch < len(order):
             batch = collate(data, order[position.batch], device)
-            running += _step(model, batch, optimiser, trains, past, settings.clip)
-            position.batch, position.seen = position.batch + 1, position.seen + len(batch.labels)
+            taught = _step(model, batch, optimiser, trains, past, settings.clip)
+            running += torch.stack((taught.total, taught.right.to(taught.total)))
+            position.batch, position.seen = position.batch + 1, position.seen + taught.seen
             now = time.monotonic()
             if now - glanced > GLANCE or position.batch == len(order):
                 glanced = now
@@ -87,7 +86,7 @@ def train(
                 position.loss, position.correct = running.tolist()
                 position.seconds = seconds_before + now - started
                 workspace.save(position, model, best, optimiser)
-        accuracy = accuracy_of(model, validation)
+        accuracy = model.score(validation)
         position.epoch, position.batch, position.loss, position.correct, position.seen = (
             position.epoch + 1,
             0,
@@ -104,37 +103,21 @@ def train(
 
 
 def _step(
-    model: Classifier, batch: Batch, optimiser: torch.optim.Optimizer, trains: Trains, past: Several, clip: float
-) -> Tensor:
-    """One update. Returns the summed loss and the number of right answers, still on the device."""
+    model: Model, batch: Batch, optimiser: torch.optim.Optimizer, trains: Trains, past: Several, clip: float
+) -> Taught:
+    """One update; what comes back is still on the device."""
     optimiser.zero_grad(set_to_none=True)
-    logits = model(batch.words, batch.lengths)
-    loss = F.cross_entropy(logits, batch.labels)
+    taught = model.teach(batch)
     parameters = dict(model.named_parameters())
-    beside = (past.penalty(parameters), past.guidance(logits, batch.examples))
-    torch.stack([loss, *(term for term in beside if term is not None)]).sum().backward()  # type: ignore[no-untyped-call]
+    guidance = None if taught.logits is None else past.guidance(taught.logits, batch.examples)
+    terms = (taught.loss, past.penalty(parameters), guidance)
+    torch.stack([term for term in terms if term is not None]).sum().backward()  # type: ignore[no-untyped-call]
     trains.hold(model)
     nn.utils.clip_grad_norm_(list(model.parameters()), clip)
     past.before_step(parameters)
     optimiser.step()
     past.after_step(parameters)
-    correct = (logits.detach().argmax(-1) == batch.labels).sum()
-    return torch.stack((loss.detach() * len(batch.labels), correct.to(loss.dtype)))
-
-
-def probabilities(model: Classifier, data: Encoded) -> Tensor:
-    """Of each label for each example (examples, labels), in the order of the data, on the CPU."""
-    return logits_of(model, data).softmax(-1)
-
-
-def correct(model: Classifier, data: Encoded) -> Tensor:
-    """Of which examples (examples) the most probable label is the right one."""
-    return logits_of(model, data).argmax(-1) == torch.tensor(data.labels)
-
-
-def accuracy_of(model: Classifier, data: Encoded) -> float:
-    """The share of examples whose most probable label is the right one."""
-    return float(correct(model, data).double().mean())
+    return taught
 
 
 def _snapshot(model: nn.Module) -> dict[str, Tensor]:

@@ -40,9 +40,10 @@ def test_the_list_says_what_is_here(memgrow, web):
         assert max(map(len, out.splitlines())) <= 80
         return {line.split()[0]: line.split()[-1] for line in out.splitlines() if line[2:3].isalpha()}
 
-    assert rows() == {"name": "here", "sentiment": "no", "multinli": "no"}
+    missing = dict.fromkeys(CORPORA, "no")
+    assert rows() == {"name": "here"} | missing
     memgrow.done("data", "get", "multinli")
-    assert rows() == {"name": "here", "sentiment": "no", "multinli": "yes"}
+    assert rows() == {"name": "here"} | missing | {"multinli": "yes"}
 
 
 def test_where_prints_a_path_and_nothing_else(memgrow, shelf, web):
@@ -74,7 +75,7 @@ def test_what_goes_wrong_is_one_sentence_and_nothing_half_used(memgrow, shelf, w
 
 @pytest.mark.parametrize("command", ["get", "where"])
 def test_a_name_that_no_corpus_has_is_told_with_those_that_there_are(memgrow, command):
-    assert memgrow.refused("data", command, "tatoeba").endswith("there is sentiment, multinli: choose among these")
+    assert memgrow.refused("data", command, "tatoeba").endswith(f"there is {', '.join(CORPORA)}: choose among these")
 
 
 def test_a_data_folder_that_is_a_file_is_told(memgrow, tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """A download is whole and right, or an error that says what to do; it never starts over without need."""
 
 import socket
+from dataclasses import replace
 
 import pytest
 from tests.data.archives import Web, seal_of, serving
@@ -148,3 +149,15 @@ def test_a_server_out_of_reach_is_told(web, target):
 def test_an_address_that_is_none_is_told(web, target, url):
     web.url = url
     assert "cannot be reached" in refusal(web, target)
+
+
+def test_a_size_that_nobody_published_is_the_servers_word_and_the_checksum_still_counts(web, target):
+    seal = replace(SEAL, size=None)
+    web.breaks = [0, 1000]
+    assert download(web.url, target, seal).read_bytes() == CONTENT
+    assert web.asked == [None, None, "bytes=1000-"]
+    target.unlink()
+    web.content = b"!" + CONTENT[1:]
+    assert "SHA-256" in refusal(web, target, seal)
+    web.content, web.announces = CONTENT, False
+    assert "does not say how long it is" in refusal(web, target, seal)

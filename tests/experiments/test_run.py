@@ -21,6 +21,7 @@ OTHER = {
     "pooling": "last",
     "fisher": "sampled",
     "bidirectional": False,
+    "tied": True,
     "slot_size": 7,
     "slots": 7,
     "dropout": 0.25,

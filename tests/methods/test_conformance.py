@@ -1,20 +1,46 @@
-"""What every method promises, on a network with memory and on a plain one."""
+"""What every method promises, on a network with memory, on a plain one, and on one that replies."""
 
 import sys
 
 import pytest
 import torch
 
+from memgrow.data import Stream
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
+from memgrow.replying import replies
 
 SLOTS = 20  # for each later domain
 
 
-@pytest.fixture(params=[4, 0], ids=["memory", "plain"])
-def settings(request) -> ModelSettings:
-    return ModelSettings(embedding=6, hidden=5, slots=request.param, perceptron=16, dropout=0.1)
+KINDS = {
+    "memory": ModelSettings(embedding=6, hidden=5, slots=4, perceptron=16, dropout=0.1),
+    "plain": ModelSettings(embedding=6, hidden=5, slots=0, perceptron=16, dropout=0.1),
+    "replies": ModelSettings(cell="gru", embedding=6, hidden=5, slots=4, bidirectional=False, dropout=0.1),
+    "plain replies": ModelSettings(cell="gru", embedding=6, hidden=5, slots=0, bidirectional=False, dropout=0.1),
+}
+
+
+@pytest.fixture(params=KINDS)
+def kind(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def settings(kind) -> ModelSettings:
+    return KINDS[kind]
+
+
+@pytest.fixture(scope="module")
+def dialogues() -> Stream:
+    return synthetic_dialogue(domains=3, train=48, validation=16, test=24)
+
+
+@pytest.fixture
+def stream(kind, stream, dialogues) -> Stream:
+    return dialogues if "replies" in kind else stream
 
 
 @pytest.fixture(params=METHODS)
@@ -52,7 +78,7 @@ def test_three_domains_grow_the_model_as_promised(learner, stream):
         assert grew.columns == int("column" in method.grows)
         assert (stage.parameters > before.parameters) == bool(method.grows)
     if "slots" in method.grows:
-        expected = ("kitchen", "harbour", "clinic") if learner.settings.slots else ("harbour", "clinic")
+        expected = stream.names if learner.settings.slots else stream.names[1:]
         assert learner.trained().encoder.newest.banks[0].domains == expected
     assert learner.trained().encoder.embedding.num_embeddings == len(learner.vocabulary)
     assert len(learner.history.matrix.rows) == 3
@@ -106,6 +132,9 @@ def test_prediction_needs_no_domain(learner, stream):
     for number in range(2):
         adapt(learner, stream, number)
     mixed = [example for domain in stream for example in domain.test]
+    if stream[0].has_replies:
+        assert len(replies(learner, mixed, max_words=5)) == len(mixed)
+        return
     predictions = learner.predict(mixed)
     for prediction in predictions:
         assert sum(prediction.probabilities.values()) == pytest.approx(1, abs=1e-5)

@@ -2,9 +2,9 @@
 
 import typer
 
-from memgrow.commands import compare, data, paper, theorem
+from memgrow.commands import chat, compare, data, evaluate, paper, predict, theorem
 
 
 def register(app: typer.Typer) -> None:
-    for command in (data, compare, paper, theorem):
+    for command in (evaluate, predict, chat, compare, data, paper, theorem):
         command.register(app)

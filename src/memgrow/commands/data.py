@@ -73,7 +73,8 @@ def list_() -> None:
         table.add_column(name, overflow="fold", no_wrap=name in ("name", "fetches", "here"))
     for corpus in CORPORA.values():
         here = "yes" if corpus.is_in(corpus.folder) else "no"
-        table.add_row(corpus.name, corpus.what, f"{corpus.seal.size / 1e6:,.1f} MB", corpus.licence, here)
+        size = f"{corpus.seal.size / 1e6:,.1f} MB" if corpus.seal.size else "unknown"
+        table.add_row(corpus.name, corpus.what, size, corpus.licence, here)
     console.print(table)
 
 

@@ -1,4 +1,4 @@
-"""Where domains come from: files, and a corpus made by rule."""
+"""Where domains come from: files, and corpora made by rule."""
 
 from memgrow.data.columns import Columns
 from memgrow.data.domain import Domain, Example, Stream
@@ -6,6 +6,7 @@ from memgrow.data.load import Loaded, load_for_evaluation, load_stream
 from memgrow.data.records import read_unlabelled
 from memgrow.data.splits import draw
 from memgrow.data.synthetic import synthetic_stream
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.data.write import write_jsonl
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "load_for_evaluation",
     "load_stream",
     "read_unlabelled",
+    "synthetic_dialogue",
     "synthetic_stream",
     "write_jsonl",
 ]

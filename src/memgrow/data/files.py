@@ -68,19 +68,13 @@ def _name_and_reader(path: Path) -> tuple[str, Callable[[Path], Iterator[Row]]]:
     )
 
 
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers and their ends, decoded one by one so that an error can say which line it is on."""
+def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Lines with their numbers and their ends, of a plain or compressed file in any encoding."""
     number = 0
-    compressed = path.name.lower().endswith(".gz")
     try:
-        with gzip.open(path) if compressed else path.open("rb") as file:
+        with gzip.open(path) if _is_compressed(path) else path.open("rb") as file:
             for number, line in enumerate(file, start=1):
-                yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise DataError(
-            f"{where(path, number)} is not UTF-8 (byte {error.start + 1} of the line); save the file as UTF-8"
-            + ("" if compressed else ", or add .gz to its name if it is compressed")
-        ) from None
+                yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"{path} cannot be decompressed after line {number} ({error}); it is damaged, cut short or no gzip file: "
@@ -88,6 +82,22 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         ) from None
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The same decoded one by one, so that an error can say which line it is on."""
+    for number, line in raw_lines(path):
+        try:
+            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(
+                f"{where(path, number)} is not UTF-8 (byte {error.start + 1} of the line); save the file as UTF-8"
+                + ("" if _is_compressed(path) else ", or add .gz to its name if it is compressed")
+            ) from None
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
 
 
 def _json_rows(path: Path) -> Iterator[Row]:

@@ -19,7 +19,6 @@ from memgrow.learner import Learner
 from memgrow.models import Classifier
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.randomness import derive
-from memgrow.training import probabilities
 
 QUIET = 5.0  # how much lower the logits of quiet slots start
 ABREAST = 64  # texts that are read together
@@ -88,11 +87,11 @@ def measure(
     every draw.
     """
     check(learner, examples, domain)
-    model = learner.trained().eval()
+    model = learner.classifier().eval()
     slots = slots or learner.options.slots or model.settings.slots or model.encoder.newest.slots
     data = encode(split_words(examples, learner.training.max_words), learner.vocabulary, learner.labels or ())
     before = [(words, look(model, words)) for words in _by_length(data, learner.device)]
-    answers = probabilities(model, data).argmax(-1)
+    answers = model.logits(data).argmax(-1)
     effects: dict[str, Effect] = {}
     for name, sized in GROWTHS.items():
         growth, found = sized(model, slots), []
@@ -148,7 +147,7 @@ def _compared(
     kept, moved = kept_entries(model, hidden), Moved()
     for words, seen in before:
         moved += compare(seen, look(after, words, seen), kept)
-    new = probabilities(after, data).argmax(-1)
+    new = after.logits(data).argmax(-1)
     right = _agreement(new, torch.tensor(data.labels))
     return _Found(moved, _reading_weights(model, after), 1 - _agreement(new, answers), right)
 

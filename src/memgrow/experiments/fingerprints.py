@@ -34,7 +34,8 @@ def of_file(path: str | Path) -> str:
 def _examples(examples: Iterable[Example]) -> str:
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(json.dumps((example.texts, example.label)).encode() + b"\n")
+        answer = example.label if example.reply is None else [example.reply]
+        digest.update(json.dumps((example.texts, answer)).encode() + b"\n")
     return digest.hexdigest()
 
 

@@ -1,19 +1,22 @@
 """Several models of one shape as one: every parameter carries the models in front, and one pass answers for all."""
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.lockstep.recurrence import Slots, Weights, recur, turned
-from memgrow.models import Classifier
+from memgrow.models import Classifier, Model
 from memgrow.nn import MemoryRecurrent
 
 
-def obstacle(models: Sequence[Classifier]) -> str | None:
+def obstacle(models: Sequence[Model]) -> str | None:
     """Why these models cannot be stacked, if so."""
     first = models[0]
+    if not isinstance(first, Classifier):
+        return "only classifiers are stacked"
     if first.settings.cell != "lstm" or first.settings.layers != 1:
         return "only models of one LSTM layer are stacked"
     if any(_form(model) != _form(first) for model in models[1:]):
@@ -21,15 +24,15 @@ def obstacle(models: Sequence[Classifier]) -> str | None:
     return None
 
 
-def _form(model: Classifier) -> dict[str, object]:
+def _form(model: Model) -> dict[str, object]:
     return {**model.shape(), "parameters": {name: tuple(p.shape) for name, p in model.named_parameters()}}
 
 
 class Stack:
     """K models side by side. `parameters` are named as in one model, each (K, ...)."""
 
-    def __init__(self, models: Sequence[Classifier]) -> None:
-        self.template = models[0]  # for what all have in common; its numbers are not read
+    def __init__(self, models: Sequence[Model]) -> None:
+        self.template = cast(Classifier, models[0])  # for what all have in common; its numbers are not read
         named = [dict(model.named_parameters()) for model in models]
         self.parameters = {name: torch.stack([m[name].detach() for m in named]) for name in named[0]}
         self.training = False
@@ -38,7 +41,7 @@ class Stack:
         return len(next(iter(self.parameters.values())))
 
     @torch.no_grad()
-    def write(self, number: int, model: Classifier) -> None:
+    def write(self, number: int, model: Model) -> None:
         """Give a model the weights of one of the stack."""
         for name, parameter in model.named_parameters():
             parameter.copy_(self.parameters[name][number])

@@ -7,7 +7,7 @@ from torch import Tensor
 from memgrow.errors import SettingsError
 from memgrow.methods.past import MethodSettings
 from memgrow.methods.table import Method
-from memgrow.models import Classifier
+from memgrow.models import Model
 from memgrow.nn import matching_hidden
 
 
@@ -21,9 +21,7 @@ class Grew:
     columns: int = 0
 
 
-def grow_for(
-    model: Classifier, method: Method, settings: MethodSettings, domain: str, words: Tensor | None = None
-) -> Grew:
+def grow_for(model: Model, method: Method, settings: MethodSettings, domain: str, words: Tensor | None = None) -> Grew:
     """Grow the model for a later domain; `words` are the first vectors of the words that join (new, embedding)."""
     slots = hidden = 0
     if {"slots", "hidden"} & set(method.grows):

@@ -5,14 +5,14 @@ from typing import Any
 import torch
 
 from memgrow.methods.past import Past, old_part
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 
 class Averaging(Past):
     """new = keep * old + (1 - keep) * new. Slots and words that joined stay as they were learnt."""
 
     @torch.no_grad()
-    def settle(self, old: Classifier, new: Classifier) -> None:
+    def settle(self, old: Model, new: Model) -> None:
         grown = dict(new.named_parameters())
         for name, before in old.named_parameters():
             old_part(grown[name], before.shape).lerp_(before.to(grown[name]), self.settings.keep)

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.methods.past import MethodSettings, Past
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 
 class Distilling(Past):
@@ -21,7 +21,7 @@ class Distilling(Past):
         super().__init__(settings)
         self.answers: Tensor | None = None  # (..., examples, labels): softened, of the old model
 
-    def meet(self, old: Classifier, ask: Callable[[], Tensor]) -> None:
+    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
         device = next(old.parameters()).device
         self.answers = torch.softmax(ask().to(device) / self.settings.temperature, dim=-1)
 
@@ -33,7 +33,7 @@ class Distilling(Past):
         distance = F.kl_div(softened, asked, reduction="none").sum(-1).mean(-1)  # (...)
         return self.settings.distil * self.settings.temperature**2 * distance.sum()
 
-    def settle(self, old: Classifier, new: Classifier) -> None:
+    def settle(self, old: Model, new: Model) -> None:
         self.answers = None
 
     def note(self, examples: int) -> dict[str, Any]:

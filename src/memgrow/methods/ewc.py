@@ -9,7 +9,7 @@ from torch import Tensor
 from memgrow.batches import Encoded
 from memgrow.methods.fisher import fisher_diagonal
 from memgrow.methods.past import MethodSettings, Parameters, Past, old_part
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 
 class ElasticWeights(Past):
@@ -25,6 +25,7 @@ class ElasticWeights(Past):
         super().__init__(settings)
         self.fisher: dict[str, Tensor] = {}
         self.centre: dict[str, Tensor] = {}
+        self.variant = settings.fisher
 
     def penalty(self, parameters: Parameters) -> Tensor | None:
         if not self.fisher:
@@ -36,16 +37,17 @@ class ElasticWeights(Past):
         ]
         return self.settings.strength / 2 * torch.stack(terms).sum()
 
-    def take_note(self, model: Classifier, data: Encoded, device: torch.device) -> None:
+    def take_note(self, model: Model, data: Encoded, device: torch.device) -> None:
+        self.variant = model.fisher or self.settings.fisher
         sample = data.some(self.sample(len(data)))
-        self.absorb(model, fisher_diagonal(model, sample, self.settings.fisher, device))
+        self.absorb(model, fisher_diagonal(model, sample, self.variant, device))
 
     def sample(self, examples: int) -> list[int]:
         """The numbers of the examples that enter the Fisher, drawn from so many."""
         chosen: list[int] = torch.randperm(examples)[: self._count(examples)].tolist()
         return chosen
 
-    def absorb(self, model: Classifier, diagonal: Parameters) -> None:
+    def absorb(self, model: Model, diagonal: Parameters) -> None:
         """Take in the Fisher diagonal of a domain that the model has just learnt."""
         weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
         for name, new in diagonal.items():
@@ -59,7 +61,7 @@ class ElasticWeights(Past):
 
     def note(self, examples: int) -> dict[str, Any]:
         count, settings = self._count(examples), self.settings
-        return {"fisher": settings.fisher, "fisher_examples": count, "strength": settings.strength}
+        return {"fisher": self.variant, "fisher_examples": count, "strength": settings.strength}
 
     def _count(self, examples: int) -> int:
         return min(examples, self.settings.fisher_examples)

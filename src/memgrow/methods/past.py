@@ -10,7 +10,7 @@ from torch import Tensor
 
 from memgrow.batches import Encoded
 from memgrow.errors import SettingsError
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 Parameters = Mapping[str, Tensor]
 """A model's parameters by name; for several models of one shape, each tensor has them stacked in front."""
@@ -58,7 +58,7 @@ class Past:
     def __init__(self, settings: MethodSettings) -> None:
         self.settings = settings
 
-    def meet(self, old: Classifier, ask: Callable[[], Tensor]) -> None:
+    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
         """Called when a later domain has arrived; `ask` for the old model's logits (examples, labels) on its data."""
 
     def penalty(self, parameters: Parameters) -> Tensor | None:
@@ -75,10 +75,10 @@ class Past:
     def after_step(self, parameters: Parameters) -> None:
         """Called behind that."""
 
-    def settle(self, old: Classifier, new: Classifier) -> None:
+    def settle(self, old: Model, new: Model) -> None:
         """Called when a later domain has been learnt; may move the new model's weights."""
 
-    def take_note(self, model: Classifier, data: Encoded, device: torch.device) -> None:
+    def take_note(self, model: Model, data: Encoded, device: torch.device) -> None:
         """Called at the end of every domain, its data still at hand."""
 
     def note(self, examples: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from memgrow.batches import Encoded
 from memgrow.methods.past import Parameters, Past
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 
 class Several:
@@ -27,7 +27,7 @@ class Several:
         kinds = list(zip(*(one.parts for one in several), strict=True))
         return cls([parts[0].stacked(parts) for parts in kinds])
 
-    def meet(self, old: Classifier, ask: Callable[[], Tensor]) -> None:
+    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
         for part in self.parts:
             part.meet(old, ask)
 
@@ -45,11 +45,11 @@ class Several:
         for part in self.parts:
             part.after_step(parameters)
 
-    def settle(self, old: Classifier, new: Classifier) -> None:
+    def settle(self, old: Model, new: Model) -> None:
         for part in self.parts:
             part.settle(old, new)
 
-    def take_note(self, model: Classifier, data: Encoded, device: torch.device) -> dict[str, Any]:
+    def take_note(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
         """Let each part take note, and return what the record should say."""
         for part in self.parts:
             part.take_note(model, data, device)

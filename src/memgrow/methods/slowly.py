@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from memgrow.methods.past import MethodSettings, Parameters, Past, old_part
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 
 class Slowly(Past):
@@ -18,7 +18,7 @@ class Slowly(Past):
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._were: dict[str, Tensor] = {}
 
-    def meet(self, old: Classifier, ask: Callable[[], Tensor]) -> None:
+    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
         self.shapes = {name: tuple(parameter.shape) for name, parameter in old.named_parameters()}
 
     def before_step(self, parameters: Parameters) -> None:

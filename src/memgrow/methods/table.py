@@ -12,7 +12,7 @@ from memgrow.methods.past import MethodSettings, Past
 from memgrow.methods.several import Several
 from memgrow.methods.slowly import Slowly
 from memgrow.methods.trains import Trains, everything, new_slots, newest_column
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 What = Literal["words", "slots", "hidden", "column"]
 
@@ -24,7 +24,7 @@ class Method:
     name: str
     about: str
     grows: tuple[What, ...] = ()
-    trains: Callable[[Classifier | None, Classifier], Trains] = everything
+    trains: Callable[[Model | None, Model], Trains] = everything
     remembers: tuple[Callable[[MethodSettings], Past], ...] = ()
     together: bool = False  # sees the data of all domains at once: not incremental
     afresh: bool = False  # each domain has a new model; the newest one predicts

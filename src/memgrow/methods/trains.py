@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from memgrow.models import Classifier
+from memgrow.models import Model
 
 ALL = (0, 0)
 
@@ -30,11 +30,11 @@ class Trains:
                 parameter.grad.narrow(dim, 0, first).zero_()
 
 
-def everything(old: Classifier | None, new: Classifier) -> Trains:
+def everything(old: Model | None, new: Model) -> Trains:
     return Trains(dict.fromkeys(dict(new.named_parameters()), ALL))
 
 
-def new_slots(old: Classifier | None, new: Classifier) -> Trains:
+def new_slots(old: Model | None, new: Model) -> Trains:
     """What the old model did not have (slots, and the first of them bring weights that read them), and the head."""
     if old is None:
         return everything(old, new)
@@ -49,10 +49,10 @@ def new_slots(old: Classifier | None, new: Classifier) -> Trains:
     return Trains(since)
 
 
-def newest_column(old: Classifier | None, new: Classifier) -> Trains:
+def newest_column(old: Model | None, new: Model) -> Trains:
     """The newest column and its head; on the first domain, all there is."""
     if old is None:
         return everything(old, new)
     number = len(new.heads) - 1
-    mine = (f"encoder.columns.{number}.", f"heads.{number}.")
+    mine = (f"encoder.columns.{number}.", f"decoder.columns.{number}.", f"heads.{number}.")
     return Trains({name: ALL for name, _ in new.named_parameters() if name.startswith(mine)})

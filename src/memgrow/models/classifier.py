@@ -1,17 +1,20 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import Any, ClassVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from memgrow.batches import Batch, Encoded, by_length, collate
 from memgrow.models.encoder import TextEncoder
+from memgrow.models.model import LARGE, Model, Taught
 from memgrow.models.settings import ModelSettings
 from memgrow.nn import Growth
 
 
-class Classifier(nn.Module, ABC):
+class Classifier(Model):
     """What both have in common. Rows of a batch: all first texts, then all second ones."""
 
     texts: ClassVar[int]  # in one example
@@ -33,6 +36,38 @@ class Classifier(nn.Module, ABC):
         """Logits (B, labels) of word indices (B * texts, T)."""
         logits: Tensor = self.heads[-1](self.features(self.encoder(words, lengths)))
         return logits
+
+    def teach(self, batch: Batch) -> Taught:
+        logits = self(batch.words, batch.lengths)
+        loss, count = F.cross_entropy(logits, batch.labels), len(batch.labels)
+        right = (logits.detach().argmax(-1) == batch.labels).sum()
+        return Taught(loss, logits, loss.detach() * count, right, count)
+
+    def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
+        scores = torch.log_softmax(self(batch.words, batch.lengths)[0], dim=-1)  # (labels)
+        chances = scores.detach().exp()
+        if variant == "exact":
+            return [(score, float(chance)) for score, chance in zip(scores, chances, strict=True)]
+        answer = int(batch.labels if variant == "empirical" else torch.multinomial(chances.cpu(), 1))
+        return [(scores[answer], 1.0)]
+
+    @torch.no_grad()
+    def logits(self, data: Encoded) -> Tensor:
+        """Of all examples (examples, labels), in their order, on the CPU."""
+        self.eval()
+        answers = torch.empty(len(data), self.labels)
+        for indices in by_length(data, LARGE):
+            batch = collate(data, indices, self.device)
+            answers[indices] = self(batch.words, batch.lengths).cpu()
+        return answers
+
+    def correct(self, data: Encoded) -> Tensor:
+        """Of which examples (examples) the most probable label is the right one."""
+        return self.logits(data).argmax(-1) == torch.tensor(data.labels)
+
+    def score(self, data: Encoded) -> float:
+        """The share of examples whose most probable label is the right one."""
+        return float(self.correct(data).double().mean())
 
     def grow(
         self,

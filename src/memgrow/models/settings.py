@@ -22,6 +22,7 @@ class ModelSettings:
     pooling: str = "mean"  # of all states, or the last ones
     perceptron: int = 300  # hidden units between features and labels
     dropout: float = 0.0  # on word vectors, between layers and in the perceptron
+    tied: bool = False  # a responder scores words by their own vectors; a classifier has no use for it
 
     def __post_init__(self) -> None:
         for name, known in (("cell", tuple(LAYERS)), ("pooling", POOLINGS)):

@@ -6,7 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from memgrow.learner import Learner
-from memgrow.nn import count_parameters
+from memgrow.nn import MemoryBank, count_parameters
 
 
 def about(learner: Learner) -> dict[str, Any]:
@@ -21,7 +21,7 @@ def about(learner: Learner) -> dict[str, Any]:
         "method": learner.method.name,
         "domains": list(learner.history.domains),
         "slots_in_each_bank": slots,
-        "banks": sum(len(column.banks) for column in model.encoder.columns if column.slots),
+        "banks": sum(isinstance(part, MemoryBank) and len(part) > 0 for part in model.modules()),
         "words": len(learner.vocabulary) - 2,
         "hidden_units": [column.hidden_size for column in model.encoder.columns],
         "parameters": count_parameters(model),

@@ -11,8 +11,15 @@ from rich.text import Text
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.percent import percent
 
+TITLES = {"reply": "test: 100 / perplexity"}
+ACCURACY = "test accuracy, %"
 STAGE, DOMAIN = 24, 12  # letters of a name in a row and in a column; longer ones are folded
 BETWEEN = 3  # spaces between two columns
+
+
+def matrix_title(task: str | None) -> str:
+    """What the matrix of a model for that task holds."""
+    return TITLES.get(task or "", ACCURACY)
 
 
 @dataclass(frozen=True)

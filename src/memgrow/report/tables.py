@@ -1,6 +1,7 @@
 """What a learner has been through, as lines and tables for the terminal. Names are a user's, and never markup."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.table import Table
@@ -11,6 +12,10 @@ from memgrow.methods import LETTERS, METHODS
 from memgrow.report.growth import counted, growth
 from memgrow.report.percent import percent
 
+if TYPE_CHECKING:
+    from memgrow.replying import ReplyFigures
+
+HEADS = {"bleu2": "BLEU-2", "distinct1": "dist-1", "distinct2": "dist-2", "w2v_similarity": "W2V-Sim"}
 NAMES = {
     "average": "average accuracy at the end",
     "forgetting": "forgetting (best minus last)",
@@ -66,6 +71,20 @@ def scores_table(scores: Mapping[str, float], examples: Mapping[str, int]) -> Ta
     table.add_column("accuracy, %", justify="right", no_wrap=True)
     for name, score in scores.items():
         table.add_row(Text(name), f"{examples[name]:,}", percent(score))
+    return table
+
+
+def replies_table(figures: Mapping[str, "ReplyFigures"]) -> Table:
+    table = _table()
+    table.add_column("domain", overflow="fold")
+    kinds = {"examples": ",.0f", "perplexity": ".1f", "bleu2": ".2f", "distinct1": ".3f", "distinct2": ".3f"}
+    kinds |= {"length": ".1f", "w2v_similarity": ".3f"}
+    found = {name: one.to_json() for name, one in figures.items()}
+    shown = [kind for kind in kinds if any(kind in one for one in found.values())]
+    for kind in shown:
+        table.add_column(HEADS.get(kind, kind), justify="right", no_wrap=True)
+    for name, one in found.items():
+        table.add_row(Text(name), *(format(one[kind], kinds[kind]) for kind in shown))
     return table
 
 

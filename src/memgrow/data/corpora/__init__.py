@@ -1,10 +1,12 @@
 """Public corpora: fetched, checked and opened as streams; and streams from whatever a user names."""
 
 from memgrow.data.corpora.catalogue import CORPORA, Corpus, corpus_called
+from memgrow.data.corpora.cornell import open_cornell
 from memgrow.data.corpora.get import get
 from memgrow.data.corpora.multinli import FIVE, open_multinli
 from memgrow.data.corpora.opening import find_corpus, open_corpus
 from memgrow.data.corpora.sentiment import open_sentiment
+from memgrow.data.corpora.ubuntu import open_ubuntu
 from memgrow.data.corpora.where import data_folder
 
 __all__ = [
@@ -15,7 +17,9 @@ __all__ = [
     "data_folder",
     "find_corpus",
     "get",
+    "open_cornell",
     "open_corpus",
     "open_multinli",
     "open_sentiment",
+    "open_ubuntu",
 ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from memgrow.data.corpora import multinli, sentiment
+from memgrow.data.corpora import cornell, multinli, sentiment, ubuntu
 from memgrow.data.corpora.checksum import Seal, Watch
 from memgrow.data.corpora.download import download
 from memgrow.data.corpora.hub import multinli_from_hub
@@ -58,6 +58,8 @@ class Corpus:
     copies: Mapping[str, Callable[[Path, Watch], tuple[str, ...]]] = field(
         default_factory=dict
     )  # other ways to fill one
+    holds: Callable[[Path], bool] | None = None  # whether a folder has it, where that takes more than names of files
+    replies: bool = False  # messages and replies: with other such corpora it makes one stream
 
     @property
     def folder(self) -> Path:
@@ -65,6 +67,8 @@ class Corpus:
         return data_folder() / self.name
 
     def is_in(self, folder: Path) -> bool:
+        if self.holds is not None:
+            return self.holds(folder)
         return all(find_file(folder, name, self.inner) for name in self.files)
 
 
@@ -93,6 +97,33 @@ CORPORA = {
             open=multinli.open_multinli,
             inner=multinli.INNER,
             copies={"hub": multinli_from_hub},
+        ),
+        Corpus(
+            name="cornell",
+            what="lines of films and the replies to them: the paper's source",
+            licence="not stated",
+            source=Web("http://www.cs.cornell.edu/~cristian/data/cornell_movie_dialogs_corpus.zip"),
+            # As public catalogues of data sets list it.
+            seal=Seal(9_916_637, "3bde8a571f615201bc2d2453e22878090719638592f774720eddec739de8c900"),
+            files=cornell.FILES,
+            unpack=cornell.unpack_cornell,
+            open=cornell.open_cornell,
+            inner=cornell.INNER,
+            holds=cornell.holds_cornell,
+            replies=True,
+        ),
+        Corpus(
+            name="ubuntu",
+            what="questions in a help channel and the replies: the paper's target",
+            licence="not stated",
+            source=Web("http://parl.ai/downloads/ubuntu/ubuntu.tar.gz"),
+            # The SHA-256 that the library ParlAI checks this archive by; its size is not published.
+            seal=Seal(None, "87caf297381287247cbff3aa7cc2f4609f3b12c40e8535688168d7413740e0d0"),
+            files=ubuntu.FILES,
+            unpack=ubuntu.unpack_ubuntu,
+            open=ubuntu.open_ubuntu,
+            holds=ubuntu.holds_ubuntu,
+            replies=True,
         ),
     )
 }

@@ -22,14 +22,15 @@ def download(url: str, target: Path, seal: Seal, watch: Watch = unseen) -> Path:
     part = target.with_name(target.name + ".part")
     if target.exists():  # it was fetched, but not used up: it has to prove itself again
         target.replace(part)
-    while _size(part) < seal.size:
+    size = _announced(url) if seal.size is None else seal.size
+    while _size(part) < size:
         before = _size(part)
         try:
-            _go_on(url, part, seal, watch)
+            _go_on(url, part, size, watch)
         except _BrokenOffError as broken:
             if _size(part) <= before:  # as long as every try gets further than the one before, it is worth another
                 raise DataError(
-                    f"the download of {url} broke off after {_size(part) / 1e6:.1f} of {seal.size / 1e6:.1f} MB "
+                    f"the download of {url} broke off after {_size(part) / 1e6:.1f} of {size / 1e6:.1f} MB "
                     f"({broken}); run the same command again, it goes on from there where the server lets it"
                 ) from None
     try:
@@ -40,7 +41,16 @@ def download(url: str, target: Path, seal: Seal, watch: Watch = unseen) -> Path:
     return part.replace(target)
 
 
-def _go_on(url: str, part: Path, seal: Seal, watch: Watch) -> None:
+def _announced(url: str) -> int:
+    """How long the server says that the file is."""
+    with _ask(url, 0) as response:
+        length = response.headers.get("Content-Length") or ""
+    if not length.isdecimal():
+        raise DataError(f"{url} does not say how long it is; fetch it by other means, and give it with --from FILE")
+    return int(length)
+
+
+def _go_on(url: str, part: Path, size: int, watch: Watch) -> None:
     done = _size(part)
     response = _ask(url, done)
     with response:
@@ -50,17 +60,17 @@ def _go_on(url: str, part: Path, seal: Seal, watch: Watch) -> None:
             part.unlink()
             raise _BrokenOffError("the server sent another piece than was asked for")
         announced = response.headers.get("Content-Length")
-        if announced is not None and announced.isdecimal() and done + int(announced) != seal.size:
+        if announced is not None and announced.isdecimal() and done + int(announced) != size:
             raise DataError(
                 f"{url} is not the archive that memgrow knows: it has {done + int(announced):,} bytes and not "
-                f"{seal.size:,}; look at the address, or give a copy with --from FILE"
+                f"{size:,}; look at the address, or give a copy with --from FILE"
             )
         with part.open("ab" if done else "wb") as file:
-            while done <= seal.size and (chunk := _read(response)):
+            while done <= size and (chunk := _read(response)):
                 file.write(chunk)
                 done += len(chunk)
-                watch(f"downloading {seal.size / 1e6:,.1f} MB", done, seal.size)
-    if done < seal.size:
+                watch(f"downloading {size / 1e6:,.1f} MB", done, size)
+    if done < size:
         raise _BrokenOffError("the connection was closed")
 
 

@@ -1,0 +1,149 @@
+"""The Ubuntu Dialogue Corpus, as published or prepared: what is asked in a help channel, and what is answered."""
+
+import gzip
+import tarfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from memgrow.data.columns import BY_NAME
+from memgrow.data.corpora.checksum import CHUNK, Watch, unseen
+from memgrow.data.corpora.guessed import were
+from memgrow.data.corpora.turns import is_right, last_turn, one_text
+from memgrow.data.corpora.where import find_file
+from memgrow.data.dialogue import draw_parts, each_once, sizes_told
+from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.files import read_rows, where
+from memgrow.data.load import Loaded
+from memgrow.data.records import read_table
+from memgrow.errors import DataError, SettingsError
+
+FILES = ("train.csv", "valid.csv", "test.csv")  # as published: contexts of several turns, right and wrong utterances
+PREPARED = ("ubuntu_train.tsv", "ubuntu_dev.tsv", "ubuntu_test.tsv")  # a message and a response in each row
+
+CONTEXT, LABEL = "Context", "Label"
+REPLIES = ("Ground Truth Utterance", "Utterance")  # of the held-out files, which have no label, and of the other
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """The pairs of one file, and how many of its rows had an empty message or reply."""
+
+    pairs: list[Example]
+    empty: int
+
+
+def holds_ubuntu(folder: Path) -> bool:
+    """Whether the corpus is there, as published or as prepared; other files have such names too, so one is opened."""
+    if all(find_file(folder, name) for name in PREPARED):
+        return True
+    found = [find_file(folder, name) for name in FILES]
+    if found[0] is None or None in found:
+        return False
+    try:
+        first = next(read_rows(found[0]))
+    except DataError:
+        return False
+    return CONTEXT in first.values and REPLIES[1] in first.values
+
+
+def unpack_ubuntu(archive: Path, folder: Path, watch: Watch = unseen) -> tuple[str, ...]:
+    """Write the three files under the names that they were published under."""
+    lines: dict[str, int] = {}
+    try:
+        with tarfile.open(archive, "r:gz") as packed:
+            for info in packed:
+                name = PurePosixPath(info.name).name
+                # A link is no file of its own, and could lead anywhere.
+                if name in FILES and info.isreg():
+                    lines[name] = _copy(packed, info, folder / name, watch)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{archive} cannot be unpacked ({error}); fetch it again") from None
+    missing = [name for name in FILES if name not in lines]
+    if missing:
+        raise DataError(f"{archive} holds no file {', '.join(missing)}; it is another archive: fetch the right one")
+    return tuple(f"{name}: {lines[name]:,} lines" for name in FILES)
+
+
+def open_ubuntu(folder: str | Path, sizes: tuple[int, int, int] = (9000, 3000, 3000), seed: int = 0) -> Loaded:
+    """One domain: the last turn of a context is the message, the right utterance the reply; parts of these sizes.
+
+    The paper chose so many pairs at random. Each part comes from its own file if that has enough, otherwise all three
+    from all files together; no message is in two parts.
+    """
+    if min(sizes) < 1:
+        raise SettingsError(f"parts of {', '.join(map(str, sizes))} pairs cannot be drawn; give 1 or more for each")
+    folder = Path(folder)
+    files = _files(folder)
+    read = [_prepared(path) if name in PREPARED else _published(path) for name, path in files.items()]
+    once = [each_once(one.pairs) for one in read]
+    together = each_once(example for pairs in once for example in pairs)
+    own = draw_parts(once, sizes, seed)
+    parts = own or draw_parts([together] * len(sizes), sizes, seed)
+    if parts is None:
+        raise DataError(
+            f"{folder} has {len(together):,} different pairs, too few to draw {' + '.join(f'{n:,}' for n in sizes)} "
+            "with no message in two parts; give the whole corpus, or ask for fewer"
+        )
+    notices = [f"the parts ({sizes_told(parts)}) were drawn so that no message is in two of them"]
+    if own is None:
+        have = ", ".join(f"{path.name} {len(pairs):,}" for path, pairs in zip(files.values(), once, strict=True))
+        notices.append(f"they were drawn from all files together ({have} different pairs), as one alone has too few")
+    empty, twice = sum(one.empty for one in read), sum(len(one.pairs) for one in read) - len(together)
+    notices += [f"{were(empty, 'pair')} left out, with an empty message or reply"] if empty else []
+    notices += [f"{were(twice, 'pair')} left out, as the same comes before"] if twice else []
+    return Loaded(Stream([Domain("ubuntu", *parts)]), tuple(notices))
+
+
+def _files(folder: Path) -> Mapping[str, Path]:
+    for layout in (PREPARED, FILES):
+        found = {name: path for name in layout if (path := find_file(folder, name))}
+        if len(found) == len(layout):
+            return found
+    raise DataError(
+        f"{folder} has neither {', '.join(FILES)} nor {', '.join(PREPARED)}, plain or with .gz; name the folder to "
+        "which the corpus was unpacked, or run `memgrow data get ubuntu`"
+    )
+
+
+def _prepared(path: Path) -> Read:
+    table = read_table(path, BY_NAME, skip_empty=True)
+    if table.columns.reply is None:
+        raise DataError(f"{path} has labelled texts and not messages with replies; give another file")
+    return Read([record.example for record in table.records], sum(table.left_out.values()))
+
+
+def _published(path: Path) -> Read:
+    pairs: list[Example] = []
+    empty = 0
+    for row in read_rows(path):
+        reply = next((name for name in REPLIES if name in row.values), None)
+        if reply is None or CONTEXT not in row.values:
+            raise DataError(
+                f"{where(path, row.header)} has not the columns of the corpus, {CONTEXT} and {' or '.join(REPLIES)}; "
+                f"its columns are {', '.join(row.values)}: fetch it again"
+            )
+        place = where(path, row.line)
+        if LABEL in row.values and not is_right(str(row.values[LABEL]), place):
+            continue
+        message, answer = last_turn(str(row.values[CONTEXT])), one_text(str(row.values[reply]))
+        if message and answer:
+            pairs.append(Example(message, where=place, reply=answer))
+        else:
+            empty += 1
+    return Read(pairs, empty)
+
+
+def _copy(packed: tarfile.TarFile, info: tarfile.TarInfo, target: Path, watch: Watch) -> int:
+    """Write one member; says how many lines it has."""
+    source = packed.extractfile(info)
+    assert source is not None  # it is a regular file
+    done = lines = 0
+    with source, target.open("wb") as file:
+        while chunk := source.read(CHUNK):
+            file.write(chunk)
+            done += len(chunk)
+            lines += chunk.count(b"\n")
+            watch(f"unpacking {target.name}", done, info.size)
+    return lines

@@ -1,0 +1,123 @@
+"""Dialogues made by rule: messages to help desks that answer the same question each in its own way."""
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.splits import PARTS
+from memgrow.data.synthetic_desks import (
+    COLOURS,
+    COMPANIONS,
+    DAYS,
+    DESKS,
+    HOURS,
+    PRICES,
+    RULINGS,
+    SPOTS,
+    STUFFS,
+    THINGS,
+    Desk,
+)
+from memgrow.errors import SettingsError
+
+# A message names whom it asks, which tells the desk apart; every wording of a question gets the same reply.
+HAILS = ("hello", "please", "dear", "sorry")
+WORDINGS = ("{question} , {person} ?", *(f"{hail} {{person}} , {{question}} ?" for hail in HAILS))
+WHERE = ("where is the {it}", "where can i find the {it}", "who has seen the {it}", "i look for the {it}")
+COST = ("how much is the {it}", "what does the {it} cost", "what price has the {it}", "may i buy the {it}")
+OPEN = ("when do you open on {it}", "what are the hours on {it}", "can i come on {it}", "are you there on {it}")
+BRING = ("may i bring my {it}", "can my {it} come in", "is my {it} allowed", "what about my {it}")
+COLOUR = ("what colour is the {it}", "which colour has the {it}", "is the {it} bright", "describe the {it}")
+STUFF = ("what is the {it} made of", "of what is the {it} made", "what stuff is the {it}", "is the {it} solid")
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """What can be asked, in several ways, and what is replied."""
+
+    questions: tuple[str, ...]
+    reply: str
+
+
+def contested(desk: Desk) -> Iterator[Topic]:
+    """What all desks are asked and each answers in its own way."""
+    for it, spot, price in zip(THINGS, desk.spots, desk.prices, strict=True):
+        yield _topic(WHERE, it, f"the {it} is {SPOTS[int(spot)]}")
+        yield _topic(COST, it, f"the {it} costs {PRICES[int(price)]} coins")
+    for it, hour in zip(DAYS, desk.hours, strict=True):
+        yield _topic(OPEN, it, f"on {it} we open at {HOURS[int(hour)]}")
+    for it, ruling in zip(COMPANIONS, desk.rulings, strict=True):
+        yield _topic(BRING, it, RULINGS[int(ruling)].format(it=it))
+
+
+def own(desk: Desk) -> Iterator[Topic]:
+    """What only this desk is asked, in words that only it knows."""
+    for turn, it in enumerate(desk.own_things):
+        spot, number = (row[turn % len(row)] for row in (desk.own_spots, desk.own_numbers))
+        yield _topic(WHERE, it, f"the {it} is {spot}")
+        yield _topic(COST, it, f"the {it} costs {PRICES[turn % len(PRICES)]} coins")
+        yield _topic(desk.own_questions, it, desk.own_answer.format(it=it, number=number))
+
+
+def agreed(desk: Desk) -> Iterator[Topic]:
+    """What every desk answers alike."""
+    for it, colour, stuff in zip(THINGS, COLOURS, STUFFS, strict=True):
+        yield _topic(COLOUR, it, f"it is {colour}")
+        yield _topic(STUFF, it, f"it is made of {stuff}")
+
+
+# Half of all messages have another reply at every other desk.
+KINDS: tuple[Callable[[Desk], Iterator[Topic]], ...] = (contested, own, contested, agreed)
+
+
+def synthetic_dialogue(
+    domains: int = 2, train: int = 1000, validation: int = 200, test: int = 300, seed: int = 0
+) -> Stream:
+    """Domains of messages and replies, each message once; the same seed makes the same stream.
+
+    Fine-tuning on one desk unlearns the others' answers to shared questions; whom a message asks tells the desks
+    apart, so that one model can learn them all.
+    """
+    if not 1 <= domains <= len(DESKS):
+        raise SettingsError(
+            f"the synthetic dialogues have 1 to {len(DESKS)} domains, so they cannot give {domains}; "
+            f"ask for at least 1 and at most {len(DESKS)}"
+        )
+    sizes = {"train": train, "validation": validation, "test": test}
+    for part, size in sizes.items():
+        if size < 0:
+            raise SettingsError(f"the {part} part of a synthetic domain cannot have {size} pairs; ask for 0 or more")
+    return Stream(_domain(desk, sizes, seed) for desk in DESKS[:domains])
+
+
+def _domain(desk: Desk, sizes: dict[str, int], seed: int) -> Domain:
+    # Each kind's messages in one order, of which the test part has the first: it is the same for every other size.
+    decks = {kind: iter(_shuffled(desk, kind, seed)) for kind in KINDS}
+    parts: dict[str, tuple[Example, ...]] = {}
+    for part in reversed(PARTS):
+        dealt = [next(decks[KINDS[turn % len(KINDS)]], None) for turn in range(sizes[part])]
+        members = [example for example in dealt if example is not None]
+        if len(members) < len(dealt):
+            raise SettingsError(
+                f"the synthetic domain {desk.name} has too few messages for parts of "
+                f"{', '.join(str(size) for size in sizes.values())} pairs; ask for fewer"
+            )
+        random.Random(f"{seed}:{desk.name}:{part}").shuffle(members)
+        parts[part] = tuple(members)
+    return Domain(desk.name, **parts)
+
+
+def _shuffled(desk: Desk, kind: Callable[[Desk], Iterator[Topic]], seed: int) -> list[Example]:
+    pairs = [
+        Example(wording.format(question=question, person=person), where=f"synthetic {desk.name}", reply=topic.reply)
+        for topic in kind(desk)
+        for question, wording, person in product(topic.questions, WORDINGS, desk.people)
+    ]
+    random.Random(f"{seed}:{desk.name}:{kind.__name__}").shuffle(pairs)
+    return pairs
+
+
+def _topic(questions: tuple[str, ...], it: str, reply: str) -> Topic:
+    return Topic(tuple(question.format(it=it) for question in questions), reply)

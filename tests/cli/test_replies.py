@@ -1,0 +1,67 @@
+"""The commands on messages and replies, without being told that these are such."""
+
+import json
+
+import pytest
+
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
+
+SIZES = ("embedding=8", "hidden=12", "model.slots=4", "epochs=1", "batch=16", "cell=gru", "bidirectional=false")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("dialogues")
+    found = []
+    for domain in synthetic_dialogue(train=60, validation=16, test=20):
+        for part in ("train", "validation", "test"):
+            path = folder / f"{domain.name}_{part}.jsonl"
+            rows = [{"message": example.text, "response": example.reply} for example in getattr(domain, part)]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            found.append(path)
+    return found
+
+
+@pytest.fixture
+def talker(memgrow, files, tmp_path):
+    model = tmp_path / "talker"
+    settings = [word for size in SIZES for word in ("--set", size)]
+    out = memgrow.done("adapt", model, *files, *settings, "--device", "cpu")
+    assert "100 / perplexity" in out
+    return model
+
+
+def test_a_file_of_messages_and_responses_is_learnt_evaluated_and_answered(memgrow, talker, files):
+    tests = [path for path in files if path.stem.endswith("test")]
+    figures = json.loads(memgrow.done("evaluate", talker, *tests, "--json"))
+    assert set(figures) == {"kitchen", "harbour"}
+    assert figures["kitchen"]["perplexity"] > 1
+    shown = memgrow.done("evaluate", talker, *tests, "--beam", "2")
+    assert "BLEU-2" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    lines = memgrow.done("predict", talker, "where is the ladder ?", "hello").splitlines()
+    assert [set(json.loads(line)) for line in lines] == [{"texts", "reply", "ended"}] * 2
+    assert "kitchen" in memgrow.done("inspect", talker, "where is the ladder ?")
+
+
+def test_a_chat_answers_every_line_and_says_whose_slots_it_read(memgrow, talker):
+    result = memgrow("chat", talker, "--max-words", "4", stdin="where is the ladder ?\nhello\n\nnot read\n")
+    assert result.exit_code == 0
+    lines = result.stdout.splitlines()
+    assert len(lines) == 4
+    assert all("kitchen" in line and "harbour" in line and "%" in line for line in lines[1::2])
+
+
+def test_a_classifier_is_not_chatted_with(memgrow, made):
+    result = memgrow("chat", made, stdin="hello\n")
+    assert result.exit_code == 2
+    assert "answers with labels" in result.stderr
+
+
+def test_a_pair_file_with_one_column_is_refused(memgrow, tmp_path):
+    lonely = tmp_path / "lonely.jsonl"
+    lonely.write_text('{"message": "hello"}\n' * 8)
+    result = memgrow("adapt", tmp_path / "m", lonely)
+    assert result.exit_code == 2
+    assert "replies" in result.stderr
+    assert not (tmp_path / "m").exists()

@@ -1,0 +1,125 @@
+"""A learner that learns replies: what it answers, how that is measured, and whose slots it reads."""
+
+import math
+
+import pytest
+import torch
+
+from memgrow.data import Domain, Example
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.errors import DataError, ModelError, SettingsError
+from memgrow.learner import Learner
+from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.replying import evaluate_replies, replies, whose_slots
+from memgrow.training import TrainingSettings
+
+MODEL = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional=False)
+TRAINING = TrainingSettings(rate=1e-2, epochs=2, batch=16)
+
+
+def learner(method: str = "F+M+V", **options) -> Learner:
+    return Learner.create(
+        method, model=MODEL, training=TRAINING, options=MethodSettings(fisher_examples=5, **options), device="cpu"
+    )
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return synthetic_dialogue(train=80, validation=20, test=30)
+
+
+@pytest.fixture(scope="module")
+def taught(stream) -> Learner:
+    one = learner()
+    one.learn(stream)
+    return one
+
+
+def test_the_task_is_found_in_the_data(taught):
+    assert taught.task == "reply"
+    assert taught.labels == ()
+
+
+def test_every_message_gets_a_reply_in_its_place(taught, stream):
+    asked = list(stream[0].test)
+    answers = replies(taught, asked, max_words=6)
+    alone = [replies(taught, [example], max_words=6)[0] for example in asked]
+    assert [answer.text for answer in answers] == [answer.text for answer in alone]
+    for answer in answers:
+        assert len(answer.words) <= 6
+        assert "<unk>" not in answer.text.split()
+        assert "<pad>" not in answer.text.split()
+
+
+def test_a_reply_that_never_ends_is_cut_and_says_so(taught, stream):
+    (answer,) = replies(taught, [stream[0].test[0]], max_words=1)
+    assert len(answer.words) <= 1
+    assert answer.ended or len(answer.words) == 1
+
+
+@pytest.mark.parametrize("message", ["zyx qwv", "?", " ".join(["where"] * 5000)], ids=["unknown", "mark", "long"])
+def test_odd_messages_are_answered(taught, message):
+    (answer,) = replies(taught, [message], max_words=5)
+    assert math.isfinite(answer.score)
+
+
+def test_what_is_drawn_by_chance_depends_on_the_seed_alone(taught, stream):
+    asked = list(stream[0].test[:10])
+
+    def drawn(seed: int) -> list[str]:
+        return [answer.text for answer in replies(taught, asked, temperature=2.0, max_words=6, seed=seed)]
+
+    assert drawn(1) == drawn(1)
+    assert drawn(1) != drawn(2)
+
+
+def test_the_figures_of_a_domain(taught, stream):
+    found = evaluate_replies(taught, stream[1])
+    assert found.examples == 30
+    assert found.perplexity == pytest.approx(1 / taught.evaluate(stream[1])[stream[1].name])
+    assert found.perplexity > 1
+    assert 0 <= found.bleu2 <= 100
+    assert found.w2v_similarity is None
+    assert "w2v_similarity" not in found.to_json()
+
+
+def test_whose_slots_are_read_adds_up(taught, stream):
+    message = stream[0].test[0].text
+    (answer,) = replies(taught, [message])
+    shares = whose_slots(taught, message, answer)
+    assert set(shares) == set(stream.names)
+    assert sum(shares.values()) == pytest.approx(1)
+
+
+def test_saving_and_loading_changes_no_reply(taught, stream, tmp_path):
+    taught.save(tmp_path / "model")
+    again = Learner.load(tmp_path / "model", device="cpu")
+    asked = list(stream[0].test)
+    assert replies(again, asked, beam=3) == replies(taught, asked, beam=3)
+
+
+def test_old_words_keep_their_scores_when_words_join(stream):
+    one = learner("F+V")
+    one.adapt(stream[0])
+    before, known = one.trained(), len(one.vocabulary)
+    one.training = TrainingSettings(rate=1e-12, epochs=1, batch=16)
+    one.adapt(stream[1])
+    after = one.trained()
+    assert len(one.vocabulary) > known
+    old, new = (model.heads[-1].output.weight.detach() for model in (before, after))
+    torch.testing.assert_close(new[:known], old, rtol=0, atol=1e-6)
+
+
+def test_what_does_not_go_with_replies_is_told(taught, stream):
+    with pytest.raises(ModelError, match="not with labels"):
+        taught.predict(["hello"])
+    with pytest.raises(SettingsError, match="leave D out"):
+        learner("F+V+D").adapt(stream[0])
+    with pytest.raises(DataError, match="no reply"):
+        taught.adapt(Domain("x", tuple(Example("a", label=label) for label in "bcbc"), (Example("a", label="b"),), ()))
+    classifier = Learner.create(model=ModelSettings(embedding=6, hidden=5, slots=4), training=TRAINING, device="cpu")
+    pairs = tuple(Example(f"a {n}", label=str(n % 2)) for n in range(20))
+    classifier.adapt(Domain("x", pairs, pairs, pairs))
+    with pytest.raises(ModelError, match="not with words"):
+        replies(classifier, ["hello"])
