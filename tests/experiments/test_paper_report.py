@@ -11,7 +11,7 @@ from memgrow.errors import DataError
 from memgrow.experiments.paper.files import write_figures
 from memgrow.experiments.paper.making import figures, run_all
 from memgrow.experiments.paper.protocol import PAPER
-from memgrow.experiments.paper.tables import TABLES
+from memgrow.experiments.paper.tables import DIALOGUE, TABLES
 from memgrow.report.paper_curve import draw_scaling, draw_slots
 from memgrow.report.paper_markdown import markdown
 from memgrow.report.paper_page import BLOCKS, write_page
@@ -168,4 +168,4 @@ def test_a_page_without_figures_is_refused_and_left_alone(tmp_path):
 
 
 def test_every_table_has_a_place_on_the_page():
-    assert set(BLOCKS) == {*TABLES, "theorem"}
+    assert set(BLOCKS) == {*TABLES, *DIALOGUE, "theorem"}

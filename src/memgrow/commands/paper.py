@@ -14,6 +14,7 @@ from memgrow.errors import SettingsError
 from memgrow.report.growth import counted
 
 if TYPE_CHECKING:
+    from memgrow.experiments.paper.making import Ran
     from memgrow.experiments.paper.workshop import Workshop
     from memgrow.experiments.watching import Watcher
 
@@ -23,13 +24,17 @@ What = Annotated[
     list[str],
     typer.Argument(
         metavar="WHAT",
-        help="table1, table2, table3, table4, slots, rates, tuning, conditions, recommended, theorem; all; page.",
+        help="table1 to table4, slots, rates, tuning, conditions, recommended, theorem; all; table5, table6; page.",
         show_default=False,
     ),
 ]
 Folder = Annotated[
     Path | None,
-    typer.Option("--data", metavar="FOLDER", help="MultiNLI; else what was fetched.", rich_help_panel=opt.DATA),
+    typer.Option("--data", metavar="FOLDER", help="The corpus; else what was fetched.", rich_help_panel=opt.DATA),
+]
+Similar = Annotated[
+    Path | None,
+    typer.Option("--w2v", metavar="FILE", help="Of table5: vectors for W2V-Sim.", rich_help_panel=opt.DATA),
 ]
 Extra = Annotated[
     Path | None,
@@ -37,7 +42,7 @@ Extra = Annotated[
 ]
 Limit = Annotated[
     int | None,
-    typer.Option(metavar="N", help="At most so many training pairs a genre.", min=1, rich_help_panel=opt.DATA),
+    typer.Option(metavar="N", help="At most so many training pairs a domain.", min=1, rich_help_panel=opt.DATA),
 ]
 Seeds = Annotated[int | None, typer.Option(metavar="N", help="Seeds; else each table's own number.", min=1)]
 Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="For tables and runs; else results/paper.")]
@@ -64,10 +69,11 @@ def paper(
     page: Annotated[Path, typer.Option(metavar="FILE", help="What `page` writes.")] = Path("docs/paper.md"),
     limit: Limit = None,
     extra: Extra = None,
+    w2v: Similar = None,
     device: opt.Device = "auto",
     workers: Workers = None,
 ) -> None:
-    """The paper's tables on MultiNLI: our figures beside the paper's.
+    """The paper's tables, on MultiNLI and on dialogue: our figures beside the paper's.
 
     Finished runs are kept: the same command again makes the tables from them.
 
@@ -75,9 +81,8 @@ def paper(
     """
     from memgrow.experiments.paper.protocol import protocol
     from memgrow.experiments.paper.session import Session
-    from memgrow.experiments.paper.tables import PAGE, TABLES, THEOREM, named
+    from memgrow.experiments.paper.tables import DIALOGUE, PAGE, TABLES, THEOREM, named
     from memgrow.report.grid_bar import GridBar
-    from memgrow.report.paper_page import write_page
     from memgrow.report.paper_show import show_legend, show_table, show_theorem
     from memgrow.report.ticks import Ticks
 
@@ -85,10 +90,23 @@ def paper(
     tables = [name for name in names if name in TABLES]
     if study and "conditions" not in tables:
         raise SettingsError("--study chooses among the studies of conditions: ask for conditions as well")
+    spoken = [name for name in names if name in DIALOGUE]
+    if w2v is not None and not spoken:
+        raise SettingsError("--w2v has the word vectors of W2V-Sim, which table5 alone shows: ask for table5")
+    if extra is not None and spoken:
+        raise SettingsError("--extra has pairs of MultiNLI, which table5 and table6 have no use for: leave it out")
     settings = protocol(quick, seeds, limit, vectors is not None)
     settings = replace(settings, studies=tuple(study) if study else None, extra=extra is not None)
     folder = out or Path("results/paper-quick" if quick else "results/paper")
-    options = {"data": data, "vectors": vectors, "seeds": seeds, "limit": limit, "extra": extra}
+    options = {"data": data, "vectors": vectors, "w2v": w2v, "seeds": seeds, "limit": limit, "extra": extra}
+    if spoken:
+        from memgrow.commands.paper_dialogue import Asked, make_dialogue
+
+        asked = Asked(data, vectors, w2v, seeds, limit, quick, folder, device, workers, makes=not no_runs)
+        spoke = make_dialogue(console, asked, spoken, _words(options, quick), shows=not only_runs)
+        _make_page(page, folder, PAGE in names and not only_runs)
+        _end(spoke, no_runs)
+        return
     with GridBar(console) as bar:
         workshop = _workshop(folder, data, extra, vectors, device, workers, bar, needed=bool(tables), makes=not no_runs)
         session = Session(settings, folder, workshop, _words(options, quick))
@@ -102,9 +120,20 @@ def paper(
         with Ticks(console, "Theorem 1", session.theorem_parts()) as ticks:
             made = session.theorem(ticks.tick)
         show_theorem(console, made, folder)
-    if PAGE in shown:
+    _make_page(page, folder, PAGE in shown)
+    _end(ran, no_runs)
+
+
+def _make_page(page: Path, folder: Path, asked: bool) -> None:
+    from memgrow.report.paper_page import write_page
+
+    if asked:
         on_page = write_page(page, folder)
         _say(f"{page} shows {', '.join(on_page) or 'no tables: it has no marks for them'}.")
+
+
+def _end(ran: "Ran", no_runs: bool) -> None:
+    """What has yet to be made, or has failed."""
     if ran.failures and no_runs:
         _say(f"{counted(len(ran.failures), 'run')} have yet to be made: leave --no-runs out to make them.")
     elif ran.failures:

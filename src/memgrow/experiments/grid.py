@@ -14,6 +14,7 @@ from memgrow.experiments.job import Bench
 from memgrow.experiments.plan import Job, Ledger, jobs_for
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
+from memgrow.experiments.trial import Trial
 from memgrow.experiments.watching import Unwatched, Watcher
 from memgrow.experiments.workers import Here, Workers
 from memgrow.progress import Step
@@ -44,6 +45,7 @@ class Grid:
 
     `workers` is how many processes work side by side (1: this one alone; None: as many as suit the device). On a GPU
     up to `stack` seeds are trained together. With `keep_models` the learner of every stage is in the store afterwards.
+    `trial` is how models that answer with words are tried: a stream of messages and replies needs one.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Grid:
         stack: int = 10,
         progress: Watcher | None = None,
         keep_models: bool = False,
+        trial: Trial | None = None,
     ) -> None:
         if stack < 1 or (workers is not None and workers < 0):
             raise SettingsError(f"stack must be at least 1 and workers not below 0, not {stack} and {workers}")
@@ -64,7 +67,9 @@ class Grid:
         self.device = find_device(device).type
         self.workers, self.stack = workers, stack if self.device == "cuda" else 1
         self.progress, self.keep_models = progress or Unwatched(), keep_models
-        self.ledger = Ledger.of(stream, store, fingerprints.of_file(vectors) if vectors else "")
+        self.trial = trial
+        words = fingerprints.of_file(vectors) if vectors else ""
+        self.ledger = Ledger.of(stream, store, words, trial.fingerprints() if trial else {})
 
     def model(self, run: Run) -> Path:
         """Where the learner is at the end of a run, if models are kept."""
@@ -110,7 +115,7 @@ class Grid:
                         self.store.drop_model(key)
 
     def _crew(self, jobs: Sequence[Job]) -> Here | Workers:
-        bench = Bench(self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device)
+        bench = Bench(self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device, self.trial)
         suitable = ON_A_GPU if self.device == "cuda" else _cores()
         if sum(job.total for job in jobs) < LITTLE:
             suitable = 1

@@ -1,18 +1,34 @@
 """One job at the workbench: learners go on from where their parents are, learn a domain, are tried and kept."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from memgrow.data import Domain, Stream
+from memgrow.errors import ModelError
 from memgrow.experiments.plan import Job, Task, labels_of
+from memgrow.experiments.replied import Replied
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
+from memgrow.experiments.trial import Trial
 from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together, correct_together, note_together
 from memgrow.methods import find_method
+from memgrow.models import REPLY
 from memgrow.progress import Progress
+
+Answers = Mapping[str, Sequence[bool]]
+
+
+class Tried(NamedTuple):
+    """What came of a learner's trial, as a record keeps it."""
+
+    validation: Answers
+    test: Answers
+    replies: Mapping[str, Mapping[str, Replied]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -24,6 +40,7 @@ class Bench:
     store: Store
     vectors: Path | None
     device: str
+    trial: Trial | None = None  # of models that answer with words
 
     def do(self, job: Job, progress: Progress) -> list[Record]:
         """The records of a job, which are in the store by then; none for notes."""
@@ -63,6 +80,17 @@ class Bench:
 
     def _records(self, tasks: Sequence[Task], learners: Sequence[Learner], stages: Sequence[Stage]) -> list[Record]:
         """Try the learners on all domains, and keep what came of it."""
+        tried = self._replies(learners) if learners[0].task == REPLY else self._answers(learners)
+        records = []
+        for task, stage, found in zip(tasks, stages, tried, strict=True):
+            about: dict[str, Any] = {"run": asdict(task.run), "held_out": self.held_out}
+            record = Record(task.key, stage, found.validation, found.test, replies=dict(found.replies), **about)
+            self.store.put(record)
+            records.append(record)
+        return records
+
+    def _answers(self, learners: Sequence[Learner]) -> list[Tried]:
+        """Which examples each learner gets right."""
         right: dict[str, dict[str, list[list[bool]]]] = {
             part: {
                 domain.name: correct_together(learners, domain, part) if getattr(domain, part) else [[]] * len(learners)
@@ -70,16 +98,19 @@ class Bench:
             }
             for part in ("validation", "test")
         }
-        records = []
-        for number, (task, stage) in enumerate(zip(tasks, stages, strict=True)):
-            validation, test = (
-                {name: tuple(answers[number]) for name, answers in right[part].items()}
-                for part in ("validation", "test")
+        return [
+            Tried(
+                {name: tuple(answers[number]) for name, answers in right["validation"].items()},
+                {name: tuple(answers[number]) for name, answers in right["test"].items()},
             )
-            record = Record(task.key, stage, validation, test, run=asdict(task.run), held_out=self.held_out)
-            self.store.put(record)
-            records.append(record)
-        return records
+            for number in range(len(learners))
+        ]
+
+    def _replies(self, learners: Sequence[Learner]) -> list[Tried]:
+        if self.trial is None:
+            raise ModelError("these models answer with words, and here only labels can be counted right or wrong")
+        nothing: Answers = dict.fromkeys(self.stream.names, ())
+        return [Tried(nothing, nothing, self.trial.on(learner, self.stream)) for learner in learners]
 
 
 def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:

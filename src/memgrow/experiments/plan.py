@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from memgrow.data import Stream
 from memgrow.experiments import fingerprints
@@ -51,14 +52,17 @@ class Ledger:
     stream: Stream
     store: Store
     data: Mapping[str, str]  # fingerprints by domain
-    held_out: Mapping[str, str]
+    held_out: Mapping[str, str]  # fingerprints of what models are tried on, and how
     _found: dict[str, Record] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, stream: Stream, store: Store, vectors: str) -> "Ledger":
+    def of(
+        cls, stream: Stream, store: Store, vectors: str, trial: Mapping[str, str] = MappingProxyType({})
+    ) -> "Ledger":
         beside = f"{labels_of(stream)} {vectors}"
         data = {domain.name: fingerprints.of_domain(domain, beside) for domain in stream}
-        return cls(stream, store, data, {domain.name: fingerprints.of_held_out(domain) for domain in stream})
+        held_out = {domain.name: fingerprints.of_held_out(domain) for domain in stream}
+        return cls(stream, store, data, {**held_out, **trial})
 
     def key(self, run: Run) -> str:
         return run.key(self.data)

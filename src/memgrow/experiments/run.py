@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from memgrow.experiments.replied import Replied
 from memgrow.history import Stage
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.models import ModelSettings
@@ -90,14 +91,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of one stage: how it went, and which examples of each domain of the stream it then got right."""
+    """What is kept of one stage: how it went, and which examples of each domain of the stream it then got right.
+
+    A model that answers with words gets nothing right or wrong: of it there are `replies`, by part and domain.
+    """
 
     key: str
     stage: Stage
     validation: Mapping[str, Sequence[bool]]
     test: Mapping[str, Sequence[bool]]
     run: Mapping[str, Any] = field(default_factory=dict)  # what it is the record of, every setting included
-    held_out: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what it was tried on
+    held_out: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what it was tried on, and how
+    replies: Mapping[str, Mapping[str, Replied]] = field(default_factory=dict)
 
     def stands_for(self, run: Run, held_out: Mapping[str, str]) -> bool:
         """Whether it can serve: a default may have changed since, or a domain's test examples."""
@@ -114,15 +119,20 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         answers = {part: {name: _pack(a) for name, a in getattr(self, part).items()} for part in ("validation", "test")}
         about = {"run": _plain(self.run), "held_out": dict(self.held_out)}
-        return {"key": self.key, "stage": asdict(self.stage), **answers, **about}
+        words = {part: {name: a.to_json() for name, a in given.items()} for part, given in self.replies.items()}
+        spoken = {"replies": words} if words else {}
+        return {"key": self.key, "stage": asdict(self.stage), **answers, **about, **spoken}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Record":
         answers = {part: {name: _unpack(a) for name, a in value[part].items()} for part in ("validation", "test")}
         stage = Stage.from_json(value["stage"])
-        return cls(
-            value["key"], stage, answers["validation"], answers["test"], value.get("run", {}), value.get("held_out", {})
-        )
+        words = {
+            part: {name: Replied.from_json(a) for name, a in given.items()}
+            for part, given in value.get("replies", {}).items()
+        }
+        about = (value.get("run", {}), value.get("held_out", {}))
+        return cls(value["key"], stage, answers["validation"], answers["test"], *about, words)
 
 
 def _noting(name: str) -> str | None:

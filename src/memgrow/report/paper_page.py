@@ -8,7 +8,8 @@ from typing import Any
 
 from memgrow.errors import DataError
 from memgrow.experiments.paper.files import read_figures
-from memgrow.experiments.paper.tables import TABLES
+from memgrow.experiments.paper.tables import DIALOGUE, TABLES
+from memgrow.report.paper_dialogue_page import dialogue_markdown
 from memgrow.report.paper_markdown import markdown
 from memgrow.report.paper_text import LEGEND
 from memgrow.report.paper_theorem import theorem_markdown
@@ -20,6 +21,7 @@ PICTURES = {"slots": "slots.png", "theorem": "theorem.png", "conditions": "scali
 
 BLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     **dict.fromkeys(TABLES, markdown),
+    **dict.fromkeys(DIALOGUE, dialogue_markdown),
     "theorem": theorem_markdown,
 }
 

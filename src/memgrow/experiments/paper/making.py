@@ -6,7 +6,6 @@ from typing import Any
 
 from memgrow import __version__
 from memgrow.experiments.grid import Failure, Outcome
-from memgrow.experiments.paper import tuning
 from memgrow.experiments.paper.printed import printed
 from memgrow.experiments.paper.protocol import Data, Protocol
 from memgrow.experiments.paper.rows import wanted
@@ -31,14 +30,17 @@ class Ran:
         self.failures |= {(data, failure.run): failure for failure in outcome.failures}
 
 
-def run_all(tables: Sequence[Table], protocol: Protocol, runner: Runner) -> Ran:
-    """All runs of the tables at once, so that they share their stages; what waits for EWC's strength, behind that."""
+def run_all(tables: Sequence[Table], protocol: Protocol, runner: Runner, search: Table = TABLES["tuning"]) -> Ran:
+    """All runs of the tables at once, so that they share their stages; what waits for EWC's strength, behind that.
+
+    `search` is the table that chooses the strength.
+    """
     ran = Ran(protocol)
     waiting = [table for table in tables if any(row.waits(protocol) for row in table.rows(protocol))]
-    asked = dict.fromkeys([*tables, TABLES["tuning"]] if waiting else tables)
+    asked = dict.fromkeys([*tables, search] if waiting else tables)
     _run(_wanted(asked, protocol), ran, runner)
     if waiting:
-        ran.tuned = tuning.make(protocol, ran.results, TABLES["tuning"].seeds_of(protocol))
+        ran.tuned = search.make(protocol, ran.results, search.seeds_of(protocol))
         # Should the whole search have failed, the tables' rows are tried all the same, with what is the default.
         strength = ran.tuned["chosen"] or protocol.options.strength
         ran.protocol = replace(protocol, strength=float(strength))

@@ -41,18 +41,24 @@ TABLES = {
         Table("recommended", "Beyond the paper: after five genres", beyond.rows, beyond.make, 10),
     )
 }
+DIALOGUE = ("table5", "table6")  # on another corpus: made by a command of their own
 THEOREM, PAGE, ALL = (
     "theorem",
     "page",
     "all",
-)  # made without runs of the grid, from the files of others, all but the page
+)  # made without runs of the grid; from the files of others; all on MultiNLI
 
 
 def named(words: Sequence[str]) -> list[str]:
     """What words of the command line ask for, each once and in the order of the registry."""
     every = [*TABLES, THEOREM]
+    known = (*every, *DIALOGUE, PAGE, ALL)
     for word in words:
-        if word not in (*every, PAGE, ALL):
-            raise SettingsError(f"there is nothing called {word!r}; there are {', '.join((*every, PAGE, ALL))}")
+        if word not in known:
+            raise SettingsError(f"there is nothing called {word!r}; there are {', '.join(known)}")
     asked = {*words, *(every if ALL in words else ())}
-    return [name for name in (*every, PAGE) if name in asked]
+    if asked & set(DIALOGUE) and asked & set(every):
+        raise SettingsError(
+            f"{' and '.join(DIALOGUE)} are on dialogue and the others on MultiNLI: ask for them in two commands"
+        )
+    return [name for name in (*every, *DIALOGUE, PAGE) if name in asked]

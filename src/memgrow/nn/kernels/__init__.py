@@ -1,7 +1,8 @@
 """The recurrence, in several ways behind one function.
 
 naive   the equations, a plain loop: every cell, every device, gradients of gradients
-stepped few, large operations for a step (cpu.py): LSTM and GRU, every device
+stepped few, large operations for a step (cpu.py): LSTM and GRU, every device; on a CPU both directions of a large layer
+        at the same time (abreast.py)
 cuda    one persistent kernel each way (cuda.py): LSTM and GRU, GPUs of compute capability 9.0 or above
 """
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memgrow.errors import SettingsError
-from memgrow.nn.kernels import cpu, cuda, naive, nvrtc
+from memgrow.nn.kernels import abreast, cpu, cuda, naive, nvrtc
 from memgrow.nn.kernels.naive import CELLS, Direction, Memory, State, Weights, attend
 
 BACKENDS = ("auto", "naive", "stepped", "cuda")
@@ -38,6 +39,8 @@ def run(
                 raise
             _broken = str(error)
             way = "stepped"
+    if way == "stepped" and abreast.suits(data, batch_sizes, directions):
+        return abreast.recur(cell, data, batch_sizes, directions)
     recur = naive.recur if way == "naive" else cpu.recur
     outputs, last = zip(
         *(recur(cell, data, batch_sizes, d.state, d.weights, d.memory, d.reverse) for d in directions), strict=True

@@ -65,7 +65,7 @@ class Recurrence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, cell: str, batch_sizes: Sequence[int], reverse: bool, *tensors: Tensor | None) -> Any:
-        x, state, weights, memory = _parts(tensors)
+        x, state, weights, memory = parts(tensors)
         trace, last = walk(cell, x, batch_sizes, state, weights, memory, reverse)
         ctx.setting = (cell, batch_sizes, reverse, len(tensors))
         ctx.save_for_backward(*tensors, *trace)
@@ -75,14 +75,10 @@ class Recurrence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
         cell, batch_sizes, reverse, count = ctx.setting
-        x, _, weights, memory = _parts(ctx.saved_tensors[:count])
-        trace = Trace(*ctx.saved_tensors[count:])
-        d_state = [d.clone() for d in d_last]
-        walk_back = _lstm_back if cell == "lstm" else _gru_back
-        with torch.autocast(x.device.type, enabled=False):
-            slopes = walk_back(trace, _steps(batch_sizes, not reverse), d_output, d_state, weights, memory)
-            d_first = (*d_state, None)[:2]
-            return (None, None, None, *_finish(x, trace, slopes, weights, memory, d_first, ctx.needs_input_grad[3]))
+        tensors, trace = ctx.saved_tensors[:count], Trace(*ctx.saved_tensors[count:])
+        with torch.autocast(d_output.device.type, enabled=False):
+            gradients = walk_back(cell, tensors, batch_sizes, reverse, trace, d_output, d_last, ctx.needs_input_grad[3])
+        return (None, None, None, *gradients)
 
 
 def walk(
@@ -116,6 +112,24 @@ def walk(
         advance(Trace(*(tensor[part] for tensor in trace)), [s[:rows] for s in running])
         h.copy_(trace.output[part])
     return trace, tuple(running)
+
+
+def walk_back(
+    cell: str,
+    tensors: Sequence[Tensor | None],
+    batch_sizes: Sequence[int],
+    reverse: bool,
+    trace: Trace,
+    d_output: Tensor,
+    d_last: Sequence[Tensor],
+    wants_x: bool,
+) -> tuple[Tensor | None, ...]:
+    """The backward pass: gradients of all that went in, in the order of `recur`'s tensors."""
+    x, _, weights, memory = parts(tensors)
+    d_state = [d.clone() for d in d_last]
+    back = _lstm_back if cell == "lstm" else _gru_back
+    slopes = back(trace, _steps(batch_sizes, not reverse), d_output, d_state, weights, memory)
+    return _finish(x, trace, slopes, weights, memory, (*d_state, None)[:2], wants_x)
 
 
 class _LSTMStep:
@@ -266,7 +280,8 @@ def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[slice, int]]
     return steps[::-1] if reverse else steps
 
 
-def _parts(tensors: Sequence[Tensor | None]) -> tuple[Tensor, State, Weights, Memory | None]:
+def parts(tensors: Sequence[Tensor | None]) -> tuple[Tensor, State, Weights, Memory | None]:
+    """What `recur`'s tensors are."""
     x, h, c, ih, hh, bias_ih, bias_hh, keys, values, bias = tensors
     assert x is not None
     assert h is not None

@@ -1,0 +1,128 @@
+"""Rows against one of them: the paper's test, and a paired bootstrap over examples and seeds with Holm's correction."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgrow.experiments.replied import Said
+from memgrow.metrics.bleu import BleuCounts
+from memgrow.metrics.significance import holm, paired_over_seeds
+from memgrow.metrics.wilcoxon import ARROWS, SIZE, SUBSETS, signed_rank
+
+Row = Mapping[int, Said]
+"""What a row's models answered to one domain's test messages, by seed."""
+
+Line = dict[str, Any]
+Floats = NDArray[np.float64]
+TAIL = 0.025
+BLOCK = 2_000_000  # numbers of one block of resamples
+FINE = 1e9  # Wilcoxon's test is of whole numbers: steps so small that scores tie only where they are equal
+DIGITS = 6
+
+
+def compare(rows: Sequence[Row], at: int, measure: str, resamples: int) -> dict[int, Line]:
+    """A test of every row that has seeds in common with the one at `at`; differences are row minus reference."""
+    asked = {number: sorted(set(row) & set(rows[at])) for number, row in enumerate(rows) if number != at}
+    asked = {number: seeds for number, seeds in asked.items() if seeds}
+    if not asked:
+        return {}
+    models = {(number, seed): said for number, row in enumerate(rows) for seed, said in row.items()}
+    place = {key: k for k, key in enumerate(models)}
+    scores = SCORES[measure](list(models.values()))
+    examples = len(next(iter(models.values())).counts.references)
+    whole = scores(np.ones((1, examples)))[0]
+    subsets = scores(_draws(np.random.default_rng(0), SUBSETS, examples, SIZE))
+    boot = np.concatenate(
+        [scores(weights) for weights in _blocks(np.random.default_rng(1), resamples, examples)]
+    )  # (resamples, models)
+    found = {}
+    for number, seeds in asked.items():
+        them, us = ([place[row, seed] for seed in seeds] for row in (number, at))
+        found[number] = _test(whole[them] - whole[us], subsets[:, them] - subsets[:, us], boot[:, them] - boot[:, us])
+        found[number]["p_over_seeds"] = _rounded(paired_over_seeds(whole[them], whole[us]).p_t)
+    return found
+
+
+def correct(tests: Mapping[str, Line]) -> None:
+    """Holm's correction over all tests of a table."""
+    for name, adjusted in holm({name: test["p"] for name, test in tests.items()}).items():
+        tests[name]["p_holm"] = _rounded(adjusted)
+
+
+def _test(whole: Floats, subsets: Floats, boot: Floats) -> Line:
+    """From differences by seed: of the whole test set, of the paper's subsets, and of the bootstrap's."""
+    resamples, seeds = boot.shape
+    drawn = _draws(np.random.default_rng(2), resamples, seeds, seeds) / seeds
+    means = (boot * drawn).sum(axis=1)
+    beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
+    low, high = np.quantile(means, (TAIL, 1 - TAIL))
+    papers = [signed_rank(np.rint(one * FINE).astype(np.int64)) for one in subsets.T]
+    arrows = Counter(_arrow(*paper) or "none" for paper in papers)
+    return {
+        "arrow": _arrow(*papers[0]),  # the paper had one model for each method
+        "arrows": {name: arrows[name] for name in ("DOWN", "down", "none", "up", "UP") if arrows[name]},
+        "p_paper": _rounded(min(papers[0])),
+        "seeds": seeds,
+        "difference": round(float(whole.mean()), DIGITS),
+        "low": round(float(low), DIGITS),
+        "high": round(float(high), DIGITS),
+        "p": min(1.0, 2 * (beyond + 1) / (resamples + 1)),
+    }
+
+
+class _Bleu:
+    """BLEU-2 of many models at once: one product for each block of sets, as the weights are what is large."""
+
+    def __init__(self, models: Sequence[Said]) -> None:
+        parts = [np.column_stack((m.counts.matches, m.counts.totals, m.counts.references)) for m in models]
+        self.columns = np.concatenate(parts, axis=1).astype(np.float64)  # (examples, models * 5)
+        self.each = np.eye(len(models))
+
+    def __call__(self, weights: Floats) -> Floats:  # (sets, models)
+        sums = np.rint(weights @ self.columns).astype(np.int64).reshape(len(weights), -1, 5)
+        return np.stack([BleuCounts(s[:, :2], s[:, 2:4], s[:, 4]).scores(self.each) for s in sums])
+
+
+class _Similarity:
+    """The mean of W2V-Sim, which all models have."""
+
+    def __init__(self, models: Sequence[Said]) -> None:
+        self.columns = np.column_stack([_cosines(model) for model in models])  # (examples, models)
+
+    def __call__(self, weights: Floats) -> Floats:  # (sets, models)
+        means: Floats = weights @ self.columns / weights.sum(axis=1, keepdims=True)
+        return means
+
+
+SCORES: dict[str, type[_Bleu] | type[_Similarity]] = {"bleu2": _Bleu, "w2v_sim": _Similarity}
+
+
+def _cosines(model: Said) -> Floats:
+    assert model.similarity is not None  # rows without it are not compared by it
+    return model.similarity
+
+
+def _blocks(rng: np.random.Generator, resamples: int, examples: int) -> Iterator[Floats]:
+    block = max(1, BLOCK // examples)
+    for start in range(0, resamples, block):
+        yield _draws(rng, min(block, resamples - start), examples, examples)
+
+
+def _draws(rng: np.random.Generator, sets: int, things: int, size: int) -> Floats:  # (sets, things)
+    """How often each thing is in each set of that size, drawn with replacement."""
+    drawn = rng.integers(0, things, (sets, size)) + things * np.arange(sets)[:, None]
+    return np.bincount(drawn.ravel(), minlength=sets * things).reshape(sets, things).astype(np.float64)
+
+
+def _arrow(p_worse: float, p_better: float) -> str | None:
+    for level, down, up in ARROWS:
+        if min(p_worse, p_better) < level:
+            return down if p_worse < p_better else up
+    return None
+
+
+def _rounded(p: float | None) -> float | None:
+    return None if p is None else round(p, DIGITS)
