@@ -42,16 +42,17 @@ def _marks() -> str:
 
 def _pattern() -> re.Pattern[str]:
     letter, sign, mark = r"[^\W\d_]", r"[^\W_]", f"[{_marks()}]"
-    # Possessive (`++`) throughout: nothing is ever tried twice, so the time is linear in the text.
+    # Possessive (`++`) where one sign repeats: nothing is tried twice, so the time is linear in the text. Groups are
+    # not, as Python before 3.11.5 does not step back out of one that fails half way; behind them nothing can fail.
     initials = rf"(?:{letter}\.){{2,}}+|{letter}\.{letter}(?!{sign}|{mark})"  # U.S. or e.g
-    start = rf"(?:{initials}|\d++(?:[.,:/]\d++)*+|{sign})"  # or 3,000.50 or any letter or digit
-    part = rf"{start}{sign}*+(?:{mark}++{sign}*+)*+"
+    start = rf"(?:{initials}|\d++(?:[.,:/]\d++)*|{sign})"  # or 3,000.50 or any letter or digit
+    part = rf"{start}{sign}*+(?:{mark}++{sign}*+)*"
     spelt = {form for word in _ABBREVIATIONS for form in (word, word.lower(), word.capitalize(), word.upper())}
     abbreviation = "|".join(re.escape(form) for form in sorted(spelt))
     leading = "|".join(sorted({*_CLITICS, *_SHORTENED} - {"n't", "N'T"}, key=len, reverse=True))
     return re.compile(
         rf"(?:{abbreviation})\.(?!\.)"
-        rf"|{part}(?:[-']{part})*+"
+        rf"|{part}(?:[-']{part})*"
         rf"|(?:{leading})(?!{sign}|{mark})"
         r"|\.\.\.|--|``|''"
         r"|-[LR][RCS]B-"  # the treebank's brackets
