@@ -105,7 +105,7 @@ def whole(memgrow, data, tmp_path: Path) -> dict[str, bytes]:
 
 
 def test_ctrl_c_in_a_real_process_stops_it_cleanly_and_it_goes_on(memgrow, data, tmp_path):
-    training = [word for size in (*memgrow.tiny[1::2], "epochs=40", "patience=40") for word in ("--set", size)]
+    training = [word for size in (*memgrow.tiny[1::2], "epochs=250", "patience=250") for word in ("--set", size)]
 
     def command(name: str) -> list[str]:
         return [*MAIN, "adapt", str(tmp_path / name), str(data["kitchen"]), *training]
