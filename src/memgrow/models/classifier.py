@@ -1,7 +1,7 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
 from abc import abstractmethod
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
@@ -103,22 +103,6 @@ class Classifier(Model):
         self.heads.append(self._new_head())
         if optimiser is not None:
             optimiser.add_param_group({"params": [*column.parameters(), *self.heads[-1].parameters()]})
-
-    def shape(self) -> dict[str, Any]:
-        """How far the model has grown: with the settings, all that is needed to build it anew."""
-        return {
-            "words": self.encoder.embedding.num_embeddings,
-            "columns": [
-                {
-                    "hidden": column.hidden_size,
-                    "slots": [
-                        {"domain": s.domain, "count": s.stop - s.start, "quiet": s.quiet}
-                        for s in column.banks[0].segments
-                    ],
-                }
-                for column in self.encoder.columns
-            ],
-        }
 
     def _new_head(self) -> nn.Sequential:
         head = nn.Sequential(

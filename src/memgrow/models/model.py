@@ -67,9 +67,24 @@ class Model(nn.Module, ABC):
     ) -> None:
         """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
 
-    @abstractmethod
     def shape(self) -> dict[str, Any]:
-        """How far the model has grown: with the settings, all that is needed to build it anew."""
+        """How far the model has grown: with the settings, all that is needed to build it anew.
+
+        What else has columns, such as a decoder, grows together with the encoder, which speaks for it.
+        """
+        return {
+            "words": self.encoder.embedding.num_embeddings,
+            "columns": [
+                {
+                    "hidden": column.hidden_size,
+                    "slots": [
+                        {"domain": s.domain, "count": s.stop - s.start, "quiet": s.quiet}
+                        for s in column.banks[0].segments
+                    ],
+                }
+                for column in self.encoder.columns
+            ],
+        }
 
     @property
     def device(self) -> torch.device:

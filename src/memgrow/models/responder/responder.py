@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -141,25 +141,6 @@ class Responder(Model):
         if optimiser is not None:
             new = (self.encoder.newest, self.decoder.newest, self.heads[-1])
             optimiser.add_param_group({"params": [parameter for part in new for parameter in part.parameters()]})
-
-    def shape(self) -> dict[str, Any]:
-        """How far the model has grown: with the settings, all that is needed to build it anew.
-
-        The two sides grow together, so that the encoder's columns speak for the decoder's.
-        """
-        return {
-            "words": self.encoder.embedding.num_embeddings,
-            "columns": [
-                {
-                    "hidden": column.hidden_size,
-                    "slots": [
-                        {"domain": s.domain, "count": s.stop - s.start, "quiet": s.quiet}
-                        for s in column.banks[0].segments
-                    ],
-                }
-                for column in self.encoder.columns
-            ],
-        }
 
     def _inputs(self, known: KnownReplies) -> PackedSequence:
         """The vectors that the decoder reads; the rows of the first step are the first ones."""
