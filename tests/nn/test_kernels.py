@@ -152,6 +152,39 @@ def test_hidden_units_that_no_sharing_can_place_are_refused():
     assert Shape.of(2, 64, 4096, 500, processors=132) is None
 
 
+@pytest.mark.parametrize("size", [8, 10, 12, 14, 16])
+@pytest.mark.parametrize("hidden", [1, 7, 300, 512])
+@pytest.mark.parametrize("slots", [0, 1, 500, 2500])
+def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, hidden, slots):
+    from memgrow.nn.kernels.clusters import MAX_TILES, ROWS, Clusters
+    from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
+
+    shared = Clusters.of(size, 2, 70, hidden, slots)
+    if shared is None and slots == 2500:
+        pytest.skip("too large for a cluster of that size: the grid takes it")
+    assert shared is not None
+    assert shared.hidden >= hidden
+    assert shared.slots >= slots
+    assert shared.units % 2 == shared.own % 8 == 0, "pushes go in words of four halves and of eight"
+    assert shared.needed * ROWS >= 2 * 70
+    assert all(1 <= shared.defines("gru")[name] <= MAX_TILES for name in ("NT_U", "NT_S", "NT_B", "NT_H"))
+    for forward in (True, False):
+        assert shared.shared(forward) <= SHARED_LIMIT
+        for kept, (blocks, _) in zip(shared.fitting(forward), shared.packs(forward), strict=True):
+            assert 0 <= kept <= blocks
+
+
+def test_the_clusters_are_as_large_as_their_number_allows():
+    from memgrow.nn.kernels.clusters import best
+
+    grouped = {16: 7, 14: 7, 12: 7, 10: 7, 8: 15}  # as on an H200, one of whose groups has few processors
+    assert best((2, 48, 300, 500), grouped).size == 16
+    assert best((2, 112, 300, 500), grouped).size == 8, "two rounds would take longer"
+    assert best((1, 64, 1024, 1024), grouped).size == 16, "smaller ones would have too many units in a block"
+    assert best((2, 64, 300, 100_000), grouped) is None
+    assert best((2, 64, 300, 500), {16: 0, 14: 0}) is None
+
+
 @pytest.mark.parametrize("backend", ["naive", "auto"])
 @pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU, MemoryRNN], ids=lambda kind: kind.__name__)
 def test_autocast_works_and_stays_near_full_precision(kind, backend):

@@ -1,26 +1,28 @@
-"""The recurrence as persistent kernels (recurrence.cu): all directions of a layer in one launch each way.
+"""The recurrence as persistent kernels: all directions of a layer in one launch each way.
 
-Around the kernels stand a few large products: inputs of all steps before the forward pass, gradients of all weights
-after the backward pass. `Shape` says how work is shared out among the blocks, `_Run` is one pass through a layer.
+Around the two walks stand a few large products: inputs of all steps before the forward pass, gradients of all weights
+after the backward pass. In float32 all blocks of the GPU walk together (grid_walk.py); where TF32 is allowed, and for
+bfloat16, clusters of them walk on their own (cluster_walk.py), if the layer is not too large for that.
 """
 
-import ctypes
 import functools
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memgrow.nn.kernels import nvrtc
+from memgrow.nn.kernels import clusters, nvrtc
+from memgrow.nn.kernels.cluster_walk import ClusterWalk
+from memgrow.nn.kernels.grid_walk import GridWalk
+from memgrow.nn.kernels.layer import Layer, Trace, Walk, processors
 from memgrow.nn.kernels.naive import Direction, State
-from memgrow.nn.kernels.sharing import Plan, Shape
-from memgrow.nn.kernels.structures import Backward, Collect, Forward, Prepare, Walk, each, one
+from memgrow.nn.kernels.sharing import Shape
+from memgrow.nn.kernels.structures import Collecting, Spreading, each, one
 
-SOURCE = "recurrence.cu"
 CELLS = ("lstm", "gru")
+SOURCE = "layout.cu"
 
 
 def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
@@ -36,7 +38,10 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
         return "weights, states and input are not all on one device"
     first = directions[0]
     slots = 0 if first.memory is None else len(first.memory.keys)
-    shape = Shape.of(len(directions), len(first.state[0]), first.weights.hh.shape[1], slots, _processors(data.device))
+    sizes = (len(directions), len(first.state[0]), first.weights.hh.shape[1], slots)
+    if not _exact(data.dtype) and clusters.best(sizes, _room(data.device)) is not None:
+        return None
+    shape = Shape.of(*sizes, processors(data.device))
     if shape is None:
         return f"{first.weights.hh.shape[1]} hidden units are too many for this GPU's fast kernels"
     if max(shape.plan(cell, True, forward).shared for forward in (True, False)) > nvrtc.SHARED_LIMIT:
@@ -70,7 +75,7 @@ class Recurrence(torch.autograd.Function):
         trains: bool,
         *tensors: Tensor | None,
     ) -> Any:
-        ctx.run = _Run(cell, batch_sizes, reverse, tensors, trains)
+        ctx.run = _Run(Layer(cell, batch_sizes, reverse, tensors), trains)
         return ctx.run.forward()
 
     @staticmethod
@@ -83,209 +88,132 @@ class Recurrence(torch.autograd.Function):
 class _Run:
     """One forward pass, and what the backward pass needs of it."""
 
-    def __init__(
-        self,
-        cell: str,
-        batch_sizes: tuple[int, ...],
-        reverse: tuple[bool, ...],
-        tensors: Sequence[Tensor | None],
-        with_gradient: bool,
-    ) -> None:
-        plain = [None if t is None else t.detach().float().contiguous() for t in tensors]
-        assert tensors[0] is not None
-        assert plain[0] is not None
-        self.cell, self.reverse, self.batch_sizes, self.total = cell, reverse, batch_sizes, sum(batch_sizes)
-        self.dtype, self.device, self.x = tensors[0].dtype, tensors[0].device, plain[0]
-        # Of each of these there is one tensor for each direction, or None.
-        parts = [plain[1 + n :: NAMES] for n in range(NAMES)]
-        self.h0, self.c0, self.ih, self.hh, self.bias_ih, self.bias_hh, self.keys, self.values, self.slot_bias = parts
-        assert self.hh[0] is not None
-        assert self.ih[0] is not None
-        self.real_hidden, self.inputs = self.hh[0].shape[1], self.x.shape[1]
-        self.real_slots = 0 if self.keys[0] is None else len(self.keys[0])
-        self.slot_size = self.ih[0].shape[1] - self.inputs
-        processors = _processors(self.device)
-        shape = Shape.of(len(reverse), batch_sizes[0], self.real_hidden, self.real_slots, processors)
-        assert shape is not None
-        self.shape = shape
-        self.exact = self.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
-        self.steps = _steps(batch_sizes, self.device)
-        self._prepare(with_gradient)
-
-    def _new(self, *sizes: int) -> Tensor:
-        return torch.empty(sizes, dtype=torch.float32, device=self.device)
-
-    def _prepare(self, with_gradient: bool) -> None:
-        """Lay the weights out as the kernels want them."""
-        s, d, tiles = self.shape, self.shape.directions, self.shape.tiles_h + self.shape.tiles_s
-        self.w_x, self.w_c = self._new(d, 4 * s.hidden, self.inputs), self._new(d, 4 * s.hidden, self.slot_size)
-        self.x_bias = self._new(d * 4 * s.hidden)
-        self.bias = self._new(d, s.slots) if self.slot_bias[0] is not None else None
-        self.gate_pack = self._new(d, s.blocks, (s.hidden + s.slots) // 16, s.tiles_u, 128)
-        self.key_pack = self._new(d, s.blocks, s.hidden // 16, s.tiles_s, 128)
-        self.slope_pack = self._new(d, s.blocks, s.hidden // 4, tiles, 128) if with_gradient else None
-        self.back_pack = self._new(d, s.blocks, s.slots // 16, s.tiles_h, 128) if with_gradient else None
-        argument = Prepare(
+    def __init__(self, layer: Layer, with_gradient: bool) -> None:
+        self.layer, self.walk = layer, _walk_for(layer)
+        hidden, d = self.walk.hidden, layer.directions
+        self.w_x = layer.new(d, 4 * hidden, layer.inputs)
+        self.w_c = layer.new(d, 4 * hidden, layer.slot_size)
+        self.x_bias = layer.new(d * 4 * hidden)
+        self.bias = layer.new(d, self.walk.slots) if layer.slot_bias[0] is not None else None
+        argument = Spreading(
             directions=d,
-            real_hidden=self.real_hidden,
-            hidden=s.hidden,
-            real_slots=self.real_slots,
-            slots=s.slots,
-            inputs=self.inputs,
-            slot_size=self.slot_size,
-            blocks=s.blocks,
-            tiles_s=s.tiles_s,
-            backward=int(with_gradient),
-            **each(ih=self.ih, hh=self.hh, bias_ih=self.bias_ih, bias_hh=self.bias_hh, keys=self.keys),
-            **each(slot_bias=self.slot_bias),
-            **one(w_x=self.w_x, w_c=self.w_c, x_bias=self.x_bias, bias=self.bias, key_pack=self.key_pack),
-            **one(gate_pack=self.gate_pack, slope_pack=self.slope_pack, back_pack=self.back_pack),
+            real_hidden=layer.hidden,
+            hidden=hidden,
+            real_slots=layer.slots,
+            slots=self.walk.slots,
+            inputs=layer.inputs,
+            slot_size=layer.slot_size,
+            **each(ih=layer.ih, bias_ih=layer.bias_ih, bias_hh=layer.bias_hh, slot_bias=layer.slot_bias),
+            **one(w_x=self.w_x, w_c=self.w_c, x_bias=self.x_bias, bias=self.bias),
         )
-        plan = s.plan(self.cell, self.exact, forward=True)
-        self._launch("spread", plan, argument)
+        self._launch("spread", argument)
         gate_values = None
-        if self.real_slots:
-            gate_values = self._new(d, self.real_slots, 4 * s.hidden)  # what each slot adds to the gates
-            for number, values in enumerate(self.values):
+        if layer.slots:
+            gate_values = layer.new(d, layer.slots, 4 * hidden)
+            for number, values in enumerate(layer.values):
                 assert values is not None
                 torch.mm(values, self.w_c[number].t(), out=gate_values[number])
-            argument.gate_values = gate_values.data_ptr()
-        self._launch("pack", plan, argument)
+        self.walk.pack(gate_values, with_gradient)
 
     def forward(self) -> tuple[Tensor, ...]:
         """Outputs and last states. They are not kept here: they will hold on to this object as long as they live."""
-        s, d, h = self.shape, self.shape.directions, self.real_hidden
-        x = torch.addmm(self.x_bias, self.x, self.w_x.view(-1, self.inputs).t())  # (T, D * 4 H)
-        self.out, self.before = self._new(s.batch + self.total, d, s.hidden), self._new(self.total, d, s.hidden)
-        self.cells, self.gates = self._new(self.total, d, s.hidden), self._new(self.total, d, 4 * s.hidden)
-        self.attention = self._new(self.total, d, s.slots)
-        output = self._new(self.total, d * h)
-        hn = [self._new(s.batch, h) for _ in range(d)]
-        cn = [self._new(s.batch, h) if self.cell == "lstm" else None for _ in range(d)]
-        plan = s.plan(self.cell, self.exact, forward=True)
-        argument = Forward(
-            walk=self._walk(plan),
-            **each(h0=self.h0, c0=self.c0, hn=hn, cn=cn),
-            **one(x=x, key_pack=self.key_pack, gate_pack=self.gate_pack, bias=self.bias, output=output, out=self.out),
-            **one(before=self.before, cell=self.cells, gates=self.gates, attention=self.attention),
-            **one(scores=self._new(d, s.batch, s.slots), stats=self._new(d, s.batch, s.blocks, 2)),
-        )
-        self._launch("forward", plan, argument)
-        del self.gate_pack
+        layer = self.layer
+        x = torch.addmm(self.x_bias, layer.x, self.w_x.view(-1, layer.inputs).t())  # (T, D * 4 H)
+        self.trace = Trace.of(layer, self.walk.hidden, self.walk.slots)
+        output, hn, cn = self.walk.forward(x, self.bias, self.trace)
         last = [t for pair in zip(hn, cn, strict=True) for t in pair if t is not None]
-        return tuple(t.to(self.dtype) for t in (output, *last))
+        return tuple(t.to(layer.dtype) for t in (output, *last))
 
     def backward(self, d_output: Tensor, d_last: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
-        s, d, h, n = self.shape, self.shape.directions, self.real_hidden, self.real_slots
+        layer, d = self.layer, self.layer.directions
         states = len(d_last) // d
         d_final = [t.float().contiguous() for t in d_last]
-        d_gates, weighed = self._new(self.total, d, 4 * s.hidden), self._new(self.total, d, s.slots)
-        d_logits, mean_key = torch.empty_like(weighed), self._new(d, self.total, h)
-        for number, keys in enumerate(self.keys):
+        mean_key = layer.new(d, layer.total, layer.hidden)
+        for number, keys in enumerate(layer.keys):
             if keys is not None:
-                torch.mm(self.attention[:, number, :n], keys, out=mean_key[number])
-        d_h0 = [self._new(s.batch, h) for _ in range(d)]
-        d_c0 = [self._new(s.batch, h) if self.cell == "lstm" else None for _ in range(d)]
-        plan = s.plan(self.cell, self.exact, forward=False)
-        argument = Backward(
-            walk=self._walk(plan),
-            **each(d_hn=d_final[::states], d_cn=d_final[1::states] if states > 1 else [None] * d, c0=self.c0),
-            **each(d_h0=d_h0, d_c0=d_c0),
-            **one(d_out=d_output.float().contiguous(), before=self.before, cell=self.cells, gates=self.gates),
-            **one(attention=self.attention, mean_key=mean_key, slope_pack=self.slope_pack, key_pack=self.back_pack),
-            **one(d_gates=d_gates, weighed=weighed, d_logits=d_logits, partial=self._new(d, s.batch, s.blocks)),
+                torch.mm(self.trace.attention[:, number, : layer.slots], keys, out=mean_key[number])
+        d_gates, d_logits, d_h0, d_c0 = self.walk.backward(
+            self.trace,
+            mean_key,
+            d_output.float().contiguous(),
+            d_final[::states],
+            d_final[1::states] if states > 1 else [None] * d,
         )
-        self._launch("backward", plan, argument)
         gradients = [self._d_x(d_gates) if wanted[0] else None]
         for parts in zip(d_h0, d_c0, *self._d_weights(d_gates), *self._d_memory(d_logits), strict=True):
             gradients += parts
-        return [None if t is None else t.to(self.dtype) for t in gradients]
+        return [None if t is None else t.to(layer.dtype) for t in gradients]
 
     # After the walk back: gradients of all that went in, a product each for all steps.
 
     def _d_x(self, d_gates: Tensor) -> Tensor:
-        return torch.mm(d_gates.view(self.total, -1), self.w_x.view(-1, self.inputs))
+        return torch.mm(d_gates.view(self.layer.total, -1), self.w_x.view(-1, self.layer.inputs))
 
     def _d_weights(self, d_gates: Tensor) -> list[list[Tensor | None]]:
-        s, d, h, n = self.shape, self.shape.directions, self.real_hidden, self.real_slots
-        d_wx = torch.mm(d_gates.view(self.total, -1).t(), self.x)  # (D * 4 H, I)
+        layer, d, h, n = self.layer, self.layer.directions, self.layer.hidden, self.layer.slots
+        d_wx = torch.mm(d_gates.view(layer.total, -1).t(), layer.x)  # (D * 4 H, I)
         turned = d_gates.permute(1, 2, 0)  # (D, 4 H, T)
-        d_wh = torch.bmm(turned, self.before.transpose(0, 1)[:, :, :h])
+        d_wh = torch.bmm(turned, self.trace.before.transpose(0, 1)[:, :, :h])
         self.d_values: list[Tensor | None] = [None] * d
         d_wc = None
         if n:
-            d_slots = torch.bmm(self.attention.permute(1, 2, 0)[:, :n], d_gates.transpose(0, 1))  # (D, N, 4 H)
-            d_wc = self._new(d, 4 * s.hidden, self.slot_size)
-            for number, values in enumerate(self.values):
+            d_slots = torch.bmm(self.trace.attention.permute(1, 2, 0)[:, :n], d_gates.transpose(0, 1))  # (D, N, 4 H)
+            d_wc = layer.new(d, 4 * self.walk.hidden, layer.slot_size)
+            for number, values in enumerate(layer.values):
                 assert values is not None
                 torch.mm(d_slots[number].t(), values, out=d_wc[number])
             self.d_values = list(torch.bmm(d_slots, self.w_c).unbind())
         d_ih, d_hh, d_bias_ih, d_bias_hh = (
             [None if t is None else torch.empty_like(t) for t in part]
-            for part in (self.ih, self.hh, self.bias_ih, self.bias_hh)
+            for part in (layer.ih, layer.hh, layer.bias_ih, layer.bias_hh)
         )
-        argument = Collect(
+        argument = Collecting(
             directions=d,
             real_hidden=h,
-            hidden=s.hidden,
-            inputs=self.inputs,
-            slot_size=self.slot_size,
+            hidden=self.walk.hidden,
+            inputs=layer.inputs,
+            slot_size=layer.slot_size,
             **one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=d_gates.sum(0)),
             **each(d_ih=d_ih, d_hh=d_hh, d_bias_ih=d_bias_ih, d_bias_hh=d_bias_hh),
         )
-        self._launch("collect", s.plan(self.cell, self.exact, forward=True), argument)
+        self._launch("collect", argument)
         return [d_ih, d_hh, d_bias_ih, d_bias_hh]
 
     def _d_memory(self, d_logits: Tensor) -> list[list[Tensor | None]]:
-        h, n = self.real_hidden, self.real_slots
-        nothing: list[Tensor | None] = [None] * self.shape.directions
+        h, n = self.layer.hidden, self.layer.slots
+        nothing: list[Tensor | None] = [None] * self.layer.directions
         if not n:
             return [nothing, nothing, nothing]
-        d_keys = torch.bmm(d_logits.permute(1, 2, 0)[:, :n], self.before.transpose(0, 1)[:, :, :h])
+        d_keys = torch.bmm(d_logits.permute(1, 2, 0)[:, :n], self.trace.before.transpose(0, 1)[:, :, :h])
         d_bias: list[Tensor | None] = [*d_logits[:, :, :n].sum(0).unbind()] if self.bias is not None else nothing
         return [[*d_keys.unbind()], self.d_values, d_bias]
 
-    # Talking to the kernels
-
-    def _walk(self, plan: Plan) -> Walk:
-        s, steps = self.shape, len(self.batch_sizes)
-        self.barrier = torch.zeros(s.directions * s.groups, dtype=torch.int32, device=self.device)
-        return Walk(
-            directions=s.directions,
-            groups=s.groups,
-            blocks=s.blocks,
-            chunks=s.chunks,
-            batch=s.batch,
-            steps=steps,
-            reversed=sum(1 << d for d, backwards in enumerate(self.reverse) if backwards),
-            real_hidden=self.real_hidden,
-            hidden=s.hidden,
-            slots=s.slots,
-            real_slots=self.real_slots,
-            tiles_s=s.tiles_s,
-            weights_in_shared=int(plan.weights_in_shared),
-            **one(sizes=self.steps[:steps], offsets=self.steps[steps:], barrier=self.barrier),
-        )
-
-    def _launch(self, name: str, plan: Plan, argument: ctypes.Structure) -> None:
-        if name in ("forward", "backward"):
-            blocks, threads = self.shape.directions * self.shape.groups * self.shape.blocks, 32 * plan.defines["WARPS"]
-            nvrtc.launch(SOURCE, name, plan.defines, argument, blocks, threads, plan.shared, self.device, together=True)
-        else:
-            blocks = 4 * _processors(self.device)
-            nvrtc.launch(SOURCE, name, plan.defines, argument, blocks, 256, 0, self.device, together=False)
+    def _launch(self, name: str, argument: Any) -> None:
+        device, defines = self.layer.device, {"LSTM": int(self.layer.cell == "lstm")}
+        nvrtc.launch(SOURCE, name, defines, argument, 8 * processors(device), 256, 0, device, together=False)
 
 
-NAMES = 9  # tensors of a direction: h, c, ih, hh, two biases, keys, values, slot bias
+def _walk_for(layer: Layer) -> Walk:
+    sizes, exact = (layer.directions, layer.batch, layer.hidden, layer.slots), _exact(layer.dtype)
+    shared = None if exact else clusters.best(sizes, _room(layer.device))
+    if shared is not None:
+        return ClusterWalk(layer, shared)
+    shape = Shape.of(*sizes, processors(layer.device))
+    assert shape is not None
+    return GridWalk(layer, shape, exact)
 
 
-@functools.lru_cache(maxsize=512)
-def _steps(batch_sizes: tuple[int, ...], device: torch.device) -> Tensor:
-    """Rows of each step, then where each step begins and the last one ends, on the device."""
-    offsets = list(accumulate((0, *batch_sizes)))
-    return torch.tensor([*batch_sizes, *offsets], dtype=torch.int32).pin_memory().to(device, non_blocking=True)
+def _exact(dtype: torch.dtype) -> bool:
+    """Whether products are asked for that are as exact as float32."""
+    return dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
 
 
 @functools.cache
-def _processors(device: torch.device) -> int:
-    return int(torch.cuda.get_device_properties(device).multi_processor_count)
+def _room(device: torch.device) -> dict[int, int]:
+    """How many clusters of each size find room at the same time, each block with all the memory that it may have."""
+
+    def most(size: int) -> int:
+        limits = (clusters.THREADS, nvrtc.SHARED_LIMIT)
+        return nvrtc.most_clusters(SOURCE, "probe", {"LSTM": 1}, size, *limits, device)
+
+    return {size: most(size) for size in clusters.SIZES}

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 SHARED_LIMIT = 227 * 1024  # bytes of shared memory that one block may have on the GPUs this is for
-_MAX_DYNAMIC_SHARED = 8  # a number of the driver's interface
+_MAX_DYNAMIC_SHARED, _LARGE_CLUSTERS, _CLUSTER_DIMENSION = 8, 14, 4  # numbers of the driver's interface
 
 
 class UnavailableError(RuntimeError):
@@ -92,6 +92,7 @@ def _kernel(source: str, name: str, defines: tuple[tuple[str, int], ...], device
     module = _module(source, defines, device)
     _check(_driver().cuModuleGetFunction(ctypes.byref(kernel), module, name.encode()), f"finding {name}")
     _check(_driver().cuFuncSetAttribute(kernel, _MAX_DYNAMIC_SHARED, SHARED_LIMIT), "asking for shared memory")
+    _check(_driver().cuFuncSetAttribute(kernel, _LARGE_CLUSTERS, 1), "asking for clusters")
     return kernel
 
 
@@ -118,3 +119,34 @@ def launch(
         else:
             code = _driver().cuLaunchKernel(kernel, *sizes, stream, arguments, None)
     _check(code, f"starting {name}")
+
+
+class _Attribute(ctypes.Structure):
+    _fields_ = [("id", ctypes.c_int), ("gap", ctypes.c_char * 4), ("value", ctypes.c_uint * 16)]
+
+
+class _Config(ctypes.Structure):
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    ]
+
+
+def most_clusters(
+    source: str, name: str, defines: Mapping[str, int], size: int, threads: int, shared: int, device: torch.device
+) -> int:
+    """How many clusters of so many blocks the GPU can run at the same time."""
+    number = device.index if device.index is not None else torch.cuda.current_device()
+    kernel = _kernel(source, name, tuple(sorted(defines.items())), number)
+    attribute = _Attribute(id=_CLUSTER_DIMENSION, value=(ctypes.c_uint * 16)(size, 1, 1))
+    config = _Config(
+        grid=(size, 1, 1), block=(threads, 1, 1), shared=shared, attributes=ctypes.pointer(attribute), count=1
+    )
+    most = ctypes.c_int()
+    with torch.cuda.device(device):
+        code = _driver().cuOccupancyMaxActiveClusters(ctypes.byref(most), kernel, ctypes.byref(config))
+    return 0 if code else most.value

@@ -1,4 +1,4 @@
-"""How the work of a layer is shared out among the blocks of a GPU (the two walks of recurrence.cu)."""
+"""How the work of a layer is shared out among the blocks of a GPU (the two walks of grid.cu)."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""The arguments of the kernels in recurrence.cu, field by field as they stand there."""
+"""The arguments of the kernels, field by field as they stand in their sources."""
 
 import ctypes
 from collections.abc import Sequence
@@ -13,7 +13,29 @@ def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
     return [(name, kind) for name in names.split()]
 
 
-class Walk(ctypes.Structure):
+# layout.cu
+
+
+class Spreading(ctypes.Structure):
+    _fields_ = [
+        *_fields(INT, "directions real_hidden hidden real_slots slots inputs slot_size"),
+        *_fields(POINTERS, "ih bias_ih bias_hh slot_bias"),
+        *_fields(POINTER, "w_x w_c x_bias bias"),
+    ]
+
+
+class Collecting(ctypes.Structure):
+    _fields_ = [
+        *_fields(INT, "directions real_hidden hidden inputs slot_size"),
+        *_fields(POINTER, "d_wx d_wc d_wh sums"),
+        *_fields(POINTERS, "d_ih d_hh d_bias_ih d_bias_hh"),
+    ]
+
+
+# grid.cu
+
+
+class GridWalk(ctypes.Structure):
     _fields_ = [
         *_fields(INT, "directions groups blocks chunks batch steps reversed real_hidden hidden slots real_slots"),
         *_fields(INT, "tiles_s weights_in_shared"),
@@ -21,9 +43,9 @@ class Walk(ctypes.Structure):
     ]
 
 
-class Forward(ctypes.Structure):
+class GridForward(ctypes.Structure):
     _fields_ = [
-        ("walk", Walk),
+        ("walk", GridWalk),
         *_fields(POINTER, "x"),
         *_fields(POINTERS, "h0 c0"),
         *_fields(POINTER, "key_pack gate_pack bias output"),
@@ -32,9 +54,9 @@ class Forward(ctypes.Structure):
     ]
 
 
-class Backward(ctypes.Structure):
+class GridBackward(ctypes.Structure):
     _fields_ = [
-        ("walk", Walk),
+        ("walk", GridWalk),
         *_fields(POINTER, "d_out"),
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "before cell"),
@@ -45,19 +67,62 @@ class Backward(ctypes.Structure):
     ]
 
 
-class Prepare(ctypes.Structure):
+class GridPacking(ctypes.Structure):
     _fields_ = [
-        *_fields(INT, "directions real_hidden hidden real_slots slots inputs slot_size blocks tiles_s backward"),
-        *_fields(POINTERS, "ih hh bias_ih bias_hh keys slot_bias"),
-        *_fields(POINTER, "gate_values w_x w_c x_bias bias key_pack gate_pack slope_pack back_pack"),
+        *_fields(INT, "directions real_hidden hidden real_slots slots blocks tiles_s backward"),
+        *_fields(POINTERS, "hh keys"),
+        *_fields(POINTER, "gate_values key_pack gate_pack slope_pack back_pack"),
     ]
 
 
-class Collect(ctypes.Structure):
+# cluster.cu
+
+
+class ClusterWalk(ctypes.Structure):
     _fields_ = [
-        *_fields(INT, "directions real_hidden hidden inputs slot_size"),
-        *_fields(POINTER, "d_wx d_wc d_wh sums"),
-        *_fields(POINTERS, "d_ih d_hh d_bias_ih d_bias_hh"),
+        *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own fit_first fit_second"),
+        *_fields(POINTER, "sizes offsets"),
+    ]
+
+
+class ClusterForward(ctypes.Structure):
+    _fields_ = [
+        ("walk", ClusterWalk),
+        *_fields(POINTER, "x"),
+        *_fields(POINTERS, "h0 c0"),
+        *_fields(POINTER, "key_pack gate_pack bias output"),
+        *_fields(POINTERS, "hn cn"),
+        *_fields(POINTER, "before cell gates attention"),
+    ]
+
+
+class ClusterBackward(ctypes.Structure):
+    _fields_ = [
+        ("walk", ClusterWalk),
+        *_fields(POINTER, "d_out"),
+        *_fields(POINTERS, "d_hn d_cn"),
+        *_fields(POINTER, "before cell"),
+        *_fields(POINTERS, "c0"),
+        *_fields(POINTER, "gates attention mean_key slope_pack key_pack largest d_gates d_logits"),
+        *_fields(POINTERS, "d_h0 d_c0"),
+    ]
+
+
+class ClusterPacking(ctypes.Structure):
+    _fields_ = [
+        *_fields(INT, "directions real_hidden hidden real_slots slots own backward"),
+        *_fields(POINTERS, "hh keys"),
+        *_fields(POINTER, "gate_values key_pack gate_pack slope_pack back_pack"),
+    ]
+
+
+class Gradients(ctypes.Structure):
+    _fields_ = [
+        *_fields(INT, "directions states"),
+        ("outputs", ctypes.c_size_t),
+        *_fields(POINTER, "d_out"),
+        *_fields(POINTERS, "d_hn d_cn"),
+        *_fields(POINTER, "largest"),
     ]
 
 

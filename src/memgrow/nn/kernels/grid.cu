@@ -52,23 +52,15 @@ struct Backward {
     float *d_h0[2], *d_c0[2], *partial;   // (B, real H) for each direction, (D, B, blocks)
 };
 
-struct Prepare {
-    int directions, real_hidden, hidden, real_slots, slots, inputs, slot_size, blocks, tiles_s, backward;
-    const float *ih[2], *hh[2], *bias_ih[2], *bias_hh[2], *keys[2], *slot_bias[2];
-    const float *gate_values;                                // (D, real N, 4 H)
-    float *w_x, *w_c, *x_bias, *bias;                        // (D, 4 H, I), (D, 4 H, M), (D, 4 H), (D, N)
+struct Packing {
+    int directions, real_hidden, hidden, real_slots, slots, blocks, tiles_s, backward;
+    const float *hh[2], *keys[2];
+    const float *gate_values;  // (D, real N, 4 H)
     float *key_pack, *gate_pack, *slope_pack, *back_pack;
 };
 
-struct Collect {
-    int directions, real_hidden, hidden, inputs, slot_size;
-    const float *d_wx, *d_wc, *d_wh, *sums;                  // (D, 4 H, I), (D, 4 H, M), (D, 4 H, real H), (D, 4 H)
-    float *d_ih[2], *d_hh[2], *d_bias_ih[2], *d_bias_hh[2];
-};
-
-// Which gate of torch's weights stands in a column of a unit, for what comes from h and for what comes from the input.
+// Which gate of torch's weights stands in a column of a unit, for what comes from h.
 __device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 3 ? column : -1; }
-__device__ __forceinline__ int outer_gate(int column) { return LSTM || column < 2 ? column : column == 3 ? 2 : -1; }
 
 __device__ __forceinline__ unsigned tf32(float x) {
     unsigned y;
@@ -632,32 +624,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
 
 #define EACH(i, count) (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count); i += (size_t)gridDim.x * blockDim.x)
 
-// Torch's weights with the columns of a unit side by side, and padded.
-extern "C" __global__ void spread(const Prepare a) {
-    const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size;
-    for EACH (i, (size_t)a.directions * 4 * H * (I + M)) {
-        const int k = i % (I + M), row = i / (I + M), d = row / (4 * H), unit = row % (4 * H) / 4;
-        const int gate = outer_gate(row % 4);
-        const float value = unit < h && gate >= 0 ? a.ih[d][((size_t)gate * h + unit) * (I + M) + k] : 0.f;
-        if (k < I) a.w_x[(size_t)row * I + k] = value;
-        else a.w_c[(size_t)row * M + k - I] = value;
-    }
-    for EACH (row, (size_t)a.directions * 4 * H) {
-        const int d = row / (4 * H), unit = row % (4 * H) / 4, inner = inner_gate(row % 4), outer = outer_gate(row % 4);
-        float value = 0.f;
-        if (unit < h && a.bias_ih[d]) {
-            if (outer >= 0) value += a.bias_ih[d][outer * h + unit];
-            if (inner >= 0) value += a.bias_hh[d][inner * h + unit];
-        }
-        a.x_bias[row] = value;
-    }
-    if (a.bias)
-        for EACH (i, (size_t)a.directions * a.slots) {
-            const int d = i / a.slots, slot = i % a.slots;
-            a.bias[i] = slot < a.real_slots ? a.slot_bias[d][slot] : 0.f;
-        }
-}
-
 struct Place {  // where an entry of a pack belongs
     int d, block, k, n;
     __device__ Place(size_t e, int tiles, int k_blocks, int blocks) {
@@ -671,7 +637,7 @@ struct Place {  // where an entry of a pack belongs
 };
 
 // Weights in the order in which the lanes of `forward` and `backward` read them.
-extern "C" __global__ void pack(const Prepare a) {
+extern "C" __global__ void pack(const Packing a) {
     const int D = a.directions, H = a.hidden, h = a.real_hidden, N = a.slots, n = a.real_slots, C = a.blocks;
     const int own = 8 * a.tiles_s, tiles = TILES_H + a.tiles_s;
     for EACH (e, (size_t)D * C * (H + N) / 16 * TILES_U * 128) {
@@ -704,25 +670,5 @@ extern "C" __global__ void pack(const Prepare a) {
         const Place p(e, TILES_H, N / 16, C);
         const int unit = p.block * UNITS + p.n;
         a.back_pack[e] = p.k < n && p.n < UNITS && unit < h ? a.keys[p.d][(size_t)p.k * h + unit] : 0.f;
-    }
-}
-
-// The way back from `spread`, for gradients.
-extern "C" __global__ void collect(const Collect a) {
-    const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size, width = I + M + h + 1;
-    for EACH (i, (size_t)a.directions * 4 * H * width) {
-        const int k = i % width, d = i / width / (4 * H), unit = i / width % (4 * H) / 4, column = i / width % 4;
-        const size_t row = i / width;
-        const int inner = inner_gate(column), outer = outer_gate(column);
-        if (unit >= h) continue;
-        if (k < I + M) {
-            if (outer >= 0)
-                a.d_ih[d][((size_t)outer * h + unit) * (I + M) + k] = k < I ? a.d_wx[row * I + k] : a.d_wc[row * M + k - I];
-        } else if (k < I + M + h) {
-            if (inner >= 0) a.d_hh[d][((size_t)inner * h + unit) * h + k - I - M] = a.d_wh[row * h + k - I - M];
-        } else if (a.d_bias_ih[d]) {
-            if (outer >= 0) a.d_bias_ih[d][outer * h + unit] = a.sums[row];
-            if (inner >= 0) a.d_bias_hh[d][inner * h + unit] = a.sums[row];
-        }
     }
 }

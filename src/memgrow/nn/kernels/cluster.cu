@@ -1,0 +1,733 @@
+// The recurrence with memory, walked by clusters of blocks that talk through each other's shared memory.
+//
+// A cluster works on one direction and 16 rows (sequences). Every block of it owns a few hidden units and a few slots,
+// and keeps their weights in half precision on the chip, as far as they fit; the rest comes from L2 in every step.
+// States, attention and gradients that all blocks need are pushed into every block's shared memory, and each block waits
+// for what it needs: there are no barriers. Clusters know nothing of each other. A step of the forward pass:
+//     scores of the own slots from all of h | push them | gates of the own units from all of h and all scores | push h
+// and a step back:
+//     gradients of the own gates | push | of the own units and slots from all gates | push slots' | of the own units
+// Who has received a push from every block knows that all of them are done with what they had received before, so that
+// its place is free again. Half precision has the 10 bits of TF32; gradients are scaled by a power of two, so that they
+// lie well within its range.
+//
+// As in grid.cu, P = V W' stands for the values, and a unit has four columns in a row. Packs of weights are in the
+// order of use: [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
+//
+// Compile-time: LSTM (0 or 1), CLUSTER (blocks), UNITS (of a block, an even number), and how many tiles of 8 columns a
+// warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_H of units.
+
+#define WARPS 8
+#define THREADS (32 * WARPS)
+#define ROWS 16
+#define WAYS 2                  // the warps share out columns in so many ways,
+#define PARTS (WARPS / WAYS)    // and what is summed over in so many
+#define ITEMS ((ROWS * UNITS + THREADS - 1) / THREADS)
+#define TILES_U (UNITS / 2)
+#define TILES_H ((UNITS + 7) / 8)
+#define EXTRA 256.f             // further scale of what attention has been multiplied with: it is small
+#define INFINITE __int_as_float(0x7f800000)
+
+typedef unsigned short half;
+
+struct Walk {
+    int directions, batch, steps, reversed;      // reversed: bit d is set if direction d walks backwards
+    int real_hidden, hidden, slots, real_slots;  // as they are, and as many as the blocks have
+    int own;                                     // slots of a block
+    int fit_first, fit_second;                   // of the two packs' blocks of k, so many are kept in shared memory
+    const int *sizes, *offsets;                  // of each step
+};
+
+struct Forward {
+    Walk walk;
+    const float *x;              // (T, D, 4 H)
+    const float *h0[2], *c0[2];  // (B, real H) for each direction
+    const half *key_pack, *gate_pack;
+    const float *bias;
+    float *output, *hn[2], *cn[2];             // (T, D * real H), (B, real H) for each direction
+    float *before, *cell, *gates, *attention;  // (T, D, H) twice, (T, D, 4 H), (T, D, N)
+};
+
+struct Backward {
+    Walk walk;
+    const float *d_out, *d_hn[2], *d_cn[2];  // (T, D * real H), (B, real H) for each direction
+    const float *before, *cell, *c0[2], *gates, *attention, *mean_key;  // mean_key: (D, T, real H)
+    const half *slope_pack, *key_pack;
+    const unsigned *largest;      // bits of the largest gradient that comes in
+    float *d_gates, *d_logits;    // (T, D, 4 H), (T, D, N)
+    float *d_h0[2], *d_c0[2];     // (B, real H) for each direction
+};
+
+__device__ __forceinline__ unsigned halves(float low, float high) {
+    unsigned y;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
+    return y;
+}
+
+__device__ __forceinline__ half to_half(float x) {
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+__device__ __forceinline__ float bounded(float x) { return fminf(fmaxf(x, -65000.f), 65000.f); }
+
+__device__ __forceinline__ unsigned times(unsigned a, unsigned b) {
+    unsigned y;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+}
+
+__device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                    unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Once at the beginning, as nobody may write into a block that has not begun, and once at the end.
+__device__ __forceinline__ void meet() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ unsigned rank() {
+    unsigned r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+__device__ __forceinline__ unsigned place(const void *mine) { return (unsigned)__cvta_generic_to_shared(mine); }
+
+__device__ __forceinline__ unsigned at_peer(unsigned mine, int peer) {  // the same place in another block
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(mine), "r"(peer));
+    return there;
+}
+
+#define PUSH "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
+
+__device__ __forceinline__ void push(unsigned there, uint4 v, unsigned box) {
+    asm volatile(PUSH ".v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(box)
+                 : "memory");
+}
+
+__device__ __forceinline__ void push(unsigned there, uint2 v, unsigned box) {
+    asm volatile(PUSH ".v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(box) : "memory");
+}
+
+__device__ __forceinline__ void push(unsigned there, unsigned v, unsigned box) {
+    asm volatile(PUSH ".b32 [%0], %1, [%2];" ::"r"(there), "r"(v), "r"(box) : "memory");
+}
+
+// Counts the bytes that come in; full when as many are there as are due, and then begins anew.
+struct Box {
+    unsigned at, turn;
+    __device__ __forceinline__ Box(unsigned long long *room) : at(place(room)), turn(0) {
+        if (threadIdx.x == 0)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(at) : "memory");
+    }
+    __device__ __forceinline__ void expect(unsigned bytes) {
+        if (threadIdx.x == 0)
+            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+    }
+    __device__ __forceinline__ void wait() {
+        unsigned full;
+        do {
+            asm volatile(
+                "{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
+                : "=r"(full) : "r"(at), "r"(turn) : "memory");
+        } while (!full);
+        turn ^= 1;
+    }
+};
+
+// Rows of `width` halves go from `staged` into `room` of every block, each row `stride` halves apart.
+template <typename Word>
+__device__ __forceinline__ void push_rows(const half *staged, half *room, int width, int stride, const Box &box) {
+    constexpr int size = sizeof(Word) / sizeof(half);
+    const int words = width / size;
+    for (int i = threadIdx.x; i < ROWS * words; i += THREADS) {
+        const int row = i / words, word = i - row * words;
+        const Word v = reinterpret_cast<const Word *>(staged)[i];
+        const unsigned here = place(room + row * stride + size * word);
+#pragma unroll
+        for (int peer = 0; peer < CLUSTER; ++peer) push(at_peer(here, peer), v, at_peer(box.at, peer));
+    }
+}
+
+// A pack of weights: the first `fit` blocks of k lie in shared memory.
+struct Pack {
+    const uint4 *near, *far;
+    int fit, tiles;
+    __device__ __forceinline__ uint4 get(int k, int tile) const {
+        const size_t at = ((size_t)k * tiles + tile) * 32 + threadIdx.x % 32;
+        return k < fit ? near[at] : __ldg(far + at);
+    }
+};
+
+__device__ __forceinline__ Pack bring(char *&room, const half *pack, int k_blocks, int tiles, int fit) {
+    uint4 *mine = reinterpret_cast<uint4 *>(room);
+    const uint4 *all = reinterpret_cast<const uint4 *>(pack);
+    fit = min(fit, k_blocks);
+    for (int i = threadIdx.x; i < fit * tiles * 32; i += THREADS) mine[i] = all[i];
+    room += (size_t)fit * tiles * 512;
+    return {mine, all, fit, tiles};
+}
+
+struct Plain {
+    __device__ __forceinline__ void operator()(uint4 &, uint4 &, int) const {}
+};
+
+struct Weighed {  // each block's scores are relative to its own largest one
+    const unsigned *factor;  // (CLUSTER, ROWS)
+    float share;             // 8 / own slots
+    __device__ __forceinline__ void operator()(uint4 &low, uint4 &high, int k) const {
+        const int lane = threadIdx.x % 32, owner = min(CLUSTER - 1, (int)((4 * k + lane % 4 + 0.5f) * share));
+        const unsigned f = factor[owner * ROWS + lane / 4], g = factor[owner * ROWS + lane / 4 + 8];
+        low = make_uint4(times(low.x, f), times(low.y, f), times(low.z, f), times(low.w, f));
+        high = make_uint4(times(high.x, g), times(high.y, g), times(high.z, g), times(high.w, g));
+    }
+};
+
+// acc += A (16 rows in shared memory) times NT tiles of the pack from `tile` on; this warp's part of k alone.
+template <int NT, typename Turn>
+__device__ __forceinline__ void accumulate(float (&acc)[NT][4], const half *a, int stride, const Pack &pack, int k0,
+                                           int k_blocks, int tile, Turn turn) {
+    const int lane = threadIdx.x % 32, part = threadIdx.x / 32 / WAYS;
+    const half *low_row = a + (lane / 4) * stride + 8 * (lane % 4), *high_row = low_row + 8 * stride;
+    uint4 b[3][NT];  // two blocks of k are on their way while one is worked on: L2 is far
+    auto fetch = [&](uint4 (&v)[NT], int k) {
+#pragma unroll
+        for (int n = 0; n < NT; ++n)
+            v[n] = k < k_blocks && tile + n < pack.tiles ? pack.get(k0 + k, tile + n) : make_uint4(0, 0, 0, 0);
+    };
+    auto work = [&](const uint4 (&v)[NT], int k) {
+        uint4 low = *reinterpret_cast<const uint4 *>(low_row + 32 * k);
+        uint4 high = *reinterpret_cast<const uint4 *>(high_row + 32 * k);
+        turn(low, high, k);
+#pragma unroll
+        for (int n = 0; n < NT; ++n) mma(acc[n], low.x, high.x, low.y, high.y, v[n].x, v[n].y);
+#pragma unroll
+        for (int n = 0; n < NT; ++n) mma(acc[n], low.z, high.z, low.w, high.w, v[n].z, v[n].w);
+    };
+    int k = part;
+    fetch(b[0], k);
+    fetch(b[1], k + PARTS);
+    for (; k < k_blocks; k += 3 * PARTS) {
+        fetch(b[2], k + 2 * PARTS);
+        work(b[0], k);
+        if (k + PARTS >= k_blocks) break;
+        fetch(b[0], k + 3 * PARTS);
+        work(b[1], k + PARTS);
+        if (k + 2 * PARTS >= k_blocks) break;
+        fetch(b[1], k + 4 * PARTS);
+        work(b[2], k + 2 * PARTS);
+    }
+}
+
+template <int NT>
+__device__ __forceinline__ void clear(float (&acc)[NT][4]) {
+#pragma unroll
+    for (int n = 0; n < NT; ++n)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) acc[n][i] = 0.f;
+}
+
+__device__ __forceinline__ int width_of(int tiles) { return 8 * (tiles | 1); }  // so that rows begin in other banks
+
+// Each warp lays its part of the sums beside the others': sums is (PARTS, ROWS, width).
+template <int NT>
+__device__ __forceinline__ void lay_down(float *sums, const float (&acc)[NT][4], int tiles, int tile) {
+    const int lane = threadIdx.x % 32, part = threadIdx.x / 32 / WAYS, width = width_of(tiles);
+#pragma unroll
+    for (int n = 0; n < NT; ++n) {
+        if (tile + n >= tiles) break;
+        float *p = sums + (part * ROWS + lane / 4) * width + 8 * (tile + n) + 2 * (lane % 4);
+        *reinterpret_cast<float2 *>(p) = make_float2(acc[n][0], acc[n][1]);
+        *reinterpret_cast<float2 *>(p + 8 * width) = make_float2(acc[n][2], acc[n][3]);
+    }
+}
+
+__device__ __forceinline__ float total(const float *sums, int row, int column, int width) {
+    float sum = 0.f;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) sum += sums[(part * ROWS + row) * width + column];
+    return sum;
+}
+
+// All tiles of a product, some at a time.
+template <int NT>
+__device__ __forceinline__ void multiply(float *sums, const half *a, int stride, const Pack &pack, int k_blocks) {
+    for (int tile = threadIdx.x / 32 % WAYS * NT; tile < pack.tiles; tile += WAYS * NT) {
+        float acc[NT][4];
+        clear(acc);
+        accumulate<NT>(acc, a, stride, pack, 0, k_blocks, tile, Plain());
+        lay_down<NT>(sums, acc, pack.tiles, tile);
+    }
+}
+
+// Sixteen lanes have a row together: 256 threads have all 16.
+__device__ __forceinline__ float row_max(float x) {
+    for (int d = 8; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+    return x;
+}
+
+__device__ __forceinline__ float row_total(float x) {
+    for (int d = 8; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+    return x;
+}
+
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
+__device__ __forceinline__ float bend(float x) { return __fdividef(2.f, 1.f + __expf(-2.f * x)) - 1.f; }  // tanh
+
+__device__ __forceinline__ int blocks_of(int k) { return (k + 31) / 32; }
+__device__ __forceinline__ int stride_of(int width) { return (width + 63) / 64 * 64 + 32; }  // halves; rows in other banks
+
+// What lies behind the last of what is pushed is multiplied with zeros, and must not be anything but numbers.
+__device__ __forceinline__ void wipe(half *room, int count) {
+    for (int i = threadIdx.x; i < count / 2; i += THREADS) reinterpret_cast<unsigned *>(room)[i] = 0;
+}
+
+template <typename T>
+__device__ __forceinline__ T *take(char *&room, size_t count) {
+    T *mine = reinterpret_cast<T *>(room);
+    room += (count * sizeof(T) + 15) / 16 * 16;
+    return mine;
+}
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) forward(const Forward a) {
+    extern __shared__ uint4 shared[];
+    const Walk w = a.walk;
+    const int me = rank(), cluster = blockIdx.x / CLUSTER, d = cluster % w.directions;
+    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / 16, sub = threadIdx.x % 16;
+    const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
+    const int kh = blocks_of(H), kn = blocks_of(N), wide = w.real_hidden, way = threadIdx.x / 32 % WAYS, lane = threadIdx.x % 32;
+    const int hs = stride_of(H), ns = stride_of(N);
+    const bool reversed = w.reversed >> d & 1;
+
+    char *room = reinterpret_cast<char *>(shared);
+    const size_t number = (size_t)d * CLUSTER + me;
+    const Pack keys = bring(room, a.key_pack + number * kh * own * 32, kh, own / 8, w.fit_first);
+    const Pack gates = bring(room, a.gate_pack + number * (kh + kn) * UNITS * 128, kh + kn, TILES_U, w.fit_second);
+    half *h_all = take<half>(room, 2 * ROWS * hs), *scores = take<half>(room, ROWS * ns);
+    half *staged = take<half>(room, ROWS * max(UNITS, own));
+    float2 *stats = take<float2>(room, CLUSTER * ROWS);  // of each block: its largest score, and the sum of the rest
+    unsigned *factor = take<unsigned>(room, CLUSTER * ROWS);
+    float *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
+    unsigned long long *counters = take<unsigned long long>(room, 2);
+    float *mine = take<float>(room, ROWS * own), *sums = take<float>(room, 0);
+    Box states(counters), attended(counters + 1);
+    wipe(h_all, 2 * ROWS * hs);
+    wipe(scores, ROWS * ns);
+
+    float h[ITEMS], c[ITEMS];
+    auto push_state = [&](int into) {
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS;
+            if (i < ROWS * UNITS) staged[i] = to_half(h[n]);
+        }
+        states.expect(CLUSTER * ROWS * UNITS * sizeof(half));
+        __syncthreads();
+        push_rows<unsigned>(staged, h_all + into * ROWS * hs + unit0, UNITS, hs, states);
+    };
+#pragma unroll
+    for (int n = 0; n < ITEMS; ++n) {
+        const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+        const bool there = i < ROWS * UNITS && row < w.batch && unit < wide;
+        h[n] = there ? a.h0[d][(size_t)row * wide + unit] : 0.f;
+        c[n] = there && LSTM ? a.c0[d][(size_t)row * wide + unit] : 0.f;
+    }
+    meet();
+    push_state(0);
+    states.wait();
+
+    int now = 0;
+    for (int s = 0; s < w.steps; ++s) {
+        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t] - row0, at = w.offsets[t] + row0;
+        if (rows <= 0) continue;
+        const half *h_now = h_all + now * ROWS * hs;
+        float4 given[ITEMS];
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+            if (i < ROWS * UNITS && row < rows)
+                given[n] = *reinterpret_cast<const float4 *>(a.x + (((size_t)(at + row) * D + d) * H + unit) * 4);
+        }
+        if (N) {
+            multiply<NT_S>(sums, h_now, hs, keys, kh);
+            __syncthreads();
+            const int width = width_of(own / 8);
+            float high = -INFINITE, sum = 0.f;
+            for (int j = sub; j < own; j += 16) {
+                float score = -INFINITE;
+                if (slot0 + j < w.real_slots) {
+                    score = total(sums, my_row, j, width);
+                    if (a.bias) score += a.bias[(size_t)d * N + slot0 + j];
+                }
+                mine[my_row * own + j] = score;
+                high = fmaxf(high, score);
+            }
+            high = row_max(high);
+            for (int j = sub; j < own; j += 16) {
+                const float p = high > -INFINITE ? __expf(mine[my_row * own + j] - high) : 0.f;
+                staged[my_row * own + j] = to_half(p);
+                sum += p;
+            }
+            sum = row_total(sum);
+            attended.expect(CLUSTER * ROWS * (own * sizeof(half) + sizeof(float2)));
+            if (sub < CLUSTER)
+                push(at_peer(place(stats + me * ROWS + my_row), sub),
+                     make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, sub));
+            __syncthreads();
+            push_rows<uint4>(staged, scores + slot0, own, ns, attended);
+        }
+        // What does not depend on the scores, while those of the others arrive; the rest afterwards.
+        float from_h[NT_U][4], from_slots[NT_U][4];
+        clear(from_h);
+        accumulate<NT_U>(from_h, h_now, hs, gates, 0, kh, way * NT_U, Plain());
+        if (N) {
+            attended.wait();
+            const float2 one = sub < CLUSTER ? stats[sub * ROWS + my_row] : make_float2(-INFINITE, 0.f);
+            const float high = row_max(one.x), f = one.x > -INFINITE ? __expf(one.x - high) : 0.f;
+            const float sum = row_total(f * one.y);
+            if (sub < CLUSTER) factor[sub * ROWS + my_row] = halves(f, f);
+            if (sub == 0) {
+                top[my_row] = high;
+                inverse[my_row] = 1.f / sum;
+            }
+            __syncthreads();
+        }
+        for (int tile = way * NT_U; tile < TILES_U; tile += WAYS * NT_U) {
+            if (tile != way * NT_U) {
+                clear(from_h);
+                accumulate<NT_U>(from_h, h_now, hs, gates, 0, kh, tile, Plain());
+            }
+            if (N) {
+                clear(from_slots);
+                const Weighed weighed = {factor, 8.f / own};
+                accumulate<NT_U>(from_slots, scores, ns, gates, kh, kn, tile, weighed);
+                const float low = inverse[lane / 4], high = inverse[lane / 4 + 8];
+#pragma unroll
+                for (int n = 0; n < NT_U; ++n)
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) from_h[n][i] += from_slots[n][i] * (i < 2 ? low : high);
+            }
+            lay_down<NT_U>(sums, from_h, TILES_U, tile);
+        }
+        __syncthreads();
+        const int width = width_of(TILES_U);
+        float before[ITEMS];
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS;
+            if (i >= ROWS * UNITS || row >= rows) continue;
+            float4 v = given[n];
+#pragma unroll
+            for (int part = 0; part < PARTS; ++part) {
+                const float4 one = *reinterpret_cast<const float4 *>(sums + (part * ROWS + row) * width + 4 * u);
+                v = make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w);
+            }
+            before[n] = h[n];
+#if LSTM
+            v = make_float4(sigmoid(v.x), sigmoid(v.y), bend(v.z), sigmoid(v.w));
+            c[n] = v.y * c[n] + v.x * v.z;
+            h[n] = v.w * bend(c[n]);
+#else
+            v.x = sigmoid(v.x);
+            v.y = sigmoid(v.y);
+            v.w = bend(v.w + v.x * v.z);
+            h[n] = v.w + v.y * (h[n] - v.w);
+#endif
+            given[n] = v;
+        }
+        push_state(now ^ 1);
+        // What is left behind for the way back is written while the others' states arrive.
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+            if (i >= ROWS * UNITS || row >= rows) continue;
+            const size_t here = (size_t)(at + row) * D + d;
+            a.before[here * H + unit] = before[n];
+            if (LSTM) a.cell[here * H + unit] = c[n];
+            *reinterpret_cast<float4 *>(a.gates + (here * H + unit) * 4) = given[n];
+            if (unit < wide) a.output[here * wide + unit] = h[n];
+        }
+        if (N)
+            for (int j = sub; j < own; j += 16)
+                if (my_row < rows)
+                    a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] =
+                        __expf(mine[my_row * own + j] - top[my_row]) * inverse[my_row];
+        now ^= 1;
+        states.wait();
+    }
+    meet();
+#pragma unroll
+    for (int n = 0; n < ITEMS; ++n) {
+        const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+        if (i >= ROWS * UNITS || row >= w.batch || unit >= wide) continue;
+        a.hn[d][(size_t)row * wide + unit] = h[n];
+        if (LSTM) a.cn[d][(size_t)row * wide + unit] = c[n];
+    }
+}
+
+struct Past {  // what a step back needs of one row and unit, read before it is its turn
+    float4 gates;
+    float given, cell, before;
+};
+
+extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) backward(const Backward a) {
+    extern __shared__ uint4 shared[];
+    const Walk w = a.walk;
+    const int me = rank(), cluster = blockIdx.x / CLUSTER, d = cluster % w.directions;
+    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / 16, sub = threadIdx.x % 16;
+    const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
+    const int kg = blocks_of(4 * H), kn = blocks_of(N), wide = w.real_hidden, tiles = TILES_H + own / 8;
+    const int gs = stride_of(4 * H), ns = stride_of(N);
+    const bool reversed = w.reversed >> d & 1;
+
+    char *room = reinterpret_cast<char *>(shared);
+    const size_t number = (size_t)d * CLUSTER + me;
+    const Pack slopes = bring(room, a.slope_pack + number * kg * tiles * 256, kg, tiles, w.fit_first);
+    const Pack keys = bring(room, a.key_pack + number * kn * TILES_H * 256, kn, TILES_H, w.fit_second);
+    half *all_slopes = take<half>(room, ROWS * gs), *all_weighed = take<half>(room, ROWS * ns);
+    half *staged = take<half>(room, ROWS * max(4 * UNITS, own));
+    float *parts = take<float>(room, CLUSTER * ROWS), *row_sum = take<float>(room, ROWS);
+    unsigned long long *counters = take<unsigned long long>(room, 2);
+    float *mine = take<float>(room, ROWS * own), *attention = take<float>(room, ROWS * own);
+    float *sums = take<float>(room, 0);
+    Box sloped(counters), weighed(counters + 1);
+    wipe(all_slopes, ROWS * gs);
+    wipe(all_weighed, ROWS * ns);
+
+    // The largest gradient that comes in becomes about 8: there is room for what grows on the way, and for small ones.
+    const int exponent = max(-100, min(100, (int)(*a.largest >> 23 & 255) - 127));
+    const float scale = exp2f(3.f - exponent), back = exp2f(exponent - 3.f);
+
+    float dh[ITEMS], dc[ITEMS];
+#pragma unroll
+    for (int n = 0; n < ITEMS; ++n) {
+        const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+        const bool there = i < ROWS * UNITS && row < w.batch && unit < wide;
+        dh[n] = there ? a.d_hn[d][(size_t)row * wide + unit] : 0.f;
+        dc[n] = there && LSTM ? a.d_cn[d][(size_t)row * wide + unit] : 0.f;
+    }
+    Past past[ITEMS];
+    auto recall = [&](int s) {
+        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t] - row0, at = w.offsets[t] + row0;
+        const int before = s == 0 ? -1 : reversed ? t + 1 : t - 1;  // the step that forward walked before this one
+        const int before_rows = before < 0 ? 0 : w.sizes[before] - row0;
+        const int before_at = before < 0 ? 0 : w.offsets[before] + row0;
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+            if (i >= ROWS * UNITS || row >= rows) continue;
+            const size_t here = (size_t)(at + row) * D + d;
+            past[n].gates = *reinterpret_cast<const float4 *>(a.gates + (here * H + unit) * 4);
+            past[n].given = unit < wide ? a.d_out[here * wide + unit] : 0.f;
+#if LSTM
+            past[n].cell = a.cell[here * H + unit];
+            past[n].before = row < before_rows ? a.cell[((size_t)(before_at + row) * D + d) * H + unit]
+                             : unit < wide ? a.c0[d][(size_t)(row0 + row) * wide + unit] : 0.f;
+#else
+            past[n].before = a.before[here * H + unit];
+#endif
+        }
+    };
+    recall(w.steps - 1);
+    meet();
+
+    for (int s = w.steps - 1; s >= 0; --s) {
+        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t] - row0, at = w.offsets[t] + row0;
+        if (rows <= 0) {
+            if (s) recall(s - 1);
+            continue;
+        }
+        float4 slopes_here[ITEMS];
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS;
+            if (i >= ROWS * UNITS) continue;
+            float4 slope = make_float4(0.f, 0.f, 0.f, 0.f);
+            if (row < rows) {
+                const float4 v = past[n].gates;
+                const float g = dh[n] + past[n].given;
+#if LSTM
+                const float bent = bend(past[n].cell), gc = dc[n] + g * v.w * (1.f - bent * bent);
+                slope.x = gc * v.z * v.x * (1.f - v.x);
+                slope.y = gc * past[n].before * v.y * (1.f - v.y);
+                slope.z = gc * v.x * (1.f - v.z * v.z);
+                slope.w = g * bent * v.w * (1.f - v.w);
+                dc[n] = gc * v.y;
+                dh[n] = 0.f;
+#else
+                slope.w = g * (1.f - v.y) * (1.f - v.w * v.w);
+                slope.x = slope.w * v.z * v.x * (1.f - v.x);
+                slope.y = g * (past[n].before - v.w) * v.y * (1.f - v.y);
+                slope.z = slope.w * v.x;
+                dh[n] = g * v.y;
+#endif
+            }
+            slopes_here[n] = slope;
+            reinterpret_cast<uint2 *>(staged)[i] = make_uint2(halves(bounded(slope.x * scale), bounded(slope.y * scale)),
+                                                              halves(bounded(slope.z * scale), bounded(slope.w * scale)));
+        }
+        sloped.expect(CLUSTER * ROWS * UNITS * 4 * sizeof(half));
+        __syncthreads();
+        push_rows<uint4>(staged, all_slopes + 4 * unit0, 4 * UNITS, gs, sloped);
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+            if (i < ROWS * UNITS && row < rows)
+                *reinterpret_cast<float4 *>(a.d_gates + (((size_t)(at + row) * D + d) * H + unit) * 4) = slopes_here[n];
+        }
+        if (s) recall(s - 1);
+        for (int j = sub; j < own; j += 16)  // each lane reads back what it wrote itself
+            attention[my_row * own + j] =
+                my_row < rows ? a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] : 0.f;
+        sloped.wait();
+        multiply<NT_B>(sums, all_slopes, gs, slopes, kg);
+        __syncthreads();
+        const int width = width_of(tiles);
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS;
+            if (i < ROWS * UNITS && row < rows) dh[n] += back * total(sums, row, i % UNITS, width);
+        }
+        if (N) {
+            float sum = 0.f;
+            for (int j = sub; j < own; j += 16) {
+                const float v = attention[my_row * own + j] * total(sums, my_row, 8 * TILES_H + j, width);
+                mine[my_row * own + j] = v;
+                staged[my_row * own + j] = to_half(bounded(v * EXTRA));
+                sum += v;
+            }
+            sum = row_total(sum);
+            weighed.expect(CLUSTER * ROWS * (own * sizeof(half) + sizeof(float)));
+            if (sub < CLUSTER)
+                push(at_peer(place(parts + me * ROWS + my_row), sub), __float_as_uint(sum), at_peer(weighed.at, sub));
+            __syncthreads();
+            push_rows<uint4>(staged, all_weighed + slot0, own, ns, weighed);
+        } else {  // the next step may push only when all are done with this one
+            meet();
+            continue;
+        }
+        float mean[ITEMS];
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+            if (i < ROWS * UNITS && row < rows && unit < wide)
+                mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
+        }
+        weighed.wait();
+        const float sum = row_total(sub < CLUSTER ? parts[sub * ROWS + my_row] : 0.f);
+        if (sub == 0) row_sum[my_row] = sum;
+        multiply<NT_H>(sums, all_weighed, ns, keys, kn);
+        __syncthreads();
+        const int narrow = width_of(TILES_H);
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+            if (i < ROWS * UNITS && row < rows && unit < wide)
+                dh[n] += back * (total(sums, row, i % UNITS, narrow) / EXTRA - row_sum[row] * mean[n]);
+        }
+        for (int j = sub; j < own; j += 16)
+            if (my_row < rows)
+                a.d_logits[((size_t)(at + my_row) * D + d) * N + slot0 + j] =
+                    back * (mine[my_row * own + j] - attention[my_row * own + j] * sum);
+    }
+    meet();
+#pragma unroll
+    for (int n = 0; n < ITEMS; ++n) {
+        const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
+        if (i >= ROWS * UNITS || row >= w.batch || unit >= wide) continue;
+        a.d_h0[d][(size_t)row * wide + unit] = dh[n];
+        if (LSTM) a.d_c0[d][(size_t)row * wide + unit] = dc[n];
+    }
+}
+
+#define EACH(i, count) (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < (unsigned)(count); i += gridDim.x * blockDim.x)
+
+// One of two pointers: an index that is not known beforehand would put all arguments into slow memory.
+__device__ __forceinline__ const float *of(const float *const (&two)[2], int d) { return d ? two[1] : two[0]; }
+
+struct Packing {
+    int directions, real_hidden, hidden, real_slots, slots, own, backward;
+    const float *hh[2], *keys[2];
+    const float *gate_values;  // (D, real N, 4 H)
+    half *key_pack, *gate_pack, *slope_pack, *back_pack;
+};
+
+struct Place {  // where an entry of a pack belongs: its k, its column among those of the block
+    int d, block, k, n;
+    __device__ Place(unsigned e, int tiles, int k_blocks) {
+        const int lane = e / 8 % 32;
+        const unsigned rest = e / 256 / tiles;
+        k = rest % k_blocks * 32 + 8 * (lane % 4) + e % 8;
+        n = e / 256 % tiles * 8 + lane / 4;
+        block = rest / k_blocks % CLUSTER;
+        d = rest / k_blocks / CLUSTER;
+    }
+};
+
+// Which gate of torch's weights stands in a column of a unit, for what comes from h.
+__device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 3 ? column : -1; }
+
+// Weights in the order in which the lanes of `forward` and `backward` read them.
+extern "C" __global__ void pack(const Packing a) {
+    const int D = a.directions, H = a.hidden, h = a.real_hidden, N = a.slots, n = a.real_slots, own = a.own;
+    const int tiles = TILES_H + own / 8;
+    const int kh = blocks_of(H), kn = blocks_of(N), kg = blocks_of(4 * H);
+    for EACH (e, D * CLUSTER * (kh + kn) * TILES_U * 256) {
+        const Place p(e, TILES_U, kh + kn);
+        const int unit = p.block * UNITS + p.n / 4, column = p.n % 4, gate = inner_gate(column), slot = p.k - 32 * kh;
+        float value = 0.f;
+        if (p.k < h && unit < h && gate >= 0) value = of(a.hh, p.d)[((size_t)gate * h + unit) * h + p.k];
+        if (slot >= 0 && slot < n) value = a.gate_values[((size_t)p.d * n + slot) * 4 * H + 4 * unit + column];
+        a.gate_pack[e] = to_half(value);
+    }
+    for EACH (e, D * CLUSTER * kh * own * 32) {
+        const Place p(e, own / 8, kh);
+        const int slot = p.block * own + p.n;
+        a.key_pack[e] = to_half(p.k < h && slot < n ? of(a.keys, p.d)[(size_t)slot * h + p.k] : 0.f);
+    }
+    if (!a.backward) return;
+    for EACH (e, D * CLUSTER * kg * tiles * 256) {
+        const Place p(e, tiles, kg);
+        const int from = p.k / 4, gate = inner_gate(p.k % 4), unit = p.block * UNITS + p.n;
+        const int slot = p.block * own + p.n - 8 * TILES_H;
+        float value = 0.f;
+        if (p.n < 8 * TILES_H) {
+            if (p.n < UNITS && unit < h && from < h && gate >= 0) value = of(a.hh, p.d)[((size_t)gate * h + from) * h + unit];
+        } else if (slot < n && p.k < 4 * H) {
+            value = a.gate_values[((size_t)p.d * n + slot) * 4 * H + p.k];
+        }
+        a.slope_pack[e] = to_half(value);
+    }
+    for EACH (e, D * CLUSTER * kn * TILES_H * 256) {
+        const Place p(e, TILES_H, kn);
+        const int unit = p.block * UNITS + p.n;
+        a.back_pack[e] = to_half(p.k < n && p.n < UNITS && unit < h ? of(a.keys, p.d)[(size_t)p.k * h + unit] : 0.f);
+    }
+}
+
+struct Gradients {
+    int directions, states;
+    size_t outputs;
+    const float *d_out, *d_hn[2], *d_cn[2];
+    unsigned *largest;
+};
+
+// The largest of all gradients that come in, as bits: these are in the order of the numbers.
+extern "C" __global__ void largest(const Gradients a) {
+    float high = 0.f;
+    for EACH (i, a.outputs) high = fmaxf(high, fabsf(a.d_out[i]));
+    for (int d = 0; d < a.directions; ++d)
+        for EACH (i, (size_t)a.states) {
+            high = fmaxf(high, fabsf(of(a.d_hn, d)[i]));
+            if (LSTM) high = fmaxf(high, fabsf(of(a.d_cn, d)[i]));
+        }
+    for (int step = 16; step; step /= 2) high = fmaxf(high, __shfl_xor_sync(~0u, high, step));
+    if (threadIdx.x % 32 == 0 && high > 0.f) atomicMax(a.largest, __float_as_uint(high));
+}
