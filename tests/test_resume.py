@@ -58,7 +58,7 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("method", [name for name in METHODS if name != "multi-task"])
+@pytest.mark.parametrize("method", [*(name for name in METHODS if name != "multi-task"), "F+V+A+E"])
 def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, stream, tmp_path):
     for domain in stream[:2]:
         (make(method) if domain is stream[0] else Learner.load(tmp_path / "whole")).adapt(

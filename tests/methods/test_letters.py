@@ -7,6 +7,7 @@ from memgrow.data import Domain, synthetic_stream
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
+from memgrow.methods.smoothing import follow, mean_of, smoothed
 from memgrow.models import ModelSettings
 from memgrow.training import TrainingSettings
 
@@ -57,7 +58,22 @@ def test_letters_make_methods():
 
 
 @pytest.mark.parametrize(
-    "name", ["F+X", "A", "+A", "F+", "F+A+A", "F+V+V", "EWC+Q", "multi-task+A", "in-domain+D", "Progressive+A", "F+H+A"]
+    "name",
+    [
+        "F+X",
+        "A",
+        "+A",
+        "F+",
+        "F+A+A",
+        "F+V+V",
+        "EWC+Q",
+        "multi-task+A",
+        "multi-task+E+E",
+        "in-domain+D",
+        "in-domain+E",
+        "Progressive+A",
+        "F+H+A",
+    ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(name):
     with pytest.raises(SettingsError) as told:
@@ -80,6 +96,42 @@ def test_averaging_goes_the_stated_part_of_the_way_back(stream):
             expected = free[name].clone()
             old(expected, first).lerp_(first, keep)
             torch.testing.assert_close(averaged[name], expected)
+
+
+def test_the_mean_that_is_kept_lies_between_the_old_weights_and_the_last_ones(stream):
+    def way(smooth: float) -> float:
+        before, after = after_two("F+V+E", stream, smooth=smooth)
+        return float(sum((old(after[name], first) - first).square().sum() for name, first in before.items()))
+
+    assert 0 < way(1.0) < way(0.99) < way(0.5) < way(0.0)
+    _, plain = after_two("F+V", stream)
+    _, last = after_two("F+V+E", stream, smooth=0.0)
+    assert all(torch.equal(last[name], tensor) for name, tensor in plain.items())
+
+
+def test_the_first_domain_is_learnt_without_a_mean_but_by_multi_task(stream):
+    ones = {method: learner(method) for method in ("F", "F+V+E", "multi-task", "multi-task+E")}
+    for one in ones.values():
+        one.adapt(stream[0])
+    found = {method: weights(one)["encoder.embedding.weight"] for method, one in ones.items()}
+    assert torch.equal(found["F"], found["F+V+E"])
+    assert not torch.equal(found["multi-task"], found["multi-task+E"])
+
+
+def test_a_running_mean_follows_the_weights_and_stands_in_for_them():
+    weight = torch.nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimiser = torch.optim.Adam([weight], lr=0.1)
+    expected = None
+    for _ in range(5):
+        weight.grad = torch.ones(2)
+        optimiser.step()
+        follow(optimiser, 0.9)
+        expected = weight.detach().clone() if expected is None else 0.9 * expected + 0.1 * weight.detach()
+    last = weight.detach().clone()
+    torch.testing.assert_close(mean_of(optimiser, weight), expected)
+    with smoothed(optimiser):
+        torch.testing.assert_close(weight.detach(), expected)
+    assert torch.equal(weight.detach(), last)
 
 
 def test_distilling_holds_the_answers_of_the_old_model(stream):
@@ -137,7 +189,7 @@ def test_quiet_slots_get_little_attention_at_first(stream):
     assert share("F+M+V+Q") < 0.05
 
 
-@pytest.mark.parametrize("method", ["F+V+A", "F+M+V+D", "EWC+M+V", "F+M+V+Q+L"])
+@pytest.mark.parametrize("method", ["F+V+A", "F+M+V+D", "EWC+M+V", "F+M+V+Q+L", "F+V+A+E"])
 def test_what_letters_did_is_in_the_record_and_survives_saving(method, stream, tmp_path):
     one = learner(method)
     one.adapt(stream[0])

@@ -29,6 +29,7 @@ class MethodSettings:
     distil: float = 1.0  # D: weight of the old model's answers
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
+    smooth: float = 0.999  # E: share of itself that the running mean of the weights keeps in a step
 
     def __post_init__(self) -> None:
         if self.fisher not in FISHERS:
@@ -39,7 +40,7 @@ class MethodSettings:
             raise SettingsError("quiet and strength must be 0 or more, and fisher_examples at least 1")
         if self.distil < 0 or not self.temperature > 0:
             raise SettingsError("distil must be 0 or more, and temperature above 0")
-        for name in ("keep", "old_rate"):
+        for name in ("keep", "old_rate", "smooth"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingsError(f"{name} is a share from 0 to 1, not {getattr(self, name)}")
 
@@ -74,6 +75,17 @@ class Past:
 
     def after_step(self, parameters: Parameters) -> None:
         """Called behind that."""
+
+    @property
+    def sees_every_step(self) -> bool:
+        """Whether it looks at all parameters in each step, and so also at vectors of words that a batch has not."""
+        ours = ("penalty", "before_step", "after_step")
+        return self.smooth > 0 or any(getattr(type(self), name) is not getattr(Past, name) for name in ours)
+
+    @property
+    def smooth(self) -> float:
+        """How much of itself the running mean keeps that is judged in the weights' place; 0: there is none."""
+        return 0.0
 
     def settle(self, old: Model, new: Model) -> None:
         """Called when a later domain has been learnt; may move the new model's weights."""

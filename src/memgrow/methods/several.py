@@ -45,6 +45,14 @@ class Several:
         for part in self.parts:
             part.after_step(parameters)
 
+    @property
+    def sees_every_step(self) -> bool:
+        return any(part.sees_every_step for part in self.parts)
+
+    @property
+    def smooth(self) -> float:
+        return max((part.smooth for part in self.parts), default=0.0)
+
     def settle(self, old: Model, new: Model) -> None:
         for part in self.parts:
             part.settle(old, new)

@@ -11,6 +11,7 @@ from memgrow.methods.ewc import ElasticWeights
 from memgrow.methods.past import MethodSettings, Past
 from memgrow.methods.several import Several
 from memgrow.methods.slowly import Slowly
+from memgrow.methods.smoothing import Smoothing, SmoothingFromTheFirst
 from memgrow.methods.trains import Trains, everything, new_slots, newest_column
 from memgrow.models import Model
 
@@ -79,6 +80,7 @@ LETTERS = {
     "D": Letter("the old model's answers to the new texts are held on to", remembers=Distilling),
     "Q": Letter("new slots are let in slowly", quiet=5.0),
     "L": Letter("old parameters take smaller steps than new ones", remembers=Slowly),
+    "E": Letter("a running mean of the weights is kept", remembers=Smoothing),
 }
 
 
@@ -98,7 +100,9 @@ def find_method(name: str) -> Method:
 
 def _with(method: Method, name: str) -> Method:
     letter = LETTERS[name]
-    if method.afresh or "column" in method.grows:
+    if method.together and name == "E" and not method.remembers:  # the one letter that old weights do not matter to
+        letter = replace(letter, remembers=SmoothingFromTheFirst)
+    elif method.afresh or "column" in method.grows:
         raise SettingsError(f"{method.name} takes no further letters: it leaves old weights as they are, or has none")
     if letter.grows in method.grows or letter.remembers in method.remembers or letter.quiet == method.quiet > 0:
         raise SettingsError(f"{method.name} has {name} already: a letter stands once in a name")

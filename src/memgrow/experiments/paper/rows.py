@@ -11,6 +11,7 @@ from memgrow.methods.averaging import Averaging
 from memgrow.methods.distilling import Distilling
 from memgrow.methods.ewc import ElasticWeights
 from memgrow.methods.slowly import Slowly
+from memgrow.methods.smoothing import Smoothing, SmoothingFromTheFirst
 
 Results = Mapping[Data, Mapping[Run, Sequence[Record]]]
 """The records of each run that succeeded, by the data that it ran on."""
@@ -31,6 +32,7 @@ MATTERS: dict[str, Callable[[Method], bool]] = {
     "distil": lambda method: Distilling in method.remembers,
     "temperature": lambda method: Distilling in method.remembers,
     "old_rate": lambda method: Slowly in method.remembers,
+    "smooth": lambda method: bool({Smoothing, SmoothingFromTheFirst} & set(method.remembers)),
 }
 """Which methods read an option. One that is not named here is taken to matter to all."""
 
