@@ -1,14 +1,17 @@
 """The loop: epochs, early stopping on the domain's validation set, gradient clipping, progress, resume."""
 
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from memgrow.batches import Batch, Encoded, collate, shuffled
+from memgrow.deferred import DeferredAdam, defers
 from memgrow.errors import SettingsError
 from memgrow.methods import Several, Trains
+from memgrow.methods.smoothing import follow, smoothed
 from memgrow.models import Model, Taught
 from memgrow.progress import Progress, Step
 from memgrow.randomness import derive
@@ -64,6 +67,7 @@ def train(
     """Train until validation accuracy no longer rises; leaves the weights of the best epoch in the model."""
     device = next(model.parameters()).device
     optimiser = torch.optim.Adam(trains.prepare(model), lr=settings.rate, fused=True)
+    vectors = DeferredAdam(model.encoder.embedding.weight, optimiser) if defers(model, trains, past) else None
     restored = workspace.restore(model, optimiser)
     position, best = restored or (Position(), _snapshot(model))
     if restored:
@@ -75,7 +79,7 @@ def train(
         model.train()
         while position.batch < len(order):
             batch = collate(data, order[position.batch], device)
-            taught = _step(model, batch, optimiser, trains, past, settings.clip)
+            taught = _step(model, batch, optimiser, trains, past, settings.clip, vectors)
             running += torch.stack((taught.total, taught.right.to(taught.total)))
             position.batch, position.seen = position.batch + 1, position.seen + taught.seen
             now = time.monotonic()
@@ -86,7 +90,12 @@ def train(
                 position.loss, position.correct = running.tolist()
                 position.seconds = seconds_before + now - started
                 workspace.save(position, model, best, optimiser)
-        accuracy = model.score(validation)
+        if vectors is not None:
+            vectors.flush()
+        with smoothed(optimiser):
+            accuracy = model.score(validation)
+            if accuracy > position.best:
+                best = _snapshot(model)
         position.epoch, position.batch, position.loss, position.correct, position.seen = (
             position.epoch + 1,
             0,
@@ -95,7 +104,7 @@ def train(
             0,
         )
         if accuracy > position.best:
-            position.best, position.best_epoch, best = accuracy, position.epoch, _snapshot(model)
+            position.best, position.best_epoch = accuracy, position.epoch
         position.seconds = seconds_before + time.monotonic() - started
         workspace.save(position, model, best, optimiser)
     model.load_state_dict(best)
@@ -103,20 +112,33 @@ def train(
 
 
 def _step(
-    model: Model, batch: Batch, optimiser: torch.optim.Optimizer, trains: Trains, past: Several, clip: float
+    model: Model,
+    batch: Batch,
+    optimiser: torch.optim.Optimizer,
+    trains: Trains,
+    past: Several,
+    clip: float,
+    vectors: DeferredAdam | None = None,
 ) -> Taught:
-    """One update; what comes back is still on the device."""
+    """One update; what comes back is still on the device. The words' vectors may be moved apart."""
     optimiser.zero_grad(set_to_none=True)
-    taught = model.teach(batch)
+    borrowed = None if vectors is None else vectors.borrow(batch.words)
+    with nullcontext() if borrowed is None else borrowed.within(model.encoder.embedding):
+        taught = model.teach(batch)
     parameters = dict(model.named_parameters())
     guidance = None if taught.logits is None else past.guidance(taught.logits, batch.examples)
     terms = (taught.loss, past.penalty(parameters), guidance)
     torch.stack([term for term in terms if term is not None]).sum().backward()  # type: ignore[no-untyped-call]
     trains.hold(model)
-    nn.utils.clip_grad_norm_(list(model.parameters()), clip)
+    moved = list(model.parameters()) if borrowed is None else [*model.parameters(), borrowed.vectors]
+    nn.utils.clip_grad_norm_(moved, clip)
     past.before_step(parameters)
     optimiser.step()
+    if vectors is not None and borrowed is not None:
+        vectors.step(borrowed)
     past.after_step(parameters)
+    if past.smooth:
+        follow(optimiser, past.smooth)
     return taught
 
 

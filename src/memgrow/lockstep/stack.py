@@ -1,12 +1,13 @@
 """Several models of one shape as one: every parameter carries the models in front, and one pass answers for all."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from memgrow.deferred import WORDS
 from memgrow.lockstep.recurrence import Slots, Weights, recur, turned
 from memgrow.models import Classifier, Model
 from memgrow.nn import MemoryRecurrent
@@ -46,13 +47,16 @@ class Stack:
         for name, parameter in model.named_parameters():
             parameter.copy_(self.parameters[name][number])
 
-    def __call__(self, words: Tensor, lengths: Tensor) -> Tensor:
-        """Logits (K, B, labels) of word indices (T, R, K) of texts of those lengths (R, K)."""
+    def __call__(self, words: Tensor, lengths: Tensor, vectors: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Logits (K, B, labels) of word indices (T, R, K) of texts of those lengths (R, K).
+
+        `vectors` gives those of the `numbers` of words, where they are not to be read from the parameters.
+        """
         encoder, settings = self.template.encoder, self.template.settings
         steps = torch.arange(len(words), device=words.device).view(-1, 1, 1)
         inside = steps < lengths  # (T, R, K)
         mirror = torch.where(inside, lengths - 1 - steps, steps)
-        seen = F.dropout(self._embed(words), settings.dropout, self.training)  # (T, R, K, F)
+        seen = F.dropout((vectors or self._embed)(self.numbers(words)), settings.dropout, self.training)  # (T, R, K, F)
         pooled = []
         for number, column in enumerate(encoder.columns):
             output = self._walk(f"encoder.columns.{number}.", column, seen, mirror)  # (T, R, directions, K, H)
@@ -65,11 +69,13 @@ class Stack:
         inner = F.dropout(self._linear(head + "0.", features).relu(), settings.dropout, self.training)
         return self._linear(head + "3.", inner)
 
-    def _embed(self, words: Tensor) -> Tensor:
-        table = self.parameters["encoder.embedding.weight"]  # (K, V, E)
-        models, count, size = table.shape
-        first = torch.arange(models, device=words.device) * count
-        return F.embedding(words + first, table.view(models * count, size))
+    def numbers(self, words: Tensor) -> Tensor:
+        """Of each word (..., K), its row in the vectors of all models, one behind another."""
+        models, count, _ = self.parameters[WORDS].shape
+        return words + torch.arange(models, device=words.device) * count
+
+    def _embed(self, numbers: Tensor) -> Tensor:
+        return F.embedding(numbers, self.parameters[WORDS].flatten(0, 1))
 
     def _walk(self, prefix: str, column: MemoryRecurrent, seen: Tensor, mirror: Tensor) -> Tensor:
         """What each direction of a column yields: (T, R, directions, K, H), the backward one in its own order."""

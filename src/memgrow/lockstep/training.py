@@ -1,21 +1,26 @@
 """The loop of `memgrow.training` for several models at once: one step moves them all, each stops by itself."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from memgrow import training
 from memgrow.batches import shuffled
+from memgrow.deferred import WORDS, Borrowed, DeferredAdam, defers
 from memgrow.lockstep.graphs import Graphs
+from memgrow.lockstep.keeping import Keeper
 from memgrow.lockstep.stack import Stack
 from memgrow.lockstep.staged import Staged, epoch_of
 from memgrow.methods import Several, Trains
+from memgrow.methods.smoothing import follow, mean_of
 from memgrow.progress import Progress, Step
 from memgrow.randomness import derive
 from memgrow.training import Outcome, TrainingSettings
+from memgrow.workspace import Position
 
 WORTHWHILE = 0.7  # when no more than this share of a stack still trains, the others leave it
 
@@ -48,13 +53,21 @@ def train_together(
     pasts: Sequence[Several],
     seeds: Sequence[int],
     progress: Progress,
+    keeper: Keeper | None = None,
 ) -> list[Outcome]:
-    """Train every model until its own validation accuracy no longer rises; leaves its best weights in the stack."""
-    started = time.monotonic()
-    standings = [Standing() for _ in seeds]
+    """Train every model until its own validation accuracy no longer rises; leaves its best weights in the stack.
+
+    A stack of one may have a keeper, so that a run that was killed goes on.
+    """
     best = {n: p.detach().clone() for n, p in stack.parameters.items()}
     active = list(range(len(seeds)))  # those that train, in the order in which the stepper holds them
     stepper = Stepper(stack, data, settings, trains, pasts)
+    restored = keeper.restore(stepper, best) if keeper else None
+    if restored:
+        progress.note(f"{name}: goes on in epoch {restored.epoch + 1}, behind batch {restored.batch}")
+    position = restored or Position()
+    standings = [Standing(position.epoch, position.best, position.best_epoch, position.seconds) for _ in seeds]
+    started, glanced = time.monotonic() - position.seconds, 0.0
     while going := [k for k in active if standings[k].goes_on(settings)]:
         if len(going) <= WORTHWHILE * len(active):
             narrowed = stepper.narrowed([active.index(k) for k in going])
@@ -62,20 +75,37 @@ def train_together(
             stepper, active = narrowed, going
         epoch = standings[going[0]].epoch
         orders = [shuffled(data.data, settings.batch, derive(seeds[k], "order", epoch), epoch) for k in active]
-        stepper.epoch(epoch_of(orders))
-        accuracies = correct_of(stepper.stack, validation).double().mean(1).tolist()
+        batches, best_so_far = epoch_of(orders), max(s.best for s in standings) if epoch else None
+        for done in stepper.epoch(batches, position.batch):
+            now = time.monotonic()
+            if now - glanced > training.GLANCE and done < len(batches):
+                glanced = now
+                progress.step(Step(name, epoch + 1, settings.epochs, done, len(batches), *stepper.means(), best_so_far))
+            if keeper and keeper.due():
+                keeper.save(_position(standings[0], now - started, done, stepper), stepper, best)
+        position = Position()
+        judged = stepper.judged()
+        accuracies = correct_of(judged, validation).double().mean(1).tolist()
         for place, k in enumerate(active):
             if k in going:
                 standings[k] = standings[k].after(accuracies[place], time.monotonic() - started)
                 if standings[k].best_epoch == standings[k].epoch:
-                    for n, p in stepper.stack.parameters.items():
+                    for n, p in judged.parameters.items():
                         best[n][k].copy_(p[place].detach())
-        loss, right = stepper.means()
-        best_so_far = max(s.best for s in standings)
-        progress.step(Step(name, epoch + 1, settings.epochs, len(orders[0]), len(orders[0]), loss, right, best_so_far))
+        if keeper:
+            keeper.save(_position(standings[0], standings[0].seconds), stepper, best)
+        best_so_far, count = max(s.best for s in standings), len(batches)
+        progress.step(Step(name, epoch + 1, settings.epochs, count, count, *stepper.means(), best_so_far))
     stepper.close()
     stack.parameters = best
     return [Outcome(s.epoch, s.best_epoch, s.best, s.seconds) for s in standings]
+
+
+def _position(standing: Standing, seconds: float, batch: int = 0, within: "Stepper | None" = None) -> Position:
+    """Where a stack of one stands, as a workspace notes it: behind a batch of an epoch, or before an epoch."""
+    loss, correct = within.running.tolist() if within else (0.0, 0.0)
+    seen = within.seen if within else 0
+    return Position(standing.epoch, batch, loss, correct, seen, standing.best, standing.best_epoch, seconds)
 
 
 class Stepper:
@@ -96,29 +126,43 @@ class Stepper:
         self.optimiser = torch.optim.Adam(
             list(self.moving.values()), lr=settings.rate, fused=True, capturable=self.device.type == "cuda"
         )
+        deferred = WORDS in self.moving and defers(stack.template, trains, self.past)
+        self.vectors = DeferredAdam(self.moving[WORDS], self.optimiser) if deferred else None
         self.numbers = torch.zeros(len(stack), settings.batch, dtype=torch.long, device=self.device)
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
         self.seen = 0
         self._run = Graphs(lambda steps: self._step(self.numbers, steps), self.device)
 
-    def epoch(self, batches: Sequence[Tensor]) -> None:
-        self.running.zero_()
-        self.seen = sum(batch.numel() for batch in batches)
+    def epoch(self, batches: Sequence[Tensor], first: int = 0) -> Iterator[int]:
+        """Take the batches from the first on one by one; yields how many of all are done."""
+        if first == 0:
+            self.running.zero_()
+            self.seen = 0
         self.stack.training = True
-        for batch in batches:
+        for done, batch in enumerate(batches[first:], first + 1):
             steps = self.data.steps(batch)
             if batch.shape == self.numbers.shape:
                 self.numbers.copy_(batch, non_blocking=True)
                 self._run(steps)
             else:  # the last one may be smaller
                 self._step(batch.to(self.device), steps)
+            self.seen += batch.numel()
+            yield done
         self.stack.training = False
+        if self.vectors is not None:
+            self.vectors.flush()
 
     def close(self) -> None:
         self._run.close()
 
+    def judged(self) -> Stack:
+        """The stack as it is tried and kept: the running means in the weights' place, if there are any."""
+        stack = Stack([self.stack.template])
+        stack.parameters = {n: mean_of(self.optimiser, p) for n, p in self.stack.parameters.items()}
+        return stack
+
     def means(self) -> tuple[float, float]:
-        """Loss and share of right answers in the last epoch."""
+        """Loss and share of right answers in this epoch so far."""
         loss, right = (self.running / max(self.seen, 1)).tolist()
         return loss, right
 
@@ -136,15 +180,17 @@ class Stepper:
         return new
 
     def _step(self, numbers: Tensor, steps: int) -> None:
-        parameters = list(self.moving.values())
+        borrowed = self._borrowed(numbers, steps)
+        moving = self.moving if borrowed is None else {**self.moving, WORDS: borrowed.vectors}
+        parameters = list(moving.values())
         gradients: list[Tensor] = []
         for piece in torch.split(numbers, self.data.rows(numbers.shape[1], steps), dim=1):
-            found = torch.autograd.grad(self._loss(piece, numbers, steps), parameters, materialize_grads=True)
+            found = torch.autograd.grad(self._loss(piece, numbers, steps, borrowed), parameters, materialize_grads=True)
             gradients = _separate(found) if not gradients else [a + b for a, b in zip(gradients, found, strict=True)]
         if (penalty := self.past.penalty(self.stack.parameters)) is not None:
             found = torch.autograd.grad(penalty, parameters, materialize_grads=True)
             gradients = [a + b for a, b in zip(gradients, found, strict=True)]
-        for name, gradient in zip(self.moving, gradients, strict=True):
+        for name, gradient in zip(moving, gradients, strict=True):
             dim, first = self.trains.since[name]
             if first:
                 gradient.narrow(dim + 1, 0, first).zero_()
@@ -154,17 +200,28 @@ class Stepper:
         with torch.no_grad():
             self.past.before_step(self.moving)
             self.optimiser.step()
+            if self.vectors is not None and borrowed is not None:
+                self.vectors.step(borrowed)
             self.past.after_step(self.moving)
+            if self.past.smooth:
+                follow(self.optimiser, self.past.smooth)
         for parameter in parameters:
             parameter.grad = None
 
-    def _loss(self, piece: Tensor, whole: Tensor, steps: int) -> Tensor:
+    def _borrowed(self, numbers: Tensor, steps: int) -> Borrowed | None:
+        """The vectors of the words of a batch, where they are moved apart from the other parameters."""
+        if self.vectors is None:
+            return None
+        words = self.data.take(numbers, steps).words  # (T, R, K)
+        return self.vectors.borrow(self.stack.numbers(words).permute(2, 0, 1).flatten(1))
+
+    def _loss(self, piece: Tensor, whole: Tensor, steps: int, vectors: Borrowed | None) -> Tensor:
         """The share of some examples (K, b) in the loss of a batch (K, B).
 
         It is the sum over models of each one's mean: their gradients do not mix.
         """
         batch = self.data.take(piece, steps)
-        logits = self.stack(batch.words, batch.lengths)  # (K, b, labels)
+        logits = self.stack(batch.words, batch.lengths, vectors)  # (K, b, labels)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")
         right = (logits.detach().argmax(-1) == batch.labels).sum()
         self.running += torch.stack((loss.detach().double(), right.double()))

@@ -87,5 +87,10 @@ class Model(nn.Module, ABC):
         }
 
     @property
+    def scores_by_vectors(self) -> bool:
+        """Whether an answer depends on the vectors of all words, and not on those of a text alone."""
+        return False
+
+    @property
     def device(self) -> torch.device:
         return self.encoder.embedding.weight.device

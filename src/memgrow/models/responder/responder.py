@@ -142,6 +142,10 @@ class Responder(Model):
             new = (self.encoder.newest, self.decoder.newest, self.heads[-1])
             optimiser.add_param_group({"params": [parameter for part in new for parameter in part.parameters()]})
 
+    @property
+    def scores_by_vectors(self) -> bool:
+        return self.settings.tied
+
     def _inputs(self, known: KnownReplies) -> PackedSequence:
         """The vectors that the decoder reads; the rows of the first step are the first ones."""
         count, heard = known.shape[0], known.heard

@@ -11,10 +11,14 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 BUDGET = 2**24  # numbers in a piece of the scores: 64 MiB
+LARGER = {"cuda": 2**26}  # where a piece costs more to start than its memory matters: 256 MiB
 
 
-def surprise(rows: Tensor, table: Tensor, bias: Tensor, targets: Tensor, budget: int = BUDGET) -> tuple[Tensor, Tensor]:
+def surprise(
+    rows: Tensor, table: Tensor, bias: Tensor, targets: Tensor, budget: int | None = None
+) -> tuple[Tensor, Tensor]:
     """The sum of -log softmax(rows @ table' + bias)[targets], and its terms (rows), which carry no gradient."""
+    budget = budget or LARGER.get(rows.device.type, BUDGET)
     pieces = min(len(rows), -(-len(rows) * len(table) // budget))
     with torch.autocast(rows.device.type, enabled=False):
         given = (rows.to(table.dtype), table, bias)
@@ -46,8 +50,9 @@ def _walk(
 ) -> tuple[Tensor, list[Tensor | None]]:
     """The terms, and the gradients of their sum by rows, table and bias where they are wanted."""
     each = rows.new_empty(len(rows))
+    fresh = (torch.empty_like, torch.empty_like, torch.zeros_like)
     d_rows, d_table, d_bias = (
-        torch.zeros_like(tensor) if asked else None for tensor, asked in zip((rows, table, bias), wanted, strict=True)
+        make(tensor) if asked else None for make, tensor, asked in zip(fresh, (rows, table, bias), wanted, strict=True)
     )
     at = 0
     for part, target in zip(rows.chunk(pieces), targets.chunk(pieces), strict=True):
@@ -63,7 +68,7 @@ def _walk(
         if d_rows is not None:
             torch.mm(slope, table, out=d_rows[here])
         if d_table is not None:
-            d_table.addmm_(slope.t(), part)
+            d_table.addmm_(slope.t(), part, beta=1 if here.start else 0)  # the first piece fills the fresh memory
         if d_bias is not None:
             d_bias.add_(slope.sum(0))
     return each, [d_rows, d_table, d_bias]

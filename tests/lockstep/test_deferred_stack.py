@@ -1,0 +1,89 @@
+"""In a stack, too, vectors of words that a batch does not have wait, and all learners end where they would have."""
+
+import pytest
+import torch
+
+from memgrow import deferred
+from memgrow.data import Domain, synthetic_stream
+from memgrow.learner import Learner
+from memgrow.lockstep import adapt_together, staged
+from memgrow.lockstep.stack import Stack
+from memgrow.lockstep.training import Stepper
+from memgrow.methods import MethodSettings
+from memgrow.methods.trains import everything
+from memgrow.models import ModelSettings
+from memgrow.training import TrainingSettings
+
+MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
+TRAINING = TrainingSettings(rate=3e-3, epochs=2, batch=4)  # so few that a batch has not all words
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return [
+        Domain(domain.name, domain.train[:60], domain.validation[:20], domain.test[:20])
+        for domain in synthetic_stream(seed=0)[:2]
+    ]
+
+
+@pytest.fixture
+def steppers(monkeypatch):
+    """All steppers that are made."""
+    made = []
+    begin = Stepper.__init__
+    monkeypatch.setattr(Stepper, "__init__", lambda self, *given: (made.append(self), begin(self, *given))[1])
+    return made
+
+
+def taught(stream, together: bool, method: str = "F+M+V") -> list[Learner]:
+    options = MethodSettings(fisher_examples=6, strength=50.0)
+    group = [
+        Learner.create(method, model=MODEL, training=TRAINING, options=options, seed=seed, device="cpu")
+        for seed in range(4)
+    ]
+    for domain in stream:
+        if together:
+            adapt_together(group, domain)
+        else:
+            for learner in group:
+                learner.adapt(domain)
+    return group
+
+
+def assert_alike(ours: list[Learner], theirs: list[Learner]) -> None:
+    for one, other in zip(ours, theirs, strict=True):
+        assert [stage.epochs for stage in one.history.stages] == [stage.epochs for stage in other.history.stages]
+        for (name, p), (_, q) in zip(one.model.named_parameters(), other.model.named_parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize(
+    ("method", "waits"), [("F", True), ("F+M+V+D", True), ("Progressive", True), ("EWC", False), ("F+M+V+L", False)]
+)
+def test_each_learns_what_it_would_have_learnt_alone_by_plain_adam(method, waits, stream, steppers, monkeypatch):
+    alone = taught(stream, together=False, method=method)
+    monkeypatch.setattr(deferred, "LARGE", 1)
+    assert_alike(taught(stream, together=True, method=method), alone)
+    assert (steppers[0].vectors is not None) is waits
+
+
+def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
+    monkeypatch.setattr(deferred, "LARGE", 1)
+    whole = taught(stream, together=True)
+    monkeypatch.setattr(staged, "USUAL", 5)
+    assert_alike(taught(stream, together=True), whole)
+
+
+def test_those_that_stay_when_others_leave_the_stack_go_on_as_they_would_have(stream, steppers, monkeypatch):
+    monkeypatch.setattr(deferred, "LARGE", 1)
+    group = taught(stream[:1], together=True)
+    stack, data = Stack([learner.trained() for learner in group]), steppers[0].data
+    trains = everything(None, group[0].trained())
+    whole = Stepper(stack, data, TRAINING, trains, [learner.past for learner in group])
+    numbers = torch.randperm(60, generator=torch.Generator().manual_seed(0)).view(-1, 1, 4).expand(-1, 4, -1)
+    list(whole.epoch(numbers))
+    fewer = whole.narrowed([1, 3])
+    list(whole.epoch(numbers))
+    list(fewer.epoch(numbers[:, :2]))
+    for name, parameter in fewer.stack.parameters.items():
+        torch.testing.assert_close(parameter, whole.stack.parameters[name][[1, 3]], rtol=1e-5, atol=1e-6)
