@@ -15,6 +15,8 @@ from memgrow.device import find_device
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.history import History, Stage
 from memgrow.learning import begin
+from memgrow.lockstep import adapt_stack
+from memgrow.lockstep.choice import STACKED, choose_loop
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings
 from memgrow.progress import Progress, Silence
@@ -102,9 +104,12 @@ class Learner:
         workspace = (
             Workspace.beside(folder, number, key, save_every) if folder else Workspace(None, number, key, save_every)
         )
-        outcome = learning.train(workspace, progress)
-        learning.settle()
-        stage = learning.finish(outcome)
+        if choose_loop(learning.model, self.device).name == STACKED:
+            (stage,) = adapt_stack([learning], progress, workspace)
+        else:
+            outcome = learning.train(workspace, progress)
+            learning.settle()
+            stage = learning.finish(outcome)
         if folder:
             learning.after.save(folder)
             workspace.clear()

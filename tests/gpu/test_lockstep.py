@@ -7,9 +7,11 @@ import torch
 
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, correct_together
+from memgrow.lockstep import adapt_together, choice, correct_together
+from memgrow.lockstep.choice import PLAIN
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
+from memgrow.progress import Silence, Step
 from memgrow.training import TrainingSettings
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -40,7 +42,8 @@ def learners(method: str, count: int = 3) -> list[Learner]:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_each_learns_what_it_would_have_learnt_alone(method, stream):
+def test_each_learns_what_it_would_have_learnt_alone(method, stream, monkeypatch):
+    monkeypatch.setattr(choice, "FORCED", PLAIN)
     company, alone = learners(method), learners(method)
     for domain in stream:
         adapt_together(company, domain)
@@ -72,3 +75,38 @@ def test_learners_that_stop_leave_the_stack(stream):
         learner.training = replace(learner.training, epochs=12, patience=1, rate=1e-2)
     adapt_together(group, stream[0])
     assert len({learner.history.stages[0].epochs for learner in group}) > 1
+
+
+class Plug(Silence):
+    """Pulls the plug after so many reports."""
+
+    def __init__(self, reports: int) -> None:
+        self.left = reports
+
+    def step(self, step: Step) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise InterruptedError
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_a_learner_alone_is_stacked_and_goes_on_after_a_broken_run_with_the_same_bits(
+    dropout, stream, monkeypatch, tmp_path
+):
+    monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.learning.train", lambda *_, **__: pytest.fail("it took the plain loop"))
+
+    def make() -> Learner:
+        (learner,) = learners("F+M+V", 1)
+        learner.settings = replace(learner.settings, dropout=dropout)
+        return learner
+
+    whole = make()
+    whole.adapt(stream[0])
+    for reports in (9, 17):  # in the first epoch and in the second
+        with pytest.raises(InterruptedError):
+            make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(reports))
+    learner = make()
+    learner.adapt(stream[0], folder=tmp_path / "model")
+    for p, q in zip(whole.model.parameters(), learner.model.parameters(), strict=True):
+        assert torch.equal(p, q)

@@ -17,7 +17,7 @@ from memgrow.training import TrainingSettings
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
 TRAINING = TrainingSettings(rate=3e-3, epochs=2, batch=16)
-FURTHER = ("F+V+A", "F+M+V+D", "F+M+V+Q+L", "EWC+M+V", "F+M+V+A+D+Q")
+FURTHER = ("F+V+A", "F+M+V+D", "F+M+V+Q+L", "EWC+M+V", "F+M+V+A+D+Q", "F+V+A+E", "multi-task+E")
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memgrow.text import tokenise
+from memgrow.text.tokenise import _REPAIRS, _TOKEN
 
 RICH = ["n't", "N'T", "'", "’", '"', "`", ".", "...", "-", "--", "n", "t", "s", "'s", "'ll", "a", "Mr", "etc", "ph.d"]
 RICH += ["U.S.", "1", "23", ",", ":", "/", " ", "\n", "_", "\u0301", "\u200d", "\u00ad", "\u200b", "é", "LRB", "-RRB-"]
@@ -131,3 +132,9 @@ def test_long_repetitions_neither_hang_nor_overflow(unit: str, words) -> None:  
 def test_accents_are_kept_as_they_are_written() -> None:
     composed, apart = "café", unicodedata.normalize("NFD", "café")
     assert tokenise(f"{composed} {apart}") == [composed, apart]
+
+
+@given(st.lists(st.one_of(st.sampled_from(RICH), st.characters(codec="utf-8"))).map("".join))
+def test_no_token_crosses_white_space_so_that_pieces_may_be_read_one_by_one(text):
+    whole = _TOKEN.findall(text.translate(_REPAIRS))
+    assert [token for piece in text.translate(_REPAIRS).split() for token in _TOKEN.findall(piece)] == whole

@@ -8,24 +8,29 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING
 
 import torch
 
 from memgrow.data import Domain
 from memgrow.history import Stage
-from memgrow.learner import Learner
 from memgrow.learning import Learning, begin
 from memgrow.lockstep.fisher import fisher_together
+from memgrow.lockstep.keeping import Keeper
 from memgrow.lockstep.stack import Stack, obstacle
 from memgrow.lockstep.staged import Staged
 from memgrow.lockstep.training import correct_of, logits_together, train_together
 from memgrow.methods.ewc import ElasticWeights
 from memgrow.progress import Progress, Silence
 from memgrow.randomness import derive, seeded
+from memgrow.workspace import Workspace
+
+if TYPE_CHECKING:
+    from memgrow.learner import Learner
 
 
 def adapt_together(
-    learners: Sequence[Learner],
+    learners: Sequence["Learner"],
     domain: Domain,
     *,
     earlier: Sequence[Domain] = (),
@@ -44,13 +49,14 @@ def adapt_together(
     if reason is not None:
         progress.note(f"{domain.name}: the learners are taught one after another, as {reason}")
         return [learner.adapt(domain, earlier=earlier, vectors=vectors, progress=progress) for learner in learners]
-    stages = _adapt_stack(learnings, progress)
+    stages = adapt_stack(learnings, progress)
     for learner, learning in zip(learners, learnings, strict=True):
         learner.__dict__ = learning.after.__dict__
     return stages
 
 
-def _adapt_stack(learnings: Sequence[Learning], progress: Progress) -> list[Stage]:
+def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Workspace | None = None) -> list[Stage]:
+    """Teach learners that can be stacked; a workspace, where there is one of them alone, lets a killed run go on."""
     first = learnings[0]
     device = first.after.device
     data, validation = Staged(first.data, device), Staged(first.validation, device)
@@ -68,6 +74,7 @@ def _adapt_stack(learnings: Sequence[Learning], progress: Progress) -> list[Stag
             pasts=[learning.after.past for learning in learnings],
             seeds=[learning.seed for learning in learnings],
             progress=progress,
+            keeper=Keeper(first.model, workspace) if workspace else None,
         )
     for number, learning in enumerate(learnings):
         stack.write(number, learning.model)
@@ -96,7 +103,7 @@ def _meet(learnings: Sequence[Learning], data: Staged) -> None:
         learning.after.past.meet(old, partial(ask, number))
 
 
-def note_together(learners: Sequence[Learner], domain: Domain) -> None:
+def note_together(learners: Sequence["Learner"], domain: Domain) -> None:
     """Let learners take note of their first domain after the event, as they would have when they learnt it."""
     models = [learner.trained() for learner in learners]
     data = learners[0].encode(domain.train)
@@ -109,7 +116,7 @@ def note_together(learners: Sequence[Learner], domain: Domain) -> None:
             learner.past.take_note(model, data, learner.device)
 
 
-def _note(learners: Sequence[Learner], data: Staged, seeds: Sequence[int]) -> None:
+def _note(learners: Sequence["Learner"], data: Staged, seeds: Sequence[int]) -> None:
     """Let every learner take note of a domain; Fisher diagonals are found for all models at once."""
     for parts in zip(*(learner.past.parts for learner in learners), strict=True):
         elastic = [part for part in parts if isinstance(part, ElasticWeights)]
@@ -127,7 +134,7 @@ def _note(learners: Sequence[Learner], data: Staged, seeds: Sequence[int]) -> No
             part.absorb(learner.trained(), diagonal)
 
 
-def correct_together(learners: Sequence[Learner], domain: Domain, split: str = "test") -> list[list[bool]]:
+def correct_together(learners: Sequence["Learner"], domain: Domain, split: str = "test") -> list[list[bool]]:
     """Which examples of one part of a domain each learner answers rightly."""
     models = [learner.trained() for learner in learners]
     examples = getattr(domain, split)

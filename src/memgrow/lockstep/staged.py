@@ -2,8 +2,10 @@
 
 import copy
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,14 +31,13 @@ class Staged:
 
     def __init__(self, data: Encoded, device: torch.device) -> None:
         self.data = data
-        longest = max(map(data.work, range(len(data))))
-        texts = len(data.texts[0])
-        words = torch.zeros(len(data), texts, rounded(longest), dtype=torch.int32)
-        for number, example in enumerate(data.texts):
-            for place, text in enumerate(example):
-                words[number, place, : len(text)] = torch.tensor(text, dtype=torch.int32)
-        lengths = torch.tensor([[len(text) for text in example] for example in data.texts])
-        self.words, self.lengths = words.to(device), lengths.to(device)
+        sizes = np.array([[len(text) for text in example] for example in data.texts])  # (examples, texts)
+        inside = np.arange(rounded(int(sizes.max()))) < sizes[..., None]
+        words = np.zeros(inside.shape, dtype=np.int32)
+        every = chain.from_iterable(text for example in data.texts for text in example)
+        words[inside] = np.fromiter(every, dtype=np.int32, count=int(sizes.sum()))
+        lengths = torch.from_numpy(sizes)
+        self.words, self.lengths = torch.from_numpy(words).to(device), lengths.to(device)
         self.labels = torch.tensor(data.labels, device=device)
         self.works = lengths.amax(1)  # on the CPU: decides how far a batch has to be walked
 

@@ -1,10 +1,12 @@
-"""Which way the recurrence takes on this machine, and why."""
+"""Which ways the recurrence and the training of a classifier take on this machine, and why."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
 
 import torch
 
+from memgrow.lockstep.choice import Loop, choose_loop
+from memgrow.models import ModelSettings, PairClassifier
 from memgrow.nn import LAYERS, MemoryRecurrent, kernels
 
 
@@ -15,6 +17,8 @@ def findings() -> Iterator[str]:
         name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
         for cell, way, reason in ways(device):
             yield f"{name}: {cell} takes the way {way}: {reason}"
+        for loop, cells in loops(device).items():
+            yield f"{name}: {' and '.join(cells)} classifiers are taught by the {loop.name} loop: {loop.reason}"
 
 
 def devices() -> list[str]:
@@ -29,6 +33,15 @@ def ways(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str
         with torch.no_grad():
             layer(data)  # a GPU's kernels are compiled now, so that what stands in their way is known
         yield name, *_chosen(layer, data)
+
+
+def loops(device: str) -> dict[Loop, list[str]]:
+    """The loops that teach a classifier on a device, each with its cells."""
+    found: dict[Loop, list[str]] = {}
+    for cell in LAYERS:
+        model = PairClassifier(ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)
+        found.setdefault(choose_loop(model, torch.device(device)), []).append(cell)
+    return found
 
 
 def _chosen(layer: MemoryRecurrent, data: torch.Tensor) -> tuple[str, str]:

@@ -6,6 +6,7 @@ to refuse, so a token that stands alone is matched as it was matched among its n
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _CONTRACTIONS = ("n't", "'s", "'m", "'d", "'ll", "'re", "'ve")
 _CLITICS = (*_CONTRACTIONS, *(clitic.upper() for clitic in _CONTRACTIONS))
@@ -61,16 +62,25 @@ def _pattern() -> re.Pattern[str]:
 
 
 _TOKEN = _pattern()
+_SHORT = 32  # characters of a piece that may well come again
 
 
 def tokenise(text: str) -> list[str]:
     """The words and punctuation marks of a text, in order; nothing but white space gives an empty list."""
     if not text.isascii():
         text = text.translate(_REPAIRS)
-    tokens = _TOKEN.findall(text)
-    if "'" not in text:
-        return tokens
-    return [piece for token in tokens for piece in (_parted(token) if "'" in token else (token,))]
+    pieces = text.split()  # no token crosses white space
+    return [token for piece in pieces for token in (_recalled(piece) if len(piece) <= _SHORT else _tokens(piece))]
+
+
+def _tokens(piece: str) -> tuple[str, ...]:
+    tokens = _TOKEN.findall(piece)
+    if "'" not in piece:
+        return tuple(tokens)
+    return tuple(part for token in tokens for part in (_parted(token) if "'" in token else (token,)))
+
+
+_recalled = lru_cache(maxsize=1 << 16)(_tokens)  # most pieces of a corpus come again and again
 
 
 def _parted(word: str) -> list[str]:

@@ -1,7 +1,7 @@
 """The rows of word-vector files: GloVe's text, word2vec's text and word2vec's binary."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from memgrow.errors import DataError
 from memgrow.text.compressed import ByteStream, unpacked
+from memgrow.text.decimals import parse_decimals
 
 Row = NDArray[np.float32]
 
@@ -120,7 +121,16 @@ def _wrong_length(where: str, found: int, size: int) -> DataError:
     )
 
 
-def text_row(numbers: bytes, size: int, where: str) -> Row:
+def text_vectors(rows: Sequence[RawRow], size: int, path: Path) -> list[Row]:
+    """The numbers of rows of a text file; one by one where a number is not plain, to find what is wrong with it."""
+    parsed = parse_decimals([row.numbers for row in rows], size)
+    if parsed is None:
+        return [_text_row(row.numbers, size, f"{path}, line {row.position}") for row in rows]
+    parsed.flags.writeable = False
+    return list(parsed)
+
+
+def _text_row(numbers: bytes, size: int, where: str) -> Row:
     try:
         row = np.array(numbers.split(), dtype=np.float32)
     except ValueError as error:
@@ -149,8 +159,12 @@ def binary_rows(stream: ByteStream, layout: Layout, path: Path) -> Iterator[RawR
         start = end
 
 
-def binary_row(numbers: bytes, size: int, where: str) -> Row:
-    return _finite(np.frombuffer(numbers, dtype="<f4", count=size).astype(np.float32), where)
+def binary_vectors(rows: Sequence[RawRow], size: int, path: Path) -> list[Row]:
+    """The numbers of rows of a binary file."""
+    return [
+        _finite(np.frombuffer(row.numbers, dtype="<f4", count=size).astype(np.float32), f"{path}, row {row.position}")
+        for row in rows
+    ]
 
 
 def _finite(row: Row, where: str) -> Row:

@@ -1,13 +1,14 @@
 """Pretrained word vectors for the words of a vocabulary, streamed from files of any length."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from memgrow.text.compressed import unpacked
-from memgrow.text.vector_formats import Row, binary_row, binary_rows, detect, text_row, text_rows
+from memgrow.text.vector_formats import RawRow, Row, binary_rows, binary_vectors, detect, text_rows, text_vectors
 
 _ROWS_PER_REPORT = 1000
+_ROWS_AT_ONCE = 32  # that are parsed: few enough to stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,9 +28,10 @@ def read_vectors(path: str | Path, words: Iterable[str], progress: Callable[[int
     """
     path = Path(path)
     layout = detect(path)
-    read_rows, parse, unit = (binary_rows, binary_row, "row") if layout.binary else (text_rows, text_row, "line")
+    read_rows, parse = (binary_rows, binary_vectors) if layout.binary else (text_rows, text_vectors)
     wanted = _wanted(words)
     rows: dict[str, Row] = {}
+    found: list[tuple[RawRow, list[str]]] = []  # and for which words; not parsed yet
     ranks: dict[str, int] = {}
     count = 0
     total = path.stat().st_size
@@ -38,16 +40,27 @@ def read_vectors(path: str | Path, words: Iterable[str], progress: Callable[[int
             count += 1
             if progress is not None and count % _ROWS_PER_REPORT == 0:
                 progress(file.position(), total)
-            better = [
-                (rank, word) for rank, word in wanted.get(raw.word, ()) if word not in ranks or rank < ranks[word]
-            ]
+            better = {word: rank for rank, word in wanted.get(raw.word, ()) if word not in ranks or rank < ranks[word]}
             if better:
-                row = parse(raw.numbers, layout.size, f"{path}, {unit} {raw.position}")
-                for rank, word in better:
-                    rows[word], ranks[word] = row, rank
+                ranks |= better
+                found.append((raw, list(better)))
+            if len(found) == _ROWS_AT_ONCE:
+                rows |= _parsed(found, parse, layout.size, path)
+                found = []
+    rows |= _parsed(found, parse, layout.size, path)
     if progress is not None:
         progress(total, total)
     return Vectors(layout.size, rows, count)
+
+
+def _parsed(
+    found: Sequence[tuple[RawRow, list[str]]],
+    parse: Callable[[Sequence[RawRow], int, Path], list[Row]],
+    size: int,
+    path: Path,
+) -> dict[str, Row]:
+    vectors = parse([raw for raw, _ in found], size, path) if found else []
+    return {word: row for row, (_, words) in zip(vectors, found, strict=True) for word in words}
 
 
 def _wanted(words: Iterable[str]) -> dict[str, list[tuple[int, str]]]:

@@ -1,0 +1,165 @@
+"""A learner alone may be taught as a stack of one: it learns the same, and nothing of the plain loop is lost."""
+
+import random
+from dataclasses import replace
+
+import pytest
+import torch
+
+from memgrow import learner as learning
+from memgrow.data import Domain, synthetic_stream
+from memgrow.learner import Learner
+from memgrow.lockstep import choice
+from memgrow.lockstep.choice import PLAIN, STACKED, choose_loop
+from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.progress import Silence, Step
+from memgrow.training import TrainingSettings
+
+MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
+CPU, GPU = torch.device("cpu"), torch.device("cuda")
+
+
+class PulledPlug(Exception):  # noqa: N818
+    pass
+
+
+class Ear(Silence):
+    """Hears everything, and pulls the plug after so many reports."""
+
+    def __init__(self, reports: int = 1_000_000) -> None:
+        self.left = reports
+        self.steps: list[Step] = []
+        self.notes: list[str] = []
+
+    def step(self, step: Step) -> None:
+        self.steps.append(step)
+        self.left -= 1
+        if self.left < 0:
+            raise PulledPlug
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+@pytest.fixture(autouse=True)
+def every_step_reports(monkeypatch):
+    monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
+
+
+@pytest.fixture
+def loop(monkeypatch):
+    return lambda name: monkeypatch.setattr(choice, "FORCED", name)
+
+
+@pytest.fixture(scope="module")
+def stream():
+    return [
+        Domain(domain.name, domain.train[:70], domain.validation[:20], domain.test[:30])
+        for domain in synthetic_stream(seed=0)[:2]
+    ]
+
+
+def make(method: str = "F+M+V", model: ModelSettings = MODEL) -> Learner:
+    training = TrainingSettings(rate=3e-3, epochs=3, batch=16)
+    return Learner.create(method, model=model, training=training, options=MethodSettings(fisher_examples=5))
+
+
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return learner.trained().state_dict() | {f"past {n}": t for n, t in learner.past.tensors().items()}
+
+
+@pytest.mark.parametrize("method", ["F+M+V", "frozen+M", "EWC+M+V", "F+V+A+D"])
+def test_both_loops_teach_the_same(method, stream, loop):
+    learners = {}
+    for name in (PLAIN, STACKED):
+        loop(name)
+        learners[name] = make(method)
+        for domain in stream:
+            learners[name].adapt(domain, watch=stream)
+    plain, stacked = learners[PLAIN], learners[STACKED]
+    for name, tensor in weights(plain).items():
+        torch.testing.assert_close(weights(stacked)[name], tensor, rtol=2e-2, atol=2e-3, msg=lambda t, n=name: n + t)
+    stages = [[replace(stage, seconds=0) for stage in one.history.stages] for one in (plain, stacked)]
+    assert stages[0] == stages[1]
+    assert plain.history.matrix == stacked.history.matrix
+
+
+@pytest.mark.parametrize("large", [1, 2000], ids=["words that wait", "words that do not"])
+@pytest.mark.parametrize("method", ["F+M+V", "frozen+M", "EWC", "F+M+V+Q+L", "F+V+A+E"])
+def test_a_stack_of_one_broken_off_again_and_again_ends_with_the_same_bits(
+    method, large, stream, loop, tmp_path, monkeypatch
+):
+    loop(STACKED)
+    monkeypatch.setattr("memgrow.deferred.LARGE", large)
+    model = replace(MODEL, dropout=0.2)
+    whole = make(method, model)
+    for domain in stream:
+        whole.adapt(domain)
+    rng, broken = random.Random(5), 0
+    for domain in stream:
+        while True:
+            learner = make(method, model) if domain is stream[0] else Learner.load(tmp_path / "model")
+            try:
+                learner.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Ear(rng.randrange(1, 6)))
+                break
+            except PulledPlug:
+                broken += 1
+    assert broken >= 2
+    found = weights(learner)
+    assert all(torch.equal(found[name], tensor) for name, tensor in weights(whole).items())
+    assert not (tmp_path / "model.adapting").exists()
+
+
+@pytest.mark.parametrize("loops", [(PLAIN, STACKED), (STACKED, PLAIN)], ids=" then ".join)
+def test_either_loop_goes_on_where_the_other_was_broken_off(loops, stream, loop, tmp_path):
+    before, after = loops
+    loop(before)
+    with pytest.raises(PulledPlug):
+        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Ear(7))
+    loop(after)
+    ear, learner, whole = Ear(), make(), make()
+    learner.adapt(stream[0], folder=tmp_path / "model", progress=ear)
+    assert ear.notes == [f"{stream[0].name}: goes on in epoch 2, behind batch 2"]
+    whole.adapt(stream[0])
+    for name, tensor in weights(whole).items():
+        torch.testing.assert_close(weights(learner)[name], tensor, rtol=1e-3, atol=2e-3)
+
+
+def test_a_stack_of_one_reports_within_its_epochs(stream, loop):
+    loop(STACKED)
+    ear = Ear()
+    make().adapt(stream[0], progress=ear)
+    first = [step for step in ear.steps if step.epoch == 1]
+    assert [step.batch for step in first] == [1, 2, 3, 4, 5]
+    assert all(step.batches == 5 and 0 <= step.accuracy <= 1 and step.loss > 0 for step in ear.steps)
+    assert [step.validation is None for step in first] == [True] * 4 + [False]
+
+
+def test_a_stack_of_one_that_fails_leaves_the_learner_as_it_was(stream, loop, tmp_path):
+    loop(STACKED)
+    learner = make()
+    learner.adapt(stream[0], folder=tmp_path / "model")
+    before = {name: tensor.clone() for name, tensor in weights(learner).items()}
+    with pytest.raises(PulledPlug):
+        learner.adapt(stream[1], folder=tmp_path / "model", save_every=0, progress=Ear(3))
+    for one in (learner, Learner.load(tmp_path / "model")):
+        assert one.history.domains == (stream[0].name,)
+        assert all(torch.equal(weights(one)[name], tensor) for name, tensor in before.items())
+
+
+def test_a_stack_is_taken_where_it_is_possible_and_pays(stream, monkeypatch):
+    learner = make()
+    learner.adapt(stream[0])
+    model = learner.trained()
+    assert choose_loop(model, GPU).name == STACKED
+    assert choose_loop(model, CPU).name == PLAIN
+    model.settings = replace(model.settings, cell="gru")
+    assert choose_loop(model, GPU) == (PLAIN, "only models of one LSTM layer are stacked")
+    monkeypatch.setattr(choice, "FORCED", STACKED)
+    assert choose_loop(model, CPU).name == PLAIN, "what cannot be stacked is not, whatever is asked for"
+
+
+def test_on_the_cpu_a_learner_takes_the_plain_loop(stream, monkeypatch):
+    monkeypatch.setattr(learning, "adapt_stack", lambda *_, **__: pytest.fail("it was stacked"))
+    make().adapt(stream[0])
