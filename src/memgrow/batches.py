@@ -2,7 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from math import isqrt
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +22,7 @@ class Worded:
     texts: Sequence[tuple[list[str], ...]]
     labels: Sequence[str | None]
     cut: int  # texts that were longer than allowed
+    answered: bool = False  # whether the last text of each is a reply
 
     def sentences(self) -> Iterator[list[str]]:
         return (text for texts in self.texts for text in texts)
@@ -30,6 +34,7 @@ class Encoded:
 
     texts: Sequence[tuple[list[int], ...]]
     labels: Sequence[int]
+    answered: bool = False  # whether the last text of each is a reply
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -38,13 +43,25 @@ class Encoded:
         """What an example costs: the words of its longest text."""
         return max(map(len, self.texts[index]))
 
+    def likeness(self, index: int) -> tuple[int, int]:
+        """Examples that are near each other in this make a batch with few steps and little padding.
+
+        Two texts are read side by side, and the longer one counts. A reply is read behind its message: there both
+        count, first the message's length in bands that are wider for long ones, as there are fewer of these.
+        """
+        if not self.answered:
+            return self.work(index), 0
+        message, reply = self.texts[index]
+        return isqrt(4 * len(message)), len(reply)
+
     def as_known_to(self, words: int) -> "Encoded":
         """The examples as a model sees them that has the first so many words alone: others are unknown to it."""
         texts = [tuple([w if w < words else UNKNOWN_INDEX for w in text] for text in texts) for texts in self.texts]
-        return Encoded(texts, self.labels)
+        return Encoded(texts, self.labels, self.answered)
 
     def some(self, indices: Sequence[int]) -> "Encoded":
-        return Encoded([self.texts[index] for index in indices], [self.labels[index] for index in indices])
+        texts = [self.texts[index] for index in indices]
+        return Encoded(texts, [self.labels[index] for index in indices], self.answered)
 
 
 @dataclass(frozen=True)
@@ -64,7 +81,8 @@ def split_words(examples: Sequence[Example], max_words: int) -> Worded:
         words = [tokenise(text) for text in (*example.texts, *_reply(example))]
         cut += sum(len(text) > max_words for text in words)
         texts.append(tuple(text[:max_words] or [UNKNOWN] for text in words))
-    return Worded(texts, [example.label for example in examples], cut)
+    answered = any(example.reply is not None for example in examples)
+    return Worded(texts, [example.label for example in examples], cut, answered)
 
 
 def _reply(example: Example) -> tuple[str, ...]:
@@ -74,28 +92,33 @@ def _reply(example: Example) -> tuple[str, ...]:
 def encode(worded: Worded, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
     numbers: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
     texts = [tuple(vocabulary.encode(text) for text in texts) for texts in worded.texts]
-    return Encoded(texts, [numbers.get(label, -1) for label in worded.labels])
+    return Encoded(texts, [numbers.get(label, -1) for label in worded.labels], worded.answered)
 
 
 def collate(encoded: Encoded, indices: Sequence[int], device: torch.device) -> Batch:
     chosen = [encoded.texts[index] for index in indices]
     rows = [text for texts in zip(*chosen, strict=True) for text in texts]
-    lengths = torch.tensor([len(row) for row in rows])
-    words = torch.zeros(len(rows), int(lengths.max()), dtype=torch.long)
-    for number, row in enumerate(rows):
-        words[number, : len(row)] = torch.tensor(row)
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    words = np.zeros((len(rows), lengths.max()), np.int64)
+    there = np.arange(words.shape[1]) < lengths[:, None]
+    words[there] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())  # a tensor for each row takes longer
     labels = torch.tensor([encoded.labels[index] for index in indices])
-    return Batch(words.to(device), lengths, labels.to(device), torch.tensor(indices).to(device))
+    return Batch(
+        torch.from_numpy(words).to(device),
+        torch.from_numpy(lengths),
+        labels.to(device),
+        torch.tensor(indices).to(device),
+    )
 
 
 def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int]]:
-    """The batches of one epoch: every example once, texts of one length together.
+    """The batches of one epoch: every example once, those of like length together.
 
     The seed decides who is together. In which order long and short ones come depends on the turn (the epoch) alone, so
     that models of different seeds, trained side by side, have batches of the same length at the same time.
     """
     order = torch.randperm(len(encoded), generator=torch.Generator().manual_seed(seed)).tolist()
-    order.sort(key=encoded.work)  # those of one length stay in the order that was drawn
+    order.sort(key=encoded.likeness)  # those of one length stay in the order that was drawn
     batches = [order[start : start + size] for start in range(0, len(order), size)]
     places = torch.randperm(len(batches), generator=torch.Generator().manual_seed(turn))
     return [batches[number] for number in places.tolist()]
@@ -103,6 +126,6 @@ def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int
 
 def by_length(encoded: Encoded, size: int) -> Iterator[list[int]]:
     """All examples in batches from short to long, for prediction."""
-    order = sorted(range(len(encoded)), key=encoded.work)
+    order = sorted(range(len(encoded)), key=encoded.likeness)
     for start in range(0, len(order), size):
         yield order[start : start + size]

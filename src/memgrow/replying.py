@@ -22,6 +22,7 @@ from memgrow.randomness import derive
 from memgrow.text import read_vectors, tokenise
 
 AT_ONCE = 128  # messages that are answered together
+ON_A_GPU = 512  # there a step takes about as long for many as for few
 LONGEST = 40  # words of a reply; a longer one is cut
 
 
@@ -66,7 +67,7 @@ def replies(
     data = learner.encode([Example(example.text, where=example.where) for example in asked], labelled=False)
     generator = torch.Generator(learner.device).manual_seed(derive(seed, "replies"))
     answers: dict[int, Answer] = {}
-    for indices in by_length(data, AT_ONCE):
+    for indices in by_length(data, ON_A_GPU if learner.device.type == "cuda" else AT_ONCE):
         batch = collate(data, indices, learner.device)
         found = decode(
             model,

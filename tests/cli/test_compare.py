@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from memgrow.data import synthetic_dialogue
+
+TALKER = ("embedding=8", "hidden=12", "model.slots=4", "epochs=1", "batch=16", "cell=gru", "bidirectional=false")
 QUICK = ("--workers", "1", "--device", "cpu")
 
 
@@ -107,3 +110,53 @@ def test_the_help_shows_an_example_and_fits(memgrow):
     out = memgrow.done("compare", "--help")
     assert fits(out)
     assert "Example: memgrow compare sentiment" in out
+
+
+# Messages and replies
+
+
+@pytest.fixture
+def desks(memgrow, jsonl, tmp_path):
+    """The words of a comparison of two help desks."""
+    files = [
+        jsonl(
+            tmp_path / "desks" / f"{domain.name}_{part}.jsonl",
+            [{"asked": example.text, "said": example.reply} for example in getattr(domain, part)],
+        )
+        for domain in synthetic_dialogue(train=40, validation=12, test=12)
+        for part in ("train", "validation", "test")
+    ]
+    sizes = [word for size in TALKER for word in ("--set", size)]
+    columns = ("--text", "asked", "--reply", "said")
+    return ("compare", *files, *columns, *sizes, *QUICK, "--out", tmp_path / "out", "--seeds", 1)
+
+
+def test_replies_are_compared_by_bleu2_and_perplexity(memgrow, desks, tmp_path):
+    out = memgrow.done(*desks, "--methods", "F+M+V")
+    assert fits(out, tmp_path)
+    for method in ("F", "F+M+V", "multi-task"):
+        assert re.search(rf"^ +{re.escape(method)} +\d+\.\d+ ", out, re.MULTILINE)
+    assert "BLEU-2 of the test replies" in out
+    assert "perpl." in out
+    assert "validation perplexity" in out
+    assert "%" not in out
+    written = json.loads((tmp_path / "out" / "compare.json").read_text())
+    assert written["measure"] == "bleu2"
+    assert written["settings"]["model"]["hidden"] == 12
+    for figures in written["methods"].values():
+        assert figures["perplexity"]["mean"] > 1
+        assert set(figures["perplexities"]["0"]) == {"kitchen", "harbour"}
+        assert 0 <= figures["average"]["mean"] <= 1
+    assert (tmp_path / "out" / "compare.png").exists()
+
+
+def test_replies_made_otherwise_are_not_taken_for_those_that_are_there(memgrow, desks):
+    words = (*desks, "--methods", "F")
+    assert memgrow.done(*words).count(": validation") == 3
+    assert memgrow.done(*words).count(": validation") == 0
+    assert memgrow.done(*words, "--beam", 2).count(": validation") == 3
+
+
+def test_a_method_that_cannot_learn_replies_is_refused_before_anything_is_made(memgrow, desks, tmp_path):
+    assert "leave D out" in memgrow.refused(*desks, "--methods", "F+V+D")
+    assert not (tmp_path / "out").exists()

@@ -12,15 +12,17 @@ from rich.text import Text
 from memgrow import options as opt
 from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError
-from memgrow.experiments.comparison import METHODS, MODEL, TRAINING, Comparison, Settings, runs_of
-from memgrow.experiments.comparison_data import open_stream, refuse_incomparable
+from memgrow.experiments.comparison import METHODS, Comparison, Settings, runs_of
+from memgrow.experiments.comparison_data import open_stream, refuse_incomparable, suitable
+from memgrow.experiments.comparison_kind import LABELS, Kind, kind_of
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.store import Store
+from memgrow.experiments.trial import Trial
 from memgrow.methods import MethodSettings
 from memgrow.mistakes import whisper
 from memgrow.recipe import Recipe, read_recipe
 from memgrow.report.comparison_picture import draw_comparison
-from memgrow.report.comparison_table import compared_table, domains_table, legend, verdict
+from memgrow.report.comparison_table import compared_table, digits, domains_table, legend, verdict
 from memgrow.report.grid_bar import GridBar
 from memgrow.report.growth import counted
 from memgrow.report.matrix import MatrixTable
@@ -60,6 +62,7 @@ def compare(
     text: opt.Text = None,
     pair: opt.Pair = None,
     label: opt.Label = None,
+    reply: opt.Reply = None,
     by: opt.By = None,
     domains: opt.Domains = None,
     group: opt.Group = None,
@@ -69,8 +72,9 @@ def compare(
     held_out: opt.HeldOut = None,
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
+    beam: opt.Beam = 1,
 ) -> None:
-    """Methods side by side on your own domains: accuracy, forgetting, size, time.
+    """Methods side by side on your own domains: accuracy, forgetting, size, time; of replies, BLEU-2 and perplexity.
 
     Finished runs are kept in the folder --out: the same command again goes on from them.
 
@@ -78,13 +82,12 @@ def compare(
     """
     # What is quick to check comes first: a long file need not be read for a misspelt method.
     asked = read_recipe(recipe, set_ or ())
-    settings = _settings(asked, vectors)
     names = _names(methods) or [*METHODS, *([asked.method] if asked.method else [])]
     first = (asked.seed or 0) if seed is None else seed
-    runs_of(Stream(()), names, (), settings)
+    runs_of(Stream(()), names, (), _settings(asked, vectors, LABELS))
     loaded = open_stream(
         stream,
-        columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column),
+        columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
         validation=validation or (),
         test=test or (),
         held_out=held_out or (),
@@ -95,12 +98,24 @@ def compare(
     for notice in loaded.notices:
         console.print(Text(notice, "dim"))
     refuse_incomparable(loaded.stream)
+    names = suitable(names, loaded.stream, chosen=methods is not None)
+    kind = kind_of(loaded.stream)
+    settings = _settings(asked, vectors, kind)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
-    _introduce(loaded.stream, settings)
+    _introduce(loaded.stream, settings, kind)
     with GridBar(console) as bar:
-        grid = Grid(loaded.stream, Store(out / "runs"), vectors=vectors, device=device, workers=workers, progress=bar)
+        grid = Grid(
+            loaded.stream,
+            Store(out / "runs"),
+            vectors=vectors,
+            device=device,
+            workers=workers,
+            stack=kind.stack,
+            progress=bar,
+            trial=Trial(beam=beam, samples=0) if kind.spoken else None,
+        )
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
-    comparison = Comparison.of(runs, outcome)
+    comparison = Comparison.of(runs, outcome, kind)
     _show(comparison, seeds)
     if comparison.walks:
         _write(comparison, loaded.stream, settings, range(first, first + seeds), out)
@@ -108,12 +123,12 @@ def compare(
         raise SettingsError(_told(comparison, seeds * len(runs)))
 
 
-def _settings(recipe: Recipe, vectors: Path | None) -> Settings:
+def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
     """What the recipe says, on top of small sizes; words are as long as the vectors that are given for them."""
-    model = MODEL if vectors is None else replace(MODEL, embedding=detect(vectors).size)
+    model = kind.model if vectors is None else replace(kind.model, embedding=detect(vectors).size)
     settings = Settings(
         recipe.section("model", model),
-        recipe.section("training", TRAINING),
+        recipe.section("training", kind.training),
         recipe.section("options", MethodSettings()),
     )
     if vectors is not None and settings.model.embedding != model.embedding:
@@ -124,11 +139,11 @@ def _settings(recipe: Recipe, vectors: Path | None) -> Settings:
     return settings
 
 
-def _introduce(stream: Stream, settings: Settings) -> None:
+def _introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
     sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
     _say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     model, training = settings.model, settings.training
-    small = " (small sizes; --recipe and --set change them)" if (model, training) == (MODEL, TRAINING) else ""
+    small = " (small sizes; --recipe and --set change them)" if (model, training) == (kind.model, kind.training) else ""
     sizes_and_training = (
         f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "
         f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}"
@@ -140,7 +155,7 @@ def _show(comparison: Comparison, seeds: int) -> None:
     for method in comparison.order:
         matrix = comparison.mean_matrix(method)
         if len(matrix.rows) > 1:
-            console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
+            console.print(MatrixTable(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
     if comparison.walks:
         console.print(domains_table(comparison))
         console.print(compared_table(comparison, seeds))
@@ -153,6 +168,7 @@ def _write(comparison: Comparison, stream: Stream, settings: Settings, seeds: ra
     content = {
         "domains": {domain.name: {part: len(getattr(domain, part)) for part in parts} for domain in stream},
         "seeds": list(seeds),
+        "measure": comparison.kind.measure,
         "settings": settings.to_json(),
         "methods": comparison.to_json(),
         "failures": [

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from statistics import fmean, stdev
+from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from memgrow import methods as known
 from memgrow.data import Stream
 from memgrow.errors import SettingsError
+from memgrow.experiments.comparison_kind import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
 from memgrow.methods import MethodSettings, find_method
@@ -22,17 +23,14 @@ from memgrow.training import TrainingSettings
 BASELINE, RETRAINING = "F", "multi-task"  # what every method is to be measured by
 RECOMMENDED: str = getattr(known, "DEFAULT", "F+M+V")
 METHODS = tuple(dict.fromkeys((BASELINE, "F+V", "F+M+V", RECOMMENDED, RETRAINING)))
-# Sizes with which a comparison of some ten thousand short texts takes minutes on two cores; recipes/small.yaml.
-MODEL = ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64)
-TRAINING = TrainingSettings(rate=1e-3, epochs=15)
 
 
 @dataclass(frozen=True)
 class Settings:
     """What all runs of a comparison share."""
 
-    model: ModelSettings = MODEL
-    training: TrainingSettings = TRAINING
+    model: ModelSettings = LABELS.model
+    training: TrainingSettings = LABELS.training
     options: MethodSettings = field(default_factory=MethodSettings)
 
     def to_json(self) -> dict[str, Any]:
@@ -50,24 +48,27 @@ def runs_of(
 
 @dataclass(frozen=True)
 class Walk:
-    """One run: its accuracy matrix, and what it took."""
+    """One run: its matrix of scores, what it took, and of replies their perplexities at the end."""
 
     matrix: AccuracyMatrix
     parameters: int
     seconds: float
+    perplexities: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Sequence[Record]) -> "Walk":
+    def of(cls, records: Sequence[Record], kind: Kind = LABELS) -> "Walk":
         matrix = AccuracyMatrix()
         for record in records:
-            scores = {name: fmean(right) for name, right in record.test.items() if right}
-            matrix = matrix.with_row(record.stage.learned, scores)
-        return cls(matrix, records[-1].stage.parameters, sum(record.stage.seconds for record in records))
+            matrix = matrix.with_row(record.stage.learned, kind.scores(record))
+        seconds = sum(record.stage.seconds for record in records)
+        return cls(matrix, records[-1].stage.parameters, seconds, perplexities(records[-1]))
 
     def figures(self) -> dict[str, float | None]:
+        replies = {"perplexity": geometric_mean(self.perplexities.values())} if self.perplexities else {}
         return {
             "average": self.matrix.average(),
             "forgetting": self.matrix.forgetting(),
+            **replies,
             "parameters": float(self.parameters),
             "seconds": self.seconds,
         }
@@ -79,14 +80,16 @@ class Comparison:
 
     walks: Mapping[str, Mapping[int, Walk]]
     failures: tuple[Failure, ...] = ()
+    kind: Kind = LABELS
 
     @classmethod
-    def of(cls, runs: Mapping[str, Mapping[int, Run]], outcome: Outcome) -> "Comparison":
+    def of(cls, runs: Mapping[str, Mapping[int, Run]], outcome: Outcome, kind: Kind = LABELS) -> "Comparison":
+        made = outcome.records
         found = {
-            method: {seed: Walk.of(outcome.records[run]) for seed, run in by_seed.items() if run in outcome.records}
+            method: {seed: Walk.of(made[run], kind) for seed, run in by_seed.items() if run in made}
             for method, by_seed in runs.items()
         }
-        return cls({method: walks for method, walks in found.items() if walks}, outcome.failures)
+        return cls({method: walks for method, walks in found.items() if walks}, outcome.failures, kind)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
@@ -108,7 +111,7 @@ class Comparison:
         }
 
     def mean_matrix(self, method: str) -> AccuracyMatrix:
-        """The accuracy matrix of a method, averaged over the seeds."""
+        """The scores of a method after every stage, averaged over the seeds."""
         matrices = [walk.matrix for walk in self.walks[method].values()]
         mean = AccuracyMatrix()
         for stage, row in enumerate(matrices[0].rows):
@@ -117,7 +120,7 @@ class Comparison:
         return mean
 
     def against(self, method: str, other: str = BASELINE) -> Paired | None:
-        """The difference in average accuracy, paired over the seeds that both have; intervals need scipy."""
+        """The difference in average score, paired over the seeds that both have; intervals need scipy."""
         if method == other or not {method, other} <= set(self.walks):
             return None
         ours, theirs = (self.summary[name]["average"]["seeds"] for name in (method, other))
@@ -142,9 +145,14 @@ class Comparison:
                     if (paired := self.against(method, other)) is not None
                 },
                 "matrices": {seed: walk.matrix.to_json() for seed, walk in self.walks[method].items()},
+                **self._perplexities(method),
             }
             for method in self.order
         }
+
+    def _perplexities(self, method: str) -> dict[str, Any]:
+        by_seed = {seed: walk.perplexities for seed, walk in self.walks[method].items() if walk.perplexities}
+        return {"perplexities": by_seed} if by_seed else {}
 
 
 def _summed(values: Mapping[int, float | None]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
+from memgrow.methods import find_method
+from memgrow.methods.distilling import Distilling
 from memgrow.namesakes import refuse_namesakes
 
 
@@ -60,6 +62,17 @@ def refuse_incomparable(stream: Stream) -> None:
     for domain in stream:
         if not domain.test:
             raise DataError(f"{domain.name} has no test examples: give more rows, or that part's own file")
+
+
+def suitable(names: Sequence[str], stream: Stream, chosen: bool) -> list[str]:
+    """The methods that this stream can be learnt by; one that somebody has `chosen` and cannot be is refused."""
+    if not any(domain.has_replies for domain in stream):
+        return list(names)
+    fits = [name for name in names if Distilling not in find_method(name).remembers]
+    if chosen and len(fits) < len(names):
+        lost = next(name for name in names if name not in fits)
+        raise SettingsError(f"{lost}: D holds on to labels, and replies have none; leave D out")
+    return fits
 
 
 def _limited(stream: Stream, limit: int | None) -> Stream:

@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 WIDTH, HEAD, LINE, DPI = 9.0, 1.6, 0.42, 130  # inches of the picture, around its lines, of a line; dots in an inch
-PANELS = {
-    "average": "average accuracy at the end, %\n(right is better)",
-    "forgetting": "forgetting, points\n(left is better)",
-}
 COLOUR, REFERENCE = "#2a6f97", {BASELINE: "#8a8a8a", RETRAINING: "#c1666b"}
 
 
@@ -26,8 +22,12 @@ def draw_comparison(comparison: Comparison, path: str | Path, title: str) -> Non
         raise SettingsError("pictures need matplotlib: install it with `pip install 'memgrow[plots]'`") from error
     methods = comparison.order
     figure = Figure(figsize=(WIDTH, HEAD + LINE * len(methods)), layout="constrained")
-    axes = figure.subplots(1, len(PANELS), sharey=True)
-    for axis, (figure_of, label) in zip(axes, PANELS.items(), strict=True):
+    panels = {
+        "average": f"{comparison.kind.average}\n(right is better)",
+        "forgetting": "forgetting, points\n(left is better)",
+    }
+    axes = figure.subplots(1, len(panels), sharey=True)
+    for axis, (figure_of, label) in zip(axes, panels.items(), strict=True):
         _draw(axis, comparison, figure_of)
         axis.set_xlabel(label)
     axes[0].set_yticks(range(len(methods)), methods)

@@ -12,47 +12,62 @@ from memgrow.metrics.paired import Paired
 from memgrow.report.growth import counted
 from memgrow.report.percent import UNKNOWN, percent
 
-CLEAR = "*"
-COLUMNS = ("method", "average", f"against {BASELINE}", "forgot", "parameters", "time")
+CLEAR, PERPLEXITY = "*", "perpl."
+COLUMNS = ("method", "average", f"against {BASELINE}", "forgot", PERPLEXITY, "parameters", "time")
+FINE = 0.1  # averages below this are shown with a further digit, where such are common
+WIDE = 100  # perplexities from this on are shown without a fraction
 
 
 def compared_table(comparison: Comparison, seeds: int) -> Table:
     """Mean and spread over the seeds. Methods that need all data at once stand below a line."""
-    title = f"at the end, % of the test examples, {counted(seeds, 'seed')}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    title = f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}"
+    shown, spoken = digits(comparison), comparison.kind.spoken
+    padding = (0, 0 if spoken else 1)  # a column more is to find room in eighty
+    table = Table(title=title, box=box.SIMPLE_HEAD, padding=padding, title_justify="left", title_style="bold")
     for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
+        if name != PERPLEXITY or spoken:
+            table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     for number, method in enumerate(comparison.order):
         values, together = comparison.summary[method], find_method(method).together
         if together and number and not find_method(comparison.order[number - 1]).together:
             table.add_section()
         table.add_row(
             method,
-            _cell(values["average"]),
-            difference(comparison.against(method)),
-            _cell(values["forgetting"]),
+            _cell(values["average"], shown),
+            difference(comparison.against(method), shown),
+            _cell(values["forgetting"], shown),
+            *([_perplexity(values["perplexity"]["mean"])] if spoken else []),
             f"{values['parameters']['mean']:,.0f}",
             f"{values['seconds']['mean']:,.0f} s",
         )
     return table
 
 
-def difference(paired: Paired | None) -> str:
+def digits(comparison: Comparison) -> int:
+    """How many behind the point: BLEU-2 of real replies is about one or two of a hundred."""
+    averages = [comparison.summary[method]["average"]["mean"] or 0.0 for method in comparison.order]
+    return 2 if comparison.kind.spoken and max(averages, default=0.0) < FINE else 1
+
+
+def difference(paired: Paired | None, shown: int = 1) -> str:
     """The mean difference and its spread; marked where its 95% interval leaves zero out."""
     if paired is None:
         return UNKNOWN
-    return percent(paired.difference, sign=True) + _spread(paired.std) + (CLEAR if _clear(paired) else "")
+    mean = percent(paired.difference, sign=True, digits=shown)
+    return mean + _spread(paired.std, shown) + (CLEAR if _clear(paired) else "")
 
 
 def domains_table(comparison: Comparison) -> Table:
-    """What each method gets right of each domain when all have been learnt."""
-    table = Table(title="each domain at the end, %", box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    """How each method does on each domain when all have been learnt."""
+    title = f"each domain at the end, {comparison.kind.unit}"
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
     table.add_column("domain", overflow="fold")
     ends = {method: comparison.mean_matrix(method) for method in comparison.order}
     for method in ends:
         table.add_column(method, justify="right", overflow="fold")
     for domain in next(iter(ends.values())).domains:
-        table.add_row(Text(domain), *(percent(matrix.score(-1, domain)) for matrix in ends.values()))
+        scores = (matrix.score(-1, domain) for matrix in ends.values())
+        table.add_row(Text(domain), *(percent(score, digits=digits(comparison)) for score in scores))
     return table
 
 
@@ -64,7 +79,7 @@ def verdict(comparison: Comparison) -> str:
     ]
     beside = f" ({' and '.join(level)} not clearly below)" if level else ""
     against = {
-        name: f"{difference(paired)} points against {why}"
+        name: f"{difference(paired, digits(comparison))} points against {why}"
         for name, why in ((BASELINE, "fine-tuning"), (RETRAINING, "retraining on everything"))
         if (paired := comparison.against(best, name)) is not None
     }
@@ -76,16 +91,25 @@ def legend(comparison: Comparison, seeds: int) -> str:
     parts = ["± is the standard deviation over seeds; differences are taken seed by seed"] if seeds > 1 else []
     if any(CLEAR in difference(comparison.against(name)) for name in comparison.order):
         parts.append(f"{CLEAR}: the 95% interval of the difference leaves zero out")
+    if comparison.kind.spoken:
+        parts.append(
+            f"{PERPLEXITY}: perplexity of the replies given, the geometric mean over domains; it takes all unknown "
+            "words as one, so it does not compare methods with and without new words"
+        )
     return "; ".join(parts)
+
+
+def _perplexity(value: float) -> str:
+    return f"{value:.2f}" if value < WIDE else f"{value:,.0f}"
 
 
 def _clear(paired: Paired) -> bool:
     return paired.low is not None and paired.high is not None and not paired.low <= 0 <= paired.high
 
 
-def _cell(value: dict[str, Any]) -> str:
-    return percent(value["mean"]) + _spread(value["spread"])
+def _cell(value: dict[str, Any], shown: int) -> str:
+    return percent(value["mean"], digits=shown) + _spread(value["spread"], shown)
 
 
-def _spread(value: float | None) -> str:
-    return "" if value is None else f" ± {percent(value)}"
+def _spread(value: float | None, shown: int) -> str:
+    return "" if value is None else f" ± {percent(value, digits=shown)}"

@@ -103,7 +103,9 @@ def job_line(result: Result) -> Text:
     stages = [record.stage for record in result.records]
     if stages:
         mean, seconds = fmean(stage.validation for stage in stages), max(stage.seconds for stage in stages)
-        line.append(f": validation {percent(mean)}%, {duration(seconds)}")
+        spoken = any(record.replies for record in result.records)  # where validation is 1 / perplexity
+        shown = f"perplexity {1 / mean:,.2f}" if spoken and mean else f"{percent(mean)}%"
+        line.append(f": validation {shown}, {duration(seconds)}")
     return line
 
 

@@ -28,6 +28,7 @@ class MatrixTable:
 
     matrix: AccuracyMatrix
     title: str
+    digits: int = 1
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(self.title, "bold")
@@ -57,7 +58,10 @@ class MatrixTable:
         learned_at = self.matrix.learned_at()
         for stage, row in enumerate(self.matrix.rows):
             cells = [
-                Text(percent(self.matrix.score(stage, domain)), _style(stage, learned_at.get(domain)))
+                Text(
+                    percent(self.matrix.score(stage, domain), digits=self.digits),
+                    _style(stage, learned_at.get(domain)),
+                )
                 for domain in domains
             ]
             table.add_row(Text("+".join(row.learned)), *cells)

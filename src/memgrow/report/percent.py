@@ -3,7 +3,5 @@
 UNKNOWN = "·"
 
 
-def percent(value: float | None, sign: bool = False) -> str:
-    if value is None:
-        return UNKNOWN
-    return f"{100 * value:+.1f}" if sign else f"{100 * value:.1f}"
+def percent(value: float | None, sign: bool = False, digits: int = 1) -> str:
+    return UNKNOWN if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"

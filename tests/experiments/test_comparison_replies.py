@@ -1,0 +1,97 @@
+"""Methods compared on messages and replies: BLEU-2 in the place of accuracy, perplexity beside it."""
+
+import math
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from tests.experiments.dialogue_records import record, small_pair
+
+from memgrow.data import Stream, synthetic_dialogue
+from memgrow.errors import SettingsError
+from memgrow.experiments.comparison import Comparison, Settings, runs_of
+from memgrow.experiments.comparison_data import suitable
+from memgrow.experiments.comparison_kind import LABELS, REPLIES, kind_of
+from memgrow.experiments.grid import Outcome
+from memgrow.experiments.paper.dialogue.protocol import PAIR
+from memgrow.recipe import read_recipe
+from memgrow.report.comparison_table import compared_table, digits, domains_table, legend
+
+SEEDS = range(2)
+RECIPES = Path(__file__).resolve().parents[2] / "recipes"
+# The share of right replies to both domains after the first stage and at the end.
+SHARES = {"F": [(0.4, 0.1), (0.1, 0.3)], "F+V": [(0.4, 0.1), (0.2, 0.4)], "multi-task": [(0.4, 0.4)]}
+PERPLEXITY = {PAIR[0]: 4.0, PAIR[1]: 9.0}
+
+
+def comparison(scale: float = 1.0) -> Comparison:
+    settings = Settings(REPLIES.model, REPLIES.training)
+    runs, records = runs_of(small_pair(), SHARES, SEEDS, settings), {}
+    for method, stages in SHARES.items():
+        for run in runs[method].values():
+            records[run] = tuple(
+                record(
+                    stage,
+                    lambda _, name, shares=shares: scale * shares[PAIR.index(name)],
+                    lambda _, name, part: PERPLEXITY[name],
+                )
+                for stage, shares in zip(run.stages(), stages, strict=True)
+            )
+    return Comparison.of(runs, Outcome(records, ()), REPLIES)
+
+
+def shown(what, width: int = 80) -> str:
+    console = Console(width=width)
+    with console.capture() as capture:
+        console.print(what)
+    return capture.get()
+
+
+def test_scores_are_bleu2_and_forgetting_is_what_was_lost_of_it():
+    found = comparison().summary["F"]
+    assert found["average"]["mean"] == pytest.approx(0.2)
+    assert found["forgetting"]["mean"] == pytest.approx(0.3)
+    assert found["parameters"]["mean"] == 2000
+    assert comparison().against("F+V").difference == pytest.approx(0.1)
+    assert comparison().summary["multi-task"]["forgetting"]["mean"] is None
+
+
+def test_perplexity_is_the_geometric_mean_over_domains_at_the_end():
+    assert comparison().summary["F"]["perplexity"]["mean"] == pytest.approx(math.sqrt(4 * 9), rel=1e-3)
+    written = comparison().to_json()["F"]["perplexities"]
+    assert written[0] == pytest.approx(PERPLEXITY, rel=1e-3)
+
+
+def test_the_table_has_perplexity_and_fits_even_with_large_numbers():
+    for scale in (1.0, 0.05):
+        made = comparison(scale)
+        out = shown(compared_table(made, len(SEEDS)))
+        assert "BLEU-2" in out
+        assert "perpl." in out
+        assert "6.00" in out
+        assert "…" not in out
+        assert "%" not in out + shown(domains_table(made))
+    assert "unknown words as one" in " ".join(legend(comparison(), 2).split())
+
+
+def test_small_scores_are_shown_with_a_further_digit():
+    assert digits(comparison()) == 1
+    assert digits(comparison(0.05)) == 2
+    assert "1.00" in shown(domains_table(comparison(0.1)))
+
+
+def test_the_kind_is_found_in_the_data_and_has_the_sizes_of_a_recipe(stream):
+    assert kind_of(stream) is LABELS
+    assert kind_of(synthetic_dialogue(train=8, validation=4, test=4)) is REPLIES
+    for kind, name in ((LABELS, "small.yaml"), (REPLIES, "small-dialogue.yaml")):
+        recipe = read_recipe(RECIPES / name)
+        assert recipe.section("model", type(kind.model)()) == kind.model
+        assert recipe.section("training", type(kind.training)()) == kind.training
+
+
+def test_a_method_that_wants_labels_is_left_out_of_the_usual_ones_and_refused_if_named(stream):
+    talk = Stream(small_pair())
+    assert suitable(["F", "F+V+D", "F+M+V"], talk, chosen=False) == ["F", "F+M+V"]
+    with pytest.raises(SettingsError, match=r"F\+V\+D: D holds on to labels"):
+        suitable(["F", "F+V+D"], talk, chosen=True)
+    assert suitable(["F", "F+V+D"], stream, chosen=True) == ["F", "F+V+D"]

@@ -1,0 +1,59 @@
+"""From examples to batches: who is together, and what a batch's tensors hold."""
+
+import random
+
+import pytest
+import torch
+
+from memgrow.batches import Encoded, by_length, collate, encode, shuffled, split_words
+from memgrow.data import Example
+from memgrow.text import Vocabulary
+
+CPU = torch.device("cpu")
+
+
+def dialogues(count: int, answered: bool = True) -> Encoded:
+    rng = random.Random(0)
+    texts = [
+        tuple([rng.randrange(2, 99)] * max(1, round(rng.lognormvariate(2, 1))) for _ in "mr") for _ in range(count)
+    ]
+    return Encoded(texts, [-1] * count, answered)
+
+
+def steps(data: Encoded, batches: list[list[int]]) -> int:
+    """How many steps reader and writer take, one after the other."""
+    return sum(max(len(data.texts[index][side]) for index in batch) for batch in batches for side in (0, 1))
+
+
+def test_replies_and_messages_alike_are_of_similar_length_so_that_batches_have_fewer_steps():
+    data, pairs = dialogues(4000), dialogues(4000, answered=False)
+    batches = shuffled(data, 16, seed=3, turn=0)
+    assert sorted(index for batch in batches for index in batch) == list(range(4000))
+    assert steps(data, batches) < 0.9 * steps(data, shuffled(pairs, 16, seed=3, turn=0))
+
+
+def test_texts_that_are_read_side_by_side_go_by_the_longer_one():
+    pairs = dialogues(100, answered=False)
+    longest = [pairs.work(index) for batch in by_length(pairs, 7) for index in batch]
+    assert longest == sorted(longest)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_what_is_read_behind_what_is_found_in_the_examples_and_stays_known(answered):
+    example = Example("a b", reply="c") if answered else Example("a b", "c", "yes")
+    data = encode(split_words([example] * 3, 10), Vocabulary(["a", "b", "c"]), ("no", "yes"))
+    assert data.answered == data.some([0, 2]).answered == data.as_known_to(3).answered == answered
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_a_batch_holds_every_text_and_nothing_behind_it(answered):
+    data = dialogues(50, answered)
+    indices = random.Random(1).sample(range(50), 20)
+    batch = collate(data, indices, CPU)
+    rows = [data.texts[index][side] for side in (0, 1) for index in indices]
+    assert batch.lengths.tolist() == list(map(len, rows))
+    for words, row in zip(batch.words.tolist(), rows, strict=True):
+        assert words == row + [0] * (len(words) - len(row))
+    assert batch.words.shape[1] == max(map(len, rows))
+    assert batch.words.dtype == batch.lengths.dtype == torch.long
+    assert batch.examples.tolist() == indices
