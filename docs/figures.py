@@ -102,6 +102,28 @@ def training(_: Results) -> str:
     return "\n".join(lines)
 
 
+def adaptation(_: Results) -> str:
+    """Seconds of a whole two-domain adaptation, of one learner and of several side by side."""
+    path = ROOT / "results/adaptation-h200.json"
+    if not path.exists():
+        return "Not measured yet."
+    found = json.loads(path.read_text(encoding="utf-8"))
+    lines = [
+        "| learners | seconds | of these training | epochs | test accuracy: fiction, government, % |",
+        "|---|---|---|---|---|",
+    ]
+    for mode, one in found["modes"].items():
+        learners = one["learners"]
+        training = sum(seconds for part, seconds in one["parts"].items() if part.endswith(": training"))
+        epochs = " and ".join(f"{fmean(learner['epochs'][stage] for learner in learners):.3g}" for stage in range(2))
+        tests = ", ".join(
+            f"{100 * fmean(learner['test'][name] for learner in learners):.1f}" for name in learners[0]["test"]
+        )
+        lines.append(f"| {len(learners)}, {mode} | {one['seconds']:.1f} | {training:.1f} | {epochs} | {tests} |")
+    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
+    return "\n".join([*lines, "", f"{machine}. Epochs and accuracies are means over learners."])
+
+
 def false_positives(_: Results) -> str:
     """How often the paper's test sees a difference between equal methods."""
     found = json.loads((ROOT / "results/paper/false-positives.json").read_text(encoding="utf-8"))
@@ -134,6 +156,7 @@ PLACES = {
     "matrix": ("docs/tutorial.md", matrix),
     "speed": ("docs/speed.md", speed),
     "training": ("docs/speed.md", training),
+    "adaptation": ("docs/speed.md", adaptation),
     "false-positives": ("docs/paper.md", false_positives),
     **{
         f"paper-{name}": ("docs/paper.md", paper(name))
