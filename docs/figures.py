@@ -160,7 +160,7 @@ PLACES = {
     "false-positives": ("docs/paper.md", false_positives),
     **{
         f"paper-{name}": ("docs/paper.md", paper(name))
-        for name in ("legend", "table2", "table3", "table4", "recommended", "tuning", "theorem")
+        for name in ("legend", "table1", "table2", "table3", "table4", "recommended", "tuning", "theorem")
     },
 }
 
