@@ -80,6 +80,8 @@ def train(
         while position.batch < len(order):
             batch = collate(data, order[position.batch], device)
             taught = _step(model, batch, optimiser, trains, past, settings.clip, vectors)
+            if past.smooth:
+                follow(optimiser, past.smooth, len(order))
             running += torch.stack((taught.total, taught.right.to(taught.total)))
             position.batch, position.seen = position.batch + 1, position.seen + taught.seen
             now = time.monotonic()
@@ -137,8 +139,6 @@ def _step(
     if vectors is not None and borrowed is not None:
         vectors.step(borrowed)
     past.after_step(parameters)
-    if past.smooth:
-        follow(optimiser, past.smooth)
     return taught
 
 

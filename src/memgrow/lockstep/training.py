@@ -204,7 +204,7 @@ class Stepper:
                 self.vectors.step(borrowed)
             self.past.after_step(self.moving)
             if self.past.smooth:
-                follow(self.optimiser, self.past.smooth)
+                follow(self.optimiser, self.past.smooth, -(-len(self.data.data) // self.settings.batch))
         for parameter in parameters:
             parameter.grad = None
 

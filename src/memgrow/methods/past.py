@@ -29,7 +29,7 @@ class MethodSettings:
     distil: float = 1.0  # D: weight of the old model's answers
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
-    smooth: float = 0.999  # E: share of itself that the running mean of the weights keeps in a step
+    smooth: float = 0.999  # E: share of itself that the running mean of the weights keeps in a step, at most
 
     def __post_init__(self) -> None:
         if self.fisher not in FISHERS:

@@ -15,6 +15,7 @@ from memgrow.methods.past import MethodSettings, Past
 from memgrow.models import Model
 
 MEAN = "mean"
+EPOCHS = 3  # that the mean looks back, at most: in a small domain a longer memory would hardly leave the old weights
 
 
 class Smoothing(Past):
@@ -44,8 +45,12 @@ class SmoothingFromTheFirst(Smoothing):
 
 
 @torch.no_grad()
-def follow(optimiser: torch.optim.Optimizer, smooth: float) -> None:
-    """Let the means follow the weights that a step has just moved; a first step begins them."""
+def follow(optimiser: torch.optim.Optimizer, smooth: float, batches: int) -> None:
+    """Let the means follow the weights that a step has just moved; a first step begins them.
+
+    `batches` is how many an epoch has.
+    """
+    smooth = min(smooth, 1 - 1 / (EPOCHS * batches))
     moved = _moved(optimiser)
     known = [(state[MEAN], p.detach()) for p, state in moved if MEAN in state]
     if known:
