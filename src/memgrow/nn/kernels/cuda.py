@@ -167,13 +167,14 @@ class _Run:
             [None if t is None else torch.empty_like(t) for t in part]
             for part in (layer.ih, layer.hh, layer.bias_ih, layer.bias_hh)
         )
+        sums = d_gates.sum(0)  # has to live until the kernel has been launched
         argument = Collecting(
             directions=d,
             real_hidden=h,
             hidden=self.walk.hidden,
             inputs=layer.inputs,
             slot_size=layer.slot_size,
-            **one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=d_gates.sum(0)),
+            **one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=sums),
             **each(d_ih=d_ih, d_hh=d_hh, d_bias_ih=d_bias_ih, d_bias_hh=d_bias_hh),
         )
         self._launch("collect", argument)

@@ -99,7 +99,8 @@ class Walk(Protocol):
 def _steps(batch_sizes: tuple[int, ...], device: torch.device) -> Tensor:
     """Rows of each step, then where each step begins and the last one ends, on the device."""
     offsets = list(accumulate((0, *batch_sizes)))
-    return torch.tensor([*batch_sizes, *offsets], dtype=torch.int32).pin_memory().to(device, non_blocking=True)
+    steps = torch.tensor([*batch_sizes, *offsets], dtype=torch.int32)
+    return steps.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else steps
 
 
 @functools.cache
