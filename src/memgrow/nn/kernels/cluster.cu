@@ -17,6 +17,8 @@
 // Compile-time: LSTM (0 or 1), CLUSTER (blocks), UNITS (of a block, an even number), and how many tiles of 8 columns a
 // warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_H of units.
 
+#include "machine.cuh"
+
 #define WARPS 8
 #define THREADS (32 * WARPS)
 #define ROWS 16
@@ -27,8 +29,6 @@
 #define TILES_H ((UNITS + 7) / 8)
 #define EXTRA 256.f             // further scale of what attention has been multiplied with: it is small
 #define INFINITE __int_as_float(0x7f800000)
-
-typedef unsigned short half;
 
 struct Walk {
     int directions, batch, steps, reversed;      // reversed: bit d is set if direction d walks backwards
@@ -58,86 +58,19 @@ struct Backward {
     float *d_h0[2], *d_c0[2];     // (B, real H) for each direction
 };
 
-__device__ __forceinline__ unsigned halves(float low, float high) {
-    unsigned y;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(y) : "f"(high), "f"(low));
-    return y;
-}
-
-__device__ __forceinline__ half to_half(float x) {
-    half y;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x));
-    return y;
-}
-
 __device__ __forceinline__ float bounded(float x) { return fminf(fmaxf(x, -65000.f), 65000.f); }
-
-__device__ __forceinline__ unsigned times(unsigned a, unsigned b) {
-    unsigned y;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    return y;
-}
-
-__device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                    unsigned b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// Once at the beginning, as nobody may write into a block that has not begun, and once at the end.
-__device__ __forceinline__ void meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ unsigned rank() {
-    unsigned r;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return r;
-}
-
-__device__ __forceinline__ unsigned place(const void *mine) { return (unsigned)__cvta_generic_to_shared(mine); }
-
-__device__ __forceinline__ unsigned at_peer(unsigned mine, int peer) {  // the same place in another block
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(mine), "r"(peer));
-    return there;
-}
-
-#define PUSH "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
-
-__device__ __forceinline__ void push(unsigned there, uint4 v, unsigned box) {
-    asm volatile(PUSH ".v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(box)
-                 : "memory");
-}
-
-__device__ __forceinline__ void push(unsigned there, uint2 v, unsigned box) {
-    asm volatile(PUSH ".v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(box) : "memory");
-}
-
-__device__ __forceinline__ void push(unsigned there, unsigned v, unsigned box) {
-    asm volatile(PUSH ".b32 [%0], %1, [%2];" ::"r"(there), "r"(v), "r"(box) : "memory");
-}
 
 // Counts the bytes that come in; full when as many are there as are due, and then begins anew.
 struct Box {
     unsigned at, turn;
     __device__ __forceinline__ Box(unsigned long long *room) : at(place(room)), turn(0) {
-        if (threadIdx.x == 0)
-            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(at) : "memory");
+        if (threadIdx.x == 0) found(at);
     }
     __device__ __forceinline__ void expect(unsigned bytes) {
-        if (threadIdx.x == 0)
-            asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+        if (threadIdx.x == 0) announce(at, bytes);
     }
     __device__ __forceinline__ void wait() {
-        unsigned full;
-        do {
-            asm volatile(
-                "{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
-                : "=r"(full) : "r"(at), "r"(turn) : "memory");
-        } while (!full);
+        await(at, turn);
         turn ^= 1;
     }
 };

@@ -14,6 +14,9 @@ SHARED_LIMIT = 227 * 1024  # bytes of shared memory that one block may have on t
 _MAX_DYNAMIC_SHARED, _LARGE_CLUSTERS, _CLUSTER_DIMENSION = 8, 14, 4  # numbers of the driver's interface
 
 
+HEADER = "machine.cuh"  # what a source may include
+
+
 class UnavailableError(RuntimeError):
     """Kernels cannot be compiled here; the message says why."""
 
@@ -45,7 +48,7 @@ def _compile(source: str, defines: tuple[tuple[str, int], ...], architecture: st
     """The file `source` beside this one as machine code. It takes a second, so it is kept for the next time."""
     text = (Path(__file__).parent / source).read_bytes()
     words = [f"--gpu-architecture={architecture}", *(f"-D{key}={value}" for key, value in defines)]
-    name = hashlib.sha256(text + repr((words, torch.version.cuda)).encode()).hexdigest()
+    name = hashlib.sha256(text + _header() + repr((words, torch.version.cuda)).encode()).hexdigest()
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memgrow" / f"{name}.cubin"
     with contextlib.suppress(OSError):
         return kept.read_bytes()
@@ -58,10 +61,16 @@ def _compile(source: str, defines: tuple[tuple[str, int], ...], architecture: st
     return binary
 
 
+def _header() -> bytes:
+    return (Path(__file__).parent / HEADER).read_bytes()
+
+
 def _compile_now(text: bytes, words: list[str], source: str) -> bytes:
     nvrtc, program, size = _compiler(), ctypes.c_void_p(), ctypes.c_size_t()
     options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
-    _check(nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.encode(), 0, None, None), "reading the source")
+    headers, names = (ctypes.c_char_p * 1)(_header()), (ctypes.c_char_p * 1)(HEADER.encode())
+    created = nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.encode(), 1, headers, names)
+    _check(created, "reading the source")
     try:
         if nvrtc.nvrtcCompileProgram(program, len(words), options):
             nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))

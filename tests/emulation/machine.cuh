@@ -1,0 +1,246 @@
+// A GPU of one core: what cluster.cu and layout.cu expect of CUDA and of the kernels' machine.cuh, in plain C++.
+//
+// Every thread of a cluster is a fiber; a fiber that has to wait lets the next one run. What goes to another block or
+// comes from far away arrives a round later, so that nothing works by luck that would have to be waited for.
+
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+
+using std::max;
+using std::min;
+
+struct uint2 { unsigned x, y; };
+struct uint4 { unsigned x, y, z, w; };
+struct float2 { float x, y; };
+struct float4 { float x, y, z, w; };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+template <typename To, typename From>
+inline To as(From from) {
+    To to;
+    static_assert(sizeof to == sizeof from);
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+inline float __int_as_float(int x) { return as<float>(x); }
+inline unsigned __float_as_uint(float x) { return as<unsigned>(x); }
+inline float __expf(float x) { return std::exp(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+template <typename T>
+inline T __ldg(const T *at) { return *at; }
+inline void atomicMax(unsigned *at, unsigned value) { *at = max(*at, value); }
+
+namespace machine {
+
+struct Dim { unsigned x; };
+
+struct Barrier {  // of so many fibers
+    int size = 0, waiting = 0, turn = 0, count = 0, counted = 0;
+};
+
+struct Fiber {
+    ucontext_t context;
+    Dim thread, block;
+    Barrier *warp, *all, *cluster;
+    unsigned *lanes;  // what the 32 of a warp show each other, 8 words each
+    char *shared;
+    bool ended = false;
+};
+
+struct Delivery { int block; unsigned offset; std::vector<char> bytes; unsigned box; };
+
+inline std::vector<Fiber> fibers;
+inline std::vector<std::vector<char>> memories;  // the blocks' shared memory
+inline std::vector<Delivery> under_way;
+inline Fiber *now = nullptr;
+inline ucontext_t home;
+inline std::function<void()> work;
+inline Dim grid, block;
+
+inline void yield() { swapcontext(&now->context, &home); }
+
+inline int meet(Barrier &barrier, bool vote = false) {
+    const int turn = barrier.turn;
+    barrier.counted += vote;
+    if (++barrier.waiting == barrier.size) {
+        barrier.count = barrier.counted;
+        barrier.waiting = barrier.counted = 0;
+        ++barrier.turn;
+    } else {
+        while (barrier.turn == turn) yield();
+    }
+    return barrier.count;
+}
+
+struct Box { int due; short missing; short turn; };  // lies in shared memory
+
+inline void settle(Box &box) {
+    if (box.missing == 0 && box.due == 0) {
+        box.turn ^= 1;
+        box.missing = 1;
+    }
+}
+
+inline constexpr unsigned SPACE = 1u << 20;  // an address is (block + 1) * SPACE + offset
+
+inline char *where(unsigned address) { return memories[address / SPACE - 1].data() + address % SPACE; }
+
+inline void deliver() {
+    std::vector<Delivery> some;
+    some.swap(under_way);
+    for (const Delivery &one : some) {
+        std::memcpy(memories[one.block].data() + one.offset, one.bytes.data(), one.bytes.size());
+        Box &box = *reinterpret_cast<Box *>(where(one.box));
+        box.due -= (int)one.bytes.size();
+        settle(box);
+    }
+}
+
+inline void send(unsigned there, const void *from, unsigned bytes, unsigned box) {
+    const char *first = static_cast<const char *>(from);
+    under_way.push_back({(int)(there / SPACE) - 1, there % SPACE, {first, first + bytes}, box});
+}
+
+inline void begin() {
+    work();
+    now->ended = true;
+    swapcontext(&now->context, &home);
+}
+
+// All blocks of a launch, cluster after cluster.
+inline void run(int blocks, int threads, int shared, int cluster, std::function<void()> kernel) {
+    work = std::move(kernel);
+    grid.x = blocks;
+    block.x = threads;
+    const size_t stack = 1 << 16;
+    const int count = cluster * threads;
+    std::unique_ptr<char[]> stacks(new char[stack * count]);
+    for (int first = 0; first < blocks; first += cluster) {
+        std::vector<Barrier> barriers(cluster * (1 + threads / 32) + 1);
+        std::vector<unsigned> lanes(count * 8);
+        // What was left over by others must not matter: it is not a number, in any of the formats.
+        memories.assign(cluster, std::vector<char>(shared + 16, (char)0xff));
+        under_way.clear();
+        fibers.assign(count, Fiber());
+        barriers[0].size = count;
+        for (int i = 0; i < count; ++i) {
+            Fiber &f = fibers[i];
+            const int b = i / threads, t = i % threads;
+            f.thread.x = t;
+            f.block.x = first + b;
+            f.cluster = &barriers[0];
+            f.all = &barriers[1 + b];
+            f.warp = &barriers[1 + cluster + i / 32];
+            f.all->size = threads;
+            f.warp->size = 32;
+            f.lanes = lanes.data() + i / 32 * 32 * 8;
+            f.shared = memories[b].data();
+            getcontext(&f.context);
+            f.context.uc_stack.ss_sp = stacks.get() + stack * i;
+            f.context.uc_stack.ss_size = stack;
+            f.context.uc_link = nullptr;
+            makecontext(&f.context, begin, 0);
+        }
+        for (long rounds = 0;; ++rounds) {
+            bool alive = false;
+            for (Fiber &f : fibers) {
+                if (f.ended) continue;
+                alive = true;
+                now = &f;
+                swapcontext(&home, &f.context);
+            }
+            if (!alive) break;
+            deliver();
+            if (rounds > 2000000) {
+                std::fprintf(stderr, "the kernel waits for what never comes\n");
+                std::abort();
+            }
+        }
+    }
+}
+
+inline unsigned *mine() { return now->lanes + now->thread.x % 32 * 8; }
+inline float half_to_float(unsigned short x) { return (float)as<_Float16>(x); }
+
+}  // namespace machine
+
+#define threadIdx (machine::now->thread)
+#define blockIdx (machine::now->block)
+#define gridDim (machine::grid)
+#define blockDim (machine::block)
+#define __shared__
+
+inline void __syncthreads() { machine::meet(*machine::now->all); }
+inline int __syncthreads_count(bool vote) { return machine::meet(*machine::now->all, vote); }
+inline void __syncwarp() { machine::meet(*machine::now->warp); }
+inline float __shfl_xor_sync(unsigned, float x, int step) {
+    machine::mine()[0] = as<unsigned>(x);
+    __syncwarp();
+    const float other = as<float>(machine::now->lanes[((threadIdx.x % 32) ^ step) * 8]);
+    __syncwarp();
+    return other;
+}
+
+typedef unsigned short half;
+
+inline half to_half(float x) { return as<half>((_Float16)x); }
+inline unsigned halves(float low, float high) { return to_half(low) | (unsigned)to_half(high) << 16; }
+inline unsigned times(unsigned a, unsigned b) {
+    auto one = [](unsigned x, unsigned y) { return to_half(machine::half_to_float(x) * machine::half_to_float(y)); };
+    return one(a & 0xffff, b & 0xffff) | (unsigned)one(a >> 16, b >> 16) << 16;
+}
+
+inline void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
+    const unsigned shown[6] = {a0, a1, a2, a3, b0, b1};
+    std::memcpy(machine::mine(), shown, sizeof shown);
+    __syncwarp();
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    // The word of a fragment that has k, and which half of it: lane t has k = 2t, 2t + 1 and 2t + 8, 2t + 9.
+    auto entry = [](int lane_row, int word, int k) {
+        const unsigned pair = machine::now->lanes[(lane_row * 4 + k % 8 / 2) * 8 + word];
+        return machine::half_to_float(k % 2 ? pair >> 16 : pair & 0xffff);
+    };
+    for (int i = 0; i < 4; ++i) {
+        const int low = i >= 2, column = 2 * t + i % 2;
+        for (int k = 0; k < 16; ++k) c[i] += entry(g, (k >= 8 ? 2 : 0) + low, k) * entry(column, 4 + (k >= 8), k);
+    }
+    __syncwarp();
+}
+
+inline unsigned rank() { return (machine::now->shared == nullptr) ? 0 : (machine::now - machine::fibers.data()) / machine::block.x; }
+inline void meet() { machine::meet(*machine::now->cluster); }
+inline unsigned place(const void *here) {
+    return (rank() + 1) * machine::SPACE + (unsigned)(static_cast<const char *>(here) - machine::now->shared);
+}
+inline unsigned at_peer(unsigned here, int peer) { return (peer + 1) * machine::SPACE + here % machine::SPACE; }
+template <typename Word>
+inline void push(unsigned there, Word v, unsigned box) { machine::send(there, &v, sizeof v, box); }
+inline void found(unsigned box) { *reinterpret_cast<machine::Box *>(machine::where(box)) = {0, 1, 0}; }
+inline void announce(unsigned box, unsigned bytes) {
+    machine::Box &b = *reinterpret_cast<machine::Box *>(machine::where(box));
+    b.due += (int)bytes;
+    --b.missing;
+    machine::settle(b);
+}
+inline void await(unsigned box, unsigned turn) {
+    while (reinterpret_cast<machine::Box *>(machine::where(box))->turn == (short)turn) machine::yield();
+}

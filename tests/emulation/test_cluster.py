@@ -1,0 +1,58 @@
+"""The cluster kernels themselves, on an emulated machine, against the plain loop in double precision."""
+
+import pytest
+import torch
+
+from memgrow.nn import MemoryGRU, MemoryLSTM
+from memgrow.nn.kernels import cluster_walk, clusters, cuda
+from memgrow.nn.kernels.cluster_walk import ClusterWalk
+from tests.emulation import emulator
+from tests.nn.test_kernels import distance, results, twins
+
+pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++ compiler")
+
+# cell, (input, hidden, slots, slot size), lengths, both directions
+CASES = {
+    "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True),
+    "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True),
+    "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False),
+    "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False),
+    "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False),
+}
+SIZE = 8  # blocks of a cluster
+STRONG = 4  # weights are so much larger than usual, so that a wrong slot or unit shows
+
+
+@pytest.fixture
+def emulated(monkeypatch):
+    for module in (cuda, cluster_walk):
+        monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
+        monkeypatch.setattr(module, "processors", lambda device: 1)
+    monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
+
+    def walk_for(layer):
+        shared = clusters.Clusters.of(SIZE, layer.directions, layer.batch, layer.hidden, layer.slots)
+        assert shared is not None
+        return ClusterWalk(layer, shared)
+
+    monkeypatch.setattr(cuda, "_walk_for", walk_for)
+
+
+@pytest.mark.parametrize("near", [True, False], ids=["all on the chip", "all from far away"])
+@pytest.mark.parametrize("case", CASES)
+def test_the_kernels_equal_the_plain_loop(case, near, emulated, monkeypatch):
+    kind, sizes, lengths, both = CASES[case]
+    if not near:
+        monkeypatch.setattr(clusters.Clusters, "fitting", lambda self, forward: (0, 0))
+    fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
+    with torch.no_grad():
+        for name, parameter in [*fast.named_parameters(), *plain.named_parameters()]:
+            parameter.mul_(STRONG if "keys" in name or "values" in name or "weight_hh" in name else 1)
+    sequences = [torch.randn(length, sizes[0]) for length in lengths]
+    ours = results(fast, sequences)
+    with pytest.MonkeyPatch.context() as undone:
+        undone.setattr("memgrow.nn.kernels.choose", lambda *_: ("naive", "asked for"))
+        theirs = results(plain, [s.double() for s in sequences])
+    for name, value in theirs.items():
+        if value.norm() > 1e-7:
+            assert distance(ours[name], value) < 4e-3, name
