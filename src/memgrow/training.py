@@ -11,7 +11,7 @@ from memgrow.batches import Batch, Encoded, collate, shuffled
 from memgrow.deferred import DeferredAdam, defers
 from memgrow.errors import SettingsError
 from memgrow.methods import Several, Trains
-from memgrow.methods.smoothing import follow, smoothed
+from memgrow.methods.smoothing import catching_up, follow, smoothed
 from memgrow.models import Model, Taught
 from memgrow.progress import Progress, Step
 from memgrow.randomness import derive
@@ -73,7 +73,8 @@ def train(
     if restored:
         progress.note(f"{name}: goes on in epoch {position.epoch + 1}, behind batch {position.batch}")
     started, seconds_before, glanced = time.monotonic(), position.seconds, 0.0
-    while position.epoch < settings.epochs and position.epoch - position.best_epoch < settings.patience:
+    early = catching_up(past.smooth, -(-len(data) // settings.batch))
+    while position.epoch < settings.epochs and position.epoch - max(position.best_epoch, early) < settings.patience:
         order = shuffled(data, settings.batch, derive(seed, "order", position.epoch), position.epoch)
         running = torch.tensor([position.loss, position.correct], dtype=torch.double, device=device)
         model.train()

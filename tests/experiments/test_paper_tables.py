@@ -170,6 +170,15 @@ def test_forgetting_is_told_of_what_learns_in_turn():
     assert rows["F+V"]["epochs"]["mean"] == rows["in-domain"]["epochs"]["mean"] == 15
 
 
+def test_no_best_is_named_while_a_seed_is_missing():
+    lines = [
+        {"name": name, "method": name, "validation": {"mean": mean, "values": [mean] * count}}
+        for name, mean, count in (("F+V", 60.0, 2), ("F+V+A", 61.0, 2), ("multi-task", None, 0))
+    ]
+    assert beyond._best(lines, 2) == "F+V+A"
+    assert beyond._best(lines, 3) is None
+
+
 def test_the_best_is_chosen_on_validation_among_those_that_see_no_old_data():
     def accuracy(run, genre, part):
         if part == "test":

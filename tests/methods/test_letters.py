@@ -7,7 +7,7 @@ from memgrow.data import Domain, synthetic_stream
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
-from memgrow.methods.smoothing import follow, mean_of, smoothed
+from memgrow.methods.smoothing import catching_up, follow, mean_of, smoothed
 from memgrow.models import ModelSettings
 from memgrow.training import TrainingSettings
 
@@ -117,6 +117,19 @@ def test_the_first_domain_is_learnt_without_a_mean_but_by_multi_task(stream):
     found = {method: weights(one)["encoder.embedding.weight"] for method, one in ones.items()}
     assert torch.equal(found["F"], found["F+V+E"])
     assert not torch.equal(found["multi-task"], found["multi-task+E"])
+
+
+def test_the_mean_is_given_the_time_to_catch_up():
+    assert [catching_up(smooth, 100) for smooth in (0.0, 0.5, 0.99, 0.995, 0.999, 1.0)] == [0, 1, 1, 2, 3, 3]
+    first, second = synthetic_stream(seed=0)[:2]
+    epochs = {}
+    for method in ("F+V", "F+V+E"):
+        one = learner(method)
+        one.training = TrainingSettings(rate=1e-9, epochs=20, patience=2, batch=100)  # nothing gets better, ever
+        one.adapt(first)
+        one.adapt(second)
+        epochs[method] = [stage.epochs for stage in one.history.stages]
+    assert epochs == {"F+V": [3, 3], "F+V+E": [3, 5]}
 
 
 def test_a_running_mean_follows_the_weights_and_stands_in_for_them():

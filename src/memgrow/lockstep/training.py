@@ -16,7 +16,7 @@ from memgrow.lockstep.keeping import Keeper
 from memgrow.lockstep.stack import Stack
 from memgrow.lockstep.staged import Staged, epoch_of
 from memgrow.methods import Several, Trains
-from memgrow.methods.smoothing import follow, mean_of
+from memgrow.methods.smoothing import catching_up, follow, mean_of
 from memgrow.progress import Progress, Step
 from memgrow.randomness import derive
 from memgrow.training import Outcome, TrainingSettings
@@ -38,8 +38,9 @@ class Standing:
         new = replace(self, epoch=self.epoch + 1, seconds=seconds)
         return replace(new, best=accuracy, best_epoch=new.epoch) if accuracy > self.best else new
 
-    def goes_on(self, settings: TrainingSettings) -> bool:
-        return self.epoch < settings.epochs and self.epoch - self.best_epoch < settings.patience
+    def goes_on(self, settings: TrainingSettings, early: int) -> bool:
+        """`early`: epochs behind which it counts that there is no better one."""
+        return self.epoch < settings.epochs and self.epoch - max(self.best_epoch, early) < settings.patience
 
 
 def train_together(
@@ -68,7 +69,8 @@ def train_together(
     position = restored or Position()
     standings = [Standing(position.epoch, position.best, position.best_epoch, position.seconds) for _ in seeds]
     started, glanced = time.monotonic() - position.seconds, 0.0
-    while going := [k for k in active if standings[k].goes_on(settings)]:
+    early = catching_up(pasts[0].smooth, stepper.batches)
+    while going := [k for k in active if standings[k].goes_on(settings, early)]:
         if len(going) <= WORTHWHILE * len(active):
             narrowed = stepper.narrowed([active.index(k) for k in going])
             stepper.close()
@@ -121,6 +123,7 @@ class Stepper:
     ) -> None:
         self.stack, self.data, self.settings, self.trains = stack, data, settings, trains
         self.pasts, self.past = pasts, Several.stacked(pasts)
+        self.batches = -(-len(data.data) // settings.batch)  # of an epoch
         self.device = data.labels.device
         self.moving = {n: stack.parameters[n].requires_grad_() for n in trains.since if stack.parameters[n].numel()}
         self.optimiser = torch.optim.Adam(
@@ -204,7 +207,7 @@ class Stepper:
                 self.vectors.step(borrowed)
             self.past.after_step(self.moving)
             if self.past.smooth:
-                follow(self.optimiser, self.past.smooth, -(-len(self.data.data) // self.settings.batch))
+                follow(self.optimiser, self.past.smooth, self.batches)
         for parameter in parameters:
             parameter.grad = None
 

@@ -1,9 +1,10 @@
 """E: what is judged and kept of a training is an exponential running mean of its weights, not the last of them.
 
-The mean begins at the old weights, so that it also holds on to them for a while. It lives in the optimiser's state,
-beside that one's own running means, and is saved and taken up again with them.
+The mean begins next to the old weights, behind the first step, so that it also holds on to them for a while. It lives
+in the optimiser's state, beside that one's own running means, and is saved and taken up again with them.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -42,6 +43,13 @@ class SmoothingFromTheFirst(Smoothing):
     @property
     def smooth(self) -> float:
         return self.settings.smooth
+
+
+def catching_up(smooth: float, batches: int) -> int:
+    """How many epochs of so many batches the mean looks back: only behind them does it count that it gets no better."""
+    if not smooth:
+        return 0
+    return EPOCHS if smooth == 1 else min(EPOCHS, math.ceil(1 / ((1 - smooth) * batches)))
 
 
 @torch.no_grad()

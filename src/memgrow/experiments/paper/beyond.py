@@ -4,6 +4,7 @@ To try another: add a row to CANDIDATES, such as _row("F+V+A", "F+V+A, a third",
 not name are the protocol's.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ CANDIDATES: tuple[Row, ...] = (
     _row("F+V+E"),
     _row("F+V+A+E"),
     _row("F+V+D"),
+    _row("F+V+D+E"),
     _row("F+V+A+D", "F+V+A+D, light", keep=0.3, distil=0.5),
     _row("F+M+V+Q"),
     _row("F+M+V+A"),
@@ -62,9 +64,13 @@ def _pair() -> list[Row]:
 def make(protocol: Protocol, results: Results, seeds: int) -> dict[str, Any]:
     made = sheet([*BASELINES, *CANDIDATES], FIVE, protocol, results, seeds, references=REFERENCES)
     pair = sheet(_pair(), S_AND_T, protocol, results, seeds, references=PAIR_REFERENCES)
-    incremental = [line for line in made["rows"] if find_method(line["method"]).incremental]
-    known = {line["name"]: line["validation"]["mean"] for line in incremental}
-    scored = {name: value for name, value in known.items() if value is not None}
-    best = max(scored, key=lambda name: scored[name], default=None)
     titled = [{"title": "after five genres", **made}, {"title": f"{SOURCE}, then {TARGET}", **pair}]
-    return {"sheets": titled, "best_on_validation": best, "notes": list(NOTES)}
+    return {"sheets": titled, "best_on_validation": _best(made["rows"], seeds), "notes": list(NOTES)}
+
+
+def _best(lines: Sequence[Mapping[str, Any]], seeds: int) -> str | None:
+    """The best without old data; None while one of them lacks a seed, as means over other seeds cannot be compared."""
+    known = {line["name"]: line["validation"] for line in lines if find_method(line["method"]).incremental}
+    if any(len(validation["values"]) < seeds for validation in known.values()):
+        return None
+    return max(known, key=lambda name: float(known[name]["mean"]), default=None)
