@@ -1,6 +1,6 @@
 """A whole adaptation, from the start of the process and data on disk to test accuracy: one domain, then another.
 
-    python benchmarks/adaptation.py --data MULTINLI --vectors VECTORS --device cuda --out results/adaptation-h200.json
+    python benchmarks/adaptation.py --data MULTINLI --vectors VECTORS --device cuda --tf32 --modes alone
     python benchmarks/adaptation.py --quick
 
 Fiction, then government, by F+M+V with the paper's sizes, batches of 32 and early stopping: one learner alone, and
@@ -11,6 +11,7 @@ taken elsewhere. `--data` is a folder in MultiNLI's own layout; `--quick` makes 
 
 import argparse
 import json
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,7 @@ SIZES = {  # by whether it is to be quick
     True: (ModelSettings(embedding=8, hidden=8, slots=8, perceptron=8), TrainingSettings(batch=BATCH, epochs=2)),
 }
 QUICK_SEEDS = 3
+DECISIVE = ("quick", "device", "tf32", "modes", "seeds", "processes")  # options: the others say where things lie
 
 
 # What a process does
@@ -146,11 +148,22 @@ def _row(genre: str, example: Example) -> dict[str, str | None]:
     return {"gold_label": example.label, "genre": genre, "promptID": example.text, **pair}
 
 
+def command_of(asked: argparse.Namespace) -> str:
+    """The command that makes these figures again, but for where the data lies."""
+    words, usual = ["benchmarks/adaptation.py"], options()
+    for name in DECISIVE:
+        value = getattr(asked, name)
+        if value != usual.get_default(name):
+            given = [] if value is True else value if isinstance(value, list) else [value]
+            words += [f"--{name}", *map(str, given)]
+    return shlex.join(words)
+
+
 def report(asked: argparse.Namespace) -> dict[str, Any]:
     seeds = range(QUICK_SEEDS if asked.quick else asked.seeds)
     model, training = SIZES[asked.quick]
     found: dict[str, Any] = {
-        "command": "benchmarks/adaptation.py" + (" --quick" if asked.quick else f" --device {asked.device}"),
+        "command": command_of(asked),
         "precision": "TF32" if asked.tf32 else "float32",
         "method": METHOD,
         "model": asdict(model),
@@ -166,7 +179,7 @@ def report(asked: argparse.Namespace) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
+def options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--vectors", type=Path)
@@ -179,6 +192,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--work", type=int, nargs="+", help=argparse.SUPPRESS)  # the seeds of a process of ours
     parser.add_argument("--began", type=float, help=argparse.SUPPRESS)
+    return parser
+
+
+def main() -> None:
+    parser = options()
     asked = parser.parse_args()
     if asked.work:
         torch.set_float32_matmul_precision("high" if asked.tf32 else "highest")

@@ -124,6 +124,38 @@ def adaptation(_: Results) -> str:
     return "\n".join([*lines, "", f"{machine}. Epochs and accuracies are means over learners."])
 
 
+def sentiment(_: Results) -> str:
+    """Methods on four small real domains, as `memgrow compare sentiment` found them."""
+    found = json.loads((ROOT / "results/sentiment/compare.json").read_text(encoding="utf-8"))
+    lines = [
+        "| method | average accuracy at the end, % | forgetting, points | against F, points [95% interval] |",
+        "|---|---|---|---|",
+    ]
+    for name, one in found["methods"].items():
+        average = f"{100 * one['average']['mean']:.1f} ± {100 * one['average']['spread']:.1f}"
+        lost = one["forgetting"]
+        forgot = (
+            "-"
+            if not lost or lost["mean"] is None
+            else f"{100 * lost['mean'] + 0.0:.1f} ± {100 * lost['spread']:.1f}".replace("-0.0", "0.0")
+        )
+        against = one["against"].get("F")
+        gain = (
+            f"{_signed(against['difference'])} [{_signed(against['low'])}, {_signed(against['high'])}]"
+            if against
+            else "-"
+        )
+        lines.append(f"| {name} | {average} | {forgot} | {gain} |")
+    names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task"))
+    command = f"memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment"
+    domains = ", ".join(found["domains"])
+    return "\n".join([*lines, "", f"{domains} in this order; {len(found['seeds'])} seeds (`{command}`)."])
+
+
+def _signed(share: float) -> str:
+    return f"{100 * share:+.1f}".replace("-", "−")
+
+
 def false_positives(_: Results) -> str:
     """How often the paper's test sees a difference between equal methods."""
     found = json.loads((ROOT / "results/paper/false-positives.json").read_text(encoding="utf-8"))
@@ -157,6 +189,7 @@ PLACES = {
     "speed": ("docs/speed.md", speed),
     "training": ("docs/speed.md", training),
     "adaptation": ("docs/speed.md", adaptation),
+    "sentiment": ("README.md", sentiment),
     "false-positives": ("docs/paper.md", false_positives),
     **{
         f"paper-{name}": ("docs/paper.md", paper(name))

@@ -16,9 +16,10 @@ from memgrow.methods import MethodSettings, Several, Trains, find_method
 from memgrow.methods.past import Past
 from memgrow.methods.trains import everything, new_slots
 from memgrow.models import ModelSettings, build
-from memgrow.progress import Silence, Step
 from memgrow.training import TrainingSettings
 from memgrow.workspace import Position, Workspace
+from tests.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
+from tests.waiting import count_waiting, with_rare_words
 
 RATE = 1e-3
 ROWS, SIZE = 40, 3
@@ -199,8 +200,8 @@ MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7, dropout=0.2)
 OPTIONS = MethodSettings(fisher_examples=5)
 
 
-def learner(method: str = "F+M+V", model: ModelSettings = MODEL) -> Learner:
-    training = TrainingSettings(rate=3e-3, batch=16, epochs=3)
+def learner(method: str = "F+M+V", model: ModelSettings = MODEL, clip: float = 5.0) -> Learner:
+    training = TrainingSettings(rate=3e-3, batch=16, epochs=3, clip=clip)
     return Learner.create(method, model=model, training=training, options=OPTIONS, device="cpu")
 
 
@@ -218,14 +219,16 @@ def weights(learnt: Learner) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in learnt.trained().state_dict().items()}
 
 
+# Adam hardly sees the size of a gradient, unless it is clipped down to about its eps.
+@pytest.mark.parametrize("clip", [5.0, 1e-7])
 @pytest.mark.parametrize("task", ["label", "reply"])
-def test_a_learner_learns_what_it_learns_by_plain_adam(task, stream, counted, monkeypatch):
+def test_a_learner_learns_what_it_learns_by_plain_adam(task, clip, stream, counted, monkeypatch):
     domains = stream if task == "label" else synthetic_dialogue(train=48, validation=16, test=16)
     model = MODEL if task == "label" else ModelSettings(cell="gru", embedding=6, hidden=8, slots=4)
     found = []
     for large in (1, 10**9):
         monkeypatch.setattr(deferred, "LARGE", large)
-        one = learner(model=model)
+        one = learner(model=model, clip=clip)
         for domain in domains[:2]:
             one.adapt(domain)
         found.append(weights(one))
@@ -236,34 +239,27 @@ def test_a_learner_learns_what_it_learns_by_plain_adam(task, stream, counted, mo
         )
 
 
-class PulledPlug(Exception):  # noqa: N818
-    pass
-
-
-class Plug(Silence):
-    def __init__(self, reports: int) -> None:
-        self.left = reports
-
-    def step(self, step: Step) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise PulledPlug
-
-
+@pytest.mark.parametrize("kept", [FIRST, LAST])
 @pytest.mark.parametrize("forced", ["plain", "stacked"])
-def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(forced, stream, tmp_path, counted, monkeypatch):
+def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(
+    forced, kept, stream, tmp_path, counted, monkeypatch
+):
+    keep_epoch(kept, monkeypatch)
+    waiting, domain = count_waiting(monkeypatch), with_rare_words(stream[0])
     monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
     monkeypatch.setattr("memgrow.lockstep.choice.FORCED", forced)
     whole, broken = learner(), 0
-    whole.adapt(stream[0])
+    whole.adapt(domain)
     for reports in (1, 3, 2, 2, 1000):
         try:
             resumed = learner()
-            resumed.adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(reports))
+            resumed.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Plug(reports))
         except PulledPlug:
             broken += 1
     assert broken == 4
+    assert [one.history.stages[0].best_epoch for one in (whole, resumed)] == [3 if kept == LAST else 1] * 2
     assert counted
+    assert all(waiting)
     assert all(torch.equal(tensor, weights(resumed)[name]) for name, tensor in weights(whole).items())
 
 

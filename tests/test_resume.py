@@ -15,24 +15,8 @@ from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.progress import Silence, Step
 from memgrow.training import TrainingSettings
-
-
-class PulledPlug(Exception):  # noqa: N818
-    pass
-
-
-class Plug(Silence):
-    """Pulls the plug after so many reports."""
-
-    def __init__(self, reports: int) -> None:
-        self.left = reports
-
-    def step(self, step: Step) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise PulledPlug
+from tests.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 
 
 @pytest.fixture(autouse=True)
@@ -58,8 +42,12 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("method", [*(name for name in METHODS if name != "multi-task"), "F+V+A+E"])
-def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, stream, tmp_path):
+ALONE = [*(name for name in METHODS if name != "multi-task"), "F+V+A+E"]
+
+
+@pytest.mark.parametrize(("method", "kept"), [*((name, LAST) for name in ALONE), ("F+M+V", FIRST), ("F+V+A+E", FIRST)])
+def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, kept, stream, tmp_path, monkeypatch):
+    keep_epoch(kept, monkeypatch)
     for domain in stream[:2]:
         (make(method) if domain is stream[0] else Learner.load(tmp_path / "whole")).adapt(
             domain, folder=tmp_path / "whole"
@@ -75,6 +63,9 @@ def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, stream
             except PulledPlug:
                 broken += 1
     assert broken >= 2
+    for name in ("whole", "broken"):
+        best = {stage.best_epoch for stage in Learner.load(tmp_path / name).history.stages}
+        assert best == {3 if kept == LAST else 1}
     assert files(tmp_path / "whole") == files(tmp_path / "broken")
     assert not (tmp_path / "broken.adapting").exists()
 
@@ -162,17 +153,12 @@ def test_a_process_killed_at_any_moment_goes_on_and_ends_with_the_same_bits(tmp_
 
 
 def test_a_run_that_goes_on_says_so(stream, tmp_path):
-    class Ear(Plug):
-        said: list[str] = []  # noqa: RUF012
-
-        def note(self, sentence: str) -> None:
-            self.said.append(sentence)
-
+    first, second = Plug(2), Plug()
     with pytest.raises(PulledPlug):
-        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Ear(2))
-    assert Ear.said == []
-    make().adapt(stream[0], folder=tmp_path / "model", progress=Ear(1000))
-    assert Ear.said == [f"{stream[0].name}: goes on in epoch 1, behind batch 2"]
+        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=first)
+    assert first.notes == []
+    make().adapt(stream[0], folder=tmp_path / "model", progress=second)
+    assert second.notes == [f"{stream[0].name}: goes on in epoch 1, behind batch 2"]
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])

@@ -9,7 +9,9 @@ step s, which left the moments m and v, step t = s + k moves it by
 Here all steps that a row has missed are made up for at once: two moves, with a size and an r each, stand for them all.
 Weighted by f(t) q^k, the two values of r have the mean, spread and skewness of all of them (Gaussian quadrature), and
 sums over any stretch of steps come from a table. So the result is plain Adam's up to rounding where sqrt(v) is far
-above eps; where it is not, the first steps of a training may leave a difference of up to a hundredth of the rate.
+above eps. Where it is not, a row that waits from the first step of a training on may end 0.017 of the rate away, one
+that waits from the tenth on about 0.001, and later ones less and less. Rounding comes on top, here as in plain Adam:
+in float32, with weights of about 1 and a rate of 1e-3, the two are a hundredth of the rate apart after 3,000 steps.
 """
 
 import math

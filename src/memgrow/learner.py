@@ -104,7 +104,7 @@ class Learner:
         workspace = (
             Workspace.beside(folder, number, key, save_every) if folder else Workspace(None, number, key, save_every)
         )
-        if choose_loop(learning.model, self.device).name == STACKED:
+        if choose_loop(learning.model, self.device, learning.data, learning.validation).name == STACKED:
             (stage,) = adapt_stack([learning], progress, workspace)
         else:
             outcome = learning.train(workspace, progress)

@@ -69,6 +69,7 @@ def test_a_method_that_fails_is_told_with_its_reason_and_the_others_are_shown(me
         (("--methods", "F+Z"), "there is no method"),
         (("--set", "joy=1"), "there is no setting 'joy'"),
         (("--vectors", "nowhere.txt"), "nowhere.txt"),
+        (("--beam", "4"), "--beam is for replies"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(memgrow, compare, tmp_path, words, says):
@@ -150,6 +151,19 @@ def test_replies_are_compared_by_bleu2_and_perplexity(memgrow, desks, tmp_path):
     assert (tmp_path / "out" / "compare.png").exists()
 
 
+def test_replies_whose_perplexity_overflows_are_told_as_they_are_and_the_figures_stay_json(memgrow, desks, tmp_path):
+    wild = [word for size in ("rate=50", "layers=2", "bidirectional=true") for word in ("--set", size)]
+    out = memgrow.done(*desks, *wild, "--methods", "F", "--seeds", 2)
+    assert fits(out, tmp_path)
+    assert "validation perplexity inf" in out
+    assert "%" not in out
+    assert re.search(r"^ +F .* inf ", out, re.MULTILINE)
+    text = (tmp_path / "out" / "compare.json").read_text()
+    written = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert written["methods"]["F"]["perplexity"]["mean"] is None
+    assert set(written["methods"]["F"]["perplexities"]) == {"0", "1"}
+
+
 def test_replies_made_otherwise_are_not_taken_for_those_that_are_there(memgrow, desks):
     words = (*desks, "--methods", "F")
     assert memgrow.done(*words).count(": validation") == 3
@@ -159,4 +173,7 @@ def test_replies_made_otherwise_are_not_taken_for_those_that_are_there(memgrow, 
 
 def test_a_method_that_cannot_learn_replies_is_refused_before_anything_is_made(memgrow, desks, tmp_path):
     assert "leave D out" in memgrow.refused(*desks, "--methods", "F+V+D")
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text("method: F+V+D\n")
+    assert memgrow.refused(*desks, "--recipe", recipe).startswith("F+V+D: D holds on to labels")
     assert not (tmp_path / "out").exists()

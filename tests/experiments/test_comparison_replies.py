@@ -1,6 +1,9 @@
 """Methods compared on messages and replies: BLEU-2 in the place of accuracy, perplexity beside it."""
 
+import json
 import math
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,21 +24,23 @@ SEEDS = range(2)
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 # The share of right replies to both domains after the first stage and at the end.
 SHARES = {"F": [(0.4, 0.1), (0.1, 0.3)], "F+V": [(0.4, 0.1), (0.2, 0.4)], "multi-task": [(0.4, 0.4)]}
-PERPLEXITY = {PAIR[0]: 4.0, PAIR[1]: 9.0}
+# Perplexities at the end; after earlier stages they are other ones, so that the two are not taken for each other.
+PERPLEXITY, EARLIER = {PAIR[0]: 4.0, PAIR[1]: 9.0}, {PAIR[0]: 2.0, PAIR[1]: 5000.0}
 
 
-def comparison(scale: float = 1.0) -> Comparison:
+def comparison(scale: float = 1.0, ends: dict[str, float] = PERPLEXITY) -> Comparison:
     settings = Settings(REPLIES.model, REPLIES.training)
     runs, records = runs_of(small_pair(), SHARES, SEEDS, settings), {}
     for method, stages in SHARES.items():
         for run in runs[method].values():
+            told = [EARLIER] * (len(stages) - 1) + [ends]
             records[run] = tuple(
                 record(
                     stage,
                     lambda _, name, shares=shares: scale * shares[PAIR.index(name)],
-                    lambda _, name, part: PERPLEXITY[name],
+                    lambda _, name, part, known=known: known[name],
                 )
-                for stage, shares in zip(run.stages(), stages, strict=True)
+                for stage, shares, known in zip(run.stages(), stages, told, strict=True)
             )
     return Comparison.of(runs, Outcome(records, ()), REPLIES)
 
@@ -60,6 +65,25 @@ def test_perplexity_is_the_geometric_mean_over_domains_at_the_end():
     assert comparison().summary["F"]["perplexity"]["mean"] == pytest.approx(math.sqrt(4 * 9), rel=1e-3)
     written = comparison().to_json()["F"]["perplexities"]
     assert written[0] == pytest.approx(PERPLEXITY, rel=1e-3)
+
+
+@pytest.mark.parametrize(("beyond", "said"), [(math.inf, "inf"), (1.5e308, "1.5e+308"), (1e30, "1.0e+30")])
+def test_a_perplexity_beyond_all_bounds_is_null_in_json_and_told_in_the_table(beyond, said):
+    made = comparison(ends=dict.fromkeys(PAIR, beyond))
+    written = json.loads(json.dumps(made.to_json(), allow_nan=False))["F"]
+    for found in (written["perplexity"]["seeds"]["0"], written["perplexities"]["0"][PAIR[0]]):
+        assert found is None if beyond == math.inf else found == pytest.approx(beyond, rel=1e-3)
+    assert set(written["perplexities"]) == {"0", "1"}
+    assert written["average"]["mean"] == pytest.approx(0.2)
+    out = shown(compared_table(made, len(SEEDS)))
+    assert re.search(rf" {re.escape(said)} ", out)
+    assert "…" not in out
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_settings_without_bounds_are_json_too():
+    settings = Settings(training=replace(REPLIES.training, clip=math.inf))
+    assert json.loads(json.dumps(settings.to_json(), allow_nan=False))["training"]["clip"] is None
 
 
 def test_the_table_has_perplexity_and_fits_even_with_large_numbers():
@@ -91,7 +115,8 @@ def test_the_kind_is_found_in_the_data_and_has_the_sizes_of_a_recipe(stream):
 
 def test_a_method_that_wants_labels_is_left_out_of_the_usual_ones_and_refused_if_named(stream):
     talk = Stream(small_pair())
-    assert suitable(["F", "F+V+D", "F+M+V"], talk, chosen=False) == ["F", "F+M+V"]
+    assert suitable(["F", "F+V+D", "F+M+V"], talk, chosen=[]) == ["F", "F+M+V"]
+    assert suitable(["F", "F+V+D", "F+M+V"], talk, chosen=["F+M+V"]) == ["F", "F+M+V"]
     with pytest.raises(SettingsError, match=r"F\+V\+D: D holds on to labels"):
-        suitable(["F", "F+V+D"], talk, chosen=True)
-    assert suitable(["F", "F+V+D"], stream, chosen=True) == ["F", "F+V+D"]
+        suitable(["F", "F+V+D"], talk, chosen=["F+V+D"])
+    assert suitable(["F", "F+V+D"], stream, chosen=["F+V+D"]) == ["F", "F+V+D"]

@@ -15,6 +15,7 @@ from memgrow.experiments.paper.tables import DIALOGUE, TABLES
 from memgrow.report.paper_curve import draw_scaling, draw_slots
 from memgrow.report.paper_markdown import markdown
 from memgrow.report.paper_page import BLOCKS, write_page
+from memgrow.report.paper_show import show_table
 from memgrow.report.paper_tables import paper_tables
 from memgrow.report.paper_text import accuracy, p_value, printed
 
@@ -117,11 +118,20 @@ def test_p_values_are_short():
 
 
 def test_curves_are_drawn(made, broken, tmp_path):
-    for number, some in enumerate((made, broken)):
-        for draw, what in ((draw_slots, some["slots"]), (draw_scaling, some["conditions"]["studies"]["data"])):
-            path = tmp_path / f"{draw.__name__}{number}.png"
-            draw(what, path)
-            assert path.stat().st_size > 5000
+    scaling = [some["conditions"]["studies"]["data"] for some in (made, broken)]
+    for number, (draw, what) in enumerate([(draw_slots, made["slots"]), *((draw_scaling, one) for one in scaling)]):
+        path = tmp_path / f"{number}.png"
+        draw(what, path)
+        assert path.stat().st_size > 5000
+
+
+def test_no_curve_of_slots_is_drawn_while_a_number_of_them_has_no_runs(tmp_path):
+    runner = Runner(uneven, fails=lambda run: run.model.slots in (100, 300))
+    ran = run_all([TABLES["slots"]], replace(PAPER, seeds=2), runner)
+    console = Console(width=WIDTH, file=StringIO(), highlight=False)
+    show_table(console, figures(TABLES["slots"], ran), tmp_path)
+    assert "There is no picture: there are no runs with 100, 300 slots" in " ".join(console.file.getvalue().split())
+    assert not list(tmp_path.iterdir())
 
 
 # The page

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 import pytest
-from tests.experiments.paper_records import results
+from tests.experiments.paper_records import half, results
 
-from memgrow.experiments.paper import beyond, rates, slots, table1, table2, table3, table4
+from memgrow.experiments.paper import beyond, rates, slots, table1, table2, table3, table4, tuning
 from memgrow.experiments.paper.printed import printed
 from memgrow.experiments.paper.protocol import GENRES, PAIR, PAPER, SOURCE, TARGET
 from memgrow.experiments.run import Run
@@ -21,6 +21,15 @@ def cells(figures, sheet=0):
 def made(module, accuracy, seeds=SEEDS):
     protocol = replace(PAPER, strength=TUNED)
     return module.make(protocol, results(module.rows(protocol), protocol, seeds, accuracy), seeds)
+
+
+def some_made(module, tried, missing_seed=None):
+    """A search in which only the first so many values have runs, all equally good, the last perhaps but for a seed."""
+    rows = module.rows(PAPER)[:tried]
+    found = results(rows, PAPER, SEEDS, half)
+    if missing_seed is not None:
+        del found[PAPER.data][rows[-1].run(PAPER, missing_seed)]
+    return module.make(PAPER, found, SEEDS)
 
 
 # Table 2
@@ -210,6 +219,21 @@ def test_slots_and_rates_are_searched_on_validation():
     found = made(rates, accuracy)
     assert (found["chosen"], found["paper_chose"]) == (0.3, 0.0003)
     assert [row["value"] for row in found["sheets"][0]["rows"]] == printed()["rates"]["tried"]
+
+
+@pytest.mark.parametrize("table", [slots, rates])
+def test_no_value_is_called_best_until_all_have_their_runs(table):
+    for tried in range(len(table.rows(PAPER))):
+        assert some_made(table, tried)["chosen"] is None
+    assert some_made(table, tried + 1)["chosen"] is not None
+    assert some_made(table, tried + 1, missing_seed=1)["chosen"] is None
+
+
+def test_a_strength_is_chosen_among_two_that_have_runs_and_not_from_one():
+    chosen = [some_made(tuning, tried)["chosen"] for tried in range(len(PAPER.strengths) + 1)]
+    assert chosen[:2] == [None, None]
+    assert set(chosen[2:]) == {PAPER.strengths[0]}
+    assert some_made(tuning, 2, missing_seed=1)["chosen"] == PAPER.strengths[0]
 
 
 def test_the_first_bank_and_the_added_one_have_the_number_of_slots_that_the_curve_is_about():

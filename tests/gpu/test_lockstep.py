@@ -11,8 +11,8 @@ from memgrow.lockstep import adapt_together, choice, correct_together
 from memgrow.lockstep.choice import PLAIN
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.progress import Silence, Step
 from memgrow.training import TrainingSettings
+from tests.breaking import LAST, Plug, PulledPlug, keep_epoch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -77,22 +77,11 @@ def test_learners_that_stop_leave_the_stack(stream):
     assert len({learner.history.stages[0].epochs for learner in group}) > 1
 
 
-class Plug(Silence):
-    """Pulls the plug after so many reports."""
-
-    def __init__(self, reports: int) -> None:
-        self.left = reports
-
-    def step(self, step: Step) -> None:
-        self.left -= 1
-        if self.left < 0:
-            raise InterruptedError
-
-
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_a_learner_alone_is_stacked_and_goes_on_after_a_broken_run_with_the_same_bits(
     dropout, stream, monkeypatch, tmp_path
 ):
+    keep_epoch(LAST, monkeypatch)
     monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
     monkeypatch.setattr("memgrow.learning.train", lambda *_, **__: pytest.fail("it took the plain loop"))
 
@@ -103,10 +92,11 @@ def test_a_learner_alone_is_stacked_and_goes_on_after_a_broken_run_with_the_same
 
     whole = make()
     whole.adapt(stream[0])
-    for reports in (9, 17):  # in the first epoch and in the second
-        with pytest.raises(InterruptedError):
+    for reports in (9, 10):  # in the first epoch and in the second
+        with pytest.raises(PulledPlug):
             make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(reports))
     learner = make()
     learner.adapt(stream[0], folder=tmp_path / "model")
+    assert [one.history.stages[0].best_epoch for one in (whole, learner)] == [3, 3]
     for p, q in zip(whole.model.parameters(), learner.model.parameters(), strict=True):
         assert torch.equal(p, q)

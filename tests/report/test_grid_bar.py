@@ -1,6 +1,7 @@
 """Progress of a grid: a bar on a terminal, a line for each job elsewhere."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -43,6 +44,18 @@ def result(method: str, learns=NAMES, seeds=(0,), reason: str | None = None) -> 
 )
 def test_a_line_says_what_was_done_and_how_it_went(ended, line):
     assert job_line(ended).plain == line
+
+
+@pytest.mark.parametrize(
+    ("validation", "told"), [(0.25, "4.00"), (1 / 2000, "2,000"), (1e-250, "1.0e+250"), (5e-324, "inf"), (0.0, "inf")]
+)
+def test_of_replies_the_perplexity_is_told_however_large_it_is(validation, told):
+    ended = result("F")
+    (record,) = ended.records
+    replied = replace(record, stage=replace(record.stage, validation=validation), replies={"test": {"dvds": None}})
+    assert (
+        job_line(replace(ended, records=(replied,))).plain == f"dvds by F, seed 0: validation perplexity {told}, 30 s"
+    )
 
 
 def test_a_log_gets_a_line_for_each_job_with_the_time_left(clock):

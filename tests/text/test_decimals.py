@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memgrow.text.decimals import parse_decimals
@@ -10,13 +10,19 @@ from memgrow.text.decimals import parse_decimals
 PLAIN = st.from_regex(r"[-+]?(\d{1,15}|\d{1,15}\.|\.\d{1,15}|\d{1,7}\.\d{1,8})", fullmatch=True).filter(str.isascii)
 
 
+def same_bits(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    """Unlike ==, which takes 0 and -0 for the same."""
+    return np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))
+
+
+@example([["-0", "0", "-0.00"], ["-.0", "+0.", "-5"]])
 @given(st.integers(1, 4).flatmap(lambda size: st.lists(st.lists(PLAIN, min_size=size, max_size=size), min_size=1)))
 def test_plain_numbers_are_read_to_the_bit(rows):
     expected = np.array(rows, dtype=np.float64).astype(np.float32)
     found = parse_decimals([" ".join(row).encode() for row in rows], len(rows[0]))
     assert found is not None
     assert found.dtype == np.float32
-    assert np.array_equal(found, expected)
+    assert same_bits(found, expected)
 
 
 @pytest.mark.parametrize(
@@ -39,4 +45,4 @@ def test_whatever_is_read_is_what_python_reads(text):
     fields = text.split(" ")
     found = parse_decimals([text.encode()], len(fields))
     if found is not None:
-        assert np.array_equal(found, np.array([[float(field) for field in fields]], dtype=np.float32))
+        assert same_bits(found, np.array([[float(field) for field in fields]], dtype=np.float32))

@@ -73,6 +73,16 @@ def test_every_format_gives_the_same_rows(
         assert row.tolist() == np.array(TABLE[word], np.float32).tolist()
 
 
+@pytest.mark.parametrize(("encode", "name"), [(glove, "v.txt"), (word2vec, "v.vec"), (binary, "v.bin")])
+def test_of_many_words_each_gets_its_own_row(
+    tmp_path: Path, encode: Callable[[dict[str, list[float]]], bytes], name: str
+) -> None:
+    table = {f"word{i}": [float(i), -0.5 * i, 0.25] for i in range(300)}
+    asked = [f"word{i}" for i in range(299, -1, -2)]  # far more than are parsed at once
+    vectors = read_vectors(write_plain(tmp_path / name, encode(table)), asked)
+    assert {word: row.tolist() for word, row in vectors.rows.items()} == {word: table[word] for word in asked}
+
+
 @pytest.mark.parametrize("order", [["dog", "Dog", "DOG"], ["DOG", "Dog", "dog"], ["Dog", "DOG", "dog"]])
 def test_a_word_is_looked_up_as_written_then_lower_cased_then_capitalised(tmp_path: Path, order: list[str]) -> None:
     numbers = {"dog": 1.0, "Dog": 2.0, "DOG": 3.0}
@@ -167,6 +177,50 @@ def test_memory_stays_far_below_the_size_of_the_file(tmp_path: Path, kind: str) 
     assert (vectors.count, len(vectors.rows)) == (rows, 2)
     assert length > 15_000_000
     assert peak < 4_000_000
+
+
+def test_rows_that_were_parsed_are_not_kept_as_text(tmp_path: Path) -> None:
+    rows, size = 1500, 200
+    text = "".join(f"w{i}" + " 0.123456" * size + "\n" for i in range(rows)).encode()
+    path = write_plain(tmp_path / "v.txt", text)
+    tracemalloc.start()
+    try:
+        vectors = read_vectors(path, [f"w{i}" for i in range(rows)])
+        kept, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(vectors.rows) == rows
+    assert peak - kept < len(text)
+
+
+@pytest.mark.parametrize(
+    ("last", "sound"),
+    [
+        (b"w65 0.5\n", "line 66 has a vector of length 1"),
+        (b"w65\xff 0.5 1\n", "line 66: the word is not UTF-8"),
+        (b"", "promises 66 rows but ends after 64"),
+    ],
+    ids=["wrong length", "not UTF-8", "cut off"],
+)
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("bad", [None, 11, 35, 65])
+def test_of_two_faults_in_a_file_the_first_is_told(
+    tmp_path: Path, bad: int | None, every: int, last: bytes, sound: str
+) -> None:
+    lines = [f"w{line} {'x' if line == bad else 0.5} 1\n".encode() for line in range(2, 66)]
+    path = write_plain(tmp_path / "v.txt", b"66 2\n" + b"".join(lines) + last)
+    message = sound if bad is None else f"line {bad} holds something that is not a number"
+    with pytest.raises(DataError, match=message):
+        read_vectors(path, [f"w{line}" for line in range(2, 70, every)])
+
+
+def test_a_fault_in_front_of_damage_to_an_archive_is_told_first(tmp_path: Path) -> None:
+    lines = b"the 0.5 1\ndog x 1\n" + glove({f"w{i}": [i / 7, i / 11] for i in range(100_000)})
+    path = write_plain(tmp_path / "v.txt.gz", gzip.compress(lines)[:-12])
+    with pytest.raises(DataError, match="cannot be read"):
+        read_vectors(path, ["the"])
+    with pytest.raises(DataError, match="line 2 holds something that is not a number"):
+        read_vectors(path, ["dog"])
 
 
 @pytest.mark.parametrize(

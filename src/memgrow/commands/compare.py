@@ -82,7 +82,9 @@ def compare(
     """
     # What is quick to check comes first: a long file need not be read for a misspelt method.
     asked = read_recipe(recipe, set_ or ())
-    names = _names(methods) or [*METHODS, *([asked.method] if asked.method else [])]
+    named = _names(methods)
+    chosen = named or ([asked.method] if asked.method else [])
+    names = named or [*METHODS, *chosen]
     first = (asked.seed or 0) if seed is None else seed
     runs_of(Stream(()), names, (), _settings(asked, vectors, LABELS))
     loaded = open_stream(
@@ -98,8 +100,10 @@ def compare(
     for notice in loaded.notices:
         console.print(Text(notice, "dim"))
     refuse_incomparable(loaded.stream)
-    names = suitable(names, loaded.stream, chosen=methods is not None)
+    names = suitable(names, loaded.stream, chosen)
     kind = kind_of(loaded.stream)
+    if beam > 1 and not kind.spoken:
+        raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
     settings = _settings(asked, vectors, kind)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
     _introduce(loaded.stream, settings, kind)

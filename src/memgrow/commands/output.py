@@ -7,6 +7,7 @@ from typing import Any
 
 from memgrow.answers import count_cut
 from memgrow.data import Example
+from memgrow.finite import finite
 from memgrow.learner import Learner
 from memgrow.mistakes import whisper
 from memgrow.report.growth import counted
@@ -18,7 +19,7 @@ def names(listed: str | None) -> list[str] | None:
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """A line of JSON in UTF-8, whatever the terminal's own encoding is."""
-    sys.stdout.buffer.write((json.dumps(value, ensure_ascii=False, indent=indent) + "\n").encode())
+    sys.stdout.buffer.write((json.dumps(finite(value), ensure_ascii=False, indent=indent) + "\n").encode())
 
 
 def tell_of_cuts(examples: Iterable[Example], learner: Learner) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from math import fsum, isfinite
 from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
@@ -14,6 +15,7 @@ from memgrow.errors import SettingsError
 from memgrow.experiments.comparison_kind import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
+from memgrow.finite import finite
 from memgrow.methods import MethodSettings, find_method
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.paired import Paired, paired_over_seeds, sign_flip
@@ -34,7 +36,8 @@ class Settings:
     options: MethodSettings = field(default_factory=MethodSettings)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        plain: dict[str, Any] = finite(asdict(self))
+        return plain
 
 
 def runs_of(
@@ -136,6 +139,11 @@ class Comparison:
             return Paired(fmean(differences), _spread(differences), len(both), None, None, None, flipped)
 
     def to_json(self) -> dict[str, Any]:
+        """All figures; null stands for a number that is beyond a float, as a perplexity may be."""
+        plain: dict[str, Any] = finite(self._figures())
+        return plain
+
+    def _figures(self) -> dict[str, Any]:
         return {
             method: {
                 **self.summary[method],
@@ -158,8 +166,15 @@ class Comparison:
 def _summed(values: Mapping[int, float | None]) -> dict[str, Any]:
     seeds = {seed: value for seed, value in values.items() if value is not None}
     known = list(seeds.values())
-    return {"mean": fmean(known) if known else None, "spread": _spread(known), "seeds": seeds}
+    return {"mean": _mean(known) if known else None, "spread": _spread(known), "seeds": seeds}
+
+
+def _mean(values: Sequence[float]) -> float:
+    try:
+        return fmean(values)
+    except OverflowError:  # each is a float, but their sum is none
+        return fsum(value / len(values) for value in values)
 
 
 def _spread(values: Sequence[float]) -> float | None:
-    return stdev(values) if len(values) > 1 else None
+    return stdev(values) if len(values) > 1 and all(map(isfinite, values)) else None

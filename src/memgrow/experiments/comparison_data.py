@@ -64,14 +64,13 @@ def refuse_incomparable(stream: Stream) -> None:
             raise DataError(f"{domain.name} has no test examples: give more rows, or that part's own file")
 
 
-def suitable(names: Sequence[str], stream: Stream, chosen: bool) -> list[str]:
-    """The methods that this stream can be learnt by; one that somebody has `chosen` and cannot be is refused."""
+def suitable(names: Sequence[str], stream: Stream, chosen: Sequence[str]) -> list[str]:
+    """The methods that this stream can be learnt by; of those that somebody has `chosen`, others are refused."""
     if not any(domain.has_replies for domain in stream):
         return list(names)
     fits = [name for name in names if Distilling not in find_method(name).remembers]
-    if chosen and len(fits) < len(names):
-        lost = next(name for name in names if name not in fits)
-        raise SettingsError(f"{lost}: D holds on to labels, and replies have none; leave D out")
+    if lost := [name for name in chosen if name not in fits]:
+        raise SettingsError(f"{lost[0]}: D holds on to labels, and replies have none; leave D out")
     return fits
 
 

@@ -11,11 +11,11 @@ from memgrow.methods import find_method
 from memgrow.metrics.paired import Paired
 from memgrow.report.growth import counted
 from memgrow.report.percent import UNKNOWN, percent
+from memgrow.report.perplexity import perplexity_text
 
 CLEAR, PERPLEXITY = "*", "perpl."
 COLUMNS = ("method", "average", f"against {BASELINE}", "forgot", PERPLEXITY, "parameters", "time")
 FINE = 0.1  # averages below this are shown with a further digit, where such are common
-WIDE = 100  # perplexities from this on are shown without a fraction
 
 
 def compared_table(comparison: Comparison, seeds: int) -> Table:
@@ -36,7 +36,7 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
             _cell(values["average"], shown),
             difference(comparison.against(method), shown),
             _cell(values["forgetting"], shown),
-            *([_perplexity(values["perplexity"]["mean"])] if spoken else []),
+            *([perplexity_text(values["perplexity"]["mean"])] if spoken else []),
             f"{values['parameters']['mean']:,.0f}",
             f"{values['seconds']['mean']:,.0f} s",
         )
@@ -97,10 +97,6 @@ def legend(comparison: Comparison, seeds: int) -> str:
             "words as one, so it does not compare methods with and without new words"
         )
     return "; ".join(parts)
-
-
-def _perplexity(value: float) -> str:
-    return f"{value:.2f}" if value < WIDE else f"{value:,.0f}"
 
 
 def _clear(paired: Paired) -> bool:

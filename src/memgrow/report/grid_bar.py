@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from math import inf
 from statistics import fmean
 
 from rich.console import Console
@@ -15,6 +16,7 @@ from memgrow.experiments.plan import Job
 from memgrow.methods import find_method
 from memgrow.progress import Step
 from memgrow.report.percent import percent
+from memgrow.report.perplexity import perplexity_text
 
 MINUTE, HOUR = 60, 3600
 SURE = 0.02  # share of the work behind which the time left is worth telling
@@ -104,7 +106,7 @@ def job_line(result: Result) -> Text:
     if stages:
         mean, seconds = fmean(stage.validation for stage in stages), max(stage.seconds for stage in stages)
         spoken = any(record.replies for record in result.records)  # where validation is 1 / perplexity
-        shown = f"perplexity {1 / mean:,.2f}" if spoken and mean else f"{percent(mean)}%"
+        shown = f"perplexity {perplexity_text(1 / mean if mean else inf)}" if spoken else f"{percent(mean)}%"
         line.append(f": validation {shown}, {duration(seconds)}")
     return line
 

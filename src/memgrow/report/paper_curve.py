@@ -16,8 +16,13 @@ Figures = Mapping[str, Any]
 
 
 def draw_slots(figures: Figures, path: str | Path) -> None:
-    """Validation accuracy on S and on T against the slots of each domain: ours with its spread, and the paper's."""
+    """Validation accuracy on S and on T against the slots of each domain: ours with its spread, and the paper's.
+
+    Refused while a number of slots has no runs: a curve with holes would be taken for a whole one.
+    """
     (sheet,) = figures["sheets"]
+    if missing := [row["name"] for row in sheet["rows"] if row["cells"]["average"]["mean"] is None]:
+        raise SettingsError(f"there are no runs with {', '.join(missing)} slots: make them first")
     panels = [column for column in sheet["columns"] if column != "average"]
     with_panels = _panels(len(panels))
     for axis, column in zip(with_panels.axes, panels, strict=True):

@@ -36,18 +36,21 @@ def read_vectors(path: str | Path, words: Iterable[str], progress: Callable[[int
     count = 0
     total = path.stat().st_size
     with unpacked(path) as file:
-        for raw in read_rows(file.stream, layout, path):
-            count += 1
-            if progress is not None and count % _ROWS_PER_REPORT == 0:
-                progress(file.position(), total)
-            better = {word: rank for rank, word in wanted.get(raw.word, ()) if word not in ranks or rank < ranks[word]}
-            if better:
-                ranks |= better
-                found.append((raw, list(better)))
-            if len(found) == _ROWS_AT_ONCE:
-                rows |= _parsed(found, parse, layout.size, path)
-                found = []
-    rows |= _parsed(found, parse, layout.size, path)
+        try:
+            for raw in read_rows(file.stream, layout, path):
+                count += 1
+                if progress is not None and count % _ROWS_PER_REPORT == 0:
+                    progress(file.position(), total)
+                served = wanted.get(raw.word, ())
+                better = {word: rank for rank, word in served if word not in ranks or rank < ranks[word]}
+                if better:
+                    ranks |= better
+                    found.append((raw, list(better)))
+                if len(found) == _ROWS_AT_ONCE:
+                    rows |= _parsed(found, parse, layout.size, path)
+                    found = []
+        finally:  # where a row cannot be read, too: of two faults in a file the first one is told
+            rows |= _parsed(found, parse, layout.size, path)
     if progress is not None:
         progress(total, total)
     return Vectors(layout.size, rows, count)

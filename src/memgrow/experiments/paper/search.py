@@ -12,16 +12,26 @@ COLUMNS: Columns = {**S_AND_T, "average": PAIR}
 
 
 def search(
-    rows: Sequence[Row], protocol: Protocol, results: Results, seeds: int, reference: str | None = None
+    rows: Sequence[Row],
+    protocol: Protocol,
+    results: Results,
+    seeds: int,
+    reference: str | None = None,
+    at_least: int | None = None,
 ) -> dict[str, Any]:
-    """A sheet of validation accuracy, and the `value` of the row that did best; rows may be tested against one."""
+    """A sheet of validation accuracy, and the `value` of the row that did best; rows may be tested against one.
+
+    No value is called best until all have all their runs; with `at_least`, until so many have any run.
+    """
     references = {reference: dict.fromkeys(S_AND_T, reference)} if reference else {}
     made = sheet(rows, COLUMNS, protocol, results, seeds, references=references, part="validation")
-    return {"sheets": [made], "chosen": best(made)}
+    return {"sheets": [made], "chosen": best(made, at_least)}
 
 
-def best(made: Mapping[str, Any]) -> float | None:
+def best(made: Mapping[str, Any], at_least: int | None = None) -> float | None:
     """The value whose mean over S and T is highest; the first of equals."""
-    scored = {line["value"]: line["cells"]["average"]["mean"] for line in made["rows"]}
-    known = {value: mean for value, mean in scored.items() if mean is not None}
-    return max(known, key=lambda value: known[value], default=None)
+    cells = {line["value"]: line["cells"]["average"] for line in made["rows"]}
+    runs = made["seeds"] if at_least is None else 1
+    known = {value: cell["mean"] for value, cell in cells.items() if len(cell["values"]) >= runs}
+    enough = len(known) >= (len(cells) if at_least is None else at_least)
+    return max(known, key=lambda value: known[value], default=None) if enough else None

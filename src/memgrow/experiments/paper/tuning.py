@@ -7,6 +7,7 @@ from memgrow.experiments.paper.rows import Results, Row
 from memgrow.experiments.paper.search import search
 
 SEEDS = 3  # the first so many of all
+AT_LEAST = 2  # strengths with runs: tables go on where others have failed, but one by itself is no choice
 NOTES = (
     "Validation accuracy of EWC. The strength with the best mean of S and T is used in all tables, those of five "
     "domains too.",
@@ -21,4 +22,4 @@ def rows(protocol: Protocol) -> list[Row]:
 
 
 def make(protocol: Protocol, results: Results, seeds: int) -> dict[str, Any]:
-    return {**search(rows(protocol), protocol, results, seeds), "notes": list(NOTES)}
+    return {**search(rows(protocol), protocol, results, seeds, at_least=AT_LEAST), "notes": list(NOTES)}

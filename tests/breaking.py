@@ -1,0 +1,57 @@
+"""Runs that are broken off, and a choice of the epoch whose weights a run ends with."""
+
+import itertools
+import sys
+from collections.abc import Callable, Mapping
+
+import pytest
+import torch
+from torch import Tensor
+
+from memgrow.models import Classifier
+from memgrow.progress import Silence, Step
+
+FIRST, LAST = "first", "last"
+# The n-th verdict of a test: worse, or better, than all before it.
+VERDICTS: Mapping[str, Callable[[int], float]] = {FIRST: lambda n: 1 / (1 + n), LAST: lambda n: 1 - 1 / (1 + n)}
+
+
+class PulledPlug(Exception):  # noqa: N818
+    pass
+
+
+class Plug(Silence):
+    """Hears everything, and pulls the plug after so many reports."""
+
+    def __init__(self, reports: int = sys.maxsize) -> None:
+        self.left = reports
+        self.steps: list[Step] = []
+        self.notes: list[str] = []
+
+    def step(self, step: Step) -> None:
+        self.steps.append(step)
+        self.left -= 1
+        if self.left < 0:
+            raise PulledPlug
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+def keep_epoch(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let validation fall or rise from epoch to epoch, so that the first or the last one is kept, in either loop.
+
+    Only with the last does a run's end show all that was learnt; only with the first, that the best was not lost.
+    """
+    verdict = map(VERDICTS[which], itertools.count(1))
+    score, correct_of = Classifier.score, sys.modules["memgrow.lockstep.training"].correct_of
+
+    def scored(*given: object) -> float:
+        score(*given)
+        return next(verdict)
+
+    def corrected(*given: object) -> Tensor:
+        return torch.full_like(correct_of(*given), next(verdict), dtype=torch.double)
+
+    monkeypatch.setattr(Classifier, "score", scored)
+    monkeypatch.setattr("memgrow.lockstep.training.correct_of", corrected)
