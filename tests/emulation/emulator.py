@@ -2,7 +2,6 @@
 
 import ctypes
 import functools
-import hashlib
 import shutil
 import subprocess
 import tempfile
@@ -64,13 +63,14 @@ def _library(source: str, defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
         f"-I{HERE}",
         *(f"-D{key}={value}" for key, value in defines),
     ]
-    known = hashlib.sha256((whole + (HERE / "machine.cuh").read_text() + repr(words)).encode()).hexdigest()[:16]
-    folder = Path(tempfile.gettempdir()) / "memgrow-emulated"
-    folder.mkdir(exist_ok=True)
-    made = folder / f"{known}.so"
-    if not made.exists():
-        (folder / f"{known}.cpp").write_text(whole, encoding="utf-8")
-        beside = made.with_suffix(".making")
-        subprocess.run([str(compiler()), *words, str(folder / f"{known}.cpp"), "-o", str(beside)], check=True)
-        beside.replace(made)
+    folder = Path(tempfile.mkdtemp(dir=_room().name))
+    (folder / "kernel.cpp").write_text(whole, encoding="utf-8")
+    made = folder / "kernel.so"
+    subprocess.run([str(compiler()), *words, str(folder / "kernel.cpp"), "-o", str(made)], check=True)
     return ctypes.CDLL(str(made))
+
+
+@functools.cache
+def _room() -> "tempfile.TemporaryDirectory[str]":
+    """Gone with the process: code that is to be run is not left where others could put theirs."""
+    return tempfile.TemporaryDirectory(prefix="memgrow-emulated-")
