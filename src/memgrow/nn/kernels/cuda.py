@@ -39,7 +39,7 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
     first = directions[0]
     slots = 0 if first.memory is None else len(first.memory.keys)
     sizes = (len(directions), len(first.state[0]), first.weights.hh.shape[1], slots)
-    if not _exact(data.dtype) and clusters.best(sizes, _room(data.device)) is not None:
+    if not exact(data.dtype) and clusters.best(sizes, room(data.device)) is not None:
         return None
     shape = Shape.of(*sizes, processors(data.device))
     if shape is None:
@@ -75,7 +75,7 @@ class Recurrence(torch.autograd.Function):
         trains: bool,
         *tensors: Tensor | None,
     ) -> Any:
-        ctx.run = _Run(Layer(cell, batch_sizes, reverse, tensors), trains)
+        ctx.run = _Run(cell, batch_sizes, reverse, tensors, trains)
         return ctx.run.forward()
 
     @staticmethod
@@ -85,32 +85,52 @@ class Recurrence(torch.autograd.Function):
             return (None, None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[4:]))
 
 
+NAMES = 9  # tensors of a direction: h, c, ih, hh, two biases, keys, values, slot bias
+
+
 class _Run:
     """One forward pass, and what the backward pass needs of it."""
 
-    def __init__(self, layer: Layer, with_gradient: bool) -> None:
-        self.layer, self.walk = layer, _walk_for(layer)
+    def __init__(
+        self,
+        cell: str,
+        batch_sizes: tuple[int, ...],
+        reverse: tuple[bool, ...],
+        tensors: Sequence[Tensor | None],
+        with_gradient: bool,
+    ) -> None:
+        plain = [None if t is None else t.detach().float().contiguous() for t in tensors]
+        assert tensors[0] is not None
+        assert plain[0] is not None
+        self.x, self.dtype = plain[0], tensors[0].dtype
+        parts = [plain[1 + n :: NAMES] for n in range(NAMES)]
+        h0, c0, self.ih, hh, self.bias_ih, self.bias_hh, keys, self.values, self.slot_bias = parts
+        assert self.ih[0] is not None
+        self.inputs = self.x.shape[1]
+        self.slot_size = self.ih[0].shape[1] - self.inputs
+        self.layer = layer = Layer(cell, batch_sizes, reverse, self.x.device, h0, c0, hh, keys)
+        self.walk = _walk_for(layer, exact(self.dtype))
         hidden, d = self.walk.hidden, layer.directions
-        self.w_x = layer.new(d, 4 * hidden, layer.inputs)
-        self.w_c = layer.new(d, 4 * hidden, layer.slot_size)
+        self.w_x = layer.new(d, 4 * hidden, self.inputs)
+        self.w_c = layer.new(d, 4 * hidden, self.slot_size)
         self.x_bias = layer.new(d * 4 * hidden)
-        self.bias = layer.new(d, self.walk.slots) if layer.slot_bias[0] is not None else None
+        self.bias = layer.new(d, self.walk.slots) if self.slot_bias[0] is not None else None
         argument = Spreading(
             directions=d,
             real_hidden=layer.hidden,
             hidden=hidden,
             real_slots=layer.slots,
             slots=self.walk.slots,
-            inputs=layer.inputs,
-            slot_size=layer.slot_size,
-            **each(ih=layer.ih, bias_ih=layer.bias_ih, bias_hh=layer.bias_hh, slot_bias=layer.slot_bias),
+            inputs=self.inputs,
+            slot_size=self.slot_size,
+            **each(ih=self.ih, bias_ih=self.bias_ih, bias_hh=self.bias_hh, slot_bias=self.slot_bias),
             **one(w_x=self.w_x, w_c=self.w_c, x_bias=self.x_bias, bias=self.bias),
         )
         self._launch("spread", argument)
         gate_values = None
         if layer.slots:
             gate_values = layer.new(d, layer.slots, 4 * hidden)
-            for number, values in enumerate(layer.values):
+            for number, values in enumerate(self.values):
                 assert values is not None
                 torch.mm(values, self.w_c[number].t(), out=gate_values[number])
         self.walk.pack(gate_values, with_gradient)
@@ -118,11 +138,11 @@ class _Run:
     def forward(self) -> tuple[Tensor, ...]:
         """Outputs and last states. They are not kept here: they will hold on to this object as long as they live."""
         layer = self.layer
-        x = torch.addmm(self.x_bias, layer.x, self.w_x.view(-1, layer.inputs).t())  # (T, D * 4 H)
+        x = torch.addmm(self.x_bias, self.x, self.w_x.view(-1, self.inputs).t())  # (T, D * 4 H)
         self.trace = Trace.of(layer, self.walk.hidden, self.walk.slots)
         output, hn, cn = self.walk.forward(x, self.bias, self.trace)
         last = [t for pair in zip(hn, cn, strict=True) for t in pair if t is not None]
-        return tuple(t.to(layer.dtype) for t in (output, *last))
+        return tuple(t.to(self.dtype) for t in (output, *last))
 
     def backward(self, d_output: Tensor, d_last: Sequence[Tensor], wanted: Sequence[bool]) -> list[Tensor | None]:
         layer, d = self.layer, self.layer.directions
@@ -142,38 +162,38 @@ class _Run:
         gradients = [self._d_x(d_gates) if wanted[0] else None]
         for parts in zip(d_h0, d_c0, *self._d_weights(d_gates), *self._d_memory(d_logits), strict=True):
             gradients += parts
-        return [None if t is None else t.to(layer.dtype) for t in gradients]
+        return [None if t is None else t.to(self.dtype) for t in gradients]
 
     # After the walk back: gradients of all that went in, a product each for all steps.
 
     def _d_x(self, d_gates: Tensor) -> Tensor:
-        return torch.mm(d_gates.view(self.layer.total, -1), self.w_x.view(-1, self.layer.inputs))
+        return torch.mm(d_gates.view(self.layer.total, -1), self.w_x.view(-1, self.inputs))
 
     def _d_weights(self, d_gates: Tensor) -> list[list[Tensor | None]]:
         layer, d, h, n = self.layer, self.layer.directions, self.layer.hidden, self.layer.slots
-        d_wx = torch.mm(d_gates.view(layer.total, -1).t(), layer.x)  # (D * 4 H, I)
+        d_wx = torch.mm(d_gates.view(layer.total, -1).t(), self.x)  # (D * 4 H, I)
         turned = d_gates.permute(1, 2, 0)  # (D, 4 H, T)
         d_wh = torch.bmm(turned, self.trace.before.transpose(0, 1)[:, :, :h])
         self.d_values: list[Tensor | None] = [None] * d
         d_wc = None
         if n:
             d_slots = torch.bmm(self.trace.attention.permute(1, 2, 0)[:, :n], d_gates.transpose(0, 1))  # (D, N, 4 H)
-            d_wc = layer.new(d, 4 * self.walk.hidden, layer.slot_size)
-            for number, values in enumerate(layer.values):
+            d_wc = layer.new(d, 4 * self.walk.hidden, self.slot_size)
+            for number, values in enumerate(self.values):
                 assert values is not None
                 torch.mm(d_slots[number].t(), values, out=d_wc[number])
             self.d_values = list(torch.bmm(d_slots, self.w_c).unbind())
         d_ih, d_hh, d_bias_ih, d_bias_hh = (
             [None if t is None else torch.empty_like(t) for t in part]
-            for part in (layer.ih, layer.hh, layer.bias_ih, layer.bias_hh)
+            for part in (self.ih, layer.hh, self.bias_ih, self.bias_hh)
         )
         sums = d_gates.sum(0)  # has to live until the kernel has been launched
         argument = Collecting(
             directions=d,
             real_hidden=h,
             hidden=self.walk.hidden,
-            inputs=layer.inputs,
-            slot_size=layer.slot_size,
+            inputs=self.inputs,
+            slot_size=self.slot_size,
             **one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=sums),
             **each(d_ih=d_ih, d_hh=d_hh, d_bias_ih=d_bias_ih, d_bias_hh=d_bias_hh),
         )
@@ -194,9 +214,9 @@ class _Run:
         nvrtc.launch(SOURCE, name, defines, argument, 8 * processors(device), 256, 0, device, together=False)
 
 
-def _walk_for(layer: Layer) -> Walk:
-    sizes, exact = (layer.directions, layer.batch, layer.hidden, layer.slots), _exact(layer.dtype)
-    shared = None if exact else clusters.best(sizes, _room(layer.device))
+def _walk_for(layer: Layer, exact: bool) -> Walk:
+    sizes = (layer.directions, layer.batch, layer.hidden, layer.slots)
+    shared = None if exact else clusters.best(sizes, room(layer.device))
     if shared is not None:
         return ClusterWalk(layer, shared)
     shape = Shape.of(*sizes, processors(layer.device))
@@ -204,13 +224,13 @@ def _walk_for(layer: Layer) -> Walk:
     return GridWalk(layer, shape, exact)
 
 
-def _exact(dtype: torch.dtype) -> bool:
+def exact(dtype: torch.dtype) -> bool:
     """Whether products are asked for that are as exact as float32."""
     return dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
 
 
 @functools.cache
-def _room(device: torch.device) -> dict[int, int]:
+def room(device: torch.device) -> dict[int, int]:
     """How many clusters of each size find room at the same time, each block with all the memory that it may have."""
 
     def most(size: int) -> int:

@@ -1,4 +1,4 @@
-"""A layer's tensors as the GPU's kernels take them, and what a walk through its steps leaves behind."""
+"""A layer as the GPU's kernels walk through it, and what a walk leaves behind."""
 
 import functools
 from collections.abc import Sequence
@@ -8,33 +8,33 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-NAMES = 9  # tensors of a direction: h, c, ih, hh, two biases, keys, values, slot bias
-
 Each = Sequence[Tensor | None]
 """A tensor for each direction, or None."""
 
 
 class Layer:
-    """All directions of a layer, and the rows that go through it."""
+    """All directions of a layer as a walk sees them: inner weights, keys, first states, and the rows of each step."""
 
     def __init__(
-        self, cell: str, batch_sizes: tuple[int, ...], reverse: tuple[bool, ...], tensors: Sequence[Tensor | None]
+        self,
+        cell: str,
+        batch_sizes: tuple[int, ...],
+        reverse: tuple[bool, ...],
+        device: torch.device,
+        h0: Each,
+        c0: Each,
+        hh: Each,
+        keys: Each,
+        steps: Tensor | None = None,
     ) -> None:
-        plain = [None if t is None else t.detach().float().contiguous() for t in tensors]
-        assert tensors[0] is not None
-        assert plain[0] is not None
-        self.cell, self.reverse, self.batch_sizes, self.total = cell, reverse, batch_sizes, sum(batch_sizes)
-        self.dtype, self.device, self.x = tensors[0].dtype, tensors[0].device, plain[0]
-        parts = [plain[1 + n :: NAMES] for n in range(NAMES)]
-        self.h0, self.c0, self.ih, self.hh, self.bias_ih, self.bias_hh, self.keys, self.values, self.slot_bias = parts
-        assert self.hh[0] is not None
-        assert self.ih[0] is not None
-        self.directions, self.batch = len(reverse), batch_sizes[0]
-        self.hidden, self.inputs = self.hh[0].shape[1], self.x.shape[1]
-        self.slots = 0 if self.keys[0] is None else len(self.keys[0])
-        self.slot_size = self.ih[0].shape[1] - self.inputs
+        """`steps`: what `steps_of` gives for these batch sizes, where the caller has it at hand."""
+        assert hh[0] is not None
+        self.cell, self.batch_sizes, self.total, self.device = cell, batch_sizes, sum(batch_sizes), device
+        self.h0, self.c0, self.hh, self.keys = h0, c0, hh, keys
+        self.directions, self.batch, self.hidden = len(reverse), batch_sizes[0], hh[0].shape[1]
+        self.slots = 0 if keys[0] is None else len(keys[0])
         self.backwards = sum(1 << d for d, backwards in enumerate(reverse) if backwards)  # a bit each
-        steps = _steps(batch_sizes, self.device)
+        steps = steps_of(batch_sizes, device) if steps is None else steps
         self.sizes, self.offsets = steps[: len(batch_sizes)], steps[len(batch_sizes) :]
 
     def new(self, *sizes: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -96,7 +96,7 @@ class Walk(Protocol):
 
 
 @functools.lru_cache(maxsize=512)
-def _steps(batch_sizes: tuple[int, ...], device: torch.device) -> Tensor:
+def steps_of(batch_sizes: tuple[int, ...], device: torch.device) -> Tensor:
     """Rows of each step, then where each step begins and the last one ends, on the device."""
     offsets = list(accumulate((0, *batch_sizes)))
     steps = torch.tensor([*batch_sizes, *offsets], dtype=torch.int32)
