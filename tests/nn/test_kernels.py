@@ -169,9 +169,12 @@ def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, hidden, slots):
     assert shared.needed * ROWS >= 2 * 70
     assert all(1 <= shared.defines("gru")[name] <= MAX_TILES for name in ("NT_U", "NT_S", "NT_B", "NT_H"))
     for forward in (True, False):
-        assert shared.shared(forward) <= SHARED_LIMIT
-        for kept, (blocks, _) in zip(shared.fitting(forward), shared.packs(forward), strict=True):
-            assert 0 <= kept <= blocks
+        kept, packs = shared.kept(forward), shared.packs(forward)
+        assert kept.shared <= SHARED_LIMIT
+        for count, (blocks, _) in zip((kept.first, kept.second), packs, strict=True):
+            assert 0 <= count <= blocks
+        whole = (kept.first, kept.second) == tuple(blocks for blocks, tiles in packs)
+        assert whole == (kept.depth == 0), "what does not fit streams in"
 
 
 def test_the_clusters_are_as_large_as_their_number_allows():

@@ -1,7 +1,7 @@
 // The recurrence with memory, walked by clusters of blocks that talk through each other's shared memory.
 //
 // A cluster works on one direction and 16 rows (sequences). Every block of it owns a few hidden units and a few slots,
-// and keeps their weights in half precision on the chip, as far as they fit; the rest comes from L2 in every step.
+// and keeps their weights in half precision on the chip, as far as they fit; the rest streams in from L2 in every step.
 // States, attention and gradients that all blocks need are pushed into every block's shared memory, and each block waits
 // for what it needs: there are no barriers. Clusters know nothing of each other. A step of the forward pass:
 //     scores of the own slots from all of h | push them | gates of the own units from all of h and all scores | push h
@@ -15,7 +15,7 @@
 // order of use: [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
 //
 // Compile-time: LSTM (0 or 1), CLUSTER (blocks), UNITS (of a block, an even number), and how many tiles of 8 columns a
-// warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_H of units.
+// warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_H of units, NT_MOST of any.
 
 #include "machine.cuh"
 
@@ -27,6 +27,9 @@
 #define ITEMS ((ROWS * UNITS + THREADS - 1) / THREADS)
 #define TILES_U (UNITS / 2)
 #define TILES_H ((UNITS + 7) / 8)
+#define CHUNK (32 * NT_MOST)     // 16 bytes each, of weights that come in at once
+#define WIDTH(NT) (8 * (WAYS * (NT) + 1))  // of a row of sums; odd in eights, so that rows begin in other banks
+#define SEGMENTS 16             // of a plan, at most
 #define EXTRA 256.f             // further scale of what attention has been multiplied with: it is small
 #define INFINITE __int_as_float(0x7f800000)
 
@@ -35,6 +38,7 @@ struct Walk {
     int real_hidden, hidden, slots, real_slots;  // as they are, and as many as the blocks have
     int own;                                     // slots of a block
     int fit_first, fit_second;                   // of the two packs' blocks of k, so many are kept in shared memory
+    int depth;                                   // chunks of the rest that are on their way to each warp; 0: all fit
     const int *sizes, *offsets;                  // of each step
 };
 
@@ -59,6 +63,70 @@ struct Backward {
 };
 
 __device__ __forceinline__ float bounded(float x) { return fminf(fmaxf(x, -65000.f), 65000.f); }
+
+__device__ __forceinline__ unsigned times(unsigned a, unsigned b) {
+    unsigned y;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+}
+
+__device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
+                                    unsigned b1) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Once at the beginning, as nobody may write into a block that has not begun, and once at the end.
+__device__ __forceinline__ void meet() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ unsigned rank() {
+    unsigned r;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
+    return r;
+}
+
+__device__ __forceinline__ unsigned place(const void *mine) { return (unsigned)__cvta_generic_to_shared(mine); }
+
+__device__ __forceinline__ unsigned at_peer(unsigned mine, int peer) {  // the same place in another block
+    unsigned there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(mine), "r"(peer));
+    return there;
+}
+
+#define PUSH "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
+
+__device__ __forceinline__ void push(unsigned there, uint4 v, unsigned box) {
+    asm volatile(PUSH ".v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(box)
+                 : "memory");
+}
+
+__device__ __forceinline__ void push(unsigned there, uint2 v, unsigned box) {
+    asm volatile(PUSH ".v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(box) : "memory");
+}
+
+__device__ __forceinline__ void push(unsigned there, unsigned v, unsigned box) {
+    asm volatile(PUSH ".b32 [%0], %1, [%2];" ::"r"(there), "r"(v), "r"(box) : "memory");
+}
+
+__device__ __forceinline__ void found(unsigned box) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(box) : "memory");
+}
+
+__device__ __forceinline__ void announce(unsigned box, unsigned bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(box), "r"(bytes) : "memory");
+}
+
+__device__ __forceinline__ void await(unsigned box, unsigned turn) {
+    unsigned full;
+    do {
+        asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(full) : "r"(box), "r"(turn) : "memory");
+    } while (!full);
+}
 
 // Counts the bytes that come in; full when as many are there as are due, and then begins anew.
 struct Box {
@@ -93,20 +161,84 @@ __device__ __forceinline__ void push_rows(const half *staged, half *room, int wi
 struct Pack {
     const uint4 *near, *far;
     int fit, tiles;
-    __device__ __forceinline__ uint4 get(int k, int tile) const {
-        const size_t at = ((size_t)k * tiles + tile) * 32 + threadIdx.x % 32;
-        return k < fit ? near[at] : __ldg(far + at);
-    }
 };
 
 __device__ __forceinline__ Pack bring(char *&room, const half *pack, int k_blocks, int tiles, int fit) {
     uint4 *mine = reinterpret_cast<uint4 *>(room);
     const uint4 *all = reinterpret_cast<const uint4 *>(pack);
-    fit = min(fit, k_blocks);
     for (int i = threadIdx.x; i < fit * tiles * 32; i += THREADS) mine[i] = all[i];
     room += (size_t)fit * tiles * 512;
     return {mine, all, fit, tiles};
 }
+
+struct Segment {  // chunks of a pack that a warp needs one after another: blocks of k from `first` to `end`
+    const uint4 *from;
+    int first, end, stride, bytes;
+};
+
+// Brings a warp the weights that do not fit, in the order in which it uses them, step after step: a ring of chunks that
+// runs ahead of the work, also while the block waits for others.
+struct Feed {
+    Segment *plan;
+    uint4 *ring;
+    unsigned boxes;
+    int depth, segments, left;          // left: chunks that are still to be asked for
+    int segment, k, asked, used, turn;  // where asking and using stand; turn: of the chunk that is used next
+
+    __device__ __forceinline__ Feed(Segment *plans, uint4 *rings, unsigned long long *counters, int depth)
+        : plan(plans + threadIdx.x / 32 * SEGMENTS), ring(rings + (size_t)threadIdx.x / 32 * depth * CHUNK), depth(depth),
+          boxes(place(counters + threadIdx.x / 32 * depth)), segments(0), left(0), segment(0), asked(0), used(0), turn(0) {
+        if (threadIdx.x % 32 == 0)
+            for (int n = 0; n < depth; ++n) found(boxes + 8 * n);
+    }
+    // To be told at the beginning, in the order of use: `many` tiles from `tile` on, of blocks of k from k0 on.
+    __device__ __forceinline__ void add(const Pack &pack, int k0, int k_blocks, int tile, int many) {
+        many = min(many, pack.tiles - tile);
+        int first = threadIdx.x / 32 / WAYS;
+        while (k0 + first < pack.fit) first += PARTS;
+        if (many <= 0 || first >= k_blocks) return;
+        if (threadIdx.x % 32 == 0)
+            plan[segments] = {pack.far + ((size_t)k0 * pack.tiles + tile) * 32, first, k_blocks, pack.tiles * 32, 512 * many};
+        left += (k_blocks - first + PARTS - 1) / PARTS;
+        ++segments;
+    }
+    __device__ __forceinline__ void begin(int steps) {
+        left *= steps;
+        if (!segments) return;
+        __syncwarp();
+        k = plan[0].first;
+        for (int n = 0; n < depth; ++n) ask();
+    }
+    __device__ __forceinline__ void ask() {
+        if (left-- <= 0) return;
+        const Segment s = plan[segment];
+        if (threadIdx.x % 32 == 0) {
+            const unsigned box = boxes + 8 * asked;
+            announce(box, s.bytes);
+            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                             place(ring + asked * CHUNK)),
+                         "l"(s.from + (size_t)k * s.stride), "r"(s.bytes), "r"(box)
+                         : "memory");
+        }
+        asked = asked + 1 == depth ? 0 : asked + 1;
+        k += PARTS;
+        if (k >= s.end) {
+            segment = segment + 1 == segments ? 0 : segment + 1;
+            k = plan[segment].first;
+        }
+    }
+    template <int NT>
+    __device__ __forceinline__ void take(uint4 (&v)[NT], int many) {
+        await(boxes + 8 * used, turn);
+#pragma unroll
+        for (int n = 0; n < NT; ++n)
+            if (n < many) v[n] = ring[used * CHUNK + n * 32 + threadIdx.x % 32];
+        __syncwarp();
+        if (used + 1 == depth) turn ^= 1;
+        used = used + 1 == depth ? 0 : used + 1;
+        ask();
+    }
+};
 
 struct Plain {
     __device__ __forceinline__ void operator()(uint4 &, uint4 &, int) const {}
@@ -125,15 +257,21 @@ struct Weighed {  // each block's scores are relative to its own largest one
 
 // acc += A (16 rows in shared memory) times NT tiles of the pack from `tile` on; this warp's part of k alone.
 template <int NT, typename Turn>
-__device__ __forceinline__ void accumulate(float (&acc)[NT][4], const half *a, int stride, const Pack &pack, int k0,
-                                           int k_blocks, int tile, Turn turn) {
-    const int lane = threadIdx.x % 32, part = threadIdx.x / 32 / WAYS;
+__device__ __forceinline__ void accumulate(float (&acc)[NT][4], const half *a, int stride, const Pack &pack, Feed &feed,
+                                           int k0, int k_blocks, int tile, Turn turn) {
+    const int lane = threadIdx.x % 32, many = min(NT, pack.tiles - tile);
+    if (many <= 0) return;
     const half *low_row = a + (lane / 4) * stride + 8 * (lane % 4), *high_row = low_row + 8 * stride;
-    uint4 b[3][NT];  // two blocks of k are on their way while one is worked on: L2 is far
+    const uint4 *near = pack.near + ((size_t)k0 * pack.tiles + tile) * 32 + lane;
+    uint4 b[2][NT];
+#pragma unroll
+    for (int n = 0; n < NT; ++n) b[0][n] = b[1][n] = make_uint4(0, 0, 0, 0);
     auto fetch = [&](uint4 (&v)[NT], int k) {
+        if (k >= k_blocks) return;
+        if (k0 + k >= pack.fit) return feed.take(v, many);
 #pragma unroll
         for (int n = 0; n < NT; ++n)
-            v[n] = k < k_blocks && tile + n < pack.tiles ? pack.get(k0 + k, tile + n) : make_uint4(0, 0, 0, 0);
+            if (n < many) v[n] = near[(k * pack.tiles + n) * 32];
     };
     auto work = [&](const uint4 (&v)[NT], int k) {
         uint4 low = *reinterpret_cast<const uint4 *>(low_row + 32 * k);
@@ -144,18 +282,14 @@ __device__ __forceinline__ void accumulate(float (&acc)[NT][4], const half *a, i
 #pragma unroll
         for (int n = 0; n < NT; ++n) mma(acc[n], low.z, high.z, low.w, high.w, v[n].z, v[n].w);
     };
-    int k = part;
+    int k = threadIdx.x / 32 / WAYS;
     fetch(b[0], k);
-    fetch(b[1], k + PARTS);
-    for (; k < k_blocks; k += 3 * PARTS) {
-        fetch(b[2], k + 2 * PARTS);
+    for (; k < k_blocks; k += 2 * PARTS) {
+        fetch(b[1], k + PARTS);
         work(b[0], k);
         if (k + PARTS >= k_blocks) break;
-        fetch(b[0], k + 3 * PARTS);
+        fetch(b[0], k + 2 * PARTS);
         work(b[1], k + PARTS);
-        if (k + 2 * PARTS >= k_blocks) break;
-        fetch(b[1], k + 4 * PARTS);
-        work(b[2], k + 2 * PARTS);
     }
 }
 
@@ -167,37 +301,53 @@ __device__ __forceinline__ void clear(float (&acc)[NT][4]) {
         for (int i = 0; i < 4; ++i) acc[n][i] = 0.f;
 }
 
-__device__ __forceinline__ int width_of(int tiles) { return 8 * (tiles | 1); }  // so that rows begin in other banks
-
-// Each warp lays its part of the sums beside the others': sums is (PARTS, ROWS, width).
+// Each warp lays its part of the sums beside the others': sums is (PARTS, ROWS, width), for one pass over the tiles.
 template <int NT>
-__device__ __forceinline__ void lay_down(float *sums, const float (&acc)[NT][4], int tiles, int tile) {
-    const int lane = threadIdx.x % 32, part = threadIdx.x / 32 / WAYS, width = width_of(tiles);
+__device__ __forceinline__ void lay_down(float *sums, const float (&acc)[NT][4]) {
+    const int lane = threadIdx.x % 32, part = threadIdx.x / 32 / WAYS, way = threadIdx.x / 32 % WAYS;
+    constexpr int width = WIDTH(NT);
 #pragma unroll
     for (int n = 0; n < NT; ++n) {
-        if (tile + n >= tiles) break;
-        float *p = sums + (part * ROWS + lane / 4) * width + 8 * (tile + n) + 2 * (lane % 4);
+        float *p = sums + (part * ROWS + lane / 4) * width + 8 * (way * NT + n) + 2 * (lane % 4);
         *reinterpret_cast<float2 *>(p) = make_float2(acc[n][0], acc[n][1]);
         *reinterpret_cast<float2 *>(p + 8 * width) = make_float2(acc[n][2], acc[n][3]);
     }
 }
 
-__device__ __forceinline__ float total(const float *sums, int row, int column, int width) {
+template <int NT>
+__device__ __forceinline__ float total(const float *sums, int row, int column) {
     float sum = 0.f;
 #pragma unroll
-    for (int part = 0; part < PARTS; ++part) sum += sums[(part * ROWS + row) * width + column];
+    for (int part = 0; part < PARTS; ++part) sum += sums[(part * ROWS + row) * WIDTH(NT) + column];
     return sum;
 }
 
-// All tiles of a product, some at a time.
-template <int NT>
-__device__ __forceinline__ void multiply(float *sums, const half *a, int stride, const Pack &pack, int k_blocks) {
-    for (int tile = threadIdx.x / 32 % WAYS * NT; tile < pack.tiles; tile += WAYS * NT) {
+// A product, some tiles at a time; `use` finds the sums of those from `base` on.
+template <int NT, typename Use>
+__device__ __forceinline__ void multiply(float *sums, const half *a, int stride, const Pack &pack, Feed &feed, int k_blocks,
+                                         Use use) {
+    for (int base = 0; base < pack.tiles; base += WAYS * NT) {
+        if (base) __syncthreads();
         float acc[NT][4];
         clear(acc);
-        accumulate<NT>(acc, a, stride, pack, 0, k_blocks, tile, Plain());
-        lay_down<NT>(sums, acc, pack.tiles, tile);
+        accumulate<NT>(acc, a, stride, pack, feed, 0, k_blocks, base + threadIdx.x / 32 % WAYS * NT, Plain());
+        lay_down<NT>(sums, acc);
+        __syncthreads();
+        use(base);
     }
+}
+
+template <int NT>
+__device__ __forceinline__ void plan_multiply(Feed &feed, const Pack &pack, int k_blocks) {  // what `multiply` will need
+    for (int tile = threadIdx.x / 32 % WAYS * NT; tile < pack.tiles; tile += WAYS * NT) feed.add(pack, 0, k_blocks, tile, NT);
+}
+
+// Steps in which rows from `row0` on are there at all.
+__device__ __forceinline__ int steps_of(const Walk &w, int row0) {
+    int count = 0;
+    for (int from = 0; from < w.steps; from += THREADS)
+        count += __syncthreads_count(from + threadIdx.x < w.steps && w.sizes[from + threadIdx.x] > row0);
+    return count;
 }
 
 // Sixteen lanes have a row together: 256 threads have all 16.
@@ -249,8 +399,19 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     unsigned *factor = take<unsigned>(room, CLUSTER * ROWS);
     float *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
     unsigned long long *counters = take<unsigned long long>(room, 2);
-    float *mine = take<float>(room, ROWS * own), *sums = take<float>(room, 0);
+    float *mine = take<float>(room, ROWS * own);
+    float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
+    uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
+    unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
+    Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     Box states(counters), attended(counters + 1);
+    plan_multiply<NT_S>(feed, keys, kh);
+    feed.add(gates, 0, kh, way * NT_U, NT_U);
+    for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
+        if (base) feed.add(gates, 0, kh, base + way * NT_U, NT_U);
+        feed.add(gates, kh, kn, base + way * NT_U, NT_U);
+    }
+    feed.begin(steps_of(w, row0));
     wipe(h_all, 2 * ROWS * hs);
     wipe(scores, ROWS * ns);
 
@@ -276,32 +437,43 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     push_state(0);
     states.wait();
 
-    int now = 0;
-    for (int s = 0; s < w.steps; ++s) {
-        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t] - row0, at = w.offsets[t] + row0;
-        if (rows <= 0) continue;
-        const half *h_now = h_all + now * ROWS * hs;
-        float4 given[ITEMS];
+    int now = 0, rows, at;
+    float4 given[ITEMS];
+    auto look = [&](int s) {  // at a step ahead: how many rows it has, and what comes in for the own units
+        rows = 0;
+        if (s >= w.steps) return;
+        const int t = reversed ? w.steps - 1 - s : s;
+        rows = w.sizes[t] - row0;
+        at = w.offsets[t] + row0;
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
             const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
             if (i < ROWS * UNITS && row < rows)
                 given[n] = *reinterpret_cast<const float4 *>(a.x + (((size_t)(at + row) * D + d) * H + unit) * 4);
         }
+    };
+    look(0);
+    for (int s = 0; s < w.steps; ++s) {
+        if (rows <= 0) {
+            look(s + 1);
+            continue;
+        }
+        const half *h_now = h_all + now * ROWS * hs;
         if (N) {
-            multiply<NT_S>(sums, h_now, hs, keys, kh);
-            __syncthreads();
-            const int width = width_of(own / 8);
             float high = -INFINITE, sum = 0.f;
-            for (int j = sub; j < own; j += 16) {
-                float score = -INFINITE;
-                if (slot0 + j < w.real_slots) {
-                    score = total(sums, my_row, j, width);
-                    if (a.bias) score += a.bias[(size_t)d * N + slot0 + j];
+            multiply<NT_S>(sums, h_now, hs, keys, feed, kh, [&](int base) {
+                const int until = min(own, 8 * (base + WAYS * NT_S));
+                for (int j = 8 * base + sub; j < until; j += 16) {
+                    float score = -INFINITE;
+                    if (slot0 + j < w.real_slots) {
+                        score = total<NT_S>(sums, my_row, j - 8 * base);
+                        if (a.bias) score += a.bias[(size_t)d * N + slot0 + j];
+                    }
+                    mine[my_row * own + j] = score;
+                    high = fmaxf(high, score);
                 }
-                mine[my_row * own + j] = score;
-                high = fmaxf(high, score);
-            }
+            });
+            __syncthreads();
             high = row_max(high);
             for (int j = sub; j < own; j += 16) {
                 const float p = high > -INFINITE ? __expf(mine[my_row * own + j] - high) : 0.f;
@@ -319,7 +491,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         // What does not depend on the scores, while those of the others arrive; the rest afterwards.
         float from_h[NT_U][4], from_slots[NT_U][4];
         clear(from_h);
-        accumulate<NT_U>(from_h, h_now, hs, gates, 0, kh, way * NT_U, Plain());
+        accumulate<NT_U>(from_h, h_now, hs, gates, feed, 0, kh, way * NT_U, Plain());
         if (N) {
             attended.wait();
             const float2 one = sub < CLUSTER ? stats[sub * ROWS + my_row] : make_float2(-INFINITE, 0.f);
@@ -332,48 +504,48 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             }
             __syncthreads();
         }
-        for (int tile = way * NT_U; tile < TILES_U; tile += WAYS * NT_U) {
-            if (tile != way * NT_U) {
+        float before[ITEMS];
+        for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
+            if (base) {
+                __syncthreads();
                 clear(from_h);
-                accumulate<NT_U>(from_h, h_now, hs, gates, 0, kh, tile, Plain());
+                accumulate<NT_U>(from_h, h_now, hs, gates, feed, 0, kh, base + way * NT_U, Plain());
             }
             if (N) {
                 clear(from_slots);
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_slots, scores, ns, gates, kh, kn, tile, weighed);
+                accumulate<NT_U>(from_slots, scores, ns, gates, feed, kh, kn, base + way * NT_U, weighed);
                 const float low = inverse[lane / 4], high = inverse[lane / 4 + 8];
 #pragma unroll
                 for (int n = 0; n < NT_U; ++n)
 #pragma unroll
                     for (int i = 0; i < 4; ++i) from_h[n][i] += from_slots[n][i] * (i < 2 ? low : high);
             }
-            lay_down<NT_U>(sums, from_h, TILES_U, tile);
-        }
-        __syncthreads();
-        const int width = width_of(TILES_U);
-        float before[ITEMS];
+            lay_down<NT_U>(sums, from_h);
+            __syncthreads();
 #pragma unroll
-        for (int n = 0; n < ITEMS; ++n) {
-            const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS;
-            if (i >= ROWS * UNITS || row >= rows) continue;
-            float4 v = given[n];
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 2 * base;
+                if (i >= ROWS * UNITS || row >= rows || u < 0 || u >= 2 * WAYS * NT_U) continue;
+                float4 v = given[n];
 #pragma unroll
-            for (int part = 0; part < PARTS; ++part) {
-                const float4 one = *reinterpret_cast<const float4 *>(sums + (part * ROWS + row) * width + 4 * u);
-                v = make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w);
-            }
-            before[n] = h[n];
+                for (int part = 0; part < PARTS; ++part) {
+                    const float4 one = *reinterpret_cast<const float4 *>(sums + (part * ROWS + row) * WIDTH(NT_U) + 4 * u);
+                    v = make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w);
+                }
+                before[n] = h[n];
 #if LSTM
-            v = make_float4(sigmoid(v.x), sigmoid(v.y), bend(v.z), sigmoid(v.w));
-            c[n] = v.y * c[n] + v.x * v.z;
-            h[n] = v.w * bend(c[n]);
+                v = make_float4(sigmoid(v.x), sigmoid(v.y), bend(v.z), sigmoid(v.w));
+                c[n] = v.y * c[n] + v.x * v.z;
+                h[n] = v.w * bend(c[n]);
 #else
-            v.x = sigmoid(v.x);
-            v.y = sigmoid(v.y);
-            v.w = bend(v.w + v.x * v.z);
-            h[n] = v.w + v.y * (h[n] - v.w);
+                v.x = sigmoid(v.x);
+                v.y = sigmoid(v.y);
+                v.w = bend(v.w + v.x * v.z);
+                h[n] = v.w + v.y * (h[n] - v.w);
 #endif
-            given[n] = v;
+                given[n] = v;
+            }
         }
         push_state(now ^ 1);
         // What is left behind for the way back is written while the others' states arrive.
@@ -392,6 +564,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 if (my_row < rows)
                     a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] =
                         __expf(mine[my_row * own + j] - top[my_row]) * inverse[my_row];
+        look(s + 1);
         now ^= 1;
         states.wait();
     }
@@ -404,6 +577,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         if (LSTM) a.cn[d][(size_t)row * wide + unit] = c[n];
     }
 }
+
+// The own slots whose columns a pass back from tile `base` on has, shared out among the lanes of a row.
+#define OWN_SLOTS(j, base)                                                                                       \
+    (int j = max(0, 8 * ((base) - TILES_H)) + sub; j < min(own, 8 * ((base) + WAYS * NT_B - TILES_H)); j += 16)
 
 struct Past {  // what a step back needs of one row and unit, read before it is its turn
     float4 gates;
@@ -425,12 +602,17 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const Pack slopes = bring(room, a.slope_pack + number * kg * tiles * 256, kg, tiles, w.fit_first);
     const Pack keys = bring(room, a.key_pack + number * kn * TILES_H * 256, kn, TILES_H, w.fit_second);
     half *all_slopes = take<half>(room, ROWS * gs), *all_weighed = take<half>(room, ROWS * ns);
-    half *staged = take<half>(room, ROWS * max(4 * UNITS, own));
+    half *staged = take<half>(room, ROWS * own);
     float *parts = take<float>(room, CLUSTER * ROWS), *row_sum = take<float>(room, ROWS);
     unsigned long long *counters = take<unsigned long long>(room, 2);
-    float *mine = take<float>(room, ROWS * own), *attention = take<float>(room, ROWS * own);
-    float *sums = take<float>(room, 0);
+    float *attention = take<float>(room, ROWS * own), *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
+    uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
+    unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
+    Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     Box sloped(counters), weighed(counters + 1);
+    plan_multiply<NT_B>(feed, slopes, kg);
+    if (N) plan_multiply<NT_H>(feed, keys, kn);
+    feed.begin(steps_of(w, row0));
     wipe(all_slopes, ROWS * gs);
     wipe(all_weighed, ROWS * ns);
 
@@ -447,9 +629,12 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         dc[n] = there && LSTM ? a.d_cn[d][(size_t)row * wide + unit] : 0.f;
     }
     Past past[ITEMS];
+    int next_rows, next_at;
     auto recall = [&](int s) {
-        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t] - row0, at = w.offsets[t] + row0;
-        const int before = s == 0 ? -1 : reversed ? t + 1 : t - 1;  // the step that forward walked before this one
+        const int t = reversed ? w.steps - 1 - s : s;
+        next_rows = w.sizes[t] - row0;
+        next_at = w.offsets[t] + row0;
+        const int rows = next_rows, at = next_at, before = s == 0 ? -1 : reversed ? t + 1 : t - 1;  // the step that forward walked before this one
         const int before_rows = before < 0 ? 0 : w.sizes[before] - row0;
         const int before_at = before < 0 ? 0 : w.offsets[before] + row0;
 #pragma unroll
@@ -472,11 +657,13 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     meet();
 
     for (int s = w.steps - 1; s >= 0; --s) {
-        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t] - row0, at = w.offsets[t] + row0;
+        const int rows = next_rows, at = next_at;
         if (rows <= 0) {
             if (s) recall(s - 1);
             continue;
         }
+        __syncthreads();  // the sums of the last step have been read: what is pushed now is laid out in their place
+        uint2 *laid_out = reinterpret_cast<uint2 *>(sums);
         float4 slopes_here[ITEMS];
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
@@ -503,12 +690,12 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
             }
             slopes_here[n] = slope;
-            reinterpret_cast<uint2 *>(staged)[i] = make_uint2(halves(bounded(slope.x * scale), bounded(slope.y * scale)),
+            laid_out[i] = make_uint2(halves(bounded(slope.x * scale), bounded(slope.y * scale)),
                                                               halves(bounded(slope.z * scale), bounded(slope.w * scale)));
         }
         sloped.expect(CLUSTER * ROWS * UNITS * 4 * sizeof(half));
         __syncthreads();
-        push_rows<uint4>(staged, all_slopes + 4 * unit0, 4 * UNITS, gs, sloped);
+        push_rows<uint4>(reinterpret_cast<half *>(sums), all_slopes + 4 * unit0, 4 * UNITS, gs, sloped);
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
             const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
@@ -519,23 +706,30 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         for (int j = sub; j < own; j += 16)  // each lane reads back what it wrote itself
             attention[my_row * own + j] =
                 my_row < rows ? a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] : 0.f;
-        sloped.wait();
-        multiply<NT_B>(sums, all_slopes, gs, slopes, kg);
-        __syncthreads();
-        const int width = width_of(tiles);
+        float mean[ITEMS];
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
-            const int i = threadIdx.x + n * THREADS, row = i / UNITS;
-            if (i < ROWS * UNITS && row < rows) dh[n] += back * total(sums, row, i % UNITS, width);
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
+            if (i < ROWS * UNITS && N && row < rows && unit < wide)
+                mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
         }
-        if (N) {
-            float sum = 0.f;
-            for (int j = sub; j < own; j += 16) {
-                const float v = attention[my_row * own + j] * total(sums, my_row, 8 * TILES_H + j, width);
-                mine[my_row * own + j] = v;
+        sloped.wait();
+        float *logits = a.d_logits + ((size_t)(at + my_row) * D + d) * N + slot0;
+        float sum = 0.f;
+        multiply<NT_B>(sums, all_slopes, gs, slopes, feed, kg, [&](int base) {
+#pragma unroll
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 8 * base;
+                if (i < ROWS * UNITS && row < rows && u >= 0 && u < 8 * WAYS * NT_B) dh[n] += back * total<NT_B>(sums, row, u);
+            }
+            for OWN_SLOTS (j, base) {
+                const float v = attention[my_row * own + j] * total<NT_B>(sums, my_row, 8 * (TILES_H - base) + j);
+                if (my_row < rows) logits[j] = v;  // to be completed at the end of the step
                 staged[my_row * own + j] = to_half(bounded(v * EXTRA));
                 sum += v;
             }
+        });
+        if (N) {
             sum = row_total(sum);
             weighed.expect(CLUSTER * ROWS * (own * sizeof(half) + sizeof(float)));
             if (sub < CLUSTER)
@@ -546,29 +740,20 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             meet();
             continue;
         }
-        float mean[ITEMS];
-#pragma unroll
-        for (int n = 0; n < ITEMS; ++n) {
-            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
-            if (i < ROWS * UNITS && row < rows && unit < wide)
-                mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
-        }
         weighed.wait();
-        const float sum = row_total(sub < CLUSTER ? parts[sub * ROWS + my_row] : 0.f);
+        sum = row_total(sub < CLUSTER ? parts[sub * ROWS + my_row] : 0.f);
         if (sub == 0) row_sum[my_row] = sum;
-        multiply<NT_H>(sums, all_weighed, ns, keys, kn);
-        __syncthreads();
-        const int narrow = width_of(TILES_H);
+        multiply<NT_H>(sums, all_weighed, ns, keys, feed, kn, [&](int base) {
 #pragma unroll
-        for (int n = 0; n < ITEMS; ++n) {
-            const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
-            if (i < ROWS * UNITS && row < rows && unit < wide)
-                dh[n] += back * (total(sums, row, i % UNITS, narrow) / EXTRA - row_sum[row] * mean[n]);
-        }
-        for (int j = sub; j < own; j += 16)
-            if (my_row < rows)
-                a.d_logits[((size_t)(at + my_row) * D + d) * N + slot0 + j] =
-                    back * (mine[my_row * own + j] - attention[my_row * own + j] * sum);
+            for (int n = 0; n < ITEMS; ++n) {
+                const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 8 * base;
+                if (i < ROWS * UNITS && row < rows && unit0 + i % UNITS < wide && u >= 0 && u < 8 * WAYS * NT_H)
+                    dh[n] += back * (total<NT_H>(sums, row, u) / EXTRA - row_sum[row] * mean[n]);
+            }
+        });
+        if (my_row < rows)
+            for (int base = 0; base < tiles; base += WAYS * NT_B)
+                for OWN_SLOTS (j, base) logits[j] = back * (logits[j] - attention[my_row * own + j] * sum);
     }
     meet();
 #pragma unroll

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from memgrow.nn.kernels import nvrtc
-from memgrow.nn.kernels.clusters import THREADS, Clusters
+from memgrow.nn.kernels.clusters import THREADS, Clusters, Kept
 from memgrow.nn.kernels.layer import Each, Layer, Trace, Walked, WalkedBack, processors
 from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, ClusterPacking, Gradients, each, one
 from memgrow.nn.kernels.structures import ClusterWalk as Argument
@@ -51,7 +51,7 @@ class ClusterWalk:
             **one(x=x, key_pack=self.key_pack, gate_pack=self.gate_pack, bias=bias, output=output),
             **one(before=trace.before, cell=trace.cells, gates=trace.gates, attention=trace.attention),
         )
-        self._launch("forward", argument, self.blocks, self.clusters.shared(forward=True))
+        self._launch("forward", argument, self.blocks, self._kept(forward=True).shared)
         del self.gate_pack, self.key_pack
         return Walked(output, hn, cn)
 
@@ -68,7 +68,7 @@ class ClusterWalk:
             **one(attention=trace.attention, mean_key=mean_key, slope_pack=self.slope_pack, key_pack=self.back_pack),
             **one(largest=self._largest(d_output, d_hn, d_cn), d_gates=d_gates, d_logits=d_logits),
         )
-        self._launch("backward", argument, self.blocks, self.clusters.shared(forward=False))
+        self._launch("backward", argument, self.blocks, self._kept(forward=False).shared)
         return WalkedBack(d_gates, d_logits, d_h0, d_c0)
 
     def _largest(self, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each) -> Tensor:
@@ -85,7 +85,7 @@ class ClusterWalk:
 
     def _walk(self, forward: bool) -> Argument:
         layer, c = self.layer, self.clusters
-        first, second = c.fitting(forward)
+        kept = self._kept(forward)
         return Argument(
             directions=layer.directions,
             batch=layer.batch,
@@ -96,10 +96,16 @@ class ClusterWalk:
             slots=c.slots,
             real_slots=layer.slots,
             own=c.own,
-            fit_first=first,
-            fit_second=second,
+            fit_first=kept.first,
+            fit_second=kept.second,
+            depth=kept.depth,
             **one(sizes=layer.sizes, offsets=layer.offsets),
         )
+
+    def _kept(self, forward: bool) -> Kept:
+        kept = self.clusters.kept(forward)
+        assert kept is not None
+        return kept
 
     def _launch(self, name: str, argument: ctypes.Structure, blocks: int, shared: int) -> None:
         device = self.layer.device

@@ -11,7 +11,19 @@ THREADS = 256  # of a block
 PARTS = 4  # that a product's sums come in
 WAYS = 2  # in which the warps share out columns
 MAX_UNITS = 64  # of a block: more would not fit its registers
-MAX_TILES = 6  # of eight columns that a warp has at once
+MAX_TILES = 5  # of eight columns that a warp has at once
+WARPS = 8
+DEPTHS = (3, 2)  # chunks of weights that are on their way to a warp, where not all of them fit
+SEGMENTS = 16  # of the plan in which a warp uses them, at most
+
+
+class Kept(NamedTuple):
+    """What of the two packs of weights is kept on the chip."""
+
+    first: int  # blocks
+    second: int
+    depth: int  # of the ring for the rest; 0: there is none
+    shared: int  # bytes of shared memory in all
 
 
 class Clusters(NamedTuple):
@@ -27,8 +39,8 @@ class Clusters(NamedTuple):
     def of(cls, size: int, directions: int, batch: int, hidden: int, slots: int) -> "Clusters | None":
         """None where a layer is too large for a cluster."""
         new = cls(size, directions, batch, _share(hidden, size, 2), _share(slots, size, 8))
-        largest = max(new.fixed(forward) for forward in (True, False))
-        return None if new.units > MAX_UNITS or largest > SHARED_LIMIT else new
+        fits = all(new.kept(forward) for forward in (True, False))
+        return new if fits and new.units <= MAX_UNITS and new.segments <= SEGMENTS else None
 
     @property
     def hidden(self) -> int:
@@ -57,7 +69,19 @@ class Clusters(NamedTuple):
             "CLUSTER": self.size,
             "UNITS": self.units,
             **{name: _at_once(count) for name, count in tiles.items()},
+            "NT_MOST": self.at_once,
         }
+
+    @property
+    def at_once(self) -> int:
+        """Tiles of one warp at once, at most."""
+        return max(map(_at_once, (self.units // 2, self.own // 8, self.tiles_b, self.tiles_h)))
+
+    @property
+    def segments(self) -> int:
+        """Of the longer plan."""
+        forward = _passes(self.own // 8) + 2 * _passes(self.units // 2)
+        return max(forward, _passes(self.tiles_b) + _passes(self.tiles_h))
 
     def packs(self, forward: bool) -> tuple[tuple[int, int], tuple[int, int]]:
         """Of the two packs of weights: blocks of 32 that are summed over, and tiles of eight columns."""
@@ -72,26 +96,30 @@ class Clusters(NamedTuple):
         if forward:
             parts = [4 * ROWS * _stride(self.hidden), n, 2 * ROWS * max(self.units, self.own), 8 * self.size * ROWS]
             parts += [4 * self.size * ROWS, 4 * ROWS, 4 * ROWS, 16, 4 * ROWS * self.own]
-            widest = max(_width(self.own // 8), _width(self.units // 2))
         else:
-            parts = [2 * ROWS * _stride(4 * self.hidden), n, 2 * ROWS * max(4 * self.units, self.own)]
-            parts += [4 * self.size * ROWS, 4 * ROWS, 16, 4 * ROWS * self.own, 4 * ROWS * self.own]
-            widest = max(_width(self.tiles_b), _width(self.tiles_h))
-        return sum(-(-size // 16) * 16 for size in parts) + 4 * PARTS * ROWS * widest
+            parts = [2 * ROWS * _stride(4 * self.hidden), n, 2 * ROWS * self.own]
+            parts += [4 * self.size * ROWS, 4 * ROWS, 16, 4 * ROWS * self.own]
+        return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * ROWS * (WAYS * self.at_once + 1)
 
-    def fitting(self, forward: bool) -> tuple[int, int]:
-        """How many blocks of each pack lie in shared memory; the others are read from L2 in every step."""
-        room, found = SHARED_LIMIT - self.fixed(forward), []
-        for blocks, tiles in self.packs(forward):
-            fit = min(blocks, room // (512 * tiles)) if tiles else 0
-            room -= 512 * tiles * fit
-            found.append(fit)
-        return found[0], found[1]
+    def ring(self, depth: int) -> int:
+        """Bytes for weights that are on their way, the marks of their arrival and the plans."""
+        return WARPS * (depth * (512 * self.at_once + 8) + 32 * SEGMENTS)
 
-    def shared(self, forward: bool) -> int:
-        """Bytes of shared memory for one block."""
-        kept = zip(self.fitting(forward), self.packs(forward), strict=True)
-        return self.fixed(forward) + sum(512 * tiles * fit for fit, (_, tiles) in kept)
+    def kept(self, forward: bool) -> "Kept | None":
+        """What of the weights lies in shared memory; the rest streams in from L2 in every step. None: no room."""
+        fixed, packs = self.fixed(forward), self.packs(forward)
+        whole = fixed + sum(512 * blocks * tiles for blocks, tiles in packs)
+        if whole <= SHARED_LIMIT:
+            return Kept(packs[0][0], packs[1][0], 0, whole)
+        for depth in DEPTHS:
+            size, found = fixed + self.ring(depth), []
+            if size > SHARED_LIMIT:
+                continue
+            for blocks, tiles in packs:
+                found.append(min(blocks, (SHARED_LIMIT - size) // (512 * tiles)) if tiles else 0)
+                size += 512 * tiles * found[-1]
+            return Kept(found[0], found[1], depth, size)
+        return None
 
 
 def best(layer: tuple[int, int, int, int], room: Mapping[int, int]) -> Clusters | None:
@@ -103,9 +131,16 @@ def best(layer: tuple[int, int, int, int], room: Mapping[int, int]) -> Clusters 
     return min((one for one in found if one), key=lambda c: _time(c, room[c.size]), default=None)
 
 
-def _time(clusters: Clusters, room: int) -> float:
-    """Of a step: half of what a single cluster of 16 needs is taken to be exchange, half work that its blocks share."""
-    return -(-clusters.needed // room) * (1 + 16 / clusters.size)
+def _time(c: Clusters, room: int) -> float:
+    """Cycles of a step there and back, roughly: the exchange, weights that are kept, weights that stream in."""
+    cycles = 0.0
+    for forward in (True, False):
+        kept, packs = c.kept(forward), c.packs(forward)
+        assert kept is not None
+        size = sum(512 * blocks * tiles for blocks, tiles in packs)
+        near = 512 * (kept.first * packs[0][1] + kept.second * packs[1][1])
+        cycles += 2500 + near / 100 + (size - near) / 45
+    return cycles * -(-c.needed // room)
 
 
 def _share(count: int, size: int, multiple: int) -> int:
@@ -114,14 +149,14 @@ def _share(count: int, size: int, multiple: int) -> int:
 
 def _at_once(tiles: int) -> int:
     """Tiles of one warp at once, so that the warps have equally many."""
-    passes = max(1, -(-tiles // (WAYS * MAX_TILES)))
-    return max(1, -(-tiles // (WAYS * passes)))
+    return max(1, -(-tiles // (WAYS * _passes(tiles))))
+
+
+def _passes(tiles: int) -> int:
+    """How often the warps go through what is summed over, with some of the tiles each time."""
+    return max(1, -(-tiles // (WAYS * MAX_TILES)))
 
 
 def _stride(width: int) -> int:
     """Halves from one row to the next."""
     return -(-width // 64) * 64 + 32
-
-
-def _width(tiles: int) -> int:
-    return 8 * (tiles | 1)

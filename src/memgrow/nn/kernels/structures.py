@@ -80,7 +80,9 @@ class GridPacking(ctypes.Structure):
 
 class ClusterWalk(ctypes.Structure):
     _fields_ = [
-        *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own fit_first fit_second"),
+        *_fields(
+            INT, "directions batch steps reversed real_hidden hidden slots real_slots own fit_first fit_second depth"
+        ),
         *_fields(POINTER, "sizes offsets"),
     ]
 
