@@ -45,8 +45,6 @@ inline float __int_as_float(int x) { return as<float>(x); }
 inline unsigned __float_as_uint(float x) { return as<unsigned>(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float a, float b) { return a / b; }
-template <typename T>
-inline T __ldg(const T *at) { return *at; }
 inline void atomicMax(unsigned *at, unsigned value) { *at = max(*at, value); }
 
 namespace machine {
@@ -234,6 +232,7 @@ inline unsigned place(const void *here) {
 inline unsigned at_peer(unsigned here, int peer) { return (peer + 1) * machine::SPACE + here % machine::SPACE; }
 template <typename Word>
 inline void push(unsigned there, Word v, unsigned box) { machine::send(there, &v, sizeof v, box); }
+inline void fetch(unsigned here, const void *from, unsigned bytes, unsigned box) { machine::send(here, from, bytes, box); }
 inline void found(unsigned box) { *reinterpret_cast<machine::Box *>(machine::where(box)) = {0, 1, 0}; }
 inline void announce(unsigned box, unsigned bytes) {
     machine::Box &b = *reinterpret_cast<machine::Box *>(machine::where(box));

@@ -30,7 +30,7 @@ def emulated(monkeypatch):
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
-    def walk_for(layer):
+    def walk_for(layer, exact):
         shared = clusters.Clusters.of(SIZE, layer.directions, layer.batch, layer.hidden, layer.slots)
         assert shared is not None
         return ClusterWalk(layer, shared)
@@ -38,12 +38,17 @@ def emulated(monkeypatch):
     monkeypatch.setattr(cuda, "_walk_for", walk_for)
 
 
-@pytest.mark.parametrize("near", [True, False], ids=["all on the chip", "all from far away"])
+@pytest.mark.parametrize("near", [True, False], ids=["all on the chip", "all streams in"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernels_equal_the_plain_loop(case, near, emulated, monkeypatch):
     kind, sizes, lengths, both = CASES[case]
     if not near:
-        monkeypatch.setattr(clusters.Clusters, "fitting", lambda self, forward: (0, 0))
+        whole = clusters.Clusters.kept
+        monkeypatch.setattr(
+            clusters.Clusters,
+            "kept",
+            lambda self, forward: clusters.Kept(0, 0, 2, whole(self, forward).shared + self.ring(2)),
+        )
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     with torch.no_grad():
         for name, parameter in [*fast.named_parameters(), *plain.named_parameters()]:

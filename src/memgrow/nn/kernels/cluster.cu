@@ -64,70 +64,6 @@ struct Backward {
 
 __device__ __forceinline__ float bounded(float x) { return fminf(fmaxf(x, -65000.f), 65000.f); }
 
-__device__ __forceinline__ unsigned times(unsigned a, unsigned b) {
-    unsigned y;
-    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
-    return y;
-}
-
-__device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
-                                    unsigned b1) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
-
-// Once at the beginning, as nobody may write into a block that has not begun, and once at the end.
-__device__ __forceinline__ void meet() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-__device__ __forceinline__ unsigned rank() {
-    unsigned r;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
-    return r;
-}
-
-__device__ __forceinline__ unsigned place(const void *mine) { return (unsigned)__cvta_generic_to_shared(mine); }
-
-__device__ __forceinline__ unsigned at_peer(unsigned mine, int peer) {  // the same place in another block
-    unsigned there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(mine), "r"(peer));
-    return there;
-}
-
-#define PUSH "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
-
-__device__ __forceinline__ void push(unsigned there, uint4 v, unsigned box) {
-    asm volatile(PUSH ".v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(box)
-                 : "memory");
-}
-
-__device__ __forceinline__ void push(unsigned there, uint2 v, unsigned box) {
-    asm volatile(PUSH ".v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(box) : "memory");
-}
-
-__device__ __forceinline__ void push(unsigned there, unsigned v, unsigned box) {
-    asm volatile(PUSH ".b32 [%0], %1, [%2];" ::"r"(there), "r"(v), "r"(box) : "memory");
-}
-
-__device__ __forceinline__ void found(unsigned box) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n fence.mbarrier_init.release.cluster;" ::"r"(box) : "memory");
-}
-
-__device__ __forceinline__ void announce(unsigned box, unsigned bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(box), "r"(bytes) : "memory");
-}
-
-__device__ __forceinline__ void await(unsigned box, unsigned turn) {
-    unsigned full;
-    do {
-        asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
-                     : "=r"(full) : "r"(box), "r"(turn) : "memory");
-    } while (!full);
-}
-
 // Counts the bytes that come in; full when as many are there as are due, and then begins anew.
 struct Box {
     unsigned at, turn;
@@ -215,10 +151,7 @@ struct Feed {
         if (threadIdx.x % 32 == 0) {
             const unsigned box = boxes + 8 * asked;
             announce(box, s.bytes);
-            asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
-                             place(ring + asked * CHUNK)),
-                         "l"(s.from + (size_t)k * s.stride), "r"(s.bytes), "r"(box)
-                         : "memory");
+            fetch(place(ring + asked * CHUNK), s.from + (size_t)k * s.stride, s.bytes, box);
         }
         asked = asked + 1 == depth ? 0 : asked + 1;
         k += PARTS;

@@ -80,3 +80,10 @@ __device__ __forceinline__ void await(unsigned box, unsigned turn) {
                      : "=r"(full) : "r"(box), "r"(turn) : "memory");
     } while (!full);
 }
+
+// Bytes from global memory into the own shared memory, while the warp goes on.
+__device__ __forceinline__ void fetch(unsigned here, const void *from, unsigned bytes, unsigned box) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(here),
+                 "l"(from), "r"(bytes), "r"(box)
+                 : "memory");
+}
