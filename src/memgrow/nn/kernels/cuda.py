@@ -19,7 +19,7 @@ from memgrow.nn.kernels.grid_walk import GridWalk
 from memgrow.nn.kernels.layer import Layer, Trace, Walk, processors
 from memgrow.nn.kernels.naive import Direction, State
 from memgrow.nn.kernels.sharing import Shape
-from memgrow.nn.kernels.structures import Collecting, Spreading, each, one
+from memgrow.nn.kernels.structures import Collecting, Spreading
 
 CELLS = ("lstm", "gru")
 SOURCE = "layout.cu"
@@ -123,8 +123,14 @@ class _Run:
             slots=self.walk.slots,
             inputs=self.inputs,
             slot_size=self.slot_size,
-            **each(ih=self.ih, bias_ih=self.bias_ih, bias_hh=self.bias_hh, slot_bias=self.slot_bias),
-            **one(w_x=self.w_x, w_c=self.w_c, x_bias=self.x_bias, bias=self.bias),
+            ih=self.ih,
+            bias_ih=self.bias_ih,
+            bias_hh=self.bias_hh,
+            slot_bias=self.slot_bias,
+            w_x=self.w_x,
+            w_c=self.w_c,
+            x_bias=self.x_bias,
+            bias=self.bias,
         )
         self._launch("spread", argument)
         gate_values = None
@@ -187,15 +193,20 @@ class _Run:
             [None if t is None else torch.empty_like(t) for t in part]
             for part in (self.ih, layer.hh, self.bias_ih, self.bias_hh)
         )
-        sums = d_gates.sum(0)  # has to live until the kernel has been launched
         argument = Collecting(
             directions=d,
             real_hidden=h,
             hidden=self.walk.hidden,
             inputs=self.inputs,
             slot_size=self.slot_size,
-            **one(d_wx=d_wx, d_wc=d_wc, d_wh=d_wh, sums=sums),
-            **each(d_ih=d_ih, d_hh=d_hh, d_bias_ih=d_bias_ih, d_bias_hh=d_bias_hh),
+            d_wx=d_wx,
+            d_wc=d_wc,
+            d_wh=d_wh,
+            sums=d_gates.sum(0),
+            d_ih=d_ih,
+            d_hh=d_hh,
+            d_bias_ih=d_bias_ih,
+            d_bias_hh=d_bias_hh,
         )
         self._launch("collect", argument)
         return [d_ih, d_hh, d_bias_ih, d_bias_hh]

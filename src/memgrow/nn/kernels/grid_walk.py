@@ -9,7 +9,7 @@ from torch import Tensor
 from memgrow.nn.kernels import nvrtc
 from memgrow.nn.kernels.layer import Each, Layer, Trace, Walked, WalkedBack, processors
 from memgrow.nn.kernels.sharing import Plan, Shape
-from memgrow.nn.kernels.structures import GridBackward, GridForward, GridPacking, each, one
+from memgrow.nn.kernels.structures import GridBackward, GridForward, GridPacking
 from memgrow.nn.kernels.structures import GridWalk as Argument
 
 SOURCE = "grid.cu"
@@ -38,9 +38,13 @@ class GridWalk:
             blocks=s.blocks,
             tiles_s=s.tiles_s,
             backward=int(with_gradient),
-            **each(hh=layer.hh, keys=layer.keys),
-            **one(gate_values=gate_values, key_pack=self.key_pack, gate_pack=self.gate_pack),
-            **one(slope_pack=self.slope_pack, back_pack=self.back_pack),
+            hh=layer.hh,
+            keys=layer.keys,
+            gate_values=gate_values,
+            key_pack=self.key_pack,
+            gate_pack=self.gate_pack,
+            slope_pack=self.slope_pack,
+            back_pack=self.back_pack,
         )
         count, defines = 4 * processors(layer.device), self.plans["forward"].defines
         nvrtc.launch(SOURCE, "pack", defines, argument, count, 256, 0, layer.device, together=False)
@@ -51,10 +55,22 @@ class GridWalk:
         out = new(s.batch + layer.total, d, s.hidden)
         argument = GridForward(
             walk=self._walk("forward"),
-            **each(h0=layer.h0, c0=layer.c0, hn=hn, cn=cn),
-            **one(x=x, key_pack=self.key_pack, gate_pack=self.gate_pack, bias=bias, output=output, out=out),
-            **one(before=trace.before, cell=trace.cells, gates=trace.gates, attention=trace.attention),
-            **one(scores=new(d, s.batch, s.slots), stats=new(d, s.batch, s.blocks, 2)),
+            h0=layer.h0,
+            c0=layer.c0,
+            hn=hn,
+            cn=cn,
+            x=x,
+            key_pack=self.key_pack,
+            gate_pack=self.gate_pack,
+            bias=bias,
+            output=output,
+            out=out,
+            before=trace.before,
+            cell=trace.cells,
+            gates=trace.gates,
+            attention=trace.attention,
+            scores=new(d, s.batch, s.slots),
+            stats=new(d, s.batch, s.blocks, 2),
         )
         self._launch("forward", argument)
         del self.gate_pack
@@ -68,11 +84,23 @@ class GridWalk:
         d_h0, d_c0 = layer.states()
         argument = GridBackward(
             walk=self._walk("backward"),
-            **each(d_hn=d_hn, d_cn=d_cn, c0=layer.c0, d_h0=d_h0, d_c0=d_c0),
-            **one(d_out=d_output, before=trace.before, cell=trace.cells, gates=trace.gates),
-            **one(attention=trace.attention, mean_key=mean_key, slope_pack=self.slope_pack, key_pack=self.back_pack),
-            **one(d_gates=d_gates, weighed=torch.empty_like(d_logits), d_logits=d_logits),
-            **one(partial=new(layer.directions, s.batch, s.blocks)),
+            d_hn=d_hn,
+            d_cn=d_cn,
+            c0=layer.c0,
+            d_h0=d_h0,
+            d_c0=d_c0,
+            d_out=d_output,
+            before=trace.before,
+            cell=trace.cells,
+            gates=trace.gates,
+            attention=trace.attention,
+            mean_key=mean_key,
+            slope_pack=self.slope_pack,
+            key_pack=self.back_pack,
+            d_gates=d_gates,
+            weighed=torch.empty_like(d_logits),
+            d_logits=d_logits,
+            partial=new(layer.directions, s.batch, s.blocks),
         )
         self._launch("backward", argument)
         return WalkedBack(d_gates, d_logits, d_h0, d_c0)
@@ -94,7 +122,9 @@ class GridWalk:
             real_slots=layer.slots,
             tiles_s=s.tiles_s,
             weights_in_shared=int(self.plans[way].weights_in_shared),
-            **one(sizes=layer.sizes, offsets=layer.offsets, barrier=self.barrier),
+            sizes=layer.sizes,
+            offsets=layer.offsets,
+            barrier=self.barrier,
         )
 
     def _launch(self, way: str, argument: ctypes.Structure) -> None:

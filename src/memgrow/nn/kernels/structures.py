@@ -9,6 +9,24 @@ from torch import Tensor
 POINTER, POINTERS, INT = ctypes.c_void_p, ctypes.c_void_p * 2, ctypes.c_int
 
 
+class Arguments(ctypes.Structure):
+    """Fields by name: tensors become pointers, and a sequence of them a pointer for each direction.
+
+    It keeps the tensors: memory of one that nobody holds is handed out again before the kernel is launched, and two
+    pointers of one structure then lead to the same place.
+    """
+
+    def __init__(self, **fields: "Tensor | Sequence[Tensor | None] | Arguments | int | None") -> None:
+        self.held = fields
+        super().__init__(**{name: _as_field(value) for name, value in fields.items()})
+
+
+def _as_field(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.data_ptr()
+    return POINTERS(*map(_as_field, value)) if isinstance(value, list | tuple) else value
+
+
 def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
     return [(name, kind) for name in names.split()]
 
@@ -16,7 +34,7 @@ def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
 # layout.cu
 
 
-class Spreading(ctypes.Structure):
+class Spreading(Arguments):
     _fields_ = [
         *_fields(INT, "directions real_hidden hidden real_slots slots inputs slot_size"),
         *_fields(POINTERS, "ih bias_ih bias_hh slot_bias"),
@@ -24,7 +42,7 @@ class Spreading(ctypes.Structure):
     ]
 
 
-class Collecting(ctypes.Structure):
+class Collecting(Arguments):
     _fields_ = [
         *_fields(INT, "directions real_hidden hidden inputs slot_size"),
         *_fields(POINTER, "d_wx d_wc d_wh sums"),
@@ -35,7 +53,7 @@ class Collecting(ctypes.Structure):
 # grid.cu
 
 
-class GridWalk(ctypes.Structure):
+class GridWalk(Arguments):
     _fields_ = [
         *_fields(INT, "directions groups blocks chunks batch steps reversed real_hidden hidden slots real_slots"),
         *_fields(INT, "tiles_s weights_in_shared"),
@@ -43,7 +61,7 @@ class GridWalk(ctypes.Structure):
     ]
 
 
-class GridForward(ctypes.Structure):
+class GridForward(Arguments):
     _fields_ = [
         ("walk", GridWalk),
         *_fields(POINTER, "x"),
@@ -54,7 +72,7 @@ class GridForward(ctypes.Structure):
     ]
 
 
-class GridBackward(ctypes.Structure):
+class GridBackward(Arguments):
     _fields_ = [
         ("walk", GridWalk),
         *_fields(POINTER, "d_out"),
@@ -67,7 +85,7 @@ class GridBackward(ctypes.Structure):
     ]
 
 
-class GridPacking(ctypes.Structure):
+class GridPacking(Arguments):
     _fields_ = [
         *_fields(INT, "directions real_hidden hidden real_slots slots blocks tiles_s backward"),
         *_fields(POINTERS, "hh keys"),
@@ -78,7 +96,7 @@ class GridPacking(ctypes.Structure):
 # cluster.cu
 
 
-class ClusterWalk(ctypes.Structure):
+class ClusterWalk(Arguments):
     _fields_ = [
         *_fields(
             INT, "directions batch steps reversed real_hidden hidden slots real_slots own fit_first fit_second depth"
@@ -87,7 +105,7 @@ class ClusterWalk(ctypes.Structure):
     ]
 
 
-class ClusterForward(ctypes.Structure):
+class ClusterForward(Arguments):
     _fields_ = [
         ("walk", ClusterWalk),
         *_fields(POINTER, "x"),
@@ -98,7 +116,7 @@ class ClusterForward(ctypes.Structure):
     ]
 
 
-class ClusterBackward(ctypes.Structure):
+class ClusterBackward(Arguments):
     _fields_ = [
         ("walk", ClusterWalk),
         *_fields(POINTER, "d_out"),
@@ -110,7 +128,7 @@ class ClusterBackward(ctypes.Structure):
     ]
 
 
-class ClusterPacking(ctypes.Structure):
+class ClusterPacking(Arguments):
     _fields_ = [
         *_fields(INT, "directions real_hidden hidden real_slots slots own backward"),
         *_fields(POINTERS, "hh keys"),
@@ -118,7 +136,7 @@ class ClusterPacking(ctypes.Structure):
     ]
 
 
-class Gradients(ctypes.Structure):
+class Gradients(Arguments):
     _fields_ = [
         *_fields(INT, "directions states"),
         ("outputs", ctypes.c_size_t),
@@ -126,16 +144,3 @@ class Gradients(ctypes.Structure):
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "largest"),
     ]
-
-
-def one(**tensors: Tensor | None) -> dict[str, int | None]:
-    """A pointer each."""
-    return {name: None if tensor is None else tensor.data_ptr() for name, tensor in tensors.items()}
-
-
-def each(**tensors: Sequence[Tensor | None]) -> dict[str, Any]:
-    """A pointer for each direction."""
-    return {
-        name: POINTERS(*(None if tensor is None else tensor.data_ptr() for tensor in parts))
-        for name, parts in tensors.items()
-    }
