@@ -152,8 +152,39 @@ def sentiment(_: Results) -> str:
     return "\n".join([*lines, "", f"{domains} in this order; {len(found['seeds'])} seeds (`{command}`)."])
 
 
+def five_genres(_: Results) -> str:
+    """Methods after five genres of MultiNLI, against retraining on everything."""
+    found = json.loads((ROOT / "results/paper/recommended.json").read_text(encoding="utf-8"))
+    rows = found["sheets"][0]["rows"]
+    lines = [
+        "| method | validation, % | test, % | forgetting, points | against multi-task [95% interval] | seeds |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in sorted(rows, key=lambda row: -row["validation"]["mean"]):
+        end, lost = row["cells"]["average"], row["forgetting"]
+        against = end.get("tests", {}).get("multi-task")
+        cells = [
+            row["name"],
+            f"{row['validation']['mean']:.1f}",
+            f"{end['mean']:.1f} ± {end['spread']:.1f}",
+            "-" if lost["mean"] is None else f"{lost['mean']:.1f} ± {lost['spread']:.1f}".replace("-", "−"),
+            _interval(against) if against else "-",
+            str(len(end["values"])),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", f"The average of the five genres' test parts. From `{found['command']}`."])
+
+
+def _interval(test: Results) -> str:
+    return f"{_points(test['difference'])} [{_points(test['low'])}, {_points(test['high'])}]"
+
+
+def _points(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
+
+
 def _signed(share: float) -> str:
-    return f"{100 * share:+.1f}".replace("-", "−")
+    return _points(100 * share)
 
 
 def false_positives(_: Results) -> str:
@@ -183,6 +214,7 @@ def paper(name: str) -> Callable[[Results], str]:
     return lambda _: block(name, ROOT / "results/paper", ROOT / "docs/paper.md")
 
 
+TABLES = ("table1", "table2", "table3", "table4", "recommended", "slots", "rates", "conditions", "tuning")
 PLACES = {
     "comparison": ("README.md", comparison),
     "matrix": ("docs/tutorial.md", matrix),
@@ -190,11 +222,9 @@ PLACES = {
     "training": ("docs/speed.md", training),
     "adaptation": ("docs/speed.md", adaptation),
     "sentiment": ("README.md", sentiment),
+    "five-genres": ("README.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),
-    **{
-        f"paper-{name}": ("docs/paper.md", paper(name))
-        for name in ("legend", "table1", "table2", "table3", "table4", "recommended", "tuning", "theorem")
-    },
+    **{f"paper-{name}": ("docs/paper.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
 }
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memgrow import demo
-from memgrow.adaptation import DEFAULT_METHOD
+from memgrow.experiments.paper.protocol import PROPOSED
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.recipe import Recipe, read_recipe
@@ -35,10 +35,10 @@ def test_every_recipe_is_valid_and_begins_with_what_it_is_for(path):
     assert path.read_text(encoding="utf-8").startswith("# ")
 
 
-def test_the_papers_recipe_is_what_memgrow_does_when_told_nothing():
+def test_the_papers_recipe_has_memgrows_own_settings_and_the_papers_method():
     recipe = read_recipe(FOLDER / "paper-nli.yaml")
     assert settings(recipe) == DEFAULTS
-    assert recipe.method == DEFAULT_METHOD
+    assert recipe.method == PROPOSED
 
 
 def test_the_papers_recipe_has_the_papers_numbers():

@@ -9,14 +9,13 @@ from memgrow.data import Domain, Stream
 from memgrow.errors import ModelError, SettingsError
 from memgrow.history import Stage
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings
+from memgrow.methods import RECOMMENDED, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.recipe import Recipe
 from memgrow.report.bar import Bar
 from memgrow.report.tables import stage_line
 from memgrow.training import TrainingSettings
 
-DEFAULT_METHOD = "F+M+V"
 PARTS = {MANIFEST, "config.json", "model.safetensors"}  # a folder with any of these is a model, be it half copied
 
 
@@ -85,7 +84,7 @@ def _is_free(folder: Path) -> bool:
 
 def _created(recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
     return Learner.create(
-        method or DEFAULT_METHOD,
+        method or RECOMMENDED,
         model=recipe.section("model", ModelSettings()),
         training=recipe.section("training", TrainingSettings()),
         options=recipe.section("options", MethodSettings()),

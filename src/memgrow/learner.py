@@ -17,7 +17,7 @@ from memgrow.history import History, Stage
 from memgrow.learning import begin
 from memgrow.lockstep import adapt_stack
 from memgrow.lockstep.choice import STACKED, choose_loop
-from memgrow.methods import MethodSettings, find_method
+from memgrow.methods import RECOMMENDED, MethodSettings, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings
 from memgrow.progress import Progress, Silence
 from memgrow.saved import pack, unpack
@@ -64,7 +64,7 @@ class Learner:
     @classmethod
     def create(
         cls,
-        method: str = "F+M+V",
+        method: str = RECOMMENDED,
         *,
         task: str | None = None,
         labels: Sequence[str] | None = None,

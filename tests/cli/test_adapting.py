@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from memgrow.methods import RECOMMENDED
+
 
 def same(a, b) -> bool:
     """All that must be the same of two models; history.json holds the seconds, which may differ."""
@@ -23,6 +25,7 @@ def test_it_creates_a_model_and_goes_on_from_it(memgrow, data, tmp_path):
     memgrow.done("adapt", model, data["harbour"])
     assert memgrow.learnt(model) == [("kitchen",), ("harbour",)]
     assert config(model)["model"]["hidden"] == 5
+    assert config(model)["method"] == RECOMMENDED
     assert [path.name for path in model.parent.iterdir()] == ["model"]
 
 
@@ -32,7 +35,7 @@ def test_several_files_are_several_domains_in_their_order(memgrow, data, tmp_pat
 
 
 def test_domains_one_by_one_or_in_one_command_make_the_same_model(memgrow, data, made, tmp_path):
-    memgrow.done("adapt", tmp_path / "m", data["kitchen"], *memgrow.tiny)
+    memgrow.done("adapt", tmp_path / "m", data["kitchen"], *memgrow.tiny, "--method", "F+M+V")
     memgrow.done("adapt", tmp_path / "m", data["harbour"])
     assert same(tmp_path / "m", made)
 

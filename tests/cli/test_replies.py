@@ -26,7 +26,7 @@ def files(tmp_path_factory):
 def talker(memgrow, files, tmp_path):
     model = tmp_path / "talker"
     settings = [word for size in SIZES for word in ("--set", size)]
-    out = memgrow.done("adapt", model, *files, *settings, "--device", "cpu")
+    out = memgrow.done("adapt", model, *files, *settings, "--method", "F+M+V", "--device", "cpu")
     assert "100 / perplexity" in out
     return model
 

@@ -3,12 +3,13 @@
 from memgrow.methods.arrival import Grew, grow_for
 from memgrow.methods.past import MethodSettings, Past
 from memgrow.methods.several import Several
-from memgrow.methods.table import LETTERS, METHODS, Method, find_method
+from memgrow.methods.table import LETTERS, METHODS, RECOMMENDED, Method, find_method
 from memgrow.methods.trains import Trains
 
 __all__ = [
     "LETTERS",
     "METHODS",
+    "RECOMMENDED",
     "Grew",
     "Method",
     "MethodSettings",

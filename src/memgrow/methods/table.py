@@ -16,6 +16,7 @@ from memgrow.methods.trains import Trains, everything, new_slots, newest_column
 from memgrow.models import Model
 
 What = Literal["words", "slots", "hidden", "column"]
+RECOMMENDED = "F+V+E"  # the best on validation after five genres without old data: see docs/paper.md
 
 
 @dataclass(frozen=True)

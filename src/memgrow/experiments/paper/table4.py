@@ -19,7 +19,7 @@ NOTES = (
 
 
 def rows(protocol: Protocol) -> list[Row]:
-    return [*map(_row, METHODS), *beyond.extra()]
+    return [*map(_row, METHODS), *beyond.finalists()]
 
 
 def make(protocol: Protocol, results: Results, seeds: int) -> dict[str, Any]:
