@@ -80,6 +80,27 @@ def speed(_: Results) -> str:
     return "\n".join(lines[:-1])
 
 
+def curves(_: Results) -> str:
+    """How the time of one layer grows with each of its sizes, and what a step costs."""
+    found = json.loads((ROOT / "results/recurrence-h200-tf32.json").read_text(encoding="utf-8"))
+    lines = ["| | milliseconds |", "|---|---|"]
+    points = {
+        name: {int(size): times["cuda, graph"] for size, times in curve.items()}
+        for name, curve in found["curves"].items()
+    }
+    lines += [
+        f"| {name} | {', '.join(f'{n:,}: {t:.2f}' for n, t in curve.items())} |" for name, curve in points.items()
+    ]
+    (few, short), *_, (many, long) = points["steps"].items()
+    each = (long - short) / (many - few)
+    outside = short - few * each
+    lines += [
+        "",
+        f"A step there and back takes {1000 * each:.0f} microseconds, all that is not in a step {outside:.2f} ms.",
+    ]
+    return "\n".join(lines)
+
+
 def training(_: Results) -> str:
     """Pairs a second of the whole pair classifier against what people write by hand."""
     found = json.loads((ROOT / "results/training-cpu.json").read_text(encoding="utf-8"))
@@ -219,6 +240,7 @@ PLACES = {
     "comparison": ("README.md", comparison),
     "matrix": ("docs/tutorial.md", matrix),
     "speed": ("docs/speed.md", speed),
+    "curves": ("docs/speed.md", curves),
     "training": ("docs/speed.md", training),
     "adaptation": ("docs/speed.md", adaptation),
     "sentiment": ("README.md", sentiment),
