@@ -7,9 +7,10 @@ import pytest
 from tests.experiments.paper_records import Runner
 
 from memgrow.errors import SettingsError
+from memgrow.experiments.grid import Failure
 from memgrow.experiments.paper import beyond, conditions, table2
 from memgrow.experiments.paper.files import read_figures, with_earlier_studies, write_figures
-from memgrow.experiments.paper.making import figures, run_all
+from memgrow.experiments.paper.making import figures, run_all, told
 from memgrow.experiments.paper.protocol import GENRES, PAPER, QUICK, Data, protocol
 from memgrow.experiments.paper.rows import Row
 from memgrow.experiments.paper.studies import STUDIES
@@ -208,3 +209,14 @@ def test_figures_are_read_back_as_they_were_written(tmp_path):
 
 def test_the_reference_row_is_there():
     assert set(table2.REFERENCE) <= {row.name for row in table2.rows(PAPER)}
+
+
+def test_failures_on_other_amounts_of_data_are_told_apart():
+    run = Row("", "F+V", ("fiction",)).run(PAPER, 0)
+    failed = [
+        (data, Failure(replace(run, seed=seed), 0, "lost")) for data in (Data(), Data(limit=2000)) for seed in (0, 1, 2)
+    ]
+    assert told(failed) == [
+        "F+V on fiction, seeds 0 to 2: lost",
+        "F+V on fiction (2,000 pairs of each), seeds 0 to 2: lost",
+    ]

@@ -63,7 +63,7 @@ def figures(table: Table, ran: Ran) -> dict[str, Any]:
         "protocol": protocol.to_json(),
         **({"strength": told_strength(ran)} if elastic and ran.tuned else {}),
         **made,
-        "failures": told([failure for key, failure in ran.failures.items() if key in needed]),
+        "failures": told((key[0], failure) for key, failure in ran.failures.items() if key in needed),
     }
 
 
@@ -73,15 +73,22 @@ def told_strength(ran: Ran) -> dict[str, Any]:
     return {"chosen": ran.protocol.strength, "validation_average": tried}
 
 
-def told(failures: Sequence[Failure]) -> list[str]:
+def told(failures: Iterable[tuple[Data, Failure]]) -> list[str]:
     """A sentence for all seeds of a run that failed for one reason."""
-    alike: dict[tuple[Run, str], list[int]] = {}
-    for failure in failures:
-        alike.setdefault((replace(failure.run, seed=0), failure.reason), []).append(failure.run.seed)
+    alike: dict[tuple[Data, Run, str], list[int]] = {}
+    for data, failure in failures:
+        alike.setdefault((data, replace(failure.run, seed=0), failure.reason), []).append(failure.run.seed)
     return [
-        f"{run.method} on {', '.join(run.learns)}, seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}: {reason}"
-        for (run, reason), seeds in alike.items()
+        f"{run.method} on {', '.join(run.learns)}{_amount(data)}, "
+        f"seed{'s' if len(seeds) > 1 else ''} {_listed(seeds)}: {reason}"
+        for (data, run, reason), seeds in alike.items()
     ]
+
+
+def _amount(data: Data) -> str:
+    """How the data differ from all that there are."""
+    limit = f" ({data.limit:,} pairs of each)" if data.limit else ""
+    return f"{limit} with guessed genres" if data.extra else limit
 
 
 def _listed(seeds: Sequence[int]) -> str:
