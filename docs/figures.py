@@ -193,7 +193,7 @@ def five_genres(_: Results) -> str:
             str(len(end["values"])),
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"The average of the five genres' test parts; the seeds that are there. From `{found['command']}`."])
+    return "\n".join([*lines, "", f"The average of the five genres' test parts. From `{found['command']}`."])
 
 
 def _interval(test: Results) -> str:

@@ -21,6 +21,7 @@ class Table:
     seeds: int
 
     most: int | None = None  # seeds, however many are asked for
+    apart: bool = False  # it is made when it is named, not with all
 
     def seeds_of(self, protocol: Protocol) -> int:
         asked = protocol.seeds or self.seeds
@@ -37,7 +38,7 @@ TABLES = {
         Table("slots", "Slots of each domain, on validation", slots.rows, slots.make, 3),
         Table("rates", "Learning rates, on validation", rates.rows, rates.make, 3),
         Table("tuning", "EWC's strength, on validation", tuning.rows, tuning.make, tuning.SEEDS, tuning.SEEDS),
-        Table("conditions", "When do new slots help?", conditions.rows, conditions.make, 3),
+        Table("conditions", "When do new slots help?", conditions.rows, conditions.make, 3, apart=True),
         Table("recommended", "Beyond the paper: after five genres", beyond.rows, beyond.make, 10),
     )
 }
@@ -52,11 +53,12 @@ THEOREM, PAGE, ALL = (
 def named(words: Sequence[str]) -> list[str]:
     """What words of the command line ask for, each once and in the order of the registry."""
     every = [*TABLES, THEOREM]
+    together = [name for name in every if name not in TABLES or not TABLES[name].apart]
     known = (*every, *DIALOGUE, PAGE, ALL)
     for word in words:
         if word not in known:
             raise SettingsError(f"there is nothing called {word!r}; there are {', '.join(known)}")
-    asked = {*words, *(every if ALL in words else ())}
+    asked = {*words, *(together if ALL in words else ())}
     if asked & set(DIALOGUE) and asked & set(every):
         raise SettingsError(
             f"{' and '.join(DIALOGUE)} are on dialogue and the others on MultiNLI: ask for them in two commands"
