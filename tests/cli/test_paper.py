@@ -23,16 +23,16 @@ def quick(folder):
 
 @pytest.fixture(scope="module")
 def everything(memgrow, quick, tmp_path_factory):
-    """The folder that `paper all --quick` has filled, and what it printed."""
+    """The folder that `paper all conditions --quick` has filled, and what it printed."""
     out = tmp_path_factory.mktemp("out")
-    return out, memgrow.done("paper", "all", *quick, "--seeds", 1, "--out", out)
+    return out, memgrow.done("paper", "all", "conditions", *quick, "--seeds", 1, "--out", out)
 
 
 def files(folder):
     return {path.name: path.read_bytes() for path in folder.glob("*.json")}
 
 
-def test_all_makes_every_table(everything):
+def test_all_and_conditions_make_every_table(everything):
     out, printed = everything
     assert set(files(out)) == {f"{name}.json" for name in (*TABLES, "theorem")}
     assert {path.name for path in out.glob("*.png")} == {"slots.png", "scaling.png", "theorem.png"}
@@ -51,7 +51,7 @@ def test_all_makes_every_table(everything):
 def test_the_same_command_again_makes_the_same_tables_without_a_run(everything, memgrow, quick):
     out, _ = everything
     before, started = files(out), time.monotonic()
-    printed = memgrow.done("paper", "all", *quick, "--seeds", 1, "--out", out)
+    printed = memgrow.done("paper", "all", "conditions", *quick, "--seeds", 1, "--out", out)
     assert files(out) == before
     assert "seed 0" not in printed  # no job has ended
     assert time.monotonic() - started < 15
