@@ -99,7 +99,7 @@ def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, mo
 
 def whole(memgrow, data, tmp_path: Path) -> dict[str, bytes]:
     """The model of three domains that nobody broke off."""
-    memgrow.done("adapt", tmp_path / "whole", data["kitchen"], data["harbour"], *memgrow.tiny)
+    memgrow.done("adapt", tmp_path / "whole", data["kitchen"], data["harbour"], *memgrow.tiny, "--method", "F+M+V")
     memgrow.done("adapt", tmp_path / "whole", data["clinic"], "--set", "epochs=3")
     return weights(tmp_path / "whole")
 
