@@ -54,6 +54,12 @@ class Study:
 
 STUDIES: tuple[Study, ...] = (
     Study(
+        "pairs",
+        "training pairs of each genre, from one genre to another",
+        (Point("2,000", data={"limit": 2000}), Point("all")),
+        methods=("F+V", PROPOSED),
+    ),
+    Study(
         "data",
         "training pairs of each genre, five genres in turn",
         (
