@@ -47,55 +47,42 @@ class ClusterWalk:
         self._launch("pack", argument, 8 * processors(layer.device), 0)
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
-        layer = self.layer
-        output, (hn, cn) = layer.new(layer.total, layer.directions * layer.hidden), layer.states()
+        layer, walked = self.layer, Walked.of(self.layer)
         argument = ClusterForward(
             walk=self._walk(forward=True),
             h0=layer.h0,
             c0=layer.c0,
-            hn=hn,
-            cn=cn,
             x=x,
             key_pack=self.key_pack,
             gate_pack=self.gate_pack,
             bias=bias,
-            output=output,
-            before=trace.before,
-            cell=trace.cells,
-            gates=trace.gates,
-            attention=trace.attention,
+            **walked._asdict(),
+            **trace._asdict(),
         )
         self._launch("forward", argument, self.blocks, self._kept(forward=True).shared)
         del self.gate_pack, self.key_pack
-        return Walked(output, hn, cn)
+        return walked
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
     ) -> WalkedBack:
         layer = self.layer
-        d_gates, d_logits = torch.empty_like(trace.gates), torch.empty_like(trace.attention)
-        d_h0, d_c0 = layer.states()
+        walked = WalkedBack.of(layer, trace)
         argument = ClusterBackward(
             walk=self._walk(forward=False),
             d_hn=d_hn,
             d_cn=d_cn,
             c0=layer.c0,
-            d_h0=d_h0,
-            d_c0=d_c0,
             d_out=d_output,
-            before=trace.before,
-            cell=trace.cells,
-            gates=trace.gates,
-            attention=trace.attention,
+            **walked._asdict(),
+            **trace._asdict(),
             mean_key=mean_key,
             slope_pack=self.slope_pack,
             key_pack=self.back_pack,
             largest=self._largest(d_output, d_hn, d_cn),
-            d_gates=d_gates,
-            d_logits=d_logits,
         )
         self._launch("backward", argument, self.blocks, self._kept(forward=False).shared)
-        return WalkedBack(d_gates, d_logits, d_h0, d_c0)
+        return walked
 
     def _largest(self, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each) -> Tensor:
         self.largest = torch.zeros(1, dtype=torch.int32, device=self.layer.device)

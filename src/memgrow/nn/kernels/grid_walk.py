@@ -51,59 +51,46 @@ class GridWalk:
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
         layer, s, d, new = self.layer, self.shape, self.layer.directions, self.layer.new
-        output, (hn, cn) = new(layer.total, d * layer.hidden), layer.states()
-        out = new(s.batch + layer.total, d, s.hidden)
+        walked, out = Walked.of(layer), new(s.batch + layer.total, d, s.hidden)
         argument = GridForward(
             walk=self._walk("forward"),
             h0=layer.h0,
             c0=layer.c0,
-            hn=hn,
-            cn=cn,
             x=x,
             key_pack=self.key_pack,
             gate_pack=self.gate_pack,
             bias=bias,
-            output=output,
             out=out,
-            before=trace.before,
-            cell=trace.cells,
-            gates=trace.gates,
-            attention=trace.attention,
+            **walked._asdict(),
+            **trace._asdict(),
             scores=new(d, s.batch, s.slots),
             stats=new(d, s.batch, s.blocks, 2),
         )
         self._launch("forward", argument)
         del self.gate_pack
-        return Walked(output, hn, cn)
+        return walked
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
     ) -> WalkedBack:
         layer, s, new = self.layer, self.shape, self.layer.new
-        d_gates, d_logits = torch.empty_like(trace.gates), torch.empty_like(trace.attention)
-        d_h0, d_c0 = layer.states()
+        walked = WalkedBack.of(layer, trace)
         argument = GridBackward(
             walk=self._walk("backward"),
             d_hn=d_hn,
             d_cn=d_cn,
             c0=layer.c0,
-            d_h0=d_h0,
-            d_c0=d_c0,
             d_out=d_output,
-            before=trace.before,
-            cell=trace.cells,
-            gates=trace.gates,
-            attention=trace.attention,
+            **walked._asdict(),
+            **trace._asdict(),
             mean_key=mean_key,
             slope_pack=self.slope_pack,
             key_pack=self.back_pack,
-            d_gates=d_gates,
-            weighed=torch.empty_like(d_logits),
-            d_logits=d_logits,
+            weighed=torch.empty_like(trace.attention),
             partial=new(layer.directions, s.batch, s.blocks),
         )
         self._launch("backward", argument)
-        return WalkedBack(d_gates, d_logits, d_h0, d_c0)
+        return walked
 
     def _walk(self, way: str) -> Argument:
         layer, s = self.layer, self.shape

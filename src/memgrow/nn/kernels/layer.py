@@ -47,11 +47,14 @@ class Layer:
         return hidden, cells
 
 
+# The next three are named as the kernels' arguments are: each way through the steps hands them on as they are.
+
+
 class Trace(NamedTuple):
     """What a walk leaves behind for the way back. Sizes are the walk's padded ones."""
 
     before: Tensor  # (T, D, H)
-    cells: Tensor  # (T, D, H)
+    cell: Tensor  # (T, D, H)
     gates: Tensor  # (T, D, 4 H)
     attention: Tensor  # (T, D, N)
 
@@ -69,12 +72,22 @@ class Walked(NamedTuple):
     hn: list[Tensor]
     cn: list[Tensor | None]
 
+    @classmethod
+    def of(cls, layer: Layer) -> "Walked":
+        return cls(layer.new(layer.total, layer.directions * layer.hidden), *layer.states())
+
 
 class WalkedBack(NamedTuple):
+    """Where a walk back ends."""
+
     d_gates: Tensor  # (T, D, 4 H)
     d_logits: Tensor  # (T, D, N)
     d_h0: list[Tensor]
     d_c0: list[Tensor | None]
+
+    @classmethod
+    def of(cls, layer: Layer, trace: Trace) -> "WalkedBack":
+        return cls(torch.empty_like(trace.gates), torch.empty_like(trace.attention), *layer.states())
 
 
 class Walk(Protocol):
