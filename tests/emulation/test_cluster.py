@@ -11,27 +11,32 @@ from tests.nn.test_kernels import distance, results, twins
 
 pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++ compiler")
 
-# cell, (input, hidden, slots, slot size), lengths, both directions
+# cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster
 CASES = {
-    "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True),
-    "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True),
-    "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False),
-    "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False),
-    "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False),
+    "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16),
+    "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16),
+    "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False, 16),
+    "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False, 16),
+    "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16),
+    "24 rows": (MemoryGRU, (3, 21, 37, 2), [1 + n % 3 for n in range(27)], False, 24),
+    "32 rows": (MemoryLSTM, (3, 21, 37, 2), [1 + n % 3 for n in range(37)], True, 32),
+    "32 rows, no memory": (MemoryGRU, (4, 9, 0, None), [1 + n % 3 for n in range(31)], False, 32),
+    "24 rows, several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 24),
 }
 SIZE = 8  # blocks of a cluster
 STRONG = 4  # weights are so much larger than usual, so that a wrong slot or unit shows
 
 
 @pytest.fixture
-def emulated(monkeypatch):
+def emulated(monkeypatch, case):
+    rows = CASES[case][-1]
     for module in (cuda, cluster_walk):
         monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
     def walk_for(layer, exact):
-        shared = clusters.Clusters.of(SIZE, layer.directions, layer.batch, layer.hidden, layer.slots)
+        shared = clusters.Clusters.of(SIZE, rows, layer.directions, layer.batch, layer.hidden, layer.slots)
         assert shared is not None
         return ClusterWalk(layer, shared)
 
@@ -41,7 +46,7 @@ def emulated(monkeypatch):
 @pytest.mark.parametrize("near", [True, False], ids=["all on the chip", "all streams in"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernels_equal_the_plain_loop(case, near, emulated, monkeypatch):
-    kind, sizes, lengths, both = CASES[case]
+    kind, sizes, lengths, both, _ = CASES[case]
     if not near:
         whole = clusters.Clusters.kept
         monkeypatch.setattr(

@@ -1,6 +1,6 @@
 // The recurrence with memory, walked by clusters of blocks that talk through each other's shared memory.
 //
-// A cluster works on one direction and 16 rows (sequences). Every block of it owns a few hidden units and a few slots,
+// A cluster works on one direction and ROWS rows (sequences). Every block of it owns a few hidden units and a few slots,
 // and keeps their weights in half precision on the chip, as far as they fit; the rest streams in from L2 in every step.
 // States, attention and gradients that all blocks need are pushed into every block's shared memory, and each block waits
 // for what it needs: there are no barriers. Clusters know nothing of each other. A step of the forward pass:
@@ -14,14 +14,15 @@
 // As in grid.cu, P = V W' stands for the values, and a unit has four columns in a row. Packs of weights are in the
 // order of use: [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
 //
-// Compile-time: LSTM (0 or 1), CLUSTER (blocks), UNITS (of a block, an even number), and how many tiles of 8 columns a
-// warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_H of units, NT_MOST of any.
+// Compile-time: LSTM (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS (of a block, an even number), and how many
+// tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_H of units, NT_MOST of any.
 
 #include "machine.cuh"
 
 #define WARPS 8
 #define THREADS (32 * WARPS)
-#define ROWS 16
+#define TALL ((ROWS + 15) / 16)  // tiles of 16 rows; the last may be half empty
+#define LANES (ROWS > 16 ? 8 : 16)  // that have a row together
 #define WAYS 2                  // the warps share out columns in so many ways,
 #define PARTS (WARPS / WAYS)    // and what is summed over in so many
 #define ITEMS ((ROWS * UNITS + THREADS - 1) / THREADS)
@@ -174,27 +175,30 @@ struct Feed {
 };
 
 struct Plain {
-    __device__ __forceinline__ void operator()(uint4 &, uint4 &, int) const {}
+    __device__ __forceinline__ void operator()(uint4 &, uint4 &, int, int) const {}
 };
 
 struct Weighed {  // each block's scores are relative to its own largest one
     const unsigned *factor;  // (CLUSTER, ROWS)
     float share;             // 8 / own slots
-    __device__ __forceinline__ void operator()(uint4 &low, uint4 &high, int k) const {
+    __device__ __forceinline__ void operator()(uint4 &low, uint4 &high, int k, int row) const {
         const int lane = threadIdx.x % 32, owner = min(CLUSTER - 1, (int)((4 * k + lane % 4 + 0.5f) * share));
-        const unsigned f = factor[owner * ROWS + lane / 4], g = factor[owner * ROWS + lane / 4 + 8];
+        const unsigned *mine = factor + owner * ROWS + row + lane / 4;
+        const unsigned f = mine[0];
         low = make_uint4(times(low.x, f), times(low.y, f), times(low.z, f), times(low.w, f));
+        if (row + 8 >= ROWS) return;
+        const unsigned g = mine[8];
         high = make_uint4(times(high.x, g), times(high.y, g), times(high.z, g), times(high.w, g));
     }
 };
 
-// acc += A (16 rows in shared memory) times NT tiles of the pack from `tile` on; this warp's part of k alone.
+// acc += A (in shared memory) times NT tiles of the pack from `tile` on; this warp's part of k alone.
 template <int NT, typename Turn>
-__device__ __forceinline__ void accumulate(float (&acc)[NT][4], const half *a, int stride, const Pack &pack, Feed &feed,
+__device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const half *a, int stride, const Pack &pack, Feed &feed,
                                            int k0, int k_blocks, int tile, Turn turn) {
     const int lane = threadIdx.x % 32, many = min(NT, pack.tiles - tile);
     if (many <= 0) return;
-    const half *low_row = a + (lane / 4) * stride + 8 * (lane % 4), *high_row = low_row + 8 * stride;
+    const half *rows = a + (lane / 4) * stride + 8 * (lane % 4);
     const uint4 *near = pack.near + ((size_t)k0 * pack.tiles + tile) * 32 + lane;
     uint4 b[2][NT];
 #pragma unroll
@@ -207,13 +211,16 @@ __device__ __forceinline__ void accumulate(float (&acc)[NT][4], const half *a, i
             if (n < many) v[n] = near[(k * pack.tiles + n) * 32];
     };
     auto work = [&](const uint4 (&v)[NT], int k) {
-        uint4 low = *reinterpret_cast<const uint4 *>(low_row + 32 * k);
-        uint4 high = *reinterpret_cast<const uint4 *>(high_row + 32 * k);
-        turn(low, high, k);
 #pragma unroll
-        for (int n = 0; n < NT; ++n) mma(acc[n], low.x, high.x, low.y, high.y, v[n].x, v[n].y);
+        for (int m = 0; m < TALL; ++m) {
+            uint4 low = *reinterpret_cast<const uint4 *>(rows + 16 * m * stride + 32 * k), high = make_uint4(0, 0, 0, 0);
+            if (16 * m + 8 < ROWS) high = *reinterpret_cast<const uint4 *>(rows + (16 * m + 8) * stride + 32 * k);
+            turn(low, high, k, 16 * m);
 #pragma unroll
-        for (int n = 0; n < NT; ++n) mma(acc[n], low.z, high.z, low.w, high.w, v[n].z, v[n].w);
+            for (int n = 0; n < NT; ++n) mma(acc[m][n], low.x, high.x, low.y, high.y, v[n].x, v[n].y);
+#pragma unroll
+            for (int n = 0; n < NT; ++n) mma(acc[m][n], low.z, high.z, low.w, high.w, v[n].z, v[n].w);
+        }
     };
     int k = threadIdx.x / 32 / WAYS;
     fetch(b[0], k);
@@ -227,24 +234,28 @@ __device__ __forceinline__ void accumulate(float (&acc)[NT][4], const half *a, i
 }
 
 template <int NT>
-__device__ __forceinline__ void clear(float (&acc)[NT][4]) {
+__device__ __forceinline__ void clear(float (&acc)[TALL][NT][4]) {
 #pragma unroll
-    for (int n = 0; n < NT; ++n)
+    for (int m = 0; m < TALL; ++m)
 #pragma unroll
-        for (int i = 0; i < 4; ++i) acc[n][i] = 0.f;
+        for (int n = 0; n < NT; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.f;
 }
 
 // Each warp lays its part of the sums beside the others': sums is (PARTS, ROWS, width), for one pass over the tiles.
 template <int NT>
-__device__ __forceinline__ void lay_down(float *sums, const float (&acc)[NT][4]) {
+__device__ __forceinline__ void lay_down(float *sums, const float (&acc)[TALL][NT][4]) {
     const int lane = threadIdx.x % 32, part = threadIdx.x / 32 / WAYS, way = threadIdx.x / 32 % WAYS;
     constexpr int width = WIDTH(NT);
 #pragma unroll
-    for (int n = 0; n < NT; ++n) {
-        float *p = sums + (part * ROWS + lane / 4) * width + 8 * (way * NT + n) + 2 * (lane % 4);
-        *reinterpret_cast<float2 *>(p) = make_float2(acc[n][0], acc[n][1]);
-        *reinterpret_cast<float2 *>(p + 8 * width) = make_float2(acc[n][2], acc[n][3]);
-    }
+    for (int m = 0; m < TALL; ++m)
+#pragma unroll
+        for (int n = 0; n < NT; ++n) {
+            float *p = sums + (part * ROWS + 16 * m + lane / 4) * width + 8 * (way * NT + n) + 2 * (lane % 4);
+            *reinterpret_cast<float2 *>(p) = make_float2(acc[m][n][0], acc[m][n][1]);
+            if (16 * m + 8 < ROWS) *reinterpret_cast<float2 *>(p + 8 * width) = make_float2(acc[m][n][2], acc[m][n][3]);
+        }
 }
 
 template <int NT>
@@ -261,7 +272,7 @@ __device__ __forceinline__ void multiply(float *sums, const half *a, int stride,
                                          Use use) {
     for (int base = 0; base < pack.tiles; base += WAYS * NT) {
         if (base) __syncthreads();
-        float acc[NT][4];
+        float acc[TALL][NT][4];
         clear(acc);
         accumulate<NT>(acc, a, stride, pack, feed, 0, k_blocks, base + threadIdx.x / 32 % WAYS * NT, Plain());
         lay_down<NT>(sums, acc);
@@ -283,14 +294,14 @@ __device__ __forceinline__ int steps_of(const Walk &w, int row0) {
     return count;
 }
 
-// Sixteen lanes have a row together: 256 threads have all 16.
+// The lanes that have a row together are neighbours.
 __device__ __forceinline__ float row_max(float x) {
-    for (int d = 8; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
+    for (int d = LANES / 2; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
     return x;
 }
 
 __device__ __forceinline__ float row_total(float x) {
-    for (int d = 8; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+    for (int d = LANES / 2; d; d /= 2) x += __shfl_xor_sync(~0u, x, d);
     return x;
 }
 
@@ -316,8 +327,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     extern __shared__ uint4 shared[];
     const Walk w = a.walk;
     const int me = rank(), cluster = blockIdx.x / CLUSTER, d = cluster % w.directions;
-    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / 16, sub = threadIdx.x % 16;
+    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
+    const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
     const int kh = blocks_of(H), kn = blocks_of(N), wide = w.real_hidden, way = threadIdx.x / 32 % WAYS, lane = threadIdx.x % 32;
     const int hs = stride_of(H), ns = stride_of(N);
     const bool reversed = w.reversed >> d & 1;
@@ -395,8 +407,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         if (N) {
             float high = -INFINITE, sum = 0.f;
             multiply<NT_S>(sums, h_now, hs, keys, feed, kh, [&](int base) {
-                const int until = min(own, 8 * (base + WAYS * NT_S));
-                for (int j = 8 * base + sub; j < until; j += 16) {
+                const int until = min(share, 8 * (base + WAYS * NT_S));
+                for (int j = 8 * base + sub; j < until; j += LANES) {
                     float score = -INFINITE;
                     if (slot0 + j < w.real_slots) {
                         score = total<NT_S>(sums, my_row, j - 8 * base);
@@ -408,30 +420,36 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             });
             __syncthreads();
             high = row_max(high);
-            for (int j = sub; j < own; j += 16) {
+            for (int j = sub; j < share; j += LANES) {
                 const float p = high > -INFINITE ? __expf(mine[my_row * own + j] - high) : 0.f;
                 staged[my_row * own + j] = to_half(p);
                 sum += p;
             }
             sum = row_total(sum);
             attended.expect(CLUSTER * ROWS * (own * sizeof(half) + sizeof(float2)));
-            if (sub < CLUSTER)
-                push(at_peer(place(stats + me * ROWS + my_row), sub),
-                     make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, sub));
+            for (int peer = sub; peer < peers; peer += LANES)
+                push(at_peer(place(stats + me * ROWS + my_row), peer),
+                     make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, peer));
             __syncthreads();
             push_rows<uint4>(staged, scores + slot0, own, ns, attended);
         }
         // What does not depend on the scores, while those of the others arrive; the rest afterwards.
-        float from_h[NT_U][4], from_slots[NT_U][4];
+        float from_h[TALL][NT_U][4], from_slots[TALL][NT_U][4];
         clear(from_h);
         accumulate<NT_U>(from_h, h_now, hs, gates, feed, 0, kh, way * NT_U, Plain());
         if (N) {
             attended.wait();
-            const float2 one = sub < CLUSTER ? stats[sub * ROWS + my_row] : make_float2(-INFINITE, 0.f);
-            const float high = row_max(one.x), f = one.x > -INFINITE ? __expf(one.x - high) : 0.f;
-            const float sum = row_total(f * one.y);
-            if (sub < CLUSTER) factor[sub * ROWS + my_row] = halves(f, f);
-            if (sub == 0) {
+            float high = -INFINITE, sum = 0.f;
+            for (int peer = sub; peer < peers; peer += LANES) high = fmaxf(high, stats[peer * ROWS + my_row].x);
+            high = row_max(high);
+            for (int peer = sub; peer < peers; peer += LANES) {
+                const float2 one = stats[peer * ROWS + my_row];
+                const float f = one.x > -INFINITE ? __expf(one.x - high) : 0.f;
+                factor[peer * ROWS + my_row] = halves(f, f);
+                sum += f * one.y;
+            }
+            sum = row_total(sum);
+            if (sub == 0 && my_row < ROWS) {
                 top[my_row] = high;
                 inverse[my_row] = 1.f / sum;
             }
@@ -448,11 +466,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 clear(from_slots);
                 const Weighed weighed = {factor, 8.f / own};
                 accumulate<NT_U>(from_slots, scores, ns, gates, feed, kh, kn, base + way * NT_U, weighed);
-                const float low = inverse[lane / 4], high = inverse[lane / 4 + 8];
 #pragma unroll
-                for (int n = 0; n < NT_U; ++n)
+                for (int m = 0; m < TALL; ++m) {
+                    const float low = inverse[16 * m + lane / 4], high = 16 * m + 8 < ROWS ? inverse[16 * m + 8 + lane / 4] : 0.f;
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) from_h[n][i] += from_slots[n][i] * (i < 2 ? low : high);
+                    for (int n = 0; n < NT_U; ++n)
+#pragma unroll
+                        for (int i = 0; i < 4; ++i) from_h[m][n][i] += from_slots[m][n][i] * (i < 2 ? low : high);
+                }
             }
             lay_down<NT_U>(sums, from_h);
             __syncthreads();
@@ -493,7 +514,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (unit < wide) a.output[here * wide + unit] = h[n];
         }
         if (N)
-            for (int j = sub; j < own; j += 16)
+            for (int j = sub; j < share; j += LANES)
                 if (my_row < rows)
                     a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] =
                         __expf(mine[my_row * own + j] - top[my_row]) * inverse[my_row];
@@ -513,7 +534,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 
 // The own slots whose columns a pass back from tile `base` on has, shared out among the lanes of a row.
 #define OWN_SLOTS(j, base)                                                                                       \
-    (int j = max(0, 8 * ((base) - TILES_H)) + sub; j < min(own, 8 * ((base) + WAYS * NT_B - TILES_H)); j += 16)
+    (int j = max(0, 8 * ((base) - TILES_H)) + sub; j < min(share, 8 * ((base) + WAYS * NT_B - TILES_H)); j += LANES)
 
 struct Past {  // what a step back needs of one row and unit, read before it is its turn
     float4 gates;
@@ -524,8 +545,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     extern __shared__ uint4 shared[];
     const Walk w = a.walk;
     const int me = rank(), cluster = blockIdx.x / CLUSTER, d = cluster % w.directions;
-    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / 16, sub = threadIdx.x % 16;
+    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
+    const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
     const int kg = blocks_of(4 * H), kn = blocks_of(N), wide = w.real_hidden, tiles = TILES_H + own / 8;
     const int gs = stride_of(4 * H), ns = stride_of(N);
     const bool reversed = w.reversed >> d & 1;
@@ -636,7 +658,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 *reinterpret_cast<float4 *>(a.d_gates + (((size_t)(at + row) * D + d) * H + unit) * 4) = slopes_here[n];
         }
         if (s) recall(s - 1);
-        for (int j = sub; j < own; j += 16)  // each lane reads back what it wrote itself
+        for (int j = sub; j < share; j += LANES)  // each lane reads back what it wrote itself
             attention[my_row * own + j] =
                 my_row < rows ? a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] : 0.f;
         float mean[ITEMS];
@@ -665,8 +687,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         if (N) {
             sum = row_total(sum);
             weighed.expect(CLUSTER * ROWS * (own * sizeof(half) + sizeof(float)));
-            if (sub < CLUSTER)
-                push(at_peer(place(parts + me * ROWS + my_row), sub), __float_as_uint(sum), at_peer(weighed.at, sub));
+            for (int peer = sub; peer < peers; peer += LANES)
+                push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
             push_rows<uint4>(staged, all_weighed + slot0, own, ns, weighed);
         } else {  // the next step may push only when all are done with this one
@@ -674,8 +696,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             continue;
         }
         weighed.wait();
-        sum = row_total(sub < CLUSTER ? parts[sub * ROWS + my_row] : 0.f);
-        if (sub == 0) row_sum[my_row] = sum;
+        sum = 0.f;
+        for (int peer = sub; peer < peers; peer += LANES) sum += parts[peer * ROWS + my_row];
+        sum = row_total(sum);
+        if (sub == 0 && my_row < ROWS) row_sum[my_row] = sum;
         multiply<NT_H>(sums, all_weighed, ns, keys, feed, kn, [&](int base) {
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
