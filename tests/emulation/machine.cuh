@@ -206,6 +206,7 @@ inline unsigned times(unsigned a, unsigned b) {
     auto one = [](unsigned x, unsigned y) { return to_half(machine::half_to_float(x) * machine::half_to_float(y)); };
     return one(a & 0xffff, b & 0xffff) | (unsigned)one(a >> 16, b >> 16) << 16;
 }
+inline float2 floats(unsigned two) { return {machine::half_to_float(two & 0xffff), machine::half_to_float(two >> 16)}; }
 
 inline void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     const unsigned shown[6] = {a0, a1, a2, a3, b0, b1};

@@ -11,17 +11,20 @@ from tests.nn.test_kernels import distance, results, twins
 
 pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++ compiler")
 
-# cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster
+# cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster, whether slots are spread
 CASES = {
-    "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16),
-    "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16),
-    "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False, 16),
-    "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False, 16),
-    "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16),
-    "24 rows": (MemoryGRU, (3, 21, 37, 2), [1 + n % 3 for n in range(27)], False, 24),
-    "32 rows": (MemoryLSTM, (3, 21, 37, 2), [1 + n % 3 for n in range(37)], True, 32),
-    "32 rows, no memory": (MemoryGRU, (4, 9, 0, None), [1 + n % 3 for n in range(31)], False, 32),
-    "24 rows, several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 24),
+    "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
+    "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
+    "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False, 16, False),
+    "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False, 16, False),
+    "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16, False),
+    "spread": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, True),
+    "spread, 24 rows": (MemoryGRU, (3, 21, 77, 2), [1 + n % 3 for n in range(27)], True, 24, True),
+    "spread, several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16, True),
+    "24 rows": (MemoryGRU, (3, 21, 37, 2), [1 + n % 3 for n in range(27)], False, 24, False),
+    "32 rows": (MemoryLSTM, (3, 21, 37, 2), [1 + n % 3 for n in range(37)], True, 32, False),
+    "32 rows, no memory": (MemoryGRU, (4, 9, 0, None), [1 + n % 3 for n in range(31)], False, 32, False),
+    "24 rows, several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 24, False),
 }
 SIZE = 8  # blocks of a cluster
 STRONG = 4  # weights are so much larger than usual, so that a wrong slot or unit shows
@@ -29,14 +32,14 @@ STRONG = 4  # weights are so much larger than usual, so that a wrong slot or uni
 
 @pytest.fixture
 def emulated(monkeypatch, case):
-    rows = CASES[case][-1]
+    way = CASES[case][-2:]
     for module in (cuda, cluster_walk):
         monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
     def walk_for(layer, exact):
-        shared = clusters.Clusters.of(SIZE, rows, layer.directions, layer.batch, layer.hidden, layer.slots)
+        shared = clusters.Clusters.of(SIZE, *way, layer.directions, layer.batch, layer.hidden, layer.slots)
         assert shared is not None
         return ClusterWalk(layer, shared)
 
@@ -46,13 +49,15 @@ def emulated(monkeypatch, case):
 @pytest.mark.parametrize("near", [True, False], ids=["all on the chip", "all streams in"])
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernels_equal_the_plain_loop(case, near, emulated, monkeypatch):
-    kind, sizes, lengths, both, _ = CASES[case]
+    kind, sizes, lengths, both, *_ = CASES[case]
     if not near:
         whole = clusters.Clusters.kept
         monkeypatch.setattr(
             clusters.Clusters,
             "kept",
-            lambda self, forward: clusters.Kept(0, 0, 2, whole(self, forward).shared + self.ring(2)),
+            lambda self, forward: whole(self, forward)._replace(
+                blocks=(0,) * (2 + forward), depth=2, shared=whole(self, forward).shared + self.ring(2)
+            ),
         )
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     with torch.no_grad():

@@ -2,20 +2,23 @@
 //
 // A cluster works on one direction and ROWS rows (sequences). Every block of it owns a few hidden units and a few slots,
 // and keeps their weights in half precision on the chip, as far as they fit; the rest streams in from L2 in every step.
-// States, attention and gradients that all blocks need are pushed into every block's shared memory, and each block waits
-// for what it needs: there are no barriers. Clusters know nothing of each other. A step of the forward pass:
-//     scores of the own slots from all of h | push them | gates of the own units from all of h and all scores | push h
+// What a block needs of the others is pushed into its shared memory, and it waits for that: there are no barriers.
+// Clusters know nothing of each other. A step of the forward pass:
+//     attention to the own slots from all of h | push it | gates of the own units from all of h and all slots | push h
 // and a step back:
 //     gradients of the own gates | push | of the own units and slots from all gates | push slots' | of the own units
-// Who has received a push from every block knows that all of them are done with what they had received before, so that
-// its place is free again. Half precision has the 10 bits of TF32; gradients are scaled by a power of two, so that they
-// lie well within its range.
+// With many slots (SPREAD) it is not attention that is pushed, but what the own slots add to all gates, and backwards to
+// all units' gradients, to the blocks that own these: that does not grow with the number of slots. Each block's attention
+// is relative to its own largest score; the statistics of the scores are pushed along. Who has received a push from every block knows that all of
+// them are done with what they had received before, so that its place is free again. Half precision has the 10 bits of
+// TF32; gradients are scaled by a power of two, so that they lie well within its range.
 //
 // As in grid.cu, P = V W' stands for the values, and a unit has four columns in a row. Packs of weights are in the
 // order of use: [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
 //
-// Compile-time: LSTM (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS (of a block, an even number), and how many
-// tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_H of units, NT_MOST of any.
+// Compile-time: LSTM and SPREAD (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS (of a block, an even number), and how many
+// tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_P of gates
+// from slots, NT_H of units from slots, NT_MOST of any.
 
 #include "machine.cuh"
 
@@ -28,6 +31,8 @@
 #define ITEMS ((ROWS * UNITS + THREADS - 1) / THREADS)
 #define TILES_U (UNITS / 2)
 #define TILES_H ((UNITS + 7) / 8)
+#define GATES_FROM_SLOTS (SPREAD ? CLUSTER * TILES_U : TILES_U)  // tiles of that product: of all gates, or of the own
+#define UNITS_FROM_SLOTS (SPREAD ? (CLUSTER * UNITS + 7) / 8 : TILES_H)
 #define CHUNK (32 * NT_MOST)     // 16 bytes each, of weights that come in at once
 #define WIDTH(NT) (8 * (WAYS * (NT) + 1))  // of a row of sums; odd in eights, so that rows begin in other banks
 #define SEGMENTS 16             // of a plan, at most
@@ -38,7 +43,7 @@ struct Walk {
     int directions, batch, steps, reversed;      // reversed: bit d is set if direction d walks backwards
     int real_hidden, hidden, slots, real_slots;  // as they are, and as many as the blocks have
     int own;                                     // slots of a block
-    int fit_first, fit_second;                   // of the two packs' blocks of k, so many are kept in shared memory
+    int fit_first, fit_second, fit_third;        // of the packs' blocks of k, so many are kept in shared memory
     int depth;                                   // chunks of the rest that are on their way to each warp; 0: all fit
     const int *sizes, *offsets;                  // of each step
 };
@@ -47,7 +52,7 @@ struct Forward {
     Walk walk;
     const float *x;              // (T, D, 4 H)
     const float *h0[2], *c0[2];  // (B, real H) for each direction
-    const half *key_pack, *gate_pack;
+    const half *key_pack, *gate_pack, *slot_pack;
     const float *bias;
     float *output, *hn[2], *cn[2];             // (T, D * real H), (B, real H) for each direction
     float *before, *cell, *gates, *attention;  // (T, D, H) twice, (T, D, 4 H), (T, D, N)
@@ -110,7 +115,7 @@ __device__ __forceinline__ Pack bring(char *&room, const half *pack, int k_block
 
 struct Segment {  // chunks of a pack that a warp needs one after another: blocks of k from `first` to `end`
     const uint4 *from;
-    int first, end, stride, bytes;
+    int first, end, step, stride, bytes;
 };
 
 // Brings a warp the weights that do not fit, in the order in which it uses them, step after step: a ring of chunks that
@@ -128,15 +133,14 @@ struct Feed {
         if (threadIdx.x % 32 == 0)
             for (int n = 0; n < depth; ++n) found(boxes + 8 * n);
     }
-    // To be told at the beginning, in the order of use: `many` tiles from `tile` on, of blocks of k from k0 on.
-    __device__ __forceinline__ void add(const Pack &pack, int k0, int k_blocks, int tile, int many) {
+    // To be told at the beginning, in the order of use: `many` tiles from `tile` on, of every step-th block of k.
+    __device__ __forceinline__ void add(const Pack &pack, int k_blocks, int first, int step, int tile, int many) {
         many = min(many, pack.tiles - tile);
-        int first = threadIdx.x / 32 / WAYS;
-        while (k0 + first < pack.fit) first += PARTS;
+        while (first < pack.fit) first += step;
         if (many <= 0 || first >= k_blocks) return;
         if (threadIdx.x % 32 == 0)
-            plan[segments] = {pack.far + ((size_t)k0 * pack.tiles + tile) * 32, first, k_blocks, pack.tiles * 32, 512 * many};
-        left += (k_blocks - first + PARTS - 1) / PARTS;
+            plan[segments] = {pack.far + (size_t)tile * 32, first, k_blocks, step, pack.tiles * 32, 512 * many};
+        left += (k_blocks - first + step - 1) / step;
         ++segments;
     }
     __device__ __forceinline__ void begin(int steps) {
@@ -155,7 +159,7 @@ struct Feed {
             fetch(place(ring + asked * CHUNK), s.from + (size_t)k * s.stride, s.bytes, box);
         }
         asked = asked + 1 == depth ? 0 : asked + 1;
-        k += PARTS;
+        k += s.step;
         if (k >= s.end) {
             segment = segment + 1 == segments ? 0 : segment + 1;
             k = plan[segment].first;
@@ -179,33 +183,33 @@ struct Plain {
 };
 
 struct Weighed {  // each block's scores are relative to its own largest one
-    const unsigned *factor;  // (CLUSTER, ROWS)
-    float share;             // 8 / own slots
+    const float *factor;  // (CLUSTER, ROWS)
+    float share;          // 8 / own slots
     __device__ __forceinline__ void operator()(uint4 &low, uint4 &high, int k, int row) const {
         const int lane = threadIdx.x % 32, owner = min(CLUSTER - 1, (int)((4 * k + lane % 4 + 0.5f) * share));
-        const unsigned *mine = factor + owner * ROWS + row + lane / 4;
-        const unsigned f = mine[0];
+        const float *mine = factor + owner * ROWS + row + lane / 4;
+        const unsigned f = halves(mine[0], mine[0]);
         low = make_uint4(times(low.x, f), times(low.y, f), times(low.z, f), times(low.w, f));
         if (row + 8 >= ROWS) return;
-        const unsigned g = mine[8];
+        const unsigned g = halves(mine[8], mine[8]);
         high = make_uint4(times(high.x, g), times(high.y, g), times(high.z, g), times(high.w, g));
     }
 };
 
-// acc += A (in shared memory) times NT tiles of the pack from `tile` on; this warp's part of k alone.
+// acc += A (in shared memory) times NT tiles of the pack from `tile` on, over every step-th block of k.
 template <int NT, typename Turn>
 __device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const half *a, int stride, const Pack &pack, Feed &feed,
-                                           int k0, int k_blocks, int tile, Turn turn) {
+                                           int k_blocks, int first, int step, int tile, Turn turn) {
     const int lane = threadIdx.x % 32, many = min(NT, pack.tiles - tile);
     if (many <= 0) return;
     const half *rows = a + (lane / 4) * stride + 8 * (lane % 4);
-    const uint4 *near = pack.near + ((size_t)k0 * pack.tiles + tile) * 32 + lane;
+    const uint4 *near = pack.near + (size_t)tile * 32 + lane;
     uint4 b[2][NT];
 #pragma unroll
     for (int n = 0; n < NT; ++n) b[0][n] = b[1][n] = make_uint4(0, 0, 0, 0);
     auto fetch = [&](uint4 (&v)[NT], int k) {
         if (k >= k_blocks) return;
-        if (k0 + k >= pack.fit) return feed.take(v, many);
+        if (k >= pack.fit) return feed.take(v, many);
 #pragma unroll
         for (int n = 0; n < NT; ++n)
             if (n < many) v[n] = near[(k * pack.tiles + n) * 32];
@@ -222,14 +226,13 @@ __device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const half
             for (int n = 0; n < NT; ++n) mma(acc[m][n], low.z, high.z, low.w, high.w, v[n].z, v[n].w);
         }
     };
-    int k = threadIdx.x / 32 / WAYS;
-    fetch(b[0], k);
-    for (; k < k_blocks; k += 2 * PARTS) {
-        fetch(b[1], k + PARTS);
+    fetch(b[0], first);
+    for (int k = first; k < k_blocks; k += 2 * step) {
+        fetch(b[1], k + step);
         work(b[0], k);
-        if (k + PARTS >= k_blocks) break;
-        fetch(b[0], k + 2 * PARTS);
-        work(b[1], k + PARTS);
+        if (k + step >= k_blocks) break;
+        fetch(b[0], k + 2 * step);
+        work(b[1], k + step);
     }
 }
 
@@ -274,7 +277,7 @@ __device__ __forceinline__ void multiply(float *sums, const half *a, int stride,
         if (base) __syncthreads();
         float acc[TALL][NT][4];
         clear(acc);
-        accumulate<NT>(acc, a, stride, pack, feed, 0, k_blocks, base + threadIdx.x / 32 % WAYS * NT, Plain());
+        accumulate<NT>(acc, a, stride, pack, feed, k_blocks, threadIdx.x / 32 / WAYS, PARTS, base + threadIdx.x / 32 % WAYS * NT, Plain());
         lay_down<NT>(sums, acc);
         __syncthreads();
         use(base);
@@ -283,7 +286,34 @@ __device__ __forceinline__ void multiply(float *sums, const half *a, int stride,
 
 template <int NT>
 __device__ __forceinline__ void plan_multiply(Feed &feed, const Pack &pack, int k_blocks) {  // what `multiply` will need
-    for (int tile = threadIdx.x / 32 % WAYS * NT; tile < pack.tiles; tile += WAYS * NT) feed.add(pack, 0, k_blocks, tile, NT);
+    for (int tile = threadIdx.x / 32 % WAYS * NT; tile < pack.tiles; tile += WAYS * NT)
+        feed.add(pack, k_blocks, threadIdx.x / 32 / WAYS, PARTS, tile, NT);
+}
+
+// A product of which each warp has some tiles to itself; `use` gets two neighbouring columns of a row.
+template <int NT, typename Use>
+__device__ __forceinline__ void spread(const half *a, int stride, const Pack &pack, Feed &feed, int k_blocks, Use use) {
+    const int lane = threadIdx.x % 32;
+    for (int base = threadIdx.x / 32 * NT; base < pack.tiles; base += WARPS * NT) {
+        float acc[TALL][NT][4];
+        clear(acc);
+        accumulate<NT>(acc, a, stride, pack, feed, k_blocks, 0, 1, base, Plain());
+#pragma unroll
+        for (int n = 0; n < NT; ++n) {
+            if (base + n >= pack.tiles) break;
+#pragma unroll
+            for (int m = 0; m < TALL; ++m) {
+                const int column = 8 * (base + n) + 2 * (lane % 4), row = 16 * m + lane / 4;
+                use(row, column, acc[m][n][0], acc[m][n][1]);
+                if (16 * m + 8 < ROWS) use(row + 8, column, acc[m][n][2], acc[m][n][3]);
+            }
+        }
+    }
+}
+
+template <int NT>
+__device__ __forceinline__ void plan_spread(Feed &feed, const Pack &pack, int k_blocks) {  // what `spread` will need
+    for (int tile = threadIdx.x / 32 * NT; tile < pack.tiles; tile += WARPS * NT) feed.add(pack, k_blocks, 0, 1, tile, NT);
 }
 
 // Steps in which rows from `row0` on are there at all.
@@ -330,19 +360,21 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
     const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
-    const int kh = blocks_of(H), kn = blocks_of(N), wide = w.real_hidden, way = threadIdx.x / 32 % WAYS, lane = threadIdx.x % 32;
-    const int hs = stride_of(H), ns = stride_of(N);
+    const int kh = blocks_of(H), ks = blocks_of(SPREAD ? own : N), wide = w.real_hidden;
+    const int part = threadIdx.x / 32 / WAYS, way = threadIdx.x / 32 % WAYS;
+    const int hs = stride_of(H), ss = stride_of(SPREAD ? own : N);
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
     const Pack keys = bring(room, a.key_pack + number * kh * own * 32, kh, own / 8, w.fit_first);
-    const Pack gates = bring(room, a.gate_pack + number * (kh + kn) * UNITS * 128, kh + kn, TILES_U, w.fit_second);
-    half *h_all = take<half>(room, 2 * ROWS * hs), *scores = take<half>(room, ROWS * ns);
-    half *staged = take<half>(room, ROWS * max(UNITS, own));
+    const Pack gates = bring(room, a.gate_pack + number * kh * TILES_U * 256, kh, TILES_U, w.fit_second);
+    const Pack slots = bring(room, a.slot_pack + number * ks * GATES_FROM_SLOTS * 256, ks, N ? GATES_FROM_SLOTS : 0, w.fit_third);
+    half *h_all = take<half>(room, 2 * ROWS * hs), *weights = take<half>(room, ROWS * ss);  // attention: to the own slots, or to all
+    half *staged = take<half>(room, ROWS * (SPREAD ? UNITS : max(UNITS, own)));
+    uint2 *added = take<uint2>(room, SPREAD ? CLUSTER * ROWS * UNITS : 0);  // by the slots of each block, four halves for a unit
     float2 *stats = take<float2>(room, CLUSTER * ROWS);  // of each block: its largest score, and the sum of the rest
-    unsigned *factor = take<unsigned>(room, CLUSTER * ROWS);
-    float *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
+    float *factor = take<float>(room, CLUSTER * ROWS), *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
     unsigned long long *counters = take<unsigned long long>(room, 2);
     float *mine = take<float>(room, ROWS * own);
     float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
@@ -351,14 +383,15 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     Box states(counters), attended(counters + 1);
     plan_multiply<NT_S>(feed, keys, kh);
-    feed.add(gates, 0, kh, way * NT_U, NT_U);
+    if (SPREAD) plan_spread<NT_P>(feed, slots, ks);
+    feed.add(gates, kh, part, PARTS, way * NT_U, NT_U);
     for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
-        if (base) feed.add(gates, 0, kh, base + way * NT_U, NT_U);
-        feed.add(gates, kh, kn, base + way * NT_U, NT_U);
+        if (base) feed.add(gates, kh, part, PARTS, base + way * NT_U, NT_U);
+        if (!SPREAD) feed.add(slots, ks, part, PARTS, base + way * NT_U, NT_U);
     }
     feed.begin(steps_of(w, row0));
     wipe(h_all, 2 * ROWS * hs);
-    wipe(scores, ROWS * ns);
+    wipe(weights, ROWS * ss);
 
     float h[ITEMS], c[ITEMS];
     auto push_state = [&](int into) {
@@ -422,21 +455,29 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             high = row_max(high);
             for (int j = sub; j < share; j += LANES) {
                 const float p = high > -INFINITE ? __expf(mine[my_row * own + j] - high) : 0.f;
-                staged[my_row * own + j] = to_half(p);
+                (SPREAD ? weights + my_row * ss : staged + my_row * own)[j] = to_half(p);
                 sum += p;
             }
             sum = row_total(sum);
-            attended.expect(CLUSTER * ROWS * (own * sizeof(half) + sizeof(float2)));
+            attended.expect(CLUSTER * ROWS * ((SPREAD ? UNITS * sizeof(uint2) : own * sizeof(half)) + sizeof(float2)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(stats + me * ROWS + my_row), peer),
                      make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, peer));
             __syncthreads();
-            push_rows<uint4>(staged, scores + slot0, own, ns, attended);
+#if SPREAD
+            spread<NT_P>(weights, ss, slots, feed, ks, [&](int row, int column, float first, float second) {
+                const int owner = column / (4 * UNITS);
+                const half *there = reinterpret_cast<half *>(added + (me * ROWS + row) * UNITS) + column - owner * 4 * UNITS;
+                push(at_peer(place(there), owner), halves(bounded(first), bounded(second)), at_peer(attended.at, owner));
+            });
+#else
+            push_rows<uint4>(staged, weights + slot0, own, ss, attended);
+#endif
         }
-        // What does not depend on the scores, while those of the others arrive; the rest afterwards.
-        float from_h[TALL][NT_U][4], from_slots[TALL][NT_U][4];
+        // What does not depend on the slots, while what comes from those of the others arrives.
+        float from_h[TALL][NT_U][4];
         clear(from_h);
-        accumulate<NT_U>(from_h, h_now, hs, gates, feed, 0, kh, way * NT_U, Plain());
+        accumulate<NT_U>(from_h, h_now, hs, gates, feed, kh, part, PARTS, way * NT_U, Plain());
         if (N) {
             attended.wait();
             float high = -INFINITE, sum = 0.f;
@@ -445,7 +486,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             for (int peer = sub; peer < peers; peer += LANES) {
                 const float2 one = stats[peer * ROWS + my_row];
                 const float f = one.x > -INFINITE ? __expf(one.x - high) : 0.f;
-                factor[peer * ROWS + my_row] = halves(f, f);
+                factor[peer * ROWS + my_row] = f;
                 sum += f * one.y;
             }
             sum = row_total(sum);
@@ -460,21 +501,25 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (base) {
                 __syncthreads();
                 clear(from_h);
-                accumulate<NT_U>(from_h, h_now, hs, gates, feed, 0, kh, base + way * NT_U, Plain());
+                accumulate<NT_U>(from_h, h_now, hs, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
             }
+#if !SPREAD
             if (N) {
+                float from_slots[TALL][NT_U][4];
                 clear(from_slots);
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_slots, scores, ns, gates, feed, kh, kn, base + way * NT_U, weighed);
+                accumulate<NT_U>(from_slots, weights, ss, slots, feed, ks, part, PARTS, base + way * NT_U, weighed);
 #pragma unroll
                 for (int m = 0; m < TALL; ++m) {
-                    const float low = inverse[16 * m + lane / 4], high = 16 * m + 8 < ROWS ? inverse[16 * m + 8 + lane / 4] : 0.f;
+                    const int row = 16 * m + threadIdx.x % 32 / 4;
+                    const float low = inverse[row], high = 16 * m + 8 < ROWS ? inverse[row + 8] : 0.f;
 #pragma unroll
                     for (int n = 0; n < NT_U; ++n)
 #pragma unroll
                         for (int i = 0; i < 4; ++i) from_h[m][n][i] += from_slots[m][n][i] * (i < 2 ? low : high);
                 }
             }
+#endif
             lay_down<NT_U>(sums, from_h);
             __syncthreads();
 #pragma unroll
@@ -486,6 +531,18 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 for (int part = 0; part < PARTS; ++part) {
                     const float4 one = *reinterpret_cast<const float4 *>(sums + (part * ROWS + row) * WIDTH(NT_U) + 4 * u);
                     v = make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w);
+                }
+                if (SPREAD) {
+                    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+                    for (int peer = 0; peer < CLUSTER; ++peer) {
+                        const uint2 one = added[(peer * ROWS + row) * UNITS + i % UNITS];
+                        const float2 low = floats(one.x), high = floats(one.y);
+                        const float f = factor[peer * ROWS + row];
+                        sum = make_float4(sum.x + f * low.x, sum.y + f * low.y, sum.z + f * high.x, sum.w + f * high.y);
+                    }
+                    const float f = inverse[row];
+                    v = make_float4(v.x + f * sum.x, v.y + f * sum.y, v.z + f * sum.z, v.w + f * sum.w);
                 }
                 before[n] = h[n];
 #if LSTM
@@ -548,16 +605,17 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
     const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
-    const int kg = blocks_of(4 * H), kn = blocks_of(N), wide = w.real_hidden, tiles = TILES_H + own / 8;
-    const int gs = stride_of(4 * H), ns = stride_of(N);
+    const int kg = blocks_of(4 * H), ks = blocks_of(SPREAD ? own : N), wide = w.real_hidden, tiles = TILES_H + own / 8;
+    const int gs = stride_of(4 * H), ss = stride_of(SPREAD ? own : N);
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
     const Pack slopes = bring(room, a.slope_pack + number * kg * tiles * 256, kg, tiles, w.fit_first);
-    const Pack keys = bring(room, a.key_pack + number * kn * TILES_H * 256, kn, TILES_H, w.fit_second);
-    half *all_slopes = take<half>(room, ROWS * gs), *all_weighed = take<half>(room, ROWS * ns);
-    half *staged = take<half>(room, ROWS * own);
+    const Pack keys = bring(room, a.key_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
+    half *all_slopes = take<half>(room, ROWS * gs), *weights = take<half>(room, ROWS * ss);
+    half *staged = take<half>(room, SPREAD ? 0 : ROWS * own);
+    float *added = take<float>(room, SPREAD ? CLUSTER * ROWS * UNITS : 0);  // by the slots of each block
     float *parts = take<float>(room, CLUSTER * ROWS), *row_sum = take<float>(room, ROWS);
     unsigned long long *counters = take<unsigned long long>(room, 2);
     float *attention = take<float>(room, ROWS * own), *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
@@ -566,10 +624,11 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     Box sloped(counters), weighed(counters + 1);
     plan_multiply<NT_B>(feed, slopes, kg);
-    if (N) plan_multiply<NT_H>(feed, keys, kn);
+    if (SPREAD) plan_spread<NT_H>(feed, keys, ks);
+    else plan_multiply<NT_H>(feed, keys, ks);
     feed.begin(steps_of(w, row0));
     wipe(all_slopes, ROWS * gs);
-    wipe(all_weighed, ROWS * ns);
+    wipe(weights, ROWS * ss);
 
     // The largest gradient that comes in becomes about 8: there is room for what grows on the way, and for small ones.
     const int exponent = max(-100, min(100, (int)(*a.largest >> 23 & 255) - 127));
@@ -680,17 +739,26 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             for OWN_SLOTS (j, base) {
                 const float v = attention[my_row * own + j] * total<NT_B>(sums, my_row, 8 * (TILES_H - base) + j);
                 if (my_row < rows) logits[j] = v;  // to be completed at the end of the step
-                staged[my_row * own + j] = to_half(bounded(v * EXTRA));
+                (SPREAD ? weights + my_row * ss : staged + my_row * own)[j] = to_half(bounded(v * EXTRA));
                 sum += v;
             }
         });
         if (N) {
             sum = row_total(sum);
-            weighed.expect(CLUSTER * ROWS * (own * sizeof(half) + sizeof(float)));
+            weighed.expect(CLUSTER * ROWS * ((SPREAD ? UNITS * sizeof(float) : own * sizeof(half)) + sizeof(float)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
-            push_rows<uint4>(staged, all_weighed + slot0, own, ns, weighed);
+#if SPREAD
+            spread<NT_H>(weights, ss, keys, feed, ks, [&](int row, int column, float first, float second) {
+                const int owner = column / UNITS;
+                if (owner >= CLUSTER) return;  // behind the last unit
+                push(at_peer(place(added + (me * ROWS + row) * UNITS + column - owner * UNITS), owner),
+                     make_uint2(__float_as_uint(first), __float_as_uint(second)), at_peer(weighed.at, owner));
+            });
+#else
+            push_rows<uint4>(staged, weights + slot0, own, ss, weighed);
+#endif
         } else {  // the next step may push only when all are done with this one
             meet();
             continue;
@@ -700,7 +768,19 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         for (int peer = sub; peer < peers; peer += LANES) sum += parts[peer * ROWS + my_row];
         sum = row_total(sum);
         if (sub == 0 && my_row < ROWS) row_sum[my_row] = sum;
-        multiply<NT_H>(sums, all_weighed, ns, keys, feed, kn, [&](int base) {
+#if SPREAD
+        __syncthreads();
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            const int i = threadIdx.x + n * THREADS, row = i / UNITS;
+            if (i >= ROWS * UNITS || row >= rows || unit0 + i % UNITS >= wide) continue;
+            float through = 0.f;
+#pragma unroll
+            for (int peer = 0; peer < CLUSTER; ++peer) through += added[peer * ROWS * UNITS + i];
+            dh[n] += back * (through / EXTRA - row_sum[row] * mean[n]);
+        }
+#else
+        multiply<NT_H>(sums, weights, ss, keys, feed, ks, [&](int base) {
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 8 * base;
@@ -708,6 +788,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                     dh[n] += back * (total<NT_H>(sums, row, u) / EXTRA - row_sum[row] * mean[n]);
             }
         });
+#endif
         if (my_row < rows)
             for (int base = 0; base < tiles; base += WAYS * NT_B)
                 for OWN_SLOTS (j, base) logits[j] = back * (logits[j] - attention[my_row * own + j] * sum);
@@ -731,7 +812,7 @@ struct Packing {
     int directions, real_hidden, hidden, real_slots, slots, own, backward;
     const float *hh[2], *keys[2];
     const float *gate_values;  // (D, real N, 4 H)
-    half *key_pack, *gate_pack, *slope_pack, *back_pack;
+    half *key_pack, *gate_pack, *slot_pack, *slope_pack, *back_pack;
 };
 
 struct Place {  // where an entry of a pack belongs: its k, its column among those of the block
@@ -753,14 +834,17 @@ __device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 
 extern "C" __global__ void pack(const Packing a) {
     const int D = a.directions, H = a.hidden, h = a.real_hidden, N = a.slots, n = a.real_slots, own = a.own;
     const int tiles = TILES_H + own / 8;
-    const int kh = blocks_of(H), kn = blocks_of(N), kg = blocks_of(4 * H);
-    for EACH (e, D * CLUSTER * (kh + kn) * TILES_U * 256) {
-        const Place p(e, TILES_U, kh + kn);
-        const int unit = p.block * UNITS + p.n / 4, column = p.n % 4, gate = inner_gate(column), slot = p.k - 32 * kh;
-        float value = 0.f;
-        if (p.k < h && unit < h && gate >= 0) value = of(a.hh, p.d)[((size_t)gate * h + unit) * h + p.k];
-        if (slot >= 0 && slot < n) value = a.gate_values[((size_t)p.d * n + slot) * 4 * H + 4 * unit + column];
-        a.gate_pack[e] = to_half(value);
+    const int kh = blocks_of(H), ks = blocks_of(SPREAD ? own : N), kg = blocks_of(4 * H);
+    for EACH (e, D * CLUSTER * kh * TILES_U * 256) {
+        const Place p(e, TILES_U, kh);
+        const int unit = p.block * UNITS + p.n / 4, gate = inner_gate(p.n % 4);
+        a.gate_pack[e] = to_half(p.k < h && unit < h && gate >= 0 ? of(a.hh, p.d)[((size_t)gate * h + unit) * h + p.k] : 0.f);
+    }
+    for EACH (e, D * CLUSTER * ks * GATES_FROM_SLOTS * 256) {
+        const Place p(e, GATES_FROM_SLOTS, ks);
+        const int slot = SPREAD ? p.block * own + p.k : p.k, column = SPREAD ? p.n : p.block * 4 * UNITS + p.n;
+        const bool there = slot < n && (!SPREAD || p.k < own);
+        a.slot_pack[e] = to_half(there ? a.gate_values[((size_t)p.d * n + slot) * 4 * H + column] : 0.f);
     }
     for EACH (e, D * CLUSTER * kh * own * 32) {
         const Place p(e, own / 8, kh);
@@ -780,10 +864,11 @@ extern "C" __global__ void pack(const Packing a) {
         }
         a.slope_pack[e] = to_half(value);
     }
-    for EACH (e, D * CLUSTER * kn * TILES_H * 256) {
-        const Place p(e, TILES_H, kn);
-        const int unit = p.block * UNITS + p.n;
-        a.back_pack[e] = to_half(p.k < n && p.n < UNITS && unit < h ? of(a.keys, p.d)[(size_t)p.k * h + unit] : 0.f);
+    for EACH (e, D * CLUSTER * ks * UNITS_FROM_SLOTS * 256) {
+        const Place p(e, UNITS_FROM_SLOTS, ks);
+        const int slot = SPREAD ? p.block * own + p.k : p.k, unit = SPREAD ? p.n : p.block * UNITS + p.n;
+        const bool there = slot < n && unit < h && (SPREAD ? p.k < own : p.n < UNITS);
+        a.back_pack[e] = to_half(there ? of(a.keys, p.d)[(size_t)slot * h + unit] : 0.f);
     }
 }
 

@@ -27,7 +27,7 @@ class ClusterWalk:
         made: list[Tensor | None] = [
             layer.new(layer.directions, c.size, blocks, tiles, 256, dtype=torch.float16) for blocks, tiles in wanted
         ]
-        self.key_pack, self.gate_pack, self.slope_pack, self.back_pack = (*made, None, None)[:4]
+        self.key_pack, self.gate_pack, self.slot_pack, self.slope_pack, self.back_pack = (*made, None, None)[:5]
         argument = ClusterPacking(
             directions=layer.directions,
             real_hidden=layer.hidden,
@@ -41,6 +41,7 @@ class ClusterWalk:
             gate_values=gate_values,
             key_pack=self.key_pack,
             gate_pack=self.gate_pack,
+            slot_pack=self.slot_pack,
             slope_pack=self.slope_pack,
             back_pack=self.back_pack,
         )
@@ -55,12 +56,13 @@ class ClusterWalk:
             x=x,
             key_pack=self.key_pack,
             gate_pack=self.gate_pack,
+            slot_pack=self.slot_pack,
             bias=bias,
             **walked._asdict(),
             **trace._asdict(),
         )
         self._launch("forward", argument, self.blocks, self._kept(forward=True).shared)
-        del self.gate_pack, self.key_pack
+        del self.gate_pack, self.key_pack, self.slot_pack
         return walked
 
     def backward(
@@ -111,8 +113,9 @@ class ClusterWalk:
             slots=c.slots,
             real_slots=layer.slots,
             own=c.own,
-            fit_first=kept.first,
-            fit_second=kept.second,
+            fit_first=kept.blocks[0],
+            fit_second=kept.blocks[1],
+            fit_third=kept.blocks[2] if forward else 0,
             depth=kept.depth,
             sizes=layer.sizes,
             offsets=layer.offsets,

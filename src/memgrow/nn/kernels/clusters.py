@@ -1,6 +1,7 @@
 """How the work of a layer is shared out among clusters of blocks (cluster.cu)."""
 
 from collections.abc import Mapping
+from itertools import product
 from typing import NamedTuple
 
 from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
@@ -18,10 +19,9 @@ SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
 class Kept(NamedTuple):
-    """What of the two packs of weights is kept on the chip."""
+    """What of the packs of weights is kept on the chip."""
 
-    first: int  # blocks
-    second: int
+    blocks: tuple[int, ...]  # of each pack
     depth: int  # of the ring for the rest; 0: there is none
     shared: int  # bytes of shared memory in all
 
@@ -31,16 +31,19 @@ class Clusters(NamedTuple):
 
     size: int  # blocks of a cluster
     rows: int  # that it works on
+    spread: bool  # blocks exchange what their slots add, and not how these are attended to
     directions: int
     batch: int
     units: int  # of one block
     own: int  # slots of one block
 
     @classmethod
-    def of(cls, size: int, rows: int, directions: int, batch: int, hidden: int, slots: int) -> "Clusters | None":
-        """None where a layer is too large for a cluster."""
-        new = cls(size, rows, directions, batch, _share(hidden, size, 2), _share(slots, size, 8))
-        fits = all(new.kept(forward) for forward in (True, False))
+    def of(
+        cls, size: int, rows: int, spread: bool, directions: int, batch: int, hidden: int, slots: int
+    ) -> "Clusters | None":
+        """None where a layer is too large for a cluster, or has no slots to spread."""
+        new = cls(size, rows, spread, directions, batch, _share(hidden, size, 2), _share(slots, size, 8))
+        fits = all(new.kept(forward) for forward in (True, False)) and not (spread and not slots)
         return new if fits and new.units <= MAX_UNITS and new.segments <= SEGMENTS else None
 
     @property
@@ -64,42 +67,50 @@ class Clusters(NamedTuple):
         return self.tiles_h + self.own // 8
 
     def defines(self, cell: str) -> dict[str, int]:
-        tiles = {"NT_U": self.units // 2, "NT_S": self.own // 8, "NT_B": self.tiles_b, "NT_H": self.tiles_h}
-        return {
-            "LSTM": int(cell == "lstm"),
-            "CLUSTER": self.size,
-            "ROWS": self.rows,
-            "UNITS": self.units,
-            **{name: _at_once(count) for name, count in tiles.items()},
-            "NT_MOST": self.at_once,
-        }
+        at_once = {name: _at_once(count, ways) for name, (count, ways) in self._tiles.items()}
+        flags = {"LSTM": int(cell == "lstm"), "SPREAD": int(self.spread)}
+        sizes = {"CLUSTER": self.size, "ROWS": self.rows, "UNITS": self.units}
+        return {**flags, **sizes, **at_once, "NT_MOST": self.at_once}
+
+    @property
+    def _tiles(self) -> dict[str, tuple[int, int]]:
+        """Of each product: its tiles, and in how many ways the warps share them out."""
+        gates, units = (self.packs(forward)[-1][1] for forward in (True, False))
+        own = {"NT_U": self.units // 2, "NT_S": self.own // 8, "NT_B": self.tiles_b, "NT_P": gates, "NT_H": units}
+        alone = ("NT_P", "NT_H") if self.spread else ()  # each warp has tiles to itself
+        return {name: (count, WARPS if name in alone else WAYS) for name, count in own.items()}
 
     @property
     def at_once(self) -> int:
         """Tiles of one warp at once, at most."""
-        return max(map(_at_once, (self.units // 2, self.own // 8, self.tiles_b, self.tiles_h)))
+        return max(_at_once(*tiles) for tiles in self._tiles.values())
 
     @property
     def segments(self) -> int:
         """Of the longer plan."""
-        forward = _passes(self.own // 8) + 2 * _passes(self.units // 2)
-        return max(forward, _passes(self.tiles_b) + _passes(self.tiles_h))
+        passes = {name: _passes(*tiles) for name, tiles in self._tiles.items()}
+        gates = passes["NT_P"] + passes["NT_U"]  # from slots and from h
+        return max(passes["NT_S"] + gates, passes["NT_B"] + passes["NT_H"])
 
-    def packs(self, forward: bool) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Of the two packs of weights: blocks of 32 that are summed over, and tiles of eight columns."""
-        kh, kn, kg = (-(-count // 32) for count in (self.hidden, self.slots, 4 * self.hidden))
+    def packs(self, forward: bool) -> tuple[tuple[int, int], ...]:
+        """Of the packs of weights: blocks of 32 that are summed over, and tiles of eight columns."""
+        attended = self.own if self.spread else self.slots
+        kh, ks, kg = (-(-count // 32) for count in (self.hidden, attended, 4 * self.hidden))
         if forward:
-            return (kh, self.own // 8), (kh + kn, self.units // 2)
-        return (kg, self.tiles_b), (kn, self.tiles_h)
+            gates = (self.hidden if self.spread else self.units) // 2
+            return (kh, self.own // 8), (kh, self.units // 2), (ks, gates if ks else 0)
+        units = -(-self.hidden // 8) if self.spread else self.tiles_h
+        return (kg, self.tiles_b), (ks, units if ks else 0)
 
     def fixed(self, forward: bool) -> int:
         """Bytes of shared memory that one block needs beside weights; in the order of the source."""
-        rows, n = self.rows, 2 * self.rows * _stride(self.slots)
+        rows, added = self.rows, self.rows * self.hidden * self.spread
+        weights, staged = 2 * rows * _stride(self.own if self.spread else self.slots), 0 if self.spread else self.own
         if forward:
-            parts = [4 * rows * _stride(self.hidden), n, 2 * rows * max(self.units, self.own), 8 * self.size * rows]
-            parts += [4 * self.size * rows, 4 * rows, 4 * rows, 16, 4 * rows * self.own]
+            parts = [4 * rows * _stride(self.hidden), weights, 2 * rows * max(self.units, staged), 8 * added]
+            parts += [8 * self.size * rows, 4 * self.size * rows, 4 * rows, 4 * rows, 16, 4 * rows * self.own]
         else:
-            parts = [2 * rows * _stride(4 * self.hidden), n, 2 * rows * self.own]
+            parts = [2 * rows * _stride(4 * self.hidden), weights, 2 * rows * staged, 4 * added]
             parts += [4 * self.size * rows, 4 * rows, 16, 4 * rows * self.own]
         return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once + 1)
 
@@ -112,7 +123,7 @@ class Clusters(NamedTuple):
         fixed, packs = self.fixed(forward), self.packs(forward)
         whole = fixed + sum(512 * blocks * tiles for blocks, tiles in packs)
         if whole <= SHARED_LIMIT:
-            return Kept(packs[0][0], packs[1][0], 0, whole)
+            return Kept(tuple(blocks for blocks, _ in packs), 0, whole)
         found = [self._beside(depth, forward) for depth in DEPTHS if fixed + self.ring(depth) <= SHARED_LIMIT]
         return min(found, key=lambda kept: self.cycles(kept, forward), default=None)
 
@@ -122,13 +133,13 @@ class Clusters(NamedTuple):
         for blocks, tiles in self.packs(forward):
             found.append(min(blocks, (SHARED_LIMIT - size) // (512 * tiles)) if tiles else 0)
             size += 512 * tiles * found[-1]
-        return Kept(found[0], found[1], depth, size)
+        return Kept(tuple(found), depth, size)
 
     def cycles(self, kept: Kept, forward: bool) -> float:
         """Of a step, roughly, as measured on an H200: the exchange, the products, and weights that stream in."""
-        (first, wide), (second, narrow) = self.packs(forward)
-        tiles = first * wide + second * narrow
-        streams = tiles - kept.first * wide - kept.second * narrow
+        packs = self.packs(forward)
+        tiles = sum(blocks * wide for blocks, wide in packs)
+        streams = tiles - sum(blocks * wide for blocks, (_, wide) in zip(kept.blocks, packs, strict=True))
         exchange, product = 9000 + 3000 * bool(self.slots), 2.5 * -(-self.rows // 16)
         chunk = WARPS * self.at_once  # tiles that come in at once: the deeper the ring, the less they are waited for
         return exchange + product * tiles + (streams / chunk * (450 + 1440 / kept.depth) if streams else 0.0)
@@ -139,7 +150,8 @@ def best(layer: tuple[int, int, int, int], room: Mapping[int, int]) -> Clusters 
 
     `room` is how many clusters of each size run at the same time.
     """
-    found = [Clusters.of(size, rows, *layer) for size in SIZES if room.get(size) for rows in ROWS]
+    ways = product((size for size in SIZES if room.get(size)), ROWS, (False, True))
+    found = [Clusters.of(*way, *layer) for way in ways]
     return min((one for one in found if one), key=lambda c: _time(c, room[c.size]), default=None)
 
 
@@ -153,14 +165,14 @@ def _share(count: int, size: int, multiple: int) -> int:
     return -(-count // (size * multiple)) * multiple
 
 
-def _at_once(tiles: int) -> int:
+def _at_once(tiles: int, ways: int) -> int:
     """Tiles of one warp at once, so that the warps have equally many."""
-    return max(1, -(-tiles // (WAYS * _passes(tiles))))
+    return max(1, -(-tiles // (ways * _passes(tiles, ways))))
 
 
-def _passes(tiles: int) -> int:
+def _passes(tiles: int, ways: int) -> int:
     """How often the warps go through what is summed over, with some of the tiles each time."""
-    return max(1, -(-tiles // (WAYS * MAX_TILES)))
+    return max(1, -(-tiles // (ways * MAX_TILES)))
 
 
 def _stride(width: int) -> int:

@@ -23,6 +23,12 @@ __device__ __forceinline__ unsigned times(unsigned a, unsigned b) {
     return y;
 }
 
+__device__ __forceinline__ float2 floats(unsigned two) {
+    float2 y;
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}" : "=f"(y.x), "=f"(y.y) : "r"(two));
+    return y;
+}
+
 __device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0,
                                     unsigned b1) {
     asm volatile(

@@ -98,9 +98,8 @@ class GridPacking(Arguments):
 
 class ClusterWalk(Arguments):
     _fields_ = [
-        *_fields(
-            INT, "directions batch steps reversed real_hidden hidden slots real_slots own fit_first fit_second depth"
-        ),
+        *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own"),
+        *_fields(INT, "fit_first fit_second fit_third depth"),
         *_fields(POINTER, "sizes offsets"),
     ]
 
@@ -110,7 +109,7 @@ class ClusterForward(Arguments):
         ("walk", ClusterWalk),
         *_fields(POINTER, "x"),
         *_fields(POINTERS, "h0 c0"),
-        *_fields(POINTER, "key_pack gate_pack bias output"),
+        *_fields(POINTER, "key_pack gate_pack slot_pack bias output"),
         *_fields(POINTERS, "hn cn"),
         *_fields(POINTER, "before cell gates attention"),
     ]
@@ -132,7 +131,7 @@ class ClusterPacking(Arguments):
     _fields_ = [
         *_fields(INT, "directions real_hidden hidden real_slots slots own backward"),
         *_fields(POINTERS, "hh keys"),
-        *_fields(POINTER, "gate_values key_pack gate_pack slope_pack back_pack"),
+        *_fields(POINTER, "gate_values key_pack gate_pack slot_pack slope_pack back_pack"),
     ]
 
 
