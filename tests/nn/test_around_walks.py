@@ -79,7 +79,9 @@ def on_the_cpu(monkeypatch):
 @pytest.mark.parametrize("lengths", [LENGTHS["one row"], LENGTHS["ragged"]], ids=["one row", "ragged"])
 @pytest.mark.parametrize("sizes", [SIZES["odd"], SIZES["no memory"]], ids=["odd", "no memory"])
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both directions"])
-def test_the_products_around_a_walk_give_every_gradient(kind, sizes, lengths, both, on_the_cpu):
+@pytest.mark.parametrize("costs", [False, True], ids=["through slots", "through contents"])
+def test_the_products_around_a_walk_give_every_gradient(kind, sizes, lengths, both, costs, on_the_cpu, monkeypatch):
+    monkeypatch.setattr(cuda, "_costs", lambda *_: costs)
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     sequences = [torch.randn(length, sizes[0]) for length in lengths]
     ours = results(fast, sequences)

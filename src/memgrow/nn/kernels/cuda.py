@@ -181,14 +181,10 @@ class _Run:
         turned = d_gates.permute(1, 2, 0)  # (D, 4 H, T)
         d_wh = torch.bmm(turned, self.trace.before.transpose(0, 1)[:, :, :h])
         self.d_values: list[Tensor | None] = [None] * d
-        d_wc = None
-        if n:
-            d_slots = torch.bmm(self.trace.attention.permute(1, 2, 0)[:, :n], d_gates.transpose(0, 1))  # (D, N, 4 H)
-            d_wc = layer.new(d, 4 * self.walk.hidden, self.slot_size)
-            for number, values in enumerate(self.values):
-                assert values is not None
-                torch.mm(d_slots[number].t(), values, out=d_wc[number])
-            self.d_values = list(torch.bmm(d_slots, self.w_c).unbind())
+        d_wc = layer.new(d, 4 * self.walk.hidden, self.slot_size) if n else None
+        if d_wc is not None:
+            back = self._through_contents if _costs(layer.total, n, 4 * h, self.slot_size) else self._through_slots
+            self.d_values = list(back(d_gates, d_wc).unbind())
         d_ih, d_hh, d_bias_ih, d_bias_hh = (
             [None if t is None else torch.empty_like(t) for t in part]
             for part in (self.ih, layer.hh, self.bias_ih, self.bias_hh)
@@ -211,6 +207,26 @@ class _Run:
         self._launch("collect", argument)
         return [d_ih, d_hh, d_bias_ih, d_bias_hh]
 
+    # The gradients of values, and into `d_wc` (D, 4 H, M) of the weights that read the content: by what each slot adds
+    # to the gates, which is cheap where slots are few, or by the content of each step.
+
+    def _through_slots(self, d_gates: Tensor, d_wc: Tensor) -> Tensor:
+        slots = self.layer.slots
+        d_slots = torch.bmm(self.trace.attention.permute(1, 2, 0)[:, :slots], d_gates.transpose(0, 1))  # (D, N, 4 H)
+        for number, values in enumerate(self.values):
+            assert values is not None
+            torch.mm(d_slots[number].t(), values, out=d_wc[number])
+        return torch.bmm(d_slots, self.w_c)
+
+    def _through_contents(self, d_gates: Tensor, d_wc: Tensor) -> Tensor:
+        attention = self.trace.attention.transpose(0, 1)[:, :, : self.layer.slots]  # (D, T, N)
+        content = self.layer.new(self.layer.directions, self.layer.total, self.slot_size)
+        for number, values in enumerate(self.values):
+            assert values is not None
+            torch.mm(attention[number], values, out=content[number])
+        torch.bmm(d_gates.permute(1, 2, 0), content, out=d_wc)
+        return torch.bmm(attention.transpose(1, 2), torch.bmm(d_gates.transpose(0, 1), self.w_c))
+
     def _d_memory(self, d_logits: Tensor) -> list[list[Tensor | None]]:
         h, n = self.layer.hidden, self.layer.slots
         nothing: list[Tensor | None] = [None] * self.layer.directions
@@ -223,6 +239,11 @@ class _Run:
     def _launch(self, name: str, argument: Any) -> None:
         device, defines = self.layer.device, {"LSTM": int(self.layer.cell == "lstm")}
         nvrtc.launch(SOURCE, name, defines, argument, 8 * processors(device), 256, 0, device, together=False)
+
+
+def _costs(rows: int, slots: int, gates: int, size: int) -> bool:
+    """Whether the way through slots takes more multiplications than the one through contents."""
+    return slots * gates * (rows + 2 * size) > 2 * rows * size * (slots + gates)
 
 
 def _walk_for(layer: Layer, exact: bool) -> Walk:
