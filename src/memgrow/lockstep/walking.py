@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.lockstep.steps import Back, Inner
-from memgrow.nn.kernels import clusters, cuda
+from memgrow.nn.kernels import cuda
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
 from memgrow.nn.kernels.layer import Layer, Trace, Walk, steps_of
 
@@ -18,7 +18,7 @@ GATES = 4
 
 
 def _walk_of(layer: Layer) -> Walk:
-    shared = clusters.best((layer.directions, layer.batch, layer.hidden, layer.slots), cuda.room(layer.device))
+    shared = cuda.shared_out((layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
     assert shared is not None
     return ClusterWalk(layer, shared)
 
@@ -40,7 +40,7 @@ class Walking:
         ):
             return False
         slots = 0 if inner.keys is None else inner.keys.shape[1]
-        return clusters.best((x.shape[2], x.shape[1], x.shape[3] // GATES, slots), cuda.room(x.device)) is not None
+        return cuda.shared_out((x.shape[2], x.shape[1], x.shape[3] // GATES, slots), x.device) is not None
 
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
         steps, rows, directions, width = x.shape

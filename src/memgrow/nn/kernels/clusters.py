@@ -1,5 +1,6 @@
 """How the work of a layer is shared out among clusters of blocks (cluster.cu)."""
 
+import functools
 from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
@@ -120,14 +121,9 @@ class Clusters(NamedTuple):
 
     def kept(self, forward: bool) -> "Kept | None":
         """What of the weights lies in shared memory; the rest streams in from L2 in every step. None: no room."""
-        fixed, packs = self.fixed(forward), self.packs(forward)
-        whole = fixed + sum(512 * blocks * tiles for blocks, tiles in packs)
-        if whole <= SHARED_LIMIT:
-            return Kept(tuple(blocks for blocks, _ in packs), 0, whole)
-        found = [self._beside(depth, forward) for depth in DEPTHS if fixed + self.ring(depth) <= SHARED_LIMIT]
-        return min(found, key=lambda kept: self.cycles(kept, forward), default=None)
+        return _kept(self, forward)
 
-    def _beside(self, depth: int, forward: bool) -> Kept:
+    def beside(self, depth: int, forward: bool) -> Kept:
         """What can be kept beside a ring of that depth."""
         size, found = self.fixed(forward) + self.ring(depth), []
         for blocks, tiles in self.packs(forward):
@@ -143,6 +139,16 @@ class Clusters(NamedTuple):
         exchange, product = 9000 + 3000 * bool(self.slots), 2.5 * -(-self.rows // 16)
         chunk = WARPS * self.at_once  # tiles that come in at once: the deeper the ring, the less they are waited for
         return exchange + product * tiles + (streams / chunk * (450 + 1440 / kept.depth) if streams else 0.0)
+
+
+@functools.lru_cache(maxsize=4096)  # a training asks for the same ones in every step
+def _kept(c: Clusters, forward: bool) -> Kept | None:
+    fixed, packs = c.fixed(forward), c.packs(forward)
+    whole = fixed + sum(512 * blocks * tiles for blocks, tiles in packs)
+    if whole <= SHARED_LIMIT:
+        return Kept(tuple(blocks for blocks, _ in packs), 0, whole)
+    found = [c.beside(depth, forward) for depth in DEPTHS if fixed + c.ring(depth) <= SHARED_LIMIT]
+    return min(found, key=lambda kept: c.cycles(kept, forward), default=None)
 
 
 def best(layer: tuple[int, int, int, int], room: Mapping[int, int]) -> Clusters | None:

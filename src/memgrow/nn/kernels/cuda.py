@@ -39,7 +39,7 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
     first = directions[0]
     slots = 0 if first.memory is None else len(first.memory.keys)
     sizes = (len(directions), len(first.state[0]), first.weights.hh.shape[1], slots)
-    if not exact(data.dtype) and clusters.best(sizes, room(data.device)) is not None:
+    if not exact(data.dtype) and shared_out(sizes, data.device) is not None:
         return None
     shape = Shape.of(*sizes, processors(data.device))
     if shape is None:
@@ -248,7 +248,7 @@ def _costs(rows: int, slots: int, gates: int, size: int) -> bool:
 
 def _walk_for(layer: Layer, exact: bool) -> Walk:
     sizes = (layer.directions, layer.batch, layer.hidden, layer.slots)
-    shared = None if exact else clusters.best(sizes, room(layer.device))
+    shared = None if exact else shared_out(sizes, layer.device)
     if shared is not None:
         return ClusterWalk(layer, shared)
     shape = Shape.of(*sizes, processors(layer.device))
@@ -261,8 +261,14 @@ def exact(dtype: torch.dtype) -> bool:
     return dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
 
 
+@functools.lru_cache(maxsize=4096)
+def shared_out(sizes: tuple[int, int, int, int], device: torch.device) -> clusters.Clusters | None:
+    """How clusters share out a layer (directions, batch, hidden units, slots); None if it is too large for them."""
+    return clusters.best(sizes, _room(device))
+
+
 @functools.cache
-def room(device: torch.device) -> dict[int, int]:
+def _room(device: torch.device) -> dict[int, int]:
     """How many clusters of each size find room at the same time, each block with all the memory that it may have."""
 
     def most(size: int) -> int:
