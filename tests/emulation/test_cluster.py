@@ -11,16 +11,17 @@ from tests.nn.test_kernels import distance, results, twins
 
 pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++ compiler")
 
-# cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster, whether slots are spread
+# cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster, whether it reads contents
 CASES = {
     "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
     "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
     "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False, 16, False),
     "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False, 16, False),
     "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16, False),
-    "spread": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, True),
-    "spread, 24 rows": (MemoryGRU, (3, 21, 77, 2), [1 + n % 3 for n in range(27)], True, 24, True),
-    "spread, several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16, True),
+    "contents": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, True),
+    "contents, 24 rows": (MemoryGRU, (3, 21, 77, 33), [1 + n % 3 for n in range(27)], True, 24, True),
+    "contents, 32 rows": (MemoryLSTM, (3, 13, 77, 2), [1 + n % 3 for n in range(35)], False, 32, True),
+    "contents, several passes": (MemoryLSTM, (3, 170, 530, 370), [2, 1], False, 16, True),
     "24 rows": (MemoryGRU, (3, 21, 37, 2), [1 + n % 3 for n in range(27)], False, 24, False),
     "32 rows": (MemoryLSTM, (3, 21, 37, 2), [1 + n % 3 for n in range(37)], True, 32, False),
     "32 rows, no memory": (MemoryGRU, (4, 9, 0, None), [1 + n % 3 for n in range(31)], False, 32, False),
@@ -38,8 +39,9 @@ def emulated(monkeypatch, case):
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
-    def walk_for(layer, exact):
-        shared = clusters.Clusters.of(SIZE, *way, layer.directions, layer.batch, layer.hidden, layer.slots)
+    def walk_for(layer, slot_size, exact):
+        sizes = (layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
+        shared = clusters.Clusters.of(SIZE, *way, sizes)
         assert shared is not None
         return ClusterWalk(layer, shared)
 
@@ -56,7 +58,7 @@ def test_the_kernels_equal_the_plain_loop(case, near, emulated, monkeypatch):
             clusters.Clusters,
             "kept",
             lambda self, forward: whole(self, forward)._replace(
-                blocks=(0,) * (2 + forward), depth=2, shared=whole(self, forward).shared + self.ring(2)
+                blocks=(0,) * (3 + forward), depth=2, shared=whole(self, forward).shared + self.ring(2)
             ),
         )
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)

@@ -5,18 +5,20 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from memgrow.nn.kernels.layer import Layer, Trace, Walked, WalkedBack
+from memgrow.nn.kernels.layer import Layer, Reading, Trace, Walked, WalkedBack
 
 PADDED = 3  # hidden units and slots too many, as the kernels may have them
 
 
 class ReferenceWalk:
-    def __init__(self, layer: Layer, exact: bool = False) -> None:
+    contents, content, d_content = False, None, None
+
+    def __init__(self, layer: Layer, slot_size: int = 0, exact: bool = False) -> None:
         self.layer = layer
         self.hidden, self.slots = layer.hidden + PADDED, layer.slots + PADDED if layer.slots else 0
 
-    def pack(self, gate_values: Tensor | None, with_gradient: bool) -> None:
-        self.gate_values = gate_values
+    def pack(self, reading: Reading, with_gradient: bool) -> None:
+        self.gate_values = reading.gate_values
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
         layer = self.layer

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memgrow.nn.kernels import grid_walk, nvrtc
-from memgrow.nn.kernels.layer import Layer, Trace
+from memgrow.nn.kernels.layer import Layer, Reading, Trace
 from memgrow.nn.kernels.sharing import Shape
 from memgrow.nn.kernels.structures import GridBackward, GridWalk
 
@@ -40,7 +40,7 @@ def test_the_walk_of_all_blocks_fills_every_field_of_its_kernels(cell, monkeypat
     layer = Layer(cell, (2, 1), (False,), torch.device("cpu"), states, cells, weights, [torch.zeros(6, 5)])
     shape = Shape.of(1, 2, 5, 6, processors=8)
     walk = grid_walk.GridWalk(layer, shape, exact=True)
-    walk.pack(torch.zeros(1, 6, 4 * shape.hidden), with_gradient=True)
+    walk.pack(Reading(torch.zeros(1, 6, 4 * shape.hidden)), with_gradient=True)
     trace = Trace.of(layer, shape.hidden, shape.slots)
     output, hn, _ = walk.forward(torch.zeros(3, 4 * shape.hidden), torch.zeros(1, shape.slots), trace)
     walk.backward(trace, torch.zeros(1, 3, 5), torch.zeros_like(output), hn, [None])

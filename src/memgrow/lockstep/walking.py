@@ -12,13 +12,14 @@ from torch import Tensor
 from memgrow.lockstep.steps import Back, Inner
 from memgrow.nn.kernels import cuda
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
-from memgrow.nn.kernels.layer import Layer, Trace, Walk, steps_of
+from memgrow.nn.kernels.layer import Layer, Reading, Trace, Walk, steps_of
 
 GATES = 4
+NO_CONTENTS = 0  # a stack's slots are known by what they add to the gates
 
 
 def _walk_of(layer: Layer) -> Walk:
-    shared = cuda.shared_out((layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
+    shared = cuda.shared_out((layer.directions, layer.batch, layer.hidden, layer.slots, NO_CONTENTS), layer.device)
     assert shared is not None
     return ClusterWalk(layer, shared)
 
@@ -40,7 +41,7 @@ class Walking:
         ):
             return False
         slots = 0 if inner.keys is None else inner.keys.shape[1]
-        return cuda.shared_out((x.shape[2], x.shape[1], x.shape[3] // GATES, slots), x.device) is not None
+        return cuda.shared_out((x.shape[2], x.shape[1], x.shape[3] // GATES, slots, NO_CONTENTS), x.device) is not None
 
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
         steps, rows, directions, width = x.shape
@@ -54,7 +55,7 @@ class Walking:
         bias = None
         if inner.bias is not None:
             bias = F.pad(inner.bias, (0, walk.slots - layer.slots)).contiguous()
-        walk.pack(None if inner.through is None else _by_units(inner.through, walk.hidden), wanted)
+        walk.pack(Reading(None if inner.through is None else _by_units(inner.through, walk.hidden)), wanted)
         self.trace = Trace.of(layer, walk.hidden, walk.slots)
         walked = walk.forward(_by_units(x, walk.hidden).view(steps * rows, -1), bias, self.trace)
         self.shape, self.nothing, self.slots = (steps, rows, directions), nothing, layer.slots

@@ -7,18 +7,23 @@
 //     attention to the own slots from all of h | push it | gates of the own units from all of h and all slots | push h
 // and a step back:
 //     gradients of the own gates | push | of the own units and slots from all gates | push slots' | of the own units
-// With many slots (SPREAD) it is not attention that is pushed, but what the own slots add to all gates, and backwards to
-// all units' gradients, to the blocks that own these: that does not grow with the number of slots. Each block's attention
-// is relative to its own largest score; the statistics of the scores are pushed along. Who has received a push from every block knows that all of
-// them are done with what they had received before, so that its place is free again. Half precision has the 10 bits of
-// TF32; gradients are scaled by a power of two, so that they lie well within its range.
+// Each block's attention is relative to its own largest score; the statistics of the scores are pushed along. As in
+// grid.cu, P = V W' stands for the values there: what a slot adds to the gates.
 //
-// As in grid.cu, P = V W' stands for the values, and a unit has four columns in a row. Packs of weights are in the
-// order of use: [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
+// With many slots that is too much to stream in, and the content is read first (DIMS, of it a block owns so many):
+//     attention to the own slots from all of h | push what they add to the content to its owners | push the content |
+//     gates of the own units from all of h and of the content | push h
+//     gradients of the own gates | push | of the own units and content from all gates | push content's | of the own slots |
+//     push what they add to the units' to their owners
 //
-// Compile-time: LSTM and SPREAD (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS (of a block, an even number), and how many
-// tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units and slots backward, NT_P of gates
-// from slots, NT_H of units from slots, NT_MOST of any.
+// Who has received a push from every block knows that all of them are done with what they had received before, so that
+// its place is free again. Half precision has the 10 bits of TF32; gradients are scaled by a power of two, so that they
+// lie well within its range. A unit has four columns in a row. Packs of weights are in the order of use:
+// [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
+//
+// Compile-time: LSTM (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS and DIMS (of a block, even numbers; no DIMS:
+// there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units
+// and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, NT_MOST of any.
 
 #include "machine.cuh"
 
@@ -31,8 +36,10 @@
 #define ITEMS ((ROWS * UNITS + THREADS - 1) / THREADS)
 #define TILES_U (UNITS / 2)
 #define TILES_H ((UNITS + 7) / 8)
-#define GATES_FROM_SLOTS (SPREAD ? CLUSTER * TILES_U : TILES_U)  // tiles of that product: of all gates, or of the own
-#define UNITS_FROM_SLOTS (SPREAD ? (CLUSTER * UNITS + 7) / 8 : TILES_H)
+#define TILES_D ((DIMS + 7) / 8)
+#define CONTENT (CLUSTER * DIMS)
+#define CONTENT_TILES ((CONTENT + 7) / 8)
+#define UNITS_FROM_SLOTS (DIMS ? (CLUSTER * UNITS + 7) / 8 : TILES_H)  // tiles of that product: of all units, or of the own
 #define CHUNK (32 * NT_MOST)     // 16 bytes each, of weights that come in at once
 #define WIDTH(NT) (8 * (WAYS * (NT) + 1))  // of a row of sums; odd in eights, so that rows begin in other banks
 #define SEGMENTS 16             // of a plan, at most
@@ -43,7 +50,7 @@ struct Walk {
     int directions, batch, steps, reversed;      // reversed: bit d is set if direction d walks backwards
     int real_hidden, hidden, slots, real_slots;  // as they are, and as many as the blocks have
     int own;                                     // slots of a block
-    int fit_first, fit_second, fit_third;        // of the packs' blocks of k, so many are kept in shared memory
+    int fit_first, fit_second, fit_third, fit_fourth;  // of the packs' blocks of k, so many are kept in shared memory
     int depth;                                   // chunks of the rest that are on their way to each warp; 0: all fit
     const int *sizes, *offsets;                  // of each step
 };
@@ -52,19 +59,20 @@ struct Forward {
     Walk walk;
     const float *x;              // (T, D, 4 H)
     const float *h0[2], *c0[2];  // (B, real H) for each direction
-    const half *key_pack, *gate_pack, *slot_pack;
+    const half *key_pack, *gate_pack, *read_pack, *value_pack;  // read: of gates from slots, or from contents
     const float *bias;
     float *output, *hn[2], *cn[2];             // (T, D * real H), (B, real H) for each direction
     float *before, *cell, *gates, *attention;  // (T, D, H) twice, (T, D, 4 H), (T, D, N)
+    float *content;                            // (T, D, CONTENT)
 };
 
 struct Backward {
     Walk walk;
     const float *d_out, *d_hn[2], *d_cn[2];  // (T, D * real H), (B, real H) for each direction
     const float *before, *cell, *c0[2], *gates, *attention, *mean_key;  // mean_key: (D, T, real H)
-    const half *slope_pack, *key_pack;
+    const half *slope_pack, *back_pack, *back_value_pack;
     const unsigned *largest;      // bits of the largest gradient that comes in
-    float *d_gates, *d_logits;    // (T, D, 4 H), (T, D, N)
+    float *d_gates, *d_logits, *d_content;  // (T, D, 4 H), (T, D, N), (T, D, CONTENT)
     float *d_h0[2], *d_c0[2];     // (B, real H) for each direction
 };
 
@@ -360,38 +368,41 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
     const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
-    const int kh = blocks_of(H), ks = blocks_of(SPREAD ? own : N), wide = w.real_hidden;
+    const int kh = blocks_of(H), ks = blocks_of(own), kr = blocks_of(DIMS ? CONTENT : N), wide = w.real_hidden;
     const int part = threadIdx.x / 32 / WAYS, way = threadIdx.x / 32 % WAYS;
-    const int hs = stride_of(H), ss = stride_of(SPREAD ? own : N);
+    const int hs = stride_of(H), ss = stride_of(own), rs = stride_of(DIMS ? CONTENT : N);
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
     const Pack keys = bring(room, a.key_pack + number * kh * own * 32, kh, own / 8, w.fit_first);
     const Pack gates = bring(room, a.gate_pack + number * kh * TILES_U * 256, kh, TILES_U, w.fit_second);
-    const Pack slots = bring(room, a.slot_pack + number * ks * GATES_FROM_SLOTS * 256, ks, N ? GATES_FROM_SLOTS : 0, w.fit_third);
-    half *h_all = take<half>(room, 2 * ROWS * hs), *weights = take<half>(room, ROWS * ss);  // attention: to the own slots, or to all
-    half *staged = take<half>(room, ROWS * (SPREAD ? UNITS : max(UNITS, own)));
-    uint2 *added = take<uint2>(room, SPREAD ? CLUSTER * ROWS * UNITS : 0);  // by the slots of each block, four halves for a unit
+    const Pack reads = bring(room, a.read_pack + number * kr * TILES_U * 256, kr, N ? TILES_U : 0, w.fit_third);
+    const Pack values = bring(room, a.value_pack + number * ks * CONTENT_TILES * 256, ks, CONTENT_TILES, w.fit_fourth);
+    half *h_all = take<half>(room, 2 * ROWS * hs), *read = take<half>(room, ROWS * rs);  // read: attention to all slots, or content
+    half *weights = take<half>(room, DIMS ? ROWS * ss : 0);  // attention to the own slots
+    half *staged = take<half>(room, ROWS * max(UNITS, DIMS ? DIMS : own));
+    unsigned *added = take<unsigned>(room, CONTENT * ROWS / 2);  // to the content by the slots of each block, two halves each
     float2 *stats = take<float2>(room, CLUSTER * ROWS);  // of each block: its largest score, and the sum of the rest
     float *factor = take<float>(room, CLUSTER * ROWS), *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
-    unsigned long long *counters = take<unsigned long long>(room, 2);
+    unsigned long long *counters = take<unsigned long long>(room, 3);
     float *mine = take<float>(room, ROWS * own);
     float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
     uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
-    Box states(counters), attended(counters + 1);
+    Box states(counters), attended(counters + 1), known(counters + 2);
     plan_multiply<NT_S>(feed, keys, kh);
-    if (SPREAD) plan_spread<NT_P>(feed, slots, ks);
+    if (DIMS) plan_spread<NT_P>(feed, values, ks);
     feed.add(gates, kh, part, PARTS, way * NT_U, NT_U);
     for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
         if (base) feed.add(gates, kh, part, PARTS, base + way * NT_U, NT_U);
-        if (!SPREAD) feed.add(slots, ks, part, PARTS, base + way * NT_U, NT_U);
+        feed.add(reads, kr, part, PARTS, base + way * NT_U, NT_U);
     }
     feed.begin(steps_of(w, row0));
     wipe(h_all, 2 * ROWS * hs);
-    wipe(weights, ROWS * ss);
+    wipe(read, ROWS * rs);
+    if (DIMS) wipe(weights, ROWS * ss);
 
     float h[ITEMS], c[ITEMS];
     auto push_state = [&](int into) {
@@ -455,23 +466,24 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             high = row_max(high);
             for (int j = sub; j < share; j += LANES) {
                 const float p = high > -INFINITE ? __expf(mine[my_row * own + j] - high) : 0.f;
-                (SPREAD ? weights + my_row * ss : staged + my_row * own)[j] = to_half(p);
+                (DIMS ? weights + my_row * ss : staged + my_row * own)[j] = to_half(p);
                 sum += p;
             }
             sum = row_total(sum);
-            attended.expect(CLUSTER * ROWS * ((SPREAD ? UNITS * sizeof(uint2) : own * sizeof(half)) + sizeof(float2)));
+            attended.expect(CLUSTER * ROWS * ((DIMS ? DIMS : own) * sizeof(half) + sizeof(float2)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(stats + me * ROWS + my_row), peer),
                      make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, peer));
             __syncthreads();
-#if SPREAD
-            spread<NT_P>(weights, ss, slots, feed, ks, [&](int row, int column, float first, float second) {
-                const int owner = column / (4 * UNITS);
-                const half *there = reinterpret_cast<half *>(added + (me * ROWS + row) * UNITS) + column - owner * 4 * UNITS;
-                push(at_peer(place(there), owner), halves(bounded(first), bounded(second)), at_peer(attended.at, owner));
+#if DIMS
+            spread<NT_P>(weights, ss, values, feed, ks, [&](int row, int column, float first, float second) {
+                const int owner = column / DIMS;
+                if (owner >= CLUSTER) return;  // behind the last
+                const unsigned there = place(added + (me * ROWS + row) * (DIMS / 2) + (column - owner * DIMS) / 2);
+                push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(attended.at, owner));
             });
 #else
-            push_rows<uint4>(staged, weights + slot0, own, ss, attended);
+            push_rows<uint4>(staged, read + slot0, own, rs, attended);
 #endif
         }
         // What does not depend on the slots, while what comes from those of the others arrives.
@@ -496,6 +508,26 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             }
             __syncthreads();
         }
+#if DIMS
+        for (int i = threadIdx.x; i < ROWS * DIMS / 2; i += THREADS) {
+            const int row = i / (DIMS / 2);
+            float2 sum = make_float2(0.f, 0.f);
+#pragma unroll
+            for (int peer = 0; peer < CLUSTER; ++peer) {
+                const float2 one = floats(added[peer * ROWS * (DIMS / 2) + i]);
+                const float f = factor[peer * ROWS + row];
+                sum = make_float2(sum.x + f * one.x, sum.y + f * one.y);
+            }
+            sum = make_float2(sum.x * inverse[row], sum.y * inverse[row]);
+            reinterpret_cast<unsigned *>(staged)[i] = halves(bounded(sum.x), bounded(sum.y));
+            if (row < rows)
+                *reinterpret_cast<float2 *>(a.content + ((size_t)(at + row) * D + d) * CONTENT + me * DIMS + i % (DIMS / 2) * 2) = sum;
+        }
+        known.expect(ROWS * CONTENT * sizeof(half));
+        __syncthreads();
+        push_rows<unsigned>(staged, read + me * DIMS, DIMS, rs, known);
+        known.wait();
+#endif
         float before[ITEMS];
         for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
             if (base) {
@@ -503,12 +535,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 clear(from_h);
                 accumulate<NT_U>(from_h, h_now, hs, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
             }
-#if !SPREAD
+#if DIMS
+            accumulate<NT_U>(from_h, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U, Plain());
+#else
             if (N) {
                 float from_slots[TALL][NT_U][4];
                 clear(from_slots);
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_slots, weights, ss, slots, feed, ks, part, PARTS, base + way * NT_U, weighed);
+                accumulate<NT_U>(from_slots, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U, weighed);
 #pragma unroll
                 for (int m = 0; m < TALL; ++m) {
                     const int row = 16 * m + threadIdx.x % 32 / 4;
@@ -531,18 +565,6 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 for (int part = 0; part < PARTS; ++part) {
                     const float4 one = *reinterpret_cast<const float4 *>(sums + (part * ROWS + row) * WIDTH(NT_U) + 4 * u);
                     v = make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w);
-                }
-                if (SPREAD) {
-                    float4 sum = make_float4(0.f, 0.f, 0.f, 0.f);
-#pragma unroll
-                    for (int peer = 0; peer < CLUSTER; ++peer) {
-                        const uint2 one = added[(peer * ROWS + row) * UNITS + i % UNITS];
-                        const float2 low = floats(one.x), high = floats(one.y);
-                        const float f = factor[peer * ROWS + row];
-                        sum = make_float4(sum.x + f * low.x, sum.y + f * low.y, sum.z + f * high.x, sum.w + f * high.y);
-                    }
-                    const float f = inverse[row];
-                    v = make_float4(v.x + f * sum.x, v.y + f * sum.y, v.z + f * sum.z, v.w + f * sum.w);
                 }
                 before[n] = h[n];
 #if LSTM
@@ -589,9 +611,13 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     }
 }
 
-// The own slots whose columns a pass back from tile `base` on has, shared out among the lanes of a row.
+// Backward the own slots stand behind the own units, or in a product of their own.
+#define BEFORE_SLOTS (DIMS ? 0 : TILES_H)
+#define SLOT_TILES (BEFORE_SLOTS + own / 8)
+#define SLOTS_AT_ONCE (WAYS * (DIMS ? NT_S : NT_B))
+// Those whose columns a pass from tile `base` on has, shared out among the lanes of a row.
 #define OWN_SLOTS(j, base)                                                                                       \
-    (int j = max(0, 8 * ((base) - TILES_H)) + sub; j < min(share, 8 * ((base) + WAYS * NT_B - TILES_H)); j += LANES)
+    (int j = max(0, 8 * ((base) - BEFORE_SLOTS)) + sub; j < min(share, 8 * ((base) + SLOTS_AT_ONCE - BEFORE_SLOTS)); j += LANES)
 
 struct Past {  // what a step back needs of one row and unit, read before it is its turn
     float4 gates;
@@ -605,30 +631,34 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
     const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
-    const int kg = blocks_of(4 * H), ks = blocks_of(SPREAD ? own : N), wide = w.real_hidden, tiles = TILES_H + own / 8;
-    const int gs = stride_of(4 * H), ss = stride_of(SPREAD ? own : N);
+    const int kg = blocks_of(4 * H), ks = blocks_of(DIMS ? own : N), kc = blocks_of(CONTENT), wide = w.real_hidden;
+    const int tiles = TILES_H + (DIMS ? TILES_D : own / 8), gs = stride_of(4 * H), ss = stride_of(DIMS ? own : N);
+    const int cs = stride_of(CONTENT);
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
     const Pack slopes = bring(room, a.slope_pack + number * kg * tiles * 256, kg, tiles, w.fit_first);
-    const Pack keys = bring(room, a.key_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
+    const Pack keys = bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
+    const Pack values = bring(room, a.back_value_pack + number * kc * own * 32, kc, DIMS ? own / 8 : 0, w.fit_third);
     half *all_slopes = take<half>(room, ROWS * gs), *weights = take<half>(room, ROWS * ss);
-    half *staged = take<half>(room, SPREAD ? 0 : ROWS * own);
-    float *added = take<float>(room, SPREAD ? CLUSTER * ROWS * UNITS : 0);  // by the slots of each block
+    half *contents = take<half>(room, DIMS ? ROWS * cs : 0), *staged = take<half>(room, ROWS * (DIMS ? DIMS : own));
+    float *added = take<float>(room, DIMS ? CLUSTER * ROWS * UNITS : 0);  // by the slots of each block
     float *parts = take<float>(room, CLUSTER * ROWS), *row_sum = take<float>(room, ROWS);
-    unsigned long long *counters = take<unsigned long long>(room, 2);
+    unsigned long long *counters = take<unsigned long long>(room, 3);
     float *attention = take<float>(room, ROWS * own), *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
     uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
-    Box sloped(counters), weighed(counters + 1);
+    Box sloped(counters), weighed(counters + 1), known(counters + 2);
     plan_multiply<NT_B>(feed, slopes, kg);
-    if (SPREAD) plan_spread<NT_H>(feed, keys, ks);
+    plan_multiply<NT_S>(feed, values, kc);
+    if (DIMS) plan_spread<NT_H>(feed, keys, ks);
     else plan_multiply<NT_H>(feed, keys, ks);
     feed.begin(steps_of(w, row0));
     wipe(all_slopes, ROWS * gs);
     wipe(weights, ROWS * ss);
+    if (DIMS) wipe(contents, ROWS * cs);
 
     // The largest gradient that comes in becomes about 8: there is room for what grows on the way, and for small ones.
     const int exponent = max(-100, min(100, (int)(*a.largest >> 23 & 255) - 127));
@@ -730,29 +760,51 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         sloped.wait();
         float *logits = a.d_logits + ((size_t)(at + my_row) * D + d) * N + slot0;
         float sum = 0.f;
+        auto weigh = [&](int j, float gradient) {  // of attention to an own slot
+            const float v = attention[my_row * own + j] * gradient;
+            if (my_row < rows) logits[j] = v;  // to be completed at the end of the step
+            (DIMS ? weights + my_row * ss : staged + my_row * own)[j] = to_half(bounded(v * EXTRA));
+            sum += v;
+        };
         multiply<NT_B>(sums, all_slopes, gs, slopes, feed, kg, [&](int base) {
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 8 * base;
                 if (i < ROWS * UNITS && row < rows && u >= 0 && u < 8 * WAYS * NT_B) dh[n] += back * total<NT_B>(sums, row, u);
             }
-            for OWN_SLOTS (j, base) {
-                const float v = attention[my_row * own + j] * total<NT_B>(sums, my_row, 8 * (TILES_H - base) + j);
-                if (my_row < rows) logits[j] = v;  // to be completed at the end of the step
-                (SPREAD ? weights + my_row * ss : staged + my_row * own)[j] = to_half(bounded(v * EXTRA));
-                sum += v;
+#if DIMS
+            for (int i = threadIdx.x; i < ROWS * DIMS / 2; i += THREADS) {
+                const int row = i / (DIMS / 2), dim = i % (DIMS / 2) * 2, column = 8 * (TILES_H - base) + dim;
+                if (column < 0 || column >= 8 * WAYS * NT_B) continue;
+                const float2 v = make_float2(total<NT_B>(sums, row, column), total<NT_B>(sums, row, column + 1));
+                reinterpret_cast<unsigned *>(staged)[i] = halves(bounded(v.x), bounded(v.y));
+                if (row < rows)
+                    *reinterpret_cast<float2 *>(a.d_content + ((size_t)(at + row) * D + d) * CONTENT + me * DIMS + dim) =
+                        make_float2(back * v.x, back * v.y);
             }
+#else
+            for OWN_SLOTS (j, base) weigh(j, total<NT_B>(sums, my_row, 8 * (TILES_H - base) + j));
+#endif
         });
+#if DIMS
+        known.expect(ROWS * CONTENT * sizeof(half));
+        __syncthreads();
+        push_rows<unsigned>(staged, contents + me * DIMS, DIMS, cs, known);
+        known.wait();
+        multiply<NT_S>(sums, contents, cs, values, feed, kc, [&](int base) {
+            for OWN_SLOTS (j, base) weigh(j, total<NT_S>(sums, my_row, j - 8 * base));
+        });
+#endif
         if (N) {
             sum = row_total(sum);
-            weighed.expect(CLUSTER * ROWS * ((SPREAD ? UNITS * sizeof(float) : own * sizeof(half)) + sizeof(float)));
+            weighed.expect(CLUSTER * ROWS * ((DIMS ? UNITS * sizeof(float) : own * sizeof(half)) + sizeof(float)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
-#if SPREAD
+#if DIMS
             spread<NT_H>(weights, ss, keys, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / UNITS;
-                if (owner >= CLUSTER) return;  // behind the last unit
+                if (owner >= CLUSTER) return;  // behind the last
                 push(at_peer(place(added + (me * ROWS + row) * UNITS + column - owner * UNITS), owner),
                      make_uint2(__float_as_uint(first), __float_as_uint(second)), at_peer(weighed.at, owner));
             });
@@ -768,7 +820,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         for (int peer = sub; peer < peers; peer += LANES) sum += parts[peer * ROWS + my_row];
         sum = row_total(sum);
         if (sub == 0 && my_row < ROWS) row_sum[my_row] = sum;
-#if SPREAD
+#if DIMS
         __syncthreads();
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
@@ -790,7 +842,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         });
 #endif
         if (my_row < rows)
-            for (int base = 0; base < tiles; base += WAYS * NT_B)
+            for (int base = 0; base < SLOT_TILES; base += SLOTS_AT_ONCE)
                 for OWN_SLOTS (j, base) logits[j] = back * (logits[j] - attention[my_row * own + j] * sum);
     }
     meet();
@@ -809,10 +861,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 __device__ __forceinline__ const float *of(const float *const (&two)[2], int d) { return d ? two[1] : two[0]; }
 
 struct Packing {
-    int directions, real_hidden, hidden, real_slots, slots, own, backward;
-    const float *hh[2], *keys[2];
-    const float *gate_values;  // (D, real N, 4 H)
-    half *key_pack, *gate_pack, *slot_pack, *slope_pack, *back_pack;
+    int directions, real_hidden, hidden, real_slots, slots, own, slot_size, backward;
+    const float *hh[2], *keys[2], *values[2];
+    const float *gate_values, *w_c;  // (D, real N, 4 H), or (D, 4 H, M)
+    half *key_pack, *gate_pack, *read_pack, *value_pack, *slope_pack, *back_pack, *back_value_pack;
 };
 
 struct Place {  // where an entry of a pack belongs: its k, its column among those of the block
@@ -833,19 +885,29 @@ __device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 
 // Weights in the order in which the lanes of `forward` and `backward` read them.
 extern "C" __global__ void pack(const Packing a) {
     const int D = a.directions, H = a.hidden, h = a.real_hidden, N = a.slots, n = a.real_slots, own = a.own;
-    const int tiles = TILES_H + own / 8;
-    const int kh = blocks_of(H), ks = blocks_of(SPREAD ? own : N), kg = blocks_of(4 * H);
+    const int tiles = TILES_H + (DIMS ? TILES_D : own / 8), M = a.slot_size;
+    const int kh = blocks_of(H), ks = blocks_of(DIMS ? own : N), kg = blocks_of(4 * H), kc = blocks_of(CONTENT);
     for EACH (e, D * CLUSTER * kh * TILES_U * 256) {
         const Place p(e, TILES_U, kh);
         const int unit = p.block * UNITS + p.n / 4, gate = inner_gate(p.n % 4);
         a.gate_pack[e] = to_half(p.k < h && unit < h && gate >= 0 ? of(a.hh, p.d)[((size_t)gate * h + unit) * h + p.k] : 0.f);
     }
-    for EACH (e, D * CLUSTER * ks * GATES_FROM_SLOTS * 256) {
-        const Place p(e, GATES_FROM_SLOTS, ks);
-        const int slot = SPREAD ? p.block * own + p.k : p.k, column = SPREAD ? p.n : p.block * 4 * UNITS + p.n;
-        const bool there = slot < n && (!SPREAD || p.k < own);
-        a.slot_pack[e] = to_half(there ? a.gate_values[((size_t)p.d * n + slot) * 4 * H + column] : 0.f);
+#if DIMS
+    for EACH (e, D * CLUSTER * kc * TILES_U * 256) {
+        const Place p(e, TILES_U, kc);
+        a.read_pack[e] = to_half(p.k < M ? a.w_c[((size_t)p.d * 4 * H + p.block * 4 * UNITS + p.n) * M + p.k] : 0.f);
     }
+    for EACH (e, D * CLUSTER * ks * CONTENT_TILES * 256) {
+        const Place p(e, CONTENT_TILES, ks);
+        const int slot = p.block * own + p.k;
+        a.value_pack[e] = to_half(p.k < own && slot < n && p.n < M ? of(a.values, p.d)[(size_t)slot * M + p.n] : 0.f);
+    }
+#else
+    for EACH (e, D * CLUSTER * ks * TILES_U * 256) {
+        const Place p(e, TILES_U, ks);
+        a.read_pack[e] = to_half(p.k < n ? a.gate_values[((size_t)p.d * n + p.k) * 4 * H + p.block * 4 * UNITS + p.n] : 0.f);
+    }
+#endif
     for EACH (e, D * CLUSTER * kh * own * 32) {
         const Place p(e, own / 8, kh);
         const int slot = p.block * own + p.n;
@@ -859,15 +921,27 @@ extern "C" __global__ void pack(const Packing a) {
         float value = 0.f;
         if (p.n < 8 * TILES_H) {
             if (p.n < UNITS && unit < h && from < h && gate >= 0) value = of(a.hh, p.d)[((size_t)gate * h + from) * h + unit];
+#if DIMS
+        } else if (const int dim = p.n - 8 * TILES_H; dim < DIMS && p.block * DIMS + dim < M && p.k < 4 * H) {
+            value = a.w_c[((size_t)p.d * 4 * H + p.k) * M + p.block * DIMS + dim];
+#else
         } else if (slot < n && p.k < 4 * H) {
             value = a.gate_values[((size_t)p.d * n + slot) * 4 * H + p.k];
+#endif
         }
         a.slope_pack[e] = to_half(value);
     }
+#if DIMS
+    for EACH (e, D * CLUSTER * kc * own * 32) {
+        const Place p(e, own / 8, kc);
+        const int slot = p.block * own + p.n;
+        a.back_value_pack[e] = to_half(p.k < M && slot < n ? of(a.values, p.d)[(size_t)slot * M + p.k] : 0.f);
+    }
+#endif
     for EACH (e, D * CLUSTER * ks * UNITS_FROM_SLOTS * 256) {
         const Place p(e, UNITS_FROM_SLOTS, ks);
-        const int slot = SPREAD ? p.block * own + p.k : p.k, unit = SPREAD ? p.n : p.block * UNITS + p.n;
-        const bool there = slot < n && unit < h && (SPREAD ? p.k < own : p.n < UNITS);
+        const int slot = DIMS ? p.block * own + p.k : p.k, unit = DIMS ? p.n : p.block * UNITS + p.n;
+        const bool there = slot < n && unit < h && (DIMS ? p.k < own : p.n < UNITS);
         a.back_pack[e] = to_half(there ? of(a.keys, p.d)[(size_t)slot * h + unit] : 0.f);
     }
 }

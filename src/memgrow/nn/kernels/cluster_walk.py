@@ -8,11 +8,16 @@ from torch import Tensor
 
 from memgrow.nn.kernels import nvrtc
 from memgrow.nn.kernels.clusters import THREADS, Clusters, Kept
-from memgrow.nn.kernels.layer import Each, Layer, Trace, Walked, WalkedBack, processors
+from memgrow.nn.kernels.layer import Each, Layer, Reading, Trace, Walked, WalkedBack, processors
 from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, ClusterPacking, Gradients
 from memgrow.nn.kernels.structures import ClusterWalk as Argument
 
 SOURCE = "cluster.cu"
+FITS = ("fit_first", "fit_second", "fit_third", "fit_fourth")
+PACKS = {
+    True: ("key_pack", "gate_pack", "read_pack", "value_pack"),
+    False: ("slope_pack", "back_pack", "back_value_pack"),
+}
 
 
 class ClusterWalk:
@@ -20,14 +25,20 @@ class ClusterWalk:
         self.layer, self.clusters = layer, clusters
         self.hidden, self.slots = clusters.hidden, clusters.slots
         self.defines, self.blocks = clusters.defines(layer.cell), clusters.size * clusters.needed
+        self.contents = bool(clusters.dims)
+        self.content: Tensor | None = None
+        self.d_content: Tensor | None = None
 
-    def pack(self, gate_values: Tensor | None, with_gradient: bool) -> None:
+    def pack(self, reading: Reading, with_gradient: bool) -> None:
         layer, c = self.layer, self.clusters
-        wanted = [*c.packs(forward=True), *(c.packs(forward=False) if with_gradient else ())]
-        made: list[Tensor | None] = [
-            layer.new(layer.directions, c.size, blocks, tiles, 256, dtype=torch.float16) for blocks, tiles in wanted
-        ]
-        self.key_pack, self.gate_pack, self.slot_pack, self.slope_pack, self.back_pack = (*made, None, None)[:5]
+        self.packs = {  # on the way forward or back
+            forward: {
+                name: layer.new(layer.directions, c.size, blocks, tiles, 256, dtype=torch.float16)
+                for name, (blocks, tiles) in zip(names, c.packs(forward), strict=True)
+            }
+            for forward, names in PACKS.items()
+            if forward or with_gradient
+        }
         argument = ClusterPacking(
             directions=layer.directions,
             real_hidden=layer.hidden,
@@ -35,34 +46,31 @@ class ClusterWalk:
             real_slots=layer.slots,
             slots=c.slots,
             own=c.own,
+            slot_size=0 if reading.w_c is None else reading.w_c.shape[2],
             backward=int(with_gradient),
             hh=layer.hh,
             keys=layer.keys,
-            gate_values=gate_values,
-            key_pack=self.key_pack,
-            gate_pack=self.gate_pack,
-            slot_pack=self.slot_pack,
-            slope_pack=self.slope_pack,
-            back_pack=self.back_pack,
+            **reading._asdict(),
+            **self.packs[True],
+            **self.packs.get(False, {}),
         )
         self._launch("pack", argument, 8 * processors(layer.device), 0)
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
         layer, walked = self.layer, Walked.of(self.layer)
+        self.content = self._contents()
         argument = ClusterForward(
             walk=self._walk(forward=True),
             h0=layer.h0,
             c0=layer.c0,
             x=x,
-            key_pack=self.key_pack,
-            gate_pack=self.gate_pack,
-            slot_pack=self.slot_pack,
             bias=bias,
+            content=self.content,
+            **self.packs.pop(True),
             **walked._asdict(),
             **trace._asdict(),
         )
         self._launch("forward", argument, self.blocks, self._kept(forward=True).shared)
-        del self.gate_pack, self.key_pack, self.slot_pack
         return walked
 
     def backward(
@@ -70,6 +78,7 @@ class ClusterWalk:
     ) -> WalkedBack:
         layer = self.layer
         walked = WalkedBack.of(layer, trace)
+        self.d_content = self._contents()
         argument = ClusterBackward(
             walk=self._walk(forward=False),
             d_hn=d_hn,
@@ -79,12 +88,15 @@ class ClusterWalk:
             **walked._asdict(),
             **trace._asdict(),
             mean_key=mean_key,
-            slope_pack=self.slope_pack,
-            key_pack=self.back_pack,
+            d_content=self.d_content,
+            **self.packs[False],
             largest=self._largest(d_output, d_hn, d_cn),
         )
         self._launch("backward", argument, self.blocks, self._kept(forward=False).shared)
         return walked
+
+    def _contents(self) -> Tensor | None:
+        return self.layer.new(self.layer.total, self.layer.directions, self.clusters.content) if self.contents else None
 
     def _largest(self, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each) -> Tensor:
         self.largest = torch.zeros(1, dtype=torch.int32, device=self.layer.device)
@@ -113,9 +125,7 @@ class ClusterWalk:
             slots=c.slots,
             real_slots=layer.slots,
             own=c.own,
-            fit_first=kept.blocks[0],
-            fit_second=kept.blocks[1],
-            fit_third=kept.blocks[2] if forward else 0,
+            **dict(zip(FITS, kept.blocks, strict=False)),
             depth=kept.depth,
             sizes=layer.sizes,
             offsets=layer.offsets,

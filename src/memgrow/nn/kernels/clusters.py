@@ -19,6 +19,10 @@ DEPTHS = (8, 6, 5, 4, 3, 2)  # chunks of weights that are on their way to a warp
 SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
+Sizes = tuple[int, int, int, int, int]
+"""Of a layer: directions, batch, hidden units, slots, and size of a slot; 0: it has no contents to be read apart."""
+
+
 class Kept(NamedTuple):
     """What of the packs of weights is kept on the chip."""
 
@@ -32,20 +36,22 @@ class Clusters(NamedTuple):
 
     size: int  # blocks of a cluster
     rows: int  # that it works on
-    spread: bool  # blocks exchange what their slots add, and not how these are attended to
     directions: int
     batch: int
     units: int  # of one block
     own: int  # slots of one block
+    dims: int  # of the content that is read, of one block; 0: blocks exchange attention to slots, and not contents
 
     @classmethod
-    def of(
-        cls, size: int, rows: int, spread: bool, directions: int, batch: int, hidden: int, slots: int
-    ) -> "Clusters | None":
-        """None where a layer is too large for a cluster, or has no slots to spread."""
-        new = cls(size, rows, spread, directions, batch, _share(hidden, size, 2), _share(slots, size, 8))
-        fits = all(new.kept(forward) for forward in (True, False)) and not (spread and not slots)
-        return new if fits and new.units <= MAX_UNITS and new.segments <= SEGMENTS else None
+    def of(cls, size: int, rows: int, contents: bool, layer: "Sizes") -> "Clusters | None":
+        """None where a layer is too large for a cluster, or has no contents."""
+        directions, batch, hidden, slots, slot_size = layer
+        units, own, dims = _share(hidden, size, 2), _share(slots, size, 8), _share(slot_size, size, 2)
+        if contents and not (slots and slot_size):
+            return None
+        new = cls(size, rows, directions, batch, units, own, dims if contents else 0)
+        fits = all(new.kept(forward) for forward in (True, False))
+        return new if fits and max(units, new.dims) <= MAX_UNITS and new.segments <= SEGMENTS else None
 
     @property
     def hidden(self) -> int:
@@ -65,20 +71,23 @@ class Clusters(NamedTuple):
 
     @property
     def tiles_b(self) -> int:
-        return self.tiles_h + self.own // 8
+        return self.tiles_h + (-(-self.dims // 8) if self.dims else self.own // 8)
+
+    @property
+    def content(self) -> int:
+        return self.size * self.dims
 
     def defines(self, cell: str) -> dict[str, int]:
         at_once = {name: _at_once(count, ways) for name, (count, ways) in self._tiles.items()}
-        flags = {"LSTM": int(cell == "lstm"), "SPREAD": int(self.spread)}
-        sizes = {"CLUSTER": self.size, "ROWS": self.rows, "UNITS": self.units}
-        return {**flags, **sizes, **at_once, "NT_MOST": self.at_once}
+        sizes = {"CLUSTER": self.size, "ROWS": self.rows, "UNITS": self.units, "DIMS": self.dims}
+        return {"LSTM": int(cell == "lstm"), **sizes, **at_once, "NT_MOST": self.at_once}
 
     @property
     def _tiles(self) -> dict[str, tuple[int, int]]:
         """Of each product: its tiles, and in how many ways the warps share them out."""
-        gates, units = (self.packs(forward)[-1][1] for forward in (True, False))
-        own = {"NT_U": self.units // 2, "NT_S": self.own // 8, "NT_B": self.tiles_b, "NT_P": gates, "NT_H": units}
-        alone = ("NT_P", "NT_H") if self.spread else ()  # each warp has tiles to itself
+        contents, units = self.packs(forward=True)[3][1], self.packs(forward=False)[1][1]
+        own = {"NT_U": self.units // 2, "NT_S": self.own // 8, "NT_B": self.tiles_b, "NT_P": contents, "NT_H": units}
+        alone = ("NT_P", "NT_H") if self.dims else ()  # each warp has tiles to itself
         return {name: (count, WARPS if name in alone else WAYS) for name, count in own.items()}
 
     @property
@@ -90,29 +99,33 @@ class Clusters(NamedTuple):
     def segments(self) -> int:
         """Of the longer plan."""
         passes = {name: _passes(*tiles) for name, tiles in self._tiles.items()}
-        gates = passes["NT_P"] + passes["NT_U"]  # from slots and from h
-        return max(passes["NT_S"] + gates, passes["NT_B"] + passes["NT_H"])
+        there = passes["NT_S"] + passes["NT_P"] + 2 * passes["NT_U"]  # gates: from h, and from what is read
+        return max(there, passes["NT_B"] + passes["NT_S"] + passes["NT_H"])
 
     def packs(self, forward: bool) -> tuple[tuple[int, int], ...]:
         """Of the packs of weights: blocks of 32 that are summed over, and tiles of eight columns."""
-        attended = self.own if self.spread else self.slots
-        kh, ks, kg = (-(-count // 32) for count in (self.hidden, attended, 4 * self.hidden))
+        kh, ks, kc, kg = (-(-count // 32) for count in (self.hidden, self.slots, self.content, 4 * self.hidden))
+        if self.dims:
+            k_own, tiles_c = -(-self.own // 32), -(-self.content // 8)
+            if forward:
+                return (kh, self.own // 8), (kh, self.units // 2), (kc, self.units // 2), (k_own, tiles_c)
+            return (kg, self.tiles_b), (k_own, -(-self.hidden // 8)), (kc, self.own // 8)
         if forward:
-            gates = (self.hidden if self.spread else self.units) // 2
-            return (kh, self.own // 8), (kh, self.units // 2), (ks, gates if ks else 0)
-        units = -(-self.hidden // 8) if self.spread else self.tiles_h
-        return (kg, self.tiles_b), (ks, units if ks else 0)
+            return (kh, self.own // 8), (kh, self.units // 2), (ks, self.units // 2 if ks else 0), (0, 0)
+        return (kg, self.tiles_b), (ks, self.tiles_h if ks else 0), (0, 0)
 
     def fixed(self, forward: bool) -> int:
         """Bytes of shared memory that one block needs beside weights; in the order of the source."""
-        rows, added = self.rows, self.rows * self.hidden * self.spread
-        weights, staged = 2 * rows * _stride(self.own if self.spread else self.slots), 0 if self.spread else self.own
+        rows, own, c = self.rows, self.own, self.content
+        staged, weights = self.dims or own, 2 * rows * _stride(own) if self.dims else 0
         if forward:
-            parts = [4 * rows * _stride(self.hidden), weights, 2 * rows * max(self.units, staged), 8 * added]
-            parts += [8 * self.size * rows, 4 * self.size * rows, 4 * rows, 4 * rows, 16, 4 * rows * self.own]
+            parts = [4 * rows * _stride(self.hidden), 2 * rows * _stride(c or self.slots), weights]
+            parts += [2 * rows * max(self.units, staged), 2 * rows * c]
+            parts += [8 * self.size * rows, 4 * self.size * rows, 4 * rows, 4 * rows, 24, 4 * rows * own]
         else:
-            parts = [2 * rows * _stride(4 * self.hidden), weights, 2 * rows * staged, 4 * added]
-            parts += [4 * self.size * rows, 4 * rows, 16, 4 * rows * self.own]
+            parts = [2 * rows * _stride(4 * self.hidden), weights or 2 * rows * _stride(self.slots)]
+            parts += [2 * rows * _stride(c) if c else 0, 2 * rows * staged, 4 * rows * self.hidden if c else 0]
+            parts += [4 * self.size * rows, 4 * rows, 24, 4 * rows * own]
         return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once + 1)
 
     def ring(self, depth: int) -> int:
@@ -136,7 +149,7 @@ class Clusters(NamedTuple):
         packs = self.packs(forward)
         tiles = sum(blocks * wide for blocks, wide in packs)
         streams = tiles - sum(blocks * wide for blocks, (_, wide) in zip(kept.blocks, packs, strict=True))
-        exchange, product = 9000 + 3000 * bool(self.slots), 2.5 * -(-self.rows // 16)
+        exchange, product = 9000 + 3000 * bool(self.slots) + 2500 * bool(self.dims), 2.5 * -(-self.rows // 16)
         chunk = WARPS * self.at_once  # tiles that come in at once: the deeper the ring, the less they are waited for
         return exchange + product * tiles + (streams / chunk * (450 + 1440 / kept.depth) if streams else 0.0)
 
@@ -151,13 +164,10 @@ def _kept(c: Clusters, forward: bool) -> Kept | None:
     return min(found, key=lambda kept: c.cycles(kept, forward), default=None)
 
 
-def best(layer: tuple[int, int, int, int], room: Mapping[int, int]) -> Clusters | None:
-    """The sharing of a layer (directions, batch, hidden units, slots) that takes least time.
-
-    `room` is how many clusters of each size run at the same time.
-    """
+def best(layer: Sizes, room: Mapping[int, int]) -> Clusters | None:
+    """The sharing of a layer that takes least time. `room` is how many clusters of each size run at the same time."""
     ways = product((size for size in SIZES if room.get(size)), ROWS, (False, True))
-    found = [Clusters.of(*way, *layer) for way in ways]
+    found = [Clusters.of(*way, layer) for way in ways]
     return min((one for one in found if one), key=lambda c: _time(c, room[c.size]), default=None)
 
 

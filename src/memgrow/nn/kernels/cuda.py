@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from memgrow.nn.kernels import clusters, nvrtc
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
 from memgrow.nn.kernels.grid_walk import GridWalk
-from memgrow.nn.kernels.layer import Layer, Trace, Walk, processors
+from memgrow.nn.kernels.layer import Layer, Reading, Trace, Walk, processors
 from memgrow.nn.kernels.naive import Direction, State
 from memgrow.nn.kernels.sharing import Shape
 from memgrow.nn.kernels.structures import Collecting, Spreading
@@ -37,9 +37,9 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
     if any(part.device != data.device for part in parts):
         return "weights, states and input are not all on one device"
     first = directions[0]
-    slots = 0 if first.memory is None else len(first.memory.keys)
+    slots, slot_size = (0, 0) if first.memory is None else first.memory.values.shape
     sizes = (len(directions), len(first.state[0]), first.weights.hh.shape[1], slots)
-    if not exact(data.dtype) and shared_out(sizes, data.device) is not None:
+    if not exact(data.dtype) and shared_out((*sizes, slot_size), data.device) is not None:
         return None
     shape = Shape.of(*sizes, processors(data.device))
     if shape is None:
@@ -109,7 +109,7 @@ class _Run:
         self.inputs = self.x.shape[1]
         self.slot_size = self.ih[0].shape[1] - self.inputs
         self.layer = layer = Layer(cell, batch_sizes, reverse, self.x.device, h0, c0, hh, keys)
-        self.walk = _walk_for(layer, exact(self.dtype))
+        self.walk = _walk_for(layer, self.slot_size, exact(self.dtype))
         hidden, d = self.walk.hidden, layer.directions
         self.w_x = layer.new(d, 4 * hidden, self.inputs)
         self.w_c = layer.new(d, 4 * hidden, self.slot_size)
@@ -133,13 +133,16 @@ class _Run:
             bias=self.bias,
         )
         self._launch("spread", argument)
-        gate_values = None
-        if layer.slots:
-            gate_values = layer.new(d, layer.slots, 4 * hidden)
-            for number, values in enumerate(self.values):
-                assert values is not None
-                torch.mm(values, self.w_c[number].t(), out=gate_values[number])
-        self.walk.pack(gate_values, with_gradient)
+        self.walk.pack(self._reading() if layer.slots else Reading(), with_gradient)
+
+    def _reading(self) -> Reading:
+        if self.walk.contents:
+            return Reading(values=self.values, w_c=self.w_c)
+        gate_values = self.layer.new(self.layer.directions, self.layer.slots, self.w_c.shape[1])
+        for number, values in enumerate(self.values):
+            assert values is not None
+            torch.mm(values, self.w_c[number].t(), out=gate_values[number])
+        return Reading(gate_values)
 
     def forward(self) -> tuple[Tensor, ...]:
         """Outputs and last states. They are not kept here: they will hold on to this object as long as they live."""
@@ -183,7 +186,8 @@ class _Run:
         self.d_values: list[Tensor | None] = [None] * d
         d_wc = layer.new(d, 4 * self.walk.hidden, self.slot_size) if n else None
         if d_wc is not None:
-            back = self._through_contents if _costs(layer.total, n, 4 * h, self.slot_size) else self._through_slots
+            contents = self.walk.contents or _costs(layer.total, n, 4 * h, self.slot_size)
+            back = self._through_contents if contents else self._through_slots
             self.d_values = list(back(d_gates, d_wc).unbind())
         d_ih, d_hh, d_bias_ih, d_bias_hh = (
             [None if t is None else torch.empty_like(t) for t in part]
@@ -220,12 +224,17 @@ class _Run:
 
     def _through_contents(self, d_gates: Tensor, d_wc: Tensor) -> Tensor:
         attention = self.trace.attention.transpose(0, 1)[:, :, : self.layer.slots]  # (D, T, N)
-        content = self.layer.new(self.layer.directions, self.layer.total, self.slot_size)
-        for number, values in enumerate(self.values):
-            assert values is not None
-            torch.mm(attention[number], values, out=content[number])
+        if self.walk.content is not None and self.walk.d_content is not None:
+            both = (self.walk.content, self.walk.d_content)
+            content, d_content = (t.transpose(0, 1)[:, :, : self.slot_size] for t in both)
+        else:
+            content = self.layer.new(self.layer.directions, self.layer.total, self.slot_size)
+            for number, values in enumerate(self.values):
+                assert values is not None
+                torch.mm(attention[number], values, out=content[number])
+            d_content = torch.bmm(d_gates.transpose(0, 1), self.w_c)
         torch.bmm(d_gates.permute(1, 2, 0), content, out=d_wc)
-        return torch.bmm(attention.transpose(1, 2), torch.bmm(d_gates.transpose(0, 1), self.w_c))
+        return torch.bmm(attention.transpose(1, 2), d_content)
 
     def _d_memory(self, d_logits: Tensor) -> list[list[Tensor | None]]:
         h, n = self.layer.hidden, self.layer.slots
@@ -246,9 +255,9 @@ def _costs(rows: int, slots: int, gates: int, size: int) -> bool:
     return slots * gates * (rows + 2 * size) > 2 * rows * size * (slots + gates)
 
 
-def _walk_for(layer: Layer, exact: bool) -> Walk:
+def _walk_for(layer: Layer, slot_size: int, exact: bool) -> Walk:
     sizes = (layer.directions, layer.batch, layer.hidden, layer.slots)
-    shared = None if exact else shared_out(sizes, layer.device)
+    shared = None if exact else shared_out((*sizes, slot_size), layer.device)
     if shared is not None:
         return ClusterWalk(layer, shared)
     shape = Shape.of(*sizes, processors(layer.device))
@@ -262,8 +271,8 @@ def exact(dtype: torch.dtype) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def shared_out(sizes: tuple[int, int, int, int], device: torch.device) -> clusters.Clusters | None:
-    """How clusters share out a layer (directions, batch, hidden units, slots); None if it is too large for them."""
+def shared_out(sizes: clusters.Sizes, device: torch.device) -> clusters.Clusters | None:
+    """How clusters share out a layer; None if it is too large for them."""
     return clusters.best(sizes, _room(device))
 
 

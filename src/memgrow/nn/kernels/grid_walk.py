@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from memgrow.nn.kernels import nvrtc
-from memgrow.nn.kernels.layer import Each, Layer, Trace, Walked, WalkedBack, processors
+from memgrow.nn.kernels.layer import Each, Layer, Reading, Trace, Walked, WalkedBack, processors
 from memgrow.nn.kernels.sharing import Plan, Shape
 from memgrow.nn.kernels.structures import GridBackward, GridForward, GridPacking
 from memgrow.nn.kernels.structures import GridWalk as Argument
@@ -16,12 +16,14 @@ SOURCE = "grid.cu"
 
 
 class GridWalk:
+    contents, content, d_content = False, None, None
+
     def __init__(self, layer: Layer, shape: Shape, exact: bool) -> None:
         self.layer, self.shape = layer, shape
         self.hidden, self.slots = shape.hidden, shape.slots
         self.plans = {way: shape.plan(layer.cell, exact, forward=way == "forward") for way in ("forward", "backward")}
 
-    def pack(self, gate_values: Tensor | None, with_gradient: bool) -> None:
+    def pack(self, reading: Reading, with_gradient: bool) -> None:
         layer, s, d, new = self.layer, self.shape, self.layer.directions, self.layer.new
         self.gate_pack = new(d, s.blocks, (s.hidden + s.slots) // 16, s.tiles_u, 128)
         self.key_pack = new(d, s.blocks, s.hidden // 16, s.tiles_s, 128)
@@ -40,7 +42,7 @@ class GridWalk:
             backward=int(with_gradient),
             hh=layer.hh,
             keys=layer.keys,
-            gate_values=gate_values,
+            gate_values=reading.gate_values,
             key_pack=self.key_pack,
             gate_pack=self.gate_pack,
             slope_pack=self.slope_pack,

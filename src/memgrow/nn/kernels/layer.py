@@ -90,14 +90,31 @@ class WalkedBack(NamedTuple):
         return cls(torch.empty_like(trace.gates), torch.empty_like(trace.attention), *layer.states())
 
 
+class Reading(NamedTuple):
+    """How slots reach the gates: by what each adds to them, or by their values and the weights that read contents."""
+
+    gate_values: Tensor | None = None  # (D, real N, 4 H)
+    values: Each = (None, None)  # (real N, M)
+    w_c: Tensor | None = None  # (D, 4 H, M)
+
+
 class Walk(Protocol):
     """A way through the steps of a layer and back."""
 
     hidden: int  # padded
     slots: int  # padded
+    contents: bool  # whether it reads contents, and not what slots add to the gates
 
-    def pack(self, gate_values: Tensor | None, with_gradient: bool) -> None:
-        """Lay the weights out; `gate_values` (D, real N, 4 H) is what each slot adds to the gates."""
+    @property
+    def content(self) -> Tensor | None:
+        """What was read in each step (T, D, at least M), where it reads contents."""
+
+    @property
+    def d_content(self) -> Tensor | None:
+        """The gradient of that."""
+
+    def pack(self, reading: Reading, with_gradient: bool) -> None:
+        """Lay the weights out."""
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
         """`x` (T, D * 4 H) is what inputs add to the gates, `bias` (D, N) that of the slots."""

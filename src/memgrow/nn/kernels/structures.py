@@ -99,7 +99,7 @@ class GridPacking(Arguments):
 class ClusterWalk(Arguments):
     _fields_ = [
         *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own"),
-        *_fields(INT, "fit_first fit_second fit_third depth"),
+        *_fields(INT, "fit_first fit_second fit_third fit_fourth depth"),
         *_fields(POINTER, "sizes offsets"),
     ]
 
@@ -109,9 +109,9 @@ class ClusterForward(Arguments):
         ("walk", ClusterWalk),
         *_fields(POINTER, "x"),
         *_fields(POINTERS, "h0 c0"),
-        *_fields(POINTER, "key_pack gate_pack slot_pack bias output"),
+        *_fields(POINTER, "key_pack gate_pack read_pack value_pack bias output"),
         *_fields(POINTERS, "hn cn"),
-        *_fields(POINTER, "before cell gates attention"),
+        *_fields(POINTER, "before cell gates attention content"),
     ]
 
 
@@ -122,16 +122,18 @@ class ClusterBackward(Arguments):
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "before cell"),
         *_fields(POINTERS, "c0"),
-        *_fields(POINTER, "gates attention mean_key slope_pack key_pack largest d_gates d_logits"),
+        *_fields(POINTER, "gates attention mean_key slope_pack back_pack back_value_pack largest"),
+        *_fields(POINTER, "d_gates d_logits d_content"),
         *_fields(POINTERS, "d_h0 d_c0"),
     ]
 
 
 class ClusterPacking(Arguments):
     _fields_ = [
-        *_fields(INT, "directions real_hidden hidden real_slots slots own backward"),
-        *_fields(POINTERS, "hh keys"),
-        *_fields(POINTER, "gate_values key_pack gate_pack slot_pack slope_pack back_pack"),
+        *_fields(INT, "directions real_hidden hidden real_slots slots own slot_size backward"),
+        *_fields(POINTERS, "hh keys values"),
+        *_fields(POINTER, "gate_values w_c key_pack gate_pack read_pack value_pack"),
+        *_fields(POINTER, "slope_pack back_pack back_value_pack"),
     ]
 
 
