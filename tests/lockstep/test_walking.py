@@ -17,8 +17,8 @@ class Reference:
     def __init__(self, layer: Layer) -> None:
         self.layer, self.hidden, self.slots = layer, layer.hidden + 3, layer.slots + 2 if layer.slots else 0
 
-    def pack(self, gate_values, with_gradient):
-        self.gate_values = gate_values
+    def pack(self, reading, with_gradient):
+        self.gate_values = reading.gate_values
 
     def forward(self, x, bias, trace: Trace) -> Walked:
         self.x = x.detach().requires_grad_()
