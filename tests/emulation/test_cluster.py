@@ -18,9 +18,12 @@ CASES = {
     "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False, 16, False),
     "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False, 16, False),
     "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16, False),
+    "several passes, gru": (MemoryGRU, (3, 170, 330, 4), [2, 1], False, 16, False),
+    "gru, gates in whole words": (MemoryGRU, (3, 64, 37, 4), [2, 1, 2], True, 16, False),
     "contents": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, True),
     "contents, 24 rows": (MemoryGRU, (3, 21, 77, 33), [1 + n % 3 for n in range(27)], True, 24, True),
     "contents, 32 rows": (MemoryLSTM, (3, 13, 77, 2), [1 + n % 3 for n in range(35)], False, 32, True),
+    "contents, several passes, gru": (MemoryGRU, (3, 170, 330, 170), [2, 1], False, 24, True),
     "contents, several passes": (MemoryLSTM, (3, 170, 530, 370), [2, 1], False, 16, True),
     "24 rows": (MemoryGRU, (3, 21, 37, 2), [1 + n % 3 for n in range(27)], False, 24, False),
     "32 rows": (MemoryLSTM, (3, 21, 37, 2), [1 + n % 3 for n in range(37)], True, 32, False),
@@ -40,7 +43,7 @@ def emulated(monkeypatch, case):
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
     def walk_for(layer, slot_size, exact):
-        sizes = (layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
+        sizes = clusters.Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
         shared = clusters.Clusters.of(SIZE, *way, sizes)
         assert shared is not None
         return ClusterWalk(layer, shared)
@@ -58,7 +61,7 @@ def test_the_kernels_equal_the_plain_loop(case, near, emulated, monkeypatch):
             clusters.Clusters,
             "kept",
             lambda self, forward: whole(self, forward)._replace(
-                blocks=(0,) * (3 + forward), depth=2, shared=whole(self, forward).shared + self.ring(2)
+                blocks=(0,) * 4, depth=2, shared=whole(self, forward).shared + self.ring(2)
             ),
         )
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)

@@ -157,12 +157,13 @@ def test_hidden_units_that_no_sharing_can_place_are_refused():
 @pytest.mark.parametrize("slot_size", [0, 5, 300])
 @pytest.mark.parametrize("hidden", [1, 7, 300, 512])
 @pytest.mark.parametrize("slots", [0, 1, 500, 2500])
-def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size, hidden, slots):
-    from memgrow.nn.kernels.clusters import MAX_TILES, Clusters
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size, hidden, slots, cell):
+    from memgrow.nn.kernels.clusters import MAX_TILES, Clusters, Sizes
     from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
 
     contents = slot_size > 0
-    shared = Clusters.of(size, rows, contents, (2, 70, hidden, slots, slot_size))
+    shared = Clusters.of(size, rows, contents, Sizes(cell, 2, 70, hidden, slots, slot_size))
     if contents and not slots:
         assert shared is None
         return
@@ -174,7 +175,7 @@ def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size
     assert shared.content >= slot_size
     assert shared.units % 2 == shared.dims % 2 == shared.own % 8 == 0, "pushes go in words of two halves and of eight"
     assert shared.needed * shared.rows >= 2 * 70
-    assert all(1 <= shared.defines("gru")[name] <= MAX_TILES for name in ("NT_U", "NT_S", "NT_B", "NT_P", "NT_H"))
+    assert all(1 <= shared.defines()[name] <= MAX_TILES for name in ("NT_U", "NT_S", "NT_B", "NT_P", "NT_H"))
     for forward in (True, False):
         kept, packs = shared.kept(forward), shared.packs(forward)
         assert kept.shared <= SHARED_LIMIT
@@ -185,14 +186,16 @@ def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size
 
 
 def test_the_clusters_are_as_large_as_their_number_allows():
-    from memgrow.nn.kernels.clusters import best
+    from memgrow.nn.kernels.clusters import Sizes, best
 
     grouped = {16: 7, 14: 7, 12: 7, 10: 7, 8: 15}  # as on an H200, one of whose groups has few processors
-    assert best((2, 48, 300, 500, 300), grouped).size == 16
-    assert best((2, 112, 300, 500, 300), grouped).size == 8, "two rounds would take longer"
-    assert best((1, 64, 1024, 1024, 1024), grouped).size == 16, "smaller ones would have too many units in a block"
-    assert best((2, 64, 300, 100_000, 300), grouped) is None
-    assert best((2, 64, 300, 500, 300), {16: 0, 14: 0}) is None
+    assert best(Sizes("lstm", 2, 48, 300, 500, 300), grouped).size == 16
+    assert best(Sizes("lstm", 2, 112, 300, 500, 300), grouped).size == 8, "two rounds would take longer"
+    assert best(Sizes("gru", 1, 64, 1024, 1024, 1024), grouped).size == 16, (
+        "smaller ones would have too many units in a block"
+    )
+    assert best(Sizes("lstm", 2, 64, 300, 100_000, 300), grouped) is None
+    assert best(Sizes("lstm", 2, 64, 300, 500, 300), {16: 0, 14: 0}) is None
 
 
 @pytest.mark.parametrize("backend", ["naive", "auto"])

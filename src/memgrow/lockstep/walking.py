@@ -12,14 +12,14 @@ from torch import Tensor
 from memgrow.lockstep.steps import Back, Inner
 from memgrow.nn.kernels import cuda
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
+from memgrow.nn.kernels.clusters import Sizes
 from memgrow.nn.kernels.layer import Layer, Reading, Trace, Walk, steps_of
 
-GATES = 4
-NO_CONTENTS = 0  # a stack's slots are known by what they add to the gates
+CELL, GATES = "lstm", 4
 
 
 def _walk_of(layer: Layer) -> Walk:
-    shared = cuda.shared_out((layer.directions, layer.batch, layer.hidden, layer.slots, NO_CONTENTS), layer.device)
+    shared = cuda.shared_out(Sizes(CELL, layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
     assert shared is not None
     return ClusterWalk(layer, shared)
 
@@ -41,7 +41,7 @@ class Walking:
         ):
             return False
         slots = 0 if inner.keys is None else inner.keys.shape[1]
-        return cuda.shared_out((x.shape[2], x.shape[1], x.shape[3] // GATES, slots, NO_CONTENTS), x.device) is not None
+        return cuda.shared_out(Sizes(CELL, x.shape[2], x.shape[1], x.shape[3] // GATES, slots), x.device) is not None
 
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
         steps, rows, directions, width = x.shape
@@ -50,7 +50,7 @@ class Walking:
         keys: list[Tensor | None] = [None] * directions if inner.keys is None else list(inner.keys.contiguous())
         hh: list[Tensor | None] = list(inner.hh.contiguous())
         even, forwards = (rows,) * steps, (False,) * directions
-        layer = Layer("lstm", even, forwards, x.device, nothing, nothing, hh, keys, _even(rows, steps, x.device))
+        layer = Layer(CELL, even, forwards, x.device, nothing, nothing, hh, keys, _even(rows, steps, x.device))
         self.walk = walk = _walk_of(layer)
         bias = None
         if inner.bias is not None:

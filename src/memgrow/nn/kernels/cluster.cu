@@ -18,8 +18,11 @@
 //
 // Who has received a push from every block knows that all of them are done with what they had received before, so that
 // its place is free again. Half precision has the 10 bits of TF32; gradients are scaled by a power of two, so that they
-// lie well within its range. A unit has four columns in a row. Packs of weights are in the order of use:
-// [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
+// lie well within its range. Outside a unit has four columns in a row, LSTM's gates, or GRU's r, z and the candidate's
+// parts from h and from the rest. Here that is so for LSTM. GRU's stand gate by gate, the part from h first and the one
+// from the rest last, since h has nothing to do with the last and what is read nothing with the first.
+// Packs of weights are in the order of use: [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being
+// 8 * (lane % 4) + 0..7.
 //
 // Compile-time: LSTM (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS and DIMS (of a block, even numbers; no DIMS:
 // there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units
@@ -34,8 +37,13 @@
 #define WAYS 2                  // the warps share out columns in so many ways,
 #define PARTS (WARPS / WAYS)    // and what is summed over in so many
 #define ITEMS ((ROWS * UNITS + THREADS - 1) / THREADS)
-#define TILES_U (UNITS / 2)
 #define TILES_H ((UNITS + 7) / 8)
+#define TILES_U (LSTM ? UNITS / 2 : 4 * TILES_H)     // of the own gates
+#define TILES_ONE (LSTM ? TILES_U : 3 * TILES_H)     // of those that h, or what is read, has to do with
+#define PASSED (TILES_U - TILES_ONE)                 // of those that what is read passes over
+#define GROUP ((CLUSTER * UNITS + 31) / 32 * 32)     // columns of one of GRU's gates, of all units
+#define SLOPES (LSTM ? 4 * CLUSTER * UNITS : 4 * GROUP)
+#define K_SLOPES (LSTM ? (SLOPES + 31) / 32 : 3 * GROUP / 32)
 #define TILES_D ((DIMS + 7) / 8)
 #define CONTENT (CLUSTER * DIMS)
 #define CONTENT_TILES ((CONTENT + 7) / 8)
@@ -70,7 +78,7 @@ struct Backward {
     Walk walk;
     const float *d_out, *d_hn[2], *d_cn[2];  // (T, D * real H), (B, real H) for each direction
     const float *before, *cell, *c0[2], *gates, *attention, *mean_key;  // mean_key: (D, T, real H)
-    const half *slope_pack, *back_pack, *back_value_pack;
+    const half *slope_pack, *back_pack, *back_value_pack, *back_read_pack;  // the last: GRU's; LSTM's is in the first
     const unsigned *largest;      // bits of the largest gradient that comes in
     float *d_gates, *d_logits, *d_content;  // (T, D, 4 H), (T, D, N), (T, D, CONTENT)
     float *d_h0[2], *d_c0[2];     // (B, real H) for each direction
@@ -141,13 +149,14 @@ struct Feed {
         if (threadIdx.x % 32 == 0)
             for (int n = 0; n < depth; ++n) found(boxes + 8 * n);
     }
-    // To be told at the beginning, in the order of use: `many` tiles from `tile` on, of every step-th block of k.
+    // To be told at the beginning, in the order of use: those of `many` tiles from `tile` on that the pack has, of every
+    // step-th block of k.
     __device__ __forceinline__ void add(const Pack &pack, int k_blocks, int first, int step, int tile, int many) {
-        many = min(many, pack.tiles - tile);
+        many = min(many, pack.tiles - tile) - max(0, -tile);
         while (first < pack.fit) first += step;
         if (many <= 0 || first >= k_blocks) return;
         if (threadIdx.x % 32 == 0)
-            plan[segments] = {pack.far + (size_t)tile * 32, first, k_blocks, step, pack.tiles * 32, 512 * many};
+            plan[segments] = {pack.far + max(0, tile) * 32, first, k_blocks, step, pack.tiles * 32, 512 * many};
         left += (k_blocks - first + step - 1) / step;
         ++segments;
     }
@@ -174,11 +183,11 @@ struct Feed {
         }
     }
     template <int NT>
-    __device__ __forceinline__ void take(uint4 (&v)[NT], int many) {
+    __device__ __forceinline__ void take(uint4 (&v)[NT], int from, int to) {
         await(boxes + 8 * used, turn);
 #pragma unroll
         for (int n = 0; n < NT; ++n)
-            if (n < many) v[n] = ring[used * CHUNK + n * 32 + threadIdx.x % 32];
+            if (n >= from && n < to) v[n] = ring[used * CHUNK + (n - from) * 32 + threadIdx.x % 32];
         __syncwarp();
         if (used + 1 == depth) turn ^= 1;
         used = used + 1 == depth ? 0 : used + 1;
@@ -204,23 +213,23 @@ struct Weighed {  // each block's scores are relative to its own largest one
     }
 };
 
-// acc += A (in shared memory) times NT tiles of the pack from `tile` on, over every step-th block of k.
+// acc += A (in shared memory) times those of NT tiles from `tile` on that the pack has, over every step-th block of k.
 template <int NT, typename Turn>
 __device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const half *a, int stride, const Pack &pack, Feed &feed,
                                            int k_blocks, int first, int step, int tile, Turn turn) {
-    const int lane = threadIdx.x % 32, many = min(NT, pack.tiles - tile);
-    if (many <= 0) return;
+    const int lane = threadIdx.x % 32, from = max(0, -tile), to = min(NT, pack.tiles - tile);
+    if (to <= from) return;
     const half *rows = a + (lane / 4) * stride + 8 * (lane % 4);
-    const uint4 *near = pack.near + (size_t)tile * 32 + lane;
+    const uint4 *near = pack.near + tile * 32 + lane;
     uint4 b[2][NT];
 #pragma unroll
     for (int n = 0; n < NT; ++n) b[0][n] = b[1][n] = make_uint4(0, 0, 0, 0);
     auto fetch = [&](uint4 (&v)[NT], int k) {
         if (k >= k_blocks) return;
-        if (k >= pack.fit) return feed.take(v, many);
+        if (k >= pack.fit) return feed.take(v, from, to);
 #pragma unroll
         for (int n = 0; n < NT; ++n)
-            if (n < many) v[n] = near[(k * pack.tiles + n) * 32];
+            if (n >= from && n < to) v[n] = near[(k * pack.tiles + n) * 32];
     };
     auto work = [&](const uint4 (&v)[NT], int k) {
 #pragma unroll
@@ -361,6 +370,25 @@ __device__ __forceinline__ T *take(char *&room, size_t count) {
     return mine;
 }
 
+// What a pass from tile `base` on has found for the gates of an own unit.
+__device__ __forceinline__ void add_gates(float4 &v, const float *sums, int row, int unit, int base) {
+#if LSTM
+    const int column = 4 * unit - 8 * base;
+    if (column < 0 || column >= 8 * WAYS * NT_U) return;
+#pragma unroll
+    for (int part = 0; part < PARTS; ++part) {
+        const float4 one = *reinterpret_cast<const float4 *>(sums + (part * ROWS + row) * WIDTH(NT_U) + column);
+        v = make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w);
+    }
+#else
+    auto of = [&](int gate) {
+        const int column = 8 * (gate * TILES_H - base) + unit;
+        return column < 0 || column >= 8 * WAYS * NT_U ? 0.f : total<NT_U>(sums, row, column);
+    };
+    v = make_float4(v.x + of(1), v.y + of(2), v.z + of(0), v.w + of(3));
+#endif
+}
+
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) forward(const Forward a) {
     extern __shared__ uint4 shared[];
     const Walk w = a.walk;
@@ -376,8 +404,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
     const Pack keys = bring(room, a.key_pack + number * kh * own * 32, kh, own / 8, w.fit_first);
-    const Pack gates = bring(room, a.gate_pack + number * kh * TILES_U * 256, kh, TILES_U, w.fit_second);
-    const Pack reads = bring(room, a.read_pack + number * kr * TILES_U * 256, kr, N ? TILES_U : 0, w.fit_third);
+    const Pack gates = bring(room, a.gate_pack + number * kh * TILES_ONE * 256, kh, TILES_ONE, w.fit_second);
+    const Pack reads = bring(room, a.read_pack + number * kr * TILES_ONE * 256, kr, N ? TILES_ONE : 0, w.fit_third);
     const Pack values = bring(room, a.value_pack + number * ks * CONTENT_TILES * 256, ks, CONTENT_TILES, w.fit_fourth);
     half *h_all = take<half>(room, 2 * ROWS * hs), *read = take<half>(room, ROWS * rs);  // read: attention to all slots, or content
     half *weights = take<half>(room, DIMS ? ROWS * ss : 0);  // attention to the own slots
@@ -397,7 +425,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     feed.add(gates, kh, part, PARTS, way * NT_U, NT_U);
     for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
         if (base) feed.add(gates, kh, part, PARTS, base + way * NT_U, NT_U);
-        feed.add(reads, kr, part, PARTS, base + way * NT_U, NT_U);
+        feed.add(reads, kr, part, PARTS, base + way * NT_U - PASSED, NT_U);
     }
     feed.begin(steps_of(w, row0));
     wipe(h_all, 2 * ROWS * hs);
@@ -536,13 +564,13 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 accumulate<NT_U>(from_h, h_now, hs, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
             }
 #if DIMS
-            accumulate<NT_U>(from_h, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U, Plain());
+            accumulate<NT_U>(from_h, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, Plain());
 #else
             if (N) {
                 float from_slots[TALL][NT_U][4];
                 clear(from_slots);
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_slots, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U, weighed);
+                accumulate<NT_U>(from_slots, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, weighed);
 #pragma unroll
                 for (int m = 0; m < TALL; ++m) {
                     const int row = 16 * m + threadIdx.x % 32 / 4;
@@ -558,27 +586,26 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             __syncthreads();
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
-                const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 2 * base;
-                if (i >= ROWS * UNITS || row >= rows || u < 0 || u >= 2 * WAYS * NT_U) continue;
-                float4 v = given[n];
-#pragma unroll
-                for (int part = 0; part < PARTS; ++part) {
-                    const float4 one = *reinterpret_cast<const float4 *>(sums + (part * ROWS + row) * WIDTH(NT_U) + 4 * u);
-                    v = make_float4(v.x + one.x, v.y + one.y, v.z + one.z, v.w + one.w);
-                }
-                before[n] = h[n];
-#if LSTM
-                v = make_float4(sigmoid(v.x), sigmoid(v.y), bend(v.z), sigmoid(v.w));
-                c[n] = v.y * c[n] + v.x * v.z;
-                h[n] = v.w * bend(c[n]);
-#else
-                v.x = sigmoid(v.x);
-                v.y = sigmoid(v.y);
-                v.w = bend(v.w + v.x * v.z);
-                h[n] = v.w + v.y * (h[n] - v.w);
-#endif
-                given[n] = v;
+                const int i = threadIdx.x + n * THREADS, row = i / UNITS;
+                if (i < ROWS * UNITS && row < rows) add_gates(given[n], sums, row, i % UNITS, base);
             }
+        }
+#pragma unroll
+        for (int n = 0; n < ITEMS; ++n) {
+            if (threadIdx.x + n * THREADS >= min(rows, ROWS) * UNITS) continue;
+            float4 v = given[n];
+            before[n] = h[n];
+#if LSTM
+            v = make_float4(sigmoid(v.x), sigmoid(v.y), bend(v.z), sigmoid(v.w));
+            c[n] = v.y * c[n] + v.x * v.z;
+            h[n] = v.w * bend(c[n]);
+#else
+            v.x = sigmoid(v.x);
+            v.y = sigmoid(v.y);
+            v.w = bend(v.w + v.x * v.z);
+            h[n] = v.w + v.y * (h[n] - v.w);
+#endif
+            given[n] = v;
         }
         push_state(now ^ 1);
         // What is left behind for the way back is written while the others' states arrive.
@@ -611,13 +638,22 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     }
 }
 
-// Backward the own slots stand behind the own units, or in a product of their own.
-#define BEFORE_SLOTS (DIMS ? 0 : TILES_H)
-#define SLOT_TILES (BEFORE_SLOTS + own / 8)
+// Backward the own slots, or contents, stand behind the own units, or in a product of their own.
+#define AHEAD (LSTM ? TILES_H : 0)
+#define SLOTS_AHEAD (DIMS ? 0 : AHEAD)
+#define SLOT_TILES (SLOTS_AHEAD + own / 8)
 #define SLOTS_AT_ONCE (WAYS * (DIMS ? NT_S : NT_B))
 // Those whose columns a pass from tile `base` on has, shared out among the lanes of a row.
 #define OWN_SLOTS(j, base)                                                                                       \
-    (int j = max(0, 8 * ((base) - BEFORE_SLOTS)) + sub; j < min(share, 8 * ((base) + SLOTS_AT_ONCE - BEFORE_SLOTS)); j += LANES)
+    (int j = max(0, 8 * ((base) - SLOTS_AHEAD)) + sub; j < min(share, 8 * ((base) + SLOTS_AT_ONCE - SLOTS_AHEAD)); j += LANES)
+
+#if UNITS % 8 == 0  // in such words GRU's gates are pushed
+typedef uint4 Word;
+#elif UNITS % 4 == 0
+typedef uint2 Word;
+#else
+typedef unsigned Word;
+#endif
 
 struct Past {  // what a step back needs of one row and unit, read before it is its turn
     float4 gates;
@@ -631,16 +667,17 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
     const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
-    const int kg = blocks_of(4 * H), ks = blocks_of(DIMS ? own : N), kc = blocks_of(CONTENT), wide = w.real_hidden;
-    const int tiles = TILES_H + (DIMS ? TILES_D : own / 8), gs = stride_of(4 * H), ss = stride_of(DIMS ? own : N);
-    const int cs = stride_of(CONTENT);
+    const int ks = blocks_of(DIMS ? own : N), kc = blocks_of(CONTENT), wide = w.real_hidden;
+    const int gs = stride_of(SLOPES), ss = stride_of(DIMS ? own : N), cs = stride_of(CONTENT);
+    const int tiles_r = DIMS ? TILES_D : own / 8, tiles = LSTM ? TILES_H + tiles_r : TILES_H;
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
-    const Pack slopes = bring(room, a.slope_pack + number * kg * tiles * 256, kg, tiles, w.fit_first);
+    const Pack slopes = bring(room, a.slope_pack + number * K_SLOPES * tiles * 256, K_SLOPES, tiles, w.fit_first);
     const Pack keys = bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
     const Pack values = bring(room, a.back_value_pack + number * kc * own * 32, kc, DIMS ? own / 8 : 0, w.fit_third);
+    const Pack reads = bring(room, a.back_read_pack + number * K_SLOPES * tiles_r * 256, K_SLOPES, LSTM ? 0 : tiles_r, w.fit_fourth);
     half *all_slopes = take<half>(room, ROWS * gs), *weights = take<half>(room, ROWS * ss);
     half *contents = take<half>(room, DIMS ? ROWS * cs : 0), *staged = take<half>(room, ROWS * (DIMS ? DIMS : own));
     float *added = take<float>(room, DIMS ? CLUSTER * ROWS * UNITS : 0);  // by the slots of each block
@@ -651,7 +688,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     Box sloped(counters), weighed(counters + 1), known(counters + 2);
-    plan_multiply<NT_B>(feed, slopes, kg);
+    plan_multiply<NT_B>(feed, slopes, K_SLOPES);
+    plan_multiply<NT_B>(feed, reads, K_SLOPES);
     plan_multiply<NT_S>(feed, values, kc);
     if (DIMS) plan_spread<NT_H>(feed, keys, ks);
     else plan_multiply<NT_H>(feed, keys, ks);
@@ -707,7 +745,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             continue;
         }
         __syncthreads();  // the sums of the last step have been read: what is pushed now is laid out in their place
-        uint2 *laid_out = reinterpret_cast<uint2 *>(sums);
+        half *laid_out = reinterpret_cast<half *>(sums);
         float4 slopes_here[ITEMS];
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
@@ -734,12 +772,25 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
             }
             slopes_here[n] = slope;
-            laid_out[i] = make_uint2(halves(bounded(slope.x * scale), bounded(slope.y * scale)),
-                                                              halves(bounded(slope.z * scale), bounded(slope.w * scale)));
+            const unsigned low = halves(bounded(slope.x * scale), bounded(slope.y * scale));
+            const unsigned high = halves(bounded(slope.z * scale), bounded(slope.w * scale));
+#if LSTM
+            reinterpret_cast<uint2 *>(laid_out)[i] = make_uint2(low, high);
+#else
+            laid_out[i] = high & 0xffff;
+            laid_out[ROWS * UNITS + i] = low & 0xffff;
+            laid_out[2 * ROWS * UNITS + i] = low >> 16;
+            laid_out[3 * ROWS * UNITS + i] = high >> 16;
+#endif
         }
         sloped.expect(CLUSTER * ROWS * UNITS * 4 * sizeof(half));
         __syncthreads();
-        push_rows<uint4>(reinterpret_cast<half *>(sums), all_slopes + 4 * unit0, 4 * UNITS, gs, sloped);
+#if LSTM
+        push_rows<uint4>(laid_out, all_slopes + 4 * unit0, 4 * UNITS, gs, sloped);
+#else
+        for (int gate = 0; gate < 4; ++gate)
+            push_rows<Word>(laid_out + gate * ROWS * UNITS, all_slopes + gate * GROUP + unit0, UNITS, gs, sloped);
+#endif
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
             const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
@@ -766,15 +817,17 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             (DIMS ? weights + my_row * ss : staged + my_row * own)[j] = to_half(bounded(v * EXTRA));
             sum += v;
         };
-        multiply<NT_B>(sums, all_slopes, gs, slopes, feed, kg, [&](int base) {
+        auto to_units = [&](int base) {
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 8 * base;
                 if (i < ROWS * UNITS && row < rows && u >= 0 && u < 8 * WAYS * NT_B) dh[n] += back * total<NT_B>(sums, row, u);
             }
+        };
+        auto to_read = [&](int base) {  // slots or contents
 #if DIMS
             for (int i = threadIdx.x; i < ROWS * DIMS / 2; i += THREADS) {
-                const int row = i / (DIMS / 2), dim = i % (DIMS / 2) * 2, column = 8 * (TILES_H - base) + dim;
+                const int row = i / (DIMS / 2), dim = i % (DIMS / 2) * 2, column = 8 * (AHEAD - base) + dim;
                 if (column < 0 || column >= 8 * WAYS * NT_B) continue;
                 const float2 v = make_float2(total<NT_B>(sums, row, column), total<NT_B>(sums, row, column + 1));
                 reinterpret_cast<unsigned *>(staged)[i] = halves(bounded(v.x), bounded(v.y));
@@ -783,9 +836,19 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                         make_float2(back * v.x, back * v.y);
             }
 #else
-            for OWN_SLOTS (j, base) weigh(j, total<NT_B>(sums, my_row, 8 * (TILES_H - base) + j));
+            for OWN_SLOTS (j, base) weigh(j, total<NT_B>(sums, my_row, 8 * (AHEAD - base) + j));
 #endif
+        };
+#if LSTM
+        multiply<NT_B>(sums, all_slopes, gs, slopes, feed, K_SLOPES, [&](int base) {
+            to_units(base);
+            to_read(base);
         });
+#else
+        multiply<NT_B>(sums, all_slopes, gs, slopes, feed, K_SLOPES, to_units);
+        __syncthreads();
+        multiply<NT_B>(sums, all_slopes + GROUP, gs, reads, feed, K_SLOPES, to_read);
+#endif
 #if DIMS
         known.expect(ROWS * CONTENT * sizeof(half));
         __syncthreads();
@@ -855,8 +918,6 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     }
 }
 
-#define EACH(i, count) (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < (unsigned)(count); i += gridDim.x * blockDim.x)
-
 // One of two pointers: an index that is not known beforehand would put all arguments into slow memory.
 __device__ __forceinline__ const float *of(const float *const (&two)[2], int d) { return d ? two[1] : two[0]; }
 
@@ -864,86 +925,115 @@ struct Packing {
     int directions, real_hidden, hidden, real_slots, slots, own, slot_size, backward;
     const float *hh[2], *keys[2], *values[2];
     const float *gate_values, *w_c;  // (D, real N, 4 H), or (D, 4 H, M)
-    half *key_pack, *gate_pack, *read_pack, *value_pack, *slope_pack, *back_pack, *back_value_pack;
+    half *key_pack, *gate_pack, *read_pack, *value_pack, *slope_pack, *back_pack, *back_value_pack, *back_read_pack;
 };
 
 struct Place {  // where an entry of a pack belongs: its k, its column among those of the block
-    int d, block, k, n;
-    __device__ Place(unsigned e, int tiles, int k_blocks) {
-        const int lane = e / 8 % 32;
-        const unsigned rest = e / 256 / tiles;
-        k = rest % k_blocks * 32 + 8 * (lane % 4) + e % 8;
-        n = e / 256 % tiles * 8 + lane / 4;
-        block = rest / k_blocks % CLUSTER;
-        d = rest / k_blocks / CLUSTER;
-    }
+    unsigned d, block, k, n;
 };
 
-// Which gate of torch's weights stands in a column of a unit, for what comes from h.
-__device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 3 ? column : -1; }
+struct Tiles {  // of a pack: `count` of them from `first` on, out of `all`, in each of its blocks of k
+    half *pack;
+    int k_blocks, all, first, count;
+};
+
+// Fills tiles with what `value` gives for each place. A warp has a tile, [8 of n][32 of k], and a lane eight entries of
+// it: divisions are made once for these, and all eight are read before the first is waited for. Neighbouring lanes have
+// what is side by side in the source, neighbours in k if ALONG_K and otherwise in n, so that they read whole sectors.
+// `turn` is the warp's next tile; it counts on from call to call, so that all warps have equally many.
+template <bool ALONG_K, typename Value>
+__device__ __forceinline__ void lay_out(const Tiles &tiles, int directions, unsigned &turn, Value value) {
+    const unsigned lane = threadIdx.x % 32, count = directions * CLUSTER * tiles.k_blocks * tiles.count;
+    for (; turn < count; turn += gridDim.x * blockDim.x / 32) {
+        const unsigned row = turn / tiles.count, tile = tiles.first + turn % tiles.count, number = row / tiles.k_blocks;
+        const unsigned d = number / CLUSTER, block = number % CLUSTER, k = row % tiles.k_blocks * 32, n = tile * 8;
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 8; ++i)
+            v[i] = value(ALONG_K ? Place{d, block, k + lane, n + i} : Place{d, block, k + lane / 8 * 8 + i, n + lane % 8});
+        half *here = tiles.pack + (size_t)(row * tiles.all + tile) * 256;
+        if (ALONG_K) {
+#pragma unroll
+            for (int i = 0; i < 8; ++i) here[32 * i + lane] = to_half(v[i]);
+        } else {
+            reinterpret_cast<uint4 *>(here)[lane % 8 * 4 + lane / 8] =
+                make_uint4(halves(v[0], v[1]), halves(v[2], v[3]), halves(v[4], v[5]), halves(v[6], v[7]));
+        }
+    }
+    turn -= count;
+}
+
+// The unit and the gate of a column, LSTM's unit by unit, GRU's gate by gate; `group` columns of each.
+struct Gate {
+    int unit, gate;
+    __device__ Gate(int column, int group) : unit(LSTM ? column / 4 : column % group), gate(LSTM ? column % 4 : column / group) {}
+    __device__ int torchs() const { return LSTM ? gate : (gate + 2) % 3; }  // GRU: the part from h, r, z are n, r, z there
+    __device__ int outside(int unit) const { return 4 * unit + (LSTM ? gate : gate + gate / 2); }  // r, z and the rest's part
+};
 
 // Weights in the order in which the lanes of `forward` and `backward` read them.
-extern "C" __global__ void pack(const Packing a) {
-    const int D = a.directions, H = a.hidden, h = a.real_hidden, N = a.slots, n = a.real_slots, own = a.own;
-    const int tiles = TILES_H + (DIMS ? TILES_D : own / 8), M = a.slot_size;
-    const int kh = blocks_of(H), ks = blocks_of(DIMS ? own : N), kg = blocks_of(4 * H), kc = blocks_of(CONTENT);
-    for EACH (e, D * CLUSTER * kh * TILES_U * 256) {
-        const Place p(e, TILES_U, kh);
-        const int unit = p.block * UNITS + p.n / 4, gate = inner_gate(p.n % 4);
-        a.gate_pack[e] = to_half(p.k < h && unit < h && gate >= 0 ? of(a.hh, p.d)[((size_t)gate * h + unit) * h + p.k] : 0.f);
-    }
+extern "C" __global__ void __launch_bounds__(THREADS, 8) pack(const Packing a) {
+    const int D = a.directions, H = a.hidden, h = a.real_hidden, n = a.real_slots, own = a.own;
+    const int kh = blocks_of(H), ks = blocks_of(DIMS ? own : a.slots), kr = blocks_of(DIMS ? CONTENT : a.slots);
+    unsigned turn = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    lay_out<true>({a.gate_pack, kh, TILES_ONE, 0, TILES_ONE}, D, turn, [&](const Place &p) {
+        const Gate g(p.n, 8 * TILES_H);
+        const int unit = p.block * UNITS + g.unit;
+        return g.unit < UNITS && unit < h && p.k < h ? of(a.hh, p.d)[(g.torchs() * h + unit) * h + p.k] : 0.f;
+    });
+    lay_out<true>({a.key_pack, kh, own / 8, 0, own / 8}, D, turn, [&](const Place &p) {
+        const int slot = p.block * own + p.n;
+        return p.k < h && slot < n ? of(a.keys, p.d)[slot * h + p.k] : 0.f;
+    });
+    const int read_tiles = n ? TILES_ONE : 0;
+    lay_out<DIMS != 0>({a.read_pack, kr, read_tiles, 0, read_tiles}, D, turn, [&](const Place &p) {
+        const Gate g(p.n, 8 * TILES_H);
+        const int column = g.outside(p.block * UNITS + g.unit);
+        if (g.unit >= UNITS) return 0.f;
 #if DIMS
-    for EACH (e, D * CLUSTER * kc * TILES_U * 256) {
-        const Place p(e, TILES_U, kc);
-        a.read_pack[e] = to_half(p.k < M ? a.w_c[((size_t)p.d * 4 * H + p.block * 4 * UNITS + p.n) * M + p.k] : 0.f);
-    }
-    for EACH (e, D * CLUSTER * ks * CONTENT_TILES * 256) {
-        const Place p(e, CONTENT_TILES, ks);
+        return p.k < a.slot_size ? a.w_c[(p.d * 4 * H + column) * a.slot_size + p.k] : 0.f;
+#else
+        return p.k < n ? a.gate_values[(p.d * n + p.k) * 4 * H + column] : 0.f;
+#endif
+    });
+#if DIMS
+    lay_out<false>({a.value_pack, ks, CONTENT_TILES, 0, CONTENT_TILES}, D, turn, [&](const Place &p) {
         const int slot = p.block * own + p.k;
-        a.value_pack[e] = to_half(p.k < own && slot < n && p.n < M ? of(a.values, p.d)[(size_t)slot * M + p.n] : 0.f);
-    }
-#else
-    for EACH (e, D * CLUSTER * ks * TILES_U * 256) {
-        const Place p(e, TILES_U, ks);
-        a.read_pack[e] = to_half(p.k < n ? a.gate_values[((size_t)p.d * n + p.k) * 4 * H + p.block * 4 * UNITS + p.n] : 0.f);
-    }
+        const bool there = p.k < own && slot < n && p.n < a.slot_size;
+        return there ? of(a.values, p.d)[slot * a.slot_size + p.n] : 0.f;
+    });
 #endif
-    for EACH (e, D * CLUSTER * kh * own * 32) {
-        const Place p(e, own / 8, kh);
-        const int slot = p.block * own + p.n;
-        a.key_pack[e] = to_half(p.k < h && slot < n ? of(a.keys, p.d)[(size_t)slot * h + p.k] : 0.f);
-    }
     if (!a.backward) return;
-    for EACH (e, D * CLUSTER * kg * tiles * 256) {
-        const Place p(e, tiles, kg);
-        const int from = p.k / 4, gate = inner_gate(p.k % 4), unit = p.block * UNITS + p.n;
-        const int slot = p.block * own + p.n - 8 * TILES_H;
-        float value = 0.f;
-        if (p.n < 8 * TILES_H) {
-            if (p.n < UNITS && unit < h && from < h && gate >= 0) value = of(a.hh, p.d)[((size_t)gate * h + from) * h + unit];
+    const int tiles_r = DIMS ? TILES_D : own / 8, tiles = LSTM ? TILES_H + tiles_r : TILES_H;
+    lay_out<false>({a.slope_pack, K_SLOPES, tiles, 0, TILES_H}, D, turn, [&](const Place &p) {
+        const Gate g(p.k, GROUP);
+        const int unit = p.block * UNITS + p.n;
+        return p.n < UNITS && unit < h && g.unit < h ? of(a.hh, p.d)[(g.torchs() * h + g.unit) * h + unit] : 0.f;
+    });
+    const Tiles reads = LSTM ? Tiles{a.slope_pack, K_SLOPES, tiles, TILES_H, tiles_r} : Tiles{a.back_read_pack, K_SLOPES, tiles_r, 0, tiles_r};
+    lay_out<!DIMS>(reads, D, turn, [&](const Place &p) {
+        const Gate g(p.k, GROUP);
+        const int column = g.outside(g.unit), one = p.n - 8 * reads.first;
+        if (g.unit >= H) return 0.f;
 #if DIMS
-        } else if (const int dim = p.n - 8 * TILES_H; dim < DIMS && p.block * DIMS + dim < M && p.k < 4 * H) {
-            value = a.w_c[((size_t)p.d * 4 * H + p.k) * M + p.block * DIMS + dim];
+        const int dim = p.block * DIMS + one;
+        return one < DIMS && dim < a.slot_size ? a.w_c[(p.d * 4 * H + column) * a.slot_size + dim] : 0.f;
 #else
-        } else if (slot < n && p.k < 4 * H) {
-            value = a.gate_values[((size_t)p.d * n + slot) * 4 * H + p.k];
+        const int slot = p.block * own + one;
+        return slot < n ? a.gate_values[(p.d * n + slot) * 4 * H + column] : 0.f;
 #endif
-        }
-        a.slope_pack[e] = to_half(value);
-    }
-#if DIMS
-    for EACH (e, D * CLUSTER * kc * own * 32) {
-        const Place p(e, own / 8, kc);
-        const int slot = p.block * own + p.n;
-        a.back_value_pack[e] = to_half(p.k < M && slot < n ? of(a.values, p.d)[(size_t)slot * M + p.k] : 0.f);
-    }
-#endif
-    for EACH (e, D * CLUSTER * ks * UNITS_FROM_SLOTS * 256) {
-        const Place p(e, UNITS_FROM_SLOTS, ks);
+    });
+    lay_out<false>({a.back_pack, ks, UNITS_FROM_SLOTS, 0, UNITS_FROM_SLOTS}, D, turn, [&](const Place &p) {
         const int slot = DIMS ? p.block * own + p.k : p.k, unit = DIMS ? p.n : p.block * UNITS + p.n;
         const bool there = slot < n && unit < h && (DIMS ? p.k < own : p.n < UNITS);
-        a.back_pack[e] = to_half(there ? of(a.keys, p.d)[(size_t)slot * h + unit] : 0.f);
-    }
+        return there ? of(a.keys, p.d)[slot * h + unit] : 0.f;
+    });
+#if DIMS
+    lay_out<true>({a.back_value_pack, blocks_of(CONTENT), own / 8, 0, own / 8}, D, turn, [&](const Place &p) {
+        const int slot = p.block * own + p.n;
+        return p.k < a.slot_size && slot < n ? of(a.values, p.d)[slot * a.slot_size + p.k] : 0.f;
+    });
+#endif
 }
 
 struct Gradients {
@@ -953,15 +1043,35 @@ struct Gradients {
     unsigned *largest;
 };
 
+// The largest of some numbers that this warp has, 256 at a time; `turn` counts on as in `lay_out`.
+__device__ __forceinline__ float largest_of(const float *from, size_t count, size_t &turn) {
+    const size_t chunks = (count + 255) / 256;
+    float high = 0.f;
+    for (; turn < chunks; turn += gridDim.x * blockDim.x / 32) {
+        float v[8];
+#pragma unroll
+        for (int n = 0; n < 8; ++n) v[n] = from[min(turn * 256 + 32 * n + threadIdx.x % 32, count - 1)];
+#pragma unroll
+        for (int n = 0; n < 8; ++n) high = fmaxf(high, fabsf(v[n]));
+    }
+    turn -= chunks;
+    return high;
+}
+
 // The largest of all gradients that come in, as bits: these are in the order of the numbers.
 extern "C" __global__ void largest(const Gradients a) {
-    float high = 0.f;
-    for EACH (i, a.outputs) high = fmaxf(high, fabsf(a.d_out[i]));
-    for (int d = 0; d < a.directions; ++d)
-        for EACH (i, (size_t)a.states) {
-            high = fmaxf(high, fabsf(of(a.d_hn, d)[i]));
-            if (LSTM) high = fmaxf(high, fabsf(of(a.d_cn, d)[i]));
-        }
+    extern __shared__ uint4 shared[];
+    float *of_warps = reinterpret_cast<float *>(shared);
+    size_t turn = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
+    float high = largest_of(a.d_out, a.outputs, turn);
+    for (int d = 0; d < a.directions; ++d) {
+        high = fmaxf(high, largest_of(of(a.d_hn, d), a.states, turn));
+        if (LSTM) high = fmaxf(high, largest_of(of(a.d_cn, d), a.states, turn));
+    }
     for (int step = 16; step; step /= 2) high = fmaxf(high, __shfl_xor_sync(~0u, high, step));
-    if (threadIdx.x % 32 == 0 && high > 0.f) atomicMax(a.largest, __float_as_uint(high));
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = high;
+    __syncthreads();
+    if (threadIdx.x) return;  // one for all warps: what goes to the same place in memory is done one after another
+    for (int warp = 1; warp < WARPS; ++warp) high = fmaxf(high, of_warps[warp]);
+    if (high > 0.f) atomicMax(a.largest, __float_as_uint(high));
 }

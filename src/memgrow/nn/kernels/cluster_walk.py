@@ -7,16 +7,16 @@ import torch
 from torch import Tensor
 
 from memgrow.nn.kernels import nvrtc
-from memgrow.nn.kernels.clusters import THREADS, Clusters, Kept
+from memgrow.nn.kernels.clusters import THREADS, WARPS, Clusters, Kept
 from memgrow.nn.kernels.layer import Each, Layer, Reading, Trace, Walked, WalkedBack, processors
 from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, ClusterPacking, Gradients
 from memgrow.nn.kernels.structures import ClusterWalk as Argument
 
 SOURCE = "cluster.cu"
 FITS = ("fit_first", "fit_second", "fit_third", "fit_fourth")
-PACKS = {
+PACKS = {  # on the way forward or back
     True: ("key_pack", "gate_pack", "read_pack", "value_pack"),
-    False: ("slope_pack", "back_pack", "back_value_pack"),
+    False: ("slope_pack", "back_pack", "back_value_pack", "back_read_pack"),
 }
 
 
@@ -24,14 +24,14 @@ class ClusterWalk:
     def __init__(self, layer: Layer, clusters: Clusters) -> None:
         self.layer, self.clusters = layer, clusters
         self.hidden, self.slots = clusters.hidden, clusters.slots
-        self.defines, self.blocks = clusters.defines(layer.cell), clusters.size * clusters.needed
+        self.defines, self.blocks = clusters.defines(), clusters.size * clusters.needed
         self.contents = bool(clusters.dims)
         self.content: Tensor | None = None
         self.d_content: Tensor | None = None
 
     def pack(self, reading: Reading, with_gradient: bool) -> None:
         layer, c = self.layer, self.clusters
-        self.packs = {  # on the way forward or back
+        self.packs = {
             forward: {
                 name: layer.new(layer.directions, c.size, blocks, tiles, 256, dtype=torch.float16)
                 for name, (blocks, tiles) in zip(names, c.packs(forward), strict=True)
@@ -109,7 +109,7 @@ class ClusterWalk:
             d_hn=d_hn,
             d_cn=d_cn,
         )
-        self._launch("largest", argument, 8 * processors(self.layer.device), 0)
+        self._launch("largest", argument, 4 * processors(self.layer.device), 4 * WARPS)
         return self.largest
 
     def _walk(self, forward: bool) -> Argument:
@@ -125,7 +125,7 @@ class ClusterWalk:
             slots=c.slots,
             real_slots=layer.slots,
             own=c.own,
-            **dict(zip(FITS, kept.blocks, strict=False)),
+            **dict(zip(FITS, kept.blocks, strict=True)),
             depth=kept.depth,
             sizes=layer.sizes,
             offsets=layer.offsets,

@@ -19,8 +19,15 @@ DEPTHS = (8, 6, 5, 4, 3, 2)  # chunks of weights that are on their way to a warp
 SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
-Sizes = tuple[int, int, int, int, int]
-"""Of a layer: directions, batch, hidden units, slots, and size of a slot; 0: it has no contents to be read apart."""
+class Sizes(NamedTuple):
+    """Of a layer."""
+
+    cell: str
+    directions: int
+    batch: int
+    hidden: int
+    slots: int
+    slot_size: int = 0  # 0: slots are known by what they add to the gates, and there are no contents
 
 
 class Kept(NamedTuple):
@@ -36,6 +43,7 @@ class Clusters(NamedTuple):
 
     size: int  # blocks of a cluster
     rows: int  # that it works on
+    cell: str
     directions: int
     batch: int
     units: int  # of one block
@@ -43,13 +51,13 @@ class Clusters(NamedTuple):
     dims: int  # of the content that is read, of one block; 0: blocks exchange attention to slots, and not contents
 
     @classmethod
-    def of(cls, size: int, rows: int, contents: bool, layer: "Sizes") -> "Clusters | None":
+    def of(cls, size: int, rows: int, contents: bool, layer: Sizes) -> "Clusters | None":
         """None where a layer is too large for a cluster, or has no contents."""
-        directions, batch, hidden, slots, slot_size = layer
-        units, own, dims = _share(hidden, size, 2), _share(slots, size, 8), _share(slot_size, size, 2)
-        if contents and not (slots and slot_size):
+        counts = ((layer.hidden, 2), (layer.slots, 8), (layer.slot_size, 2))
+        units, own, dims = (_share(count, size, multiple) for count, multiple in counts)
+        if contents and not (own and dims):
             return None
-        new = cls(size, rows, directions, batch, units, own, dims if contents else 0)
+        new = cls(size, rows, layer.cell, layer.directions, layer.batch, units, own, dims if contents else 0)
         fits = all(new.kept(forward) for forward in (True, False))
         return new if fits and max(units, new.dims) <= MAX_UNITS and new.segments <= SEGMENTS else None
 
@@ -70,23 +78,40 @@ class Clusters(NamedTuple):
         return -(-self.units // 8)
 
     @property
-    def tiles_b(self) -> int:
-        return self.tiles_h + (-(-self.dims // 8) if self.dims else self.own // 8)
+    def tiles_r(self) -> int:
+        """Of the own slots or contents."""
+        return -(-self.dims // 8) if self.dims else self.own // 8
+
+    @property
+    def tiles_u(self) -> int:
+        """Of the own gates: an LSTM's stand unit by unit, a GRU's gate by gate."""
+        return self.units // 2 if self.cell == "lstm" else 4 * self.tiles_h
+
+    @property
+    def tiles_one(self) -> int:
+        """Of the gates that h, or what is read, has to do with."""
+        return self.tiles_u if self.cell == "lstm" else 3 * self.tiles_h
+
+    @property
+    def slopes(self) -> int:
+        """Columns of all gates backward."""
+        return 4 * self.hidden if self.cell == "lstm" else 4 * (-(-self.hidden // 32) * 32)
 
     @property
     def content(self) -> int:
         return self.size * self.dims
 
-    def defines(self, cell: str) -> dict[str, int]:
+    def defines(self) -> dict[str, int]:
         at_once = {name: _at_once(count, ways) for name, (count, ways) in self._tiles.items()}
         sizes = {"CLUSTER": self.size, "ROWS": self.rows, "UNITS": self.units, "DIMS": self.dims}
-        return {"LSTM": int(cell == "lstm"), **sizes, **at_once, "NT_MOST": self.at_once}
+        return {"LSTM": int(self.cell == "lstm"), **sizes, **at_once, "NT_MOST": self.at_once}
 
     @property
     def _tiles(self) -> dict[str, tuple[int, int]]:
         """Of each product: its tiles, and in how many ways the warps share them out."""
         contents, units = self.packs(forward=True)[3][1], self.packs(forward=False)[1][1]
-        own = {"NT_U": self.units // 2, "NT_S": self.own // 8, "NT_B": self.tiles_b, "NT_P": contents, "NT_H": units}
+        back = self.tiles_h + self.tiles_r if self.cell == "lstm" else max(self.tiles_h, self.tiles_r)
+        own = {"NT_U": self.tiles_u, "NT_S": self.own // 8, "NT_B": back, "NT_P": contents, "NT_H": units}
         alone = ("NT_P", "NT_H") if self.dims else ()  # each warp has tiles to itself
         return {name: (count, WARPS if name in alone else WAYS) for name, count in own.items()}
 
@@ -100,19 +125,20 @@ class Clusters(NamedTuple):
         """Of the longer plan."""
         passes = {name: _passes(*tiles) for name, tiles in self._tiles.items()}
         there = passes["NT_S"] + passes["NT_P"] + 2 * passes["NT_U"]  # gates: from h, and from what is read
-        return max(there, passes["NT_B"] + passes["NT_S"] + passes["NT_H"])
+        return max(there, 2 * passes["NT_B"] + passes["NT_S"] + passes["NT_H"])
 
     def packs(self, forward: bool) -> tuple[tuple[int, int], ...]:
         """Of the packs of weights: blocks of 32 that are summed over, and tiles of eight columns."""
-        kh, ks, kc, kg = (-(-count // 32) for count in (self.hidden, self.slots, self.content, 4 * self.hidden))
-        if self.dims:
-            k_own, tiles_c = -(-self.own // 32), -(-self.content // 8)
-            if forward:
-                return (kh, self.own // 8), (kh, self.units // 2), (kc, self.units // 2), (k_own, tiles_c)
-            return (kg, self.tiles_b), (k_own, -(-self.hidden // 8)), (kc, self.own // 8)
+        kh, ks, kc, k_own = (-(-count // 32) for count in (self.hidden, self.slots, self.content, self.own))
         if forward:
-            return (kh, self.own // 8), (kh, self.units // 2), (ks, self.units // 2 if ks else 0), (0, 0)
-        return (kg, self.tiles_b), (ks, self.tiles_h if ks else 0), (0, 0)
+            read, values = (kc, (k_own, -(-self.content // 8))) if self.dims else (ks, (0, 0))
+            return (kh, self.own // 8), (kh, self.tiles_one), (read, self.tiles_one if read else 0), values
+        keys = (k_own, -(-self.hidden // 8)) if self.dims else (ks, self.tiles_h if ks else 0)
+        values = (kc, self.own // 8) if self.dims else (0, 0)
+        if self.cell == "lstm":
+            return (-(-self.slopes // 32), self.tiles_h + self.tiles_r), keys, values, (0, 0)
+        three = 3 * self.slopes // 128  # each product has to do with three gates
+        return (three, self.tiles_h), keys, values, (three if self.tiles_r else 0, self.tiles_r)
 
     def fixed(self, forward: bool) -> int:
         """Bytes of shared memory that one block needs beside weights; in the order of the source."""
@@ -123,7 +149,7 @@ class Clusters(NamedTuple):
             parts += [2 * rows * max(self.units, staged), 2 * rows * c]
             parts += [8 * self.size * rows, 4 * self.size * rows, 4 * rows, 4 * rows, 24, 4 * rows * own]
         else:
-            parts = [2 * rows * _stride(4 * self.hidden), weights or 2 * rows * _stride(self.slots)]
+            parts = [2 * rows * _stride(self.slopes), weights or 2 * rows * _stride(self.slots)]
             parts += [2 * rows * _stride(c) if c else 0, 2 * rows * staged, 4 * rows * self.hidden if c else 0]
             parts += [4 * self.size * rows, 4 * rows, 24, 4 * rows * own]
         return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once + 1)

@@ -39,7 +39,7 @@ def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str |
     first = directions[0]
     slots, slot_size = (0, 0) if first.memory is None else first.memory.values.shape
     sizes = (len(directions), len(first.state[0]), first.weights.hh.shape[1], slots)
-    if not exact(data.dtype) and shared_out((*sizes, slot_size), data.device) is not None:
+    if not exact(data.dtype) and shared_out(clusters.Sizes(cell, *sizes, slot_size), data.device) is not None:
         return None
     shape = Shape.of(*sizes, processors(data.device))
     if shape is None:
@@ -257,7 +257,7 @@ def _costs(rows: int, slots: int, gates: int, size: int) -> bool:
 
 def _walk_for(layer: Layer, slot_size: int, exact: bool) -> Walk:
     sizes = (layer.directions, layer.batch, layer.hidden, layer.slots)
-    shared = None if exact else shared_out((*sizes, slot_size), layer.device)
+    shared = None if exact else shared_out(clusters.Sizes(layer.cell, *sizes, slot_size), layer.device)
     if shared is not None:
         return ClusterWalk(layer, shared)
     shape = Shape.of(*sizes, processors(layer.device))

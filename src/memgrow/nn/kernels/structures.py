@@ -122,7 +122,7 @@ class ClusterBackward(Arguments):
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "before cell"),
         *_fields(POINTERS, "c0"),
-        *_fields(POINTER, "gates attention mean_key slope_pack back_pack back_value_pack largest"),
+        *_fields(POINTER, "gates attention mean_key slope_pack back_pack back_value_pack back_read_pack largest"),
         *_fields(POINTER, "d_gates d_logits d_content"),
         *_fields(POINTERS, "d_h0 d_c0"),
     ]
@@ -133,7 +133,7 @@ class ClusterPacking(Arguments):
         *_fields(INT, "directions real_hidden hidden real_slots slots own slot_size backward"),
         *_fields(POINTERS, "hh keys values"),
         *_fields(POINTER, "gate_values w_c key_pack gate_pack read_pack value_pack"),
-        *_fields(POINTER, "slope_pack back_pack back_value_pack"),
+        *_fields(POINTER, "slope_pack back_pack back_value_pack back_read_pack"),
     ]
 
 
