@@ -15,6 +15,7 @@ pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++
 CASES = {
     "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
     "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
+    "rows of whole vectors": (MemoryGRU, (520, 24, 40, 12), [2, 1], True, 16, False),
     "no memory": (MemoryLSTM, (4, 9, 0, None), [2, 3], False, 16, False),
     "two clusters of rows": (MemoryGRU, (3, 5, 9, 2), [1 + n % 3 for n in range(18)], False, 16, False),
     "several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 16, False),

@@ -1043,7 +1043,8 @@ struct Gradients {
     unsigned *largest;
 };
 
-// The largest of some numbers that this warp has, 256 at a time; `turn` counts on as in `lay_out`.
+// The largest of a warp's share of some numbers, 256 at a time; `turn` counts on as in `lay_out`. Behind the end, the last
+// one is read again.
 __device__ __forceinline__ float largest_of(const float *from, size_t count, size_t &turn) {
     const size_t chunks = (count + 255) / 256;
     float high = 0.f;

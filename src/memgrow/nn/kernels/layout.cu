@@ -24,15 +24,39 @@ __device__ __forceinline__ int outer_gate(int column) { return LSTM || column < 
 template <typename T>
 __device__ __forceinline__ T *of(T *const (&two)[2], int d) { return d ? two[1] : two[0]; }
 
-// Torch's weights with the columns of a unit side by side, and padded.
-extern "C" __global__ void spread(const Spreading a) {
+// A warp's share of what is copied: parts of rows.
+#define EACH_WARP(i, count) \
+    (unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) / 32; i < (unsigned)(count); i += gridDim.x * blockDim.x / 32)
+
+// A warp copies a part of a row, or fills it with zeros if it comes from nowhere. Several words are on their way at once.
+template <typename Word>
+__device__ __forceinline__ void copy_words(Word *to, const Word *from, int count) {
+#pragma unroll 1
+    for (int first = threadIdx.x % 32; first < count; first += 32 * 4) {
+        Word v[4];
+#pragma unroll
+        for (int n = 0; n < 4; ++n) v[n] = from && first + 32 * n < count ? from[first + 32 * n] : Word();
+#pragma unroll
+        for (int n = 0; n < 4; ++n)
+            if (first + 32 * n < count) to[first + 32 * n] = v[n];
+    }
+}
+
+__device__ __forceinline__ void copy(float *to, const float *from, int count) {
+    const bool aligned = ((size_t)to | (size_t)from | count * sizeof(float)) % sizeof(float4) == 0;
+    if (aligned) copy_words(reinterpret_cast<float4 *>(to), reinterpret_cast<const float4 *>(from), count / 4);
+    else copy_words(to, from, count);
+}
+
+// Torch's weights with the columns of a unit side by side, and padded. 8: blocks of a processor, as many as are launched.
+extern "C" __global__ void __launch_bounds__(256, 8) spread(const Spreading a) {
     const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size;
-    for EACH (i, (size_t)a.directions * 4 * H * (I + M)) {
-        const int k = i % (I + M), row = i / (I + M), d = row / (4 * H), unit = row % (4 * H) / 4;
-        const int gate = outer_gate(row % 4);
-        const float value = unit < h && gate >= 0 ? of(a.ih, d)[((size_t)gate * h + unit) * (I + M) + k] : 0.f;
-        if (k < I) a.w_x[(size_t)row * I + k] = value;
-        else a.w_c[(size_t)row * M + k - I] = value;
+    for EACH_WARP (i, (size_t)a.directions * 4 * H * 2) {
+        const unsigned row = i / 2;
+        const int d = row / (4 * H), unit = row % (4 * H) / 4, gate = outer_gate(row % 4);
+        const float *from = unit < h && gate >= 0 ? of(a.ih, d) + ((size_t)gate * h + unit) * (I + M) : nullptr;
+        const bool content = i % 2;
+        copy(content ? a.w_c + (size_t)row * M : a.w_x + (size_t)row * I, content && from ? from + I : from, content ? M : I);
     }
     for EACH (row, (size_t)a.directions * 4 * H) {
         const int d = row / (4 * H), unit = row % (4 * H) / 4, inner = inner_gate(row % 4), outer = outer_gate(row % 4);
@@ -51,22 +75,23 @@ extern "C" __global__ void spread(const Spreading a) {
 }
 
 // The way back from `spread`, for gradients.
-extern "C" __global__ void collect(const Collecting a) {
-    const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size, width = I + M + h + 1;
-    for EACH (i, (size_t)a.directions * 4 * H * width) {
-        const int k = i % width, d = i / width / (4 * H), unit = i / width % (4 * H) / 4, column = i / width % 4;
-        const size_t row = i / width;
-        const int inner = inner_gate(column), outer = outer_gate(column);
-        if (unit >= h) continue;
-        if (k < I + M) {
-            if (outer >= 0)
-                of(a.d_ih, d)[((size_t)outer * h + unit) * (I + M) + k] = k < I ? a.d_wx[row * I + k] : a.d_wc[row * M + k - I];
-        } else if (k < I + M + h) {
-            if (inner >= 0) of(a.d_hh, d)[((size_t)inner * h + unit) * h + k - I - M] = a.d_wh[row * h + k - I - M];
-        } else if (of(a.d_bias_ih, d)) {
-            if (outer >= 0) of(a.d_bias_ih, d)[outer * h + unit] = a.sums[row];
-            if (inner >= 0) of(a.d_bias_hh, d)[inner * h + unit] = a.sums[row];
-        }
+extern "C" __global__ void __launch_bounds__(256, 8) collect(const Collecting a) {
+    const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size;
+    for EACH_WARP (i, (size_t)a.directions * 4 * H * 3) {
+        const unsigned row = i / 3;
+        const int d = row / (4 * H), unit = row % (4 * H) / 4, part = i % 3;
+        const int gate = part == 2 ? inner_gate(row % 4) : outer_gate(row % 4);
+        if (unit >= h || gate < 0) continue;
+        const size_t there = (size_t)gate * h + unit;
+        const int width = part == 0 ? I : part == 1 ? M : h;
+        float *to = part == 2 ? of(a.d_hh, d) + there * h : of(a.d_ih, d) + there * (I + M) + part * I;
+        copy(to, (part == 0 ? a.d_wx : part == 1 ? a.d_wc : a.d_wh) + (size_t)row * width, width);
+    }
+    for EACH (row, (size_t)a.directions * 4 * H) {
+        const int d = row / (4 * H), unit = row % (4 * H) / 4, inner = inner_gate(row % 4), outer = outer_gate(row % 4);
+        if (unit >= h || !of(a.d_bias_ih, d)) continue;
+        if (outer >= 0) of(a.d_bias_ih, d)[outer * h + unit] = a.sums[row];
+        if (inner >= 0) of(a.d_bias_hh, d)[inner * h + unit] = a.sums[row];
     }
 }
 
