@@ -234,6 +234,10 @@ inline unsigned at_peer(unsigned here, int peer) { return (peer + 1) * machine::
 template <typename Word>
 inline void push(unsigned there, Word v, unsigned box) { machine::send(there, &v, sizeof v, box); }
 inline void fetch(unsigned here, const void *from, unsigned bytes, unsigned box) { machine::send(here, from, bytes, box); }
+inline void fetch_for_all(unsigned here, const void *from, unsigned bytes, unsigned box, int blocks) {
+    for (int peer = 0; peer < blocks; ++peer) machine::send(at_peer(here, peer), from, bytes, at_peer(box, peer));
+}
+inline void publish() {}
 inline void found(unsigned box) { *reinterpret_cast<machine::Box *>(machine::where(box)) = {0, 1, 0}; }
 inline void announce(unsigned box, unsigned bytes) {
     machine::Box &b = *reinterpret_cast<machine::Box *>(machine::where(box));

@@ -15,7 +15,7 @@ from memgrow.report.paper_text import LEGEND
 from memgrow.report.paper_theorem import theorem_markdown
 
 PREFIX = "paper-"  # of a mark's name, before that of the table
-TITLE = "# The paper's experiments on MultiNLI\n"
+TITLE = "# The paper's experiments on MultiNLI and on dialogue\n"
 HOW = "legend"  # the one place that shows no table: how to read the others
 PICTURES = {"slots": "slots.png", "theorem": "theorem.png", "conditions": "scaling.png"}
 

@@ -2,7 +2,8 @@
 //
 // A cluster works on one direction and ROWS rows (sequences). Every block of it owns a few hidden units and a few slots,
 // and keeps their weights in half precision on the chip, as far as they fit; the rest streams in from L2 in every step.
-// What a block needs of the others is pushed into its shared memory, and it waits for that: there are no barriers.
+// What a block needs of the others is pushed into its shared memory, and it waits for that: there are no barriers. What
+// all blocks need of each, they lay out in memory, from where the copy engine brings it to all of them at once.
 // Clusters know nothing of each other. A step of the forward pass:
 //     attention to the own slots from all of h | push it | gates of the own units from all of h and all slots | push h
 // and a step back:
@@ -41,9 +42,9 @@
 #define TILES_U (LSTM ? UNITS / 2 : 4 * TILES_H)     // of the own gates
 #define TILES_ONE (LSTM ? TILES_U : 3 * TILES_H)     // of those that h, or what is read, has to do with
 #define PASSED (TILES_U - TILES_ONE)                 // of those that what is read passes over
-#define GROUP ((CLUSTER * UNITS + 31) / 32 * 32)     // columns of one of GRU's gates, of all units
-#define SLOPES (LSTM ? 4 * CLUSTER * UNITS : 4 * GROUP)
-#define K_SLOPES (LSTM ? (SLOPES + 31) / 32 : 3 * GROUP / 32)
+#define SLOPES (LSTM ? UNITS / 2 : 4 * TILES_H)      // chunks of the own gates' gradients
+#define SLOPES_ONE (LSTM ? SLOPES : 3 * TILES_H)     // of those that h, or what is read, has to do with
+#define K_SLOPES ((CLUSTER * SLOPES_ONE + 3) / 4)    // blocks of k that these make, of all units
 #define TILES_D ((DIMS + 7) / 8)
 #define CONTENT (CLUSTER * DIMS)
 #define CONTENT_TILES ((CONTENT + 7) / 8)
@@ -59,6 +60,7 @@ struct Walk {
     int real_hidden, hidden, slots, real_slots;  // as they are, and as many as the blocks have
     int own;                                     // slots of a block
     int fit_first, fit_second, fit_third, fit_fourth;  // of the packs' blocks of k, so many are kept in shared memory
+    int post;                                    // bytes that a block has for what it sends to all
     int depth;                                   // chunks of the rest that are on their way to each warp; 0: all fit
     const int *sizes, *offsets;                  // of each step
 };
@@ -72,6 +74,7 @@ struct Forward {
     float *output, *hn[2], *cn[2];             // (T, D * real H), (B, real H) for each direction
     float *before, *cell, *gates, *attention;  // (T, D, H) twice, (T, D, 4 H), (T, D, N)
     float *content;                            // (T, D, CONTENT)
+    char *post;                                // of each block: what it sends to all
 };
 
 struct Backward {
@@ -82,6 +85,7 @@ struct Backward {
     const unsigned *largest;      // bits of the largest gradient that comes in
     float *d_gates, *d_logits, *d_content;  // (T, D, 4 H), (T, D, N), (T, D, CONTENT)
     float *d_h0[2], *d_c0[2];     // (B, real H) for each direction
+    char *post;                   // of each block: what it sends to all
 };
 
 __device__ __forceinline__ float bounded(float x) { return fminf(fmaxf(x, -65000.f), 65000.f); }
@@ -98,6 +102,64 @@ struct Box {
     __device__ __forceinline__ void wait() {
         await(at, turn);
         turn ^= 1;
+    }
+};
+
+// Rows of halves, of which products take chunks of eight. Here each row lies in one piece:
+struct Whole {
+    const half *at;
+    int stride;
+    __device__ __forceinline__ const half *chunk(int c) const { return at + 8 * c; }
+    __device__ __forceinline__ bool has(int) const { return true; }
+};
+
+// From one row of a piece to the next, in halves. Two rows beside each other must not begin in the same banks: where they
+// would, the chunks of every other one change places.
+__device__ __forceinline__ int apart(int chunks) { return (chunks + 3) / 4 * 32; }
+__device__ __forceinline__ int moved(int stride, int row) { return stride % 64 ? 0 : row % 2 * 4; }
+
+// Here as the blocks have sent it, (CLUSTER, ROWS, stride) with something behind each ROWS; `many` chunks from the first are meant.
+struct Sent {
+    const half *at;
+    int stride, piece, first, many;
+    float share;  // 1 / many
+    __device__ __forceinline__ const half *chunk(int c) const {
+        const int owner = (c + 0.5f) * share;
+        return at + owner * piece + 8 * ((first + c - owner * many) ^ moved(stride, threadIdx.x % 32 / 4));
+    }
+    __device__ __forceinline__ bool has(int c) const { return c < CLUSTER * many; }
+};
+
+// Sends what all blocks need of each: rows of `chunks`, and behind them `more` bytes for each row. Laid out by turns in
+// two places, it arrives in `in`.
+struct Exchange {
+    char *out, *in;
+    int stride;
+    unsigned bytes;
+    Box box;
+    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counter, int chunks, int more)
+        : out(post), in(room), stride(apart(chunks)), bytes(ROWS * (2 * stride + more)), box(counter) {
+        post += 2 * bytes;
+        room += CLUSTER * bytes;
+        for (int i = threadIdx.x; i < 2 * bytes / 16; i += THREADS) reinterpret_cast<uint4 *>(out)[i] = make_uint4(0, 0, 0, 0);
+    }
+    __device__ __forceinline__ char *mine() const { return out + box.turn * bytes; }
+    __device__ __forceinline__ half *mine(int row, int chunk) const {
+        return reinterpret_cast<half *>(mine()) + row * stride + 8 * (chunk ^ moved(stride, row));
+    }
+    template <typename T>
+    __device__ __forceinline__ T &behind(char *piece, int row) const {
+        return reinterpret_cast<T *>(piece + ROWS * 2 * stride)[row];
+    }
+    __device__ __forceinline__ void send() const {
+        publish();
+        __syncthreads();
+        if (threadIdx.x) return;
+        announce(box.at, CLUSTER * bytes);
+        fetch_for_all(place(in + rank() * bytes), mine(), bytes, box.at, CLUSTER);
+    }
+    __device__ __forceinline__ Sent sent(int first, int many) const {
+        return {reinterpret_cast<half *>(in), stride, (int)bytes / 2, first, many, 1.f / many};
     }
 };
 
@@ -214,12 +276,11 @@ struct Weighed {  // each block's scores are relative to its own largest one
 };
 
 // acc += A (in shared memory) times those of NT tiles from `tile` on that the pack has, over every step-th block of k.
-template <int NT, typename Turn>
-__device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const half *a, int stride, const Pack &pack, Feed &feed,
-                                           int k_blocks, int first, int step, int tile, Turn turn) {
+template <int NT, typename Rows, typename Turn>
+__device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const Rows &a, const Pack &pack, Feed &feed, int k_blocks,
+                                           int first, int step, int tile, Turn turn) {
     const int lane = threadIdx.x % 32, from = max(0, -tile), to = min(NT, pack.tiles - tile);
     if (to <= from) return;
-    const half *rows = a + (lane / 4) * stride + 8 * (lane % 4);
     const uint4 *near = pack.near + tile * 32 + lane;
     uint4 b[2][NT];
 #pragma unroll
@@ -232,10 +293,15 @@ __device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const half
             if (n >= from && n < to) v[n] = near[(k * pack.tiles + n) * 32];
     };
     auto work = [&](const uint4 (&v)[NT], int k) {
+        const int chunk = 4 * k + lane % 4;
+        const half *rows = a.chunk(chunk) + lane / 4 * a.stride;
+        const bool there = a.has(chunk);
+        auto eight = [&](int row) {
+            return row < ROWS && there ? *reinterpret_cast<const uint4 *>(rows + row * a.stride) : make_uint4(0, 0, 0, 0);
+        };
 #pragma unroll
         for (int m = 0; m < TALL; ++m) {
-            uint4 low = *reinterpret_cast<const uint4 *>(rows + 16 * m * stride + 32 * k), high = make_uint4(0, 0, 0, 0);
-            if (16 * m + 8 < ROWS) high = *reinterpret_cast<const uint4 *>(rows + (16 * m + 8) * stride + 32 * k);
+            uint4 low = eight(16 * m), high = eight(16 * m + 8);
             turn(low, high, k, 16 * m);
 #pragma unroll
             for (int n = 0; n < NT; ++n) mma(acc[m][n], low.x, high.x, low.y, high.y, v[n].x, v[n].y);
@@ -287,14 +353,13 @@ __device__ __forceinline__ float total(const float *sums, int row, int column) {
 }
 
 // A product, some tiles at a time; `use` finds the sums of those from `base` on.
-template <int NT, typename Use>
-__device__ __forceinline__ void multiply(float *sums, const half *a, int stride, const Pack &pack, Feed &feed, int k_blocks,
-                                         Use use) {
+template <int NT, typename Rows, typename Use>
+__device__ __forceinline__ void multiply(float *sums, const Rows &a, const Pack &pack, Feed &feed, int k_blocks, Use use) {
     for (int base = 0; base < pack.tiles; base += WAYS * NT) {
         if (base) __syncthreads();
         float acc[TALL][NT][4];
         clear(acc);
-        accumulate<NT>(acc, a, stride, pack, feed, k_blocks, threadIdx.x / 32 / WAYS, PARTS, base + threadIdx.x / 32 % WAYS * NT, Plain());
+        accumulate<NT>(acc, a, pack, feed, k_blocks, threadIdx.x / 32 / WAYS, PARTS, base + threadIdx.x / 32 % WAYS * NT, Plain());
         lay_down<NT>(sums, acc);
         __syncthreads();
         use(base);
@@ -308,13 +373,13 @@ __device__ __forceinline__ void plan_multiply(Feed &feed, const Pack &pack, int 
 }
 
 // A product of which each warp has some tiles to itself; `use` gets two neighbouring columns of a row.
-template <int NT, typename Use>
-__device__ __forceinline__ void spread(const half *a, int stride, const Pack &pack, Feed &feed, int k_blocks, Use use) {
+template <int NT, typename Rows, typename Use>
+__device__ __forceinline__ void spread(const Rows &a, const Pack &pack, Feed &feed, int k_blocks, Use use) {
     const int lane = threadIdx.x % 32;
     for (int base = threadIdx.x / 32 * NT; base < pack.tiles; base += WARPS * NT) {
         float acc[TALL][NT][4];
         clear(acc);
-        accumulate<NT>(acc, a, stride, pack, feed, k_blocks, 0, 1, base, Plain());
+        accumulate<NT>(acc, a, pack, feed, k_blocks, 0, 1, base, Plain());
 #pragma unroll
         for (int n = 0; n < NT; ++n) {
             if (base + n >= pack.tiles) break;
@@ -398,7 +463,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
     const int kh = blocks_of(H), ks = blocks_of(own), kr = blocks_of(DIMS ? CONTENT : N), wide = w.real_hidden;
     const int part = threadIdx.x / 32 / WAYS, way = threadIdx.x / 32 % WAYS;
-    const int hs = stride_of(H), ss = stride_of(own), rs = stride_of(DIMS ? CONTENT : N);
+    const int hs = stride_of(H), ss = stride_of(own), rs = stride_of(CONTENT);
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
@@ -407,19 +472,27 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const Pack gates = bring(room, a.gate_pack + number * kh * TILES_ONE * 256, kh, TILES_ONE, w.fit_second);
     const Pack reads = bring(room, a.read_pack + number * kr * TILES_ONE * 256, kr, N ? TILES_ONE : 0, w.fit_third);
     const Pack values = bring(room, a.value_pack + number * ks * CONTENT_TILES * 256, ks, CONTENT_TILES, w.fit_fourth);
-    half *h_all = take<half>(room, 2 * ROWS * hs), *read = take<half>(room, ROWS * rs);  // read: attention to all slots, or content
-    half *weights = take<half>(room, DIMS ? ROWS * ss : 0);  // attention to the own slots
-    half *staged = take<half>(room, ROWS * max(UNITS, DIMS ? DIMS : own));
-    unsigned *added = take<unsigned>(room, CONTENT * ROWS / 2);  // to the content by the slots of each block, two halves each
-    float2 *stats = take<float2>(room, CLUSTER * ROWS);  // of each block: its largest score, and the sum of the rest
+    unsigned long long *counters = take<unsigned long long>(room, 4);
+    half *h_all = take<half>(room, 2 * ROWS * hs), *staged = take<half>(room, ROWS * max(UNITS, DIMS));
     float *factor = take<float>(room, CLUSTER * ROWS), *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
-    unsigned long long *counters = take<unsigned long long>(room, 3);
     float *mine = take<float>(room, ROWS * own);
     float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
     uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
-    Box states(counters), attended(counters + 1), known(counters + 2);
+    Box states(counters), known(counters + 1);
+#if DIMS
+    half *read = take<half>(room, ROWS * rs), *weights = take<half>(room, ROWS * ss);  // the content, and attention to the own slots
+    unsigned *added = take<unsigned>(room, CONTENT * ROWS / 2);  // to the content by the slots of each block, two halves each
+    float2 *stats = take<float2>(room, CLUSTER * ROWS);
+    Box attended(counters + 2);
+    auto scores_of = [&](int peer) { return stats[peer * ROWS + my_row]; };  // the largest, and the sum of all, relative to it
+#else
+    char *post = a.post + (size_t)blockIdx.x * w.post;
+    Exchange attention(post, room, counters + 2, own / 8, N ? sizeof(float2) : 0);
+    Box &attended = attention.box;
+    auto scores_of = [&](int peer) { return attention.behind<float2>(attention.in + peer * attention.bytes, my_row); };
+#endif
     plan_multiply<NT_S>(feed, keys, kh);
     if (DIMS) plan_spread<NT_P>(feed, values, ks);
     feed.add(gates, kh, part, PARTS, way * NT_U, NT_U);
@@ -429,8 +502,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     }
     feed.begin(steps_of(w, row0));
     wipe(h_all, 2 * ROWS * hs);
+#if DIMS
     wipe(read, ROWS * rs);
-    if (DIMS) wipe(weights, ROWS * ss);
+    wipe(weights, ROWS * ss);
+#endif
 
     float h[ITEMS], c[ITEMS];
     auto push_state = [&](int into) {
@@ -475,10 +550,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             look(s + 1);
             continue;
         }
-        const half *h_now = h_all + now * ROWS * hs;
+        const Whole h_now = {h_all + now * ROWS * hs, hs};
         if (N) {
             float high = -INFINITE, sum = 0.f;
-            multiply<NT_S>(sums, h_now, hs, keys, feed, kh, [&](int base) {
+            multiply<NT_S>(sums, h_now, keys, feed, kh, [&](int base) {
                 const int until = min(share, 8 * (base + WAYS * NT_S));
                 for (int j = 8 * base + sub; j < until; j += LANES) {
                     float score = -INFINITE;
@@ -494,37 +569,42 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             high = row_max(high);
             for (int j = sub; j < share; j += LANES) {
                 const float p = high > -INFINITE ? __expf(mine[my_row * own + j] - high) : 0.f;
-                (DIMS ? weights + my_row * ss : staged + my_row * own)[j] = to_half(p);
+#if DIMS
+                weights[my_row * ss + j] = to_half(p);
+#else
+                attention.mine(my_row, j / 8)[j % 8] = to_half(p);
+#endif
                 sum += p;
             }
             sum = row_total(sum);
-            attended.expect(CLUSTER * ROWS * ((DIMS ? DIMS : own) * sizeof(half) + sizeof(float2)));
+#if DIMS
+            attended.expect(CLUSTER * ROWS * (DIMS * sizeof(half) + sizeof(float2)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(stats + me * ROWS + my_row), peer),
                      make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, peer));
             __syncthreads();
-#if DIMS
-            spread<NT_P>(weights, ss, values, feed, ks, [&](int row, int column, float first, float second) {
+            spread<NT_P>(Whole{weights, ss}, values, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / DIMS;
                 if (owner >= CLUSTER) return;  // behind the last
                 const unsigned there = place(added + (me * ROWS + row) * (DIMS / 2) + (column - owner * DIMS) / 2);
                 push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(attended.at, owner));
             });
 #else
-            push_rows<uint4>(staged, read + slot0, own, rs, attended);
+            if (sub == 0 && my_row < ROWS) attention.behind<float2>(attention.mine(), my_row) = make_float2(high, sum);
+            attention.send();
 #endif
         }
         // What does not depend on the slots, while what comes from those of the others arrives.
         float from_h[TALL][NT_U][4];
         clear(from_h);
-        accumulate<NT_U>(from_h, h_now, hs, gates, feed, kh, part, PARTS, way * NT_U, Plain());
+        accumulate<NT_U>(from_h, h_now, gates, feed, kh, part, PARTS, way * NT_U, Plain());
         if (N) {
             attended.wait();
             float high = -INFINITE, sum = 0.f;
-            for (int peer = sub; peer < peers; peer += LANES) high = fmaxf(high, stats[peer * ROWS + my_row].x);
+            for (int peer = sub; peer < peers; peer += LANES) high = fmaxf(high, scores_of(peer).x);
             high = row_max(high);
             for (int peer = sub; peer < peers; peer += LANES) {
-                const float2 one = stats[peer * ROWS + my_row];
+                const float2 one = scores_of(peer);
                 const float f = one.x > -INFINITE ? __expf(one.x - high) : 0.f;
                 factor[peer * ROWS + my_row] = f;
                 sum += f * one.y;
@@ -561,16 +641,16 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (base) {
                 __syncthreads();
                 clear(from_h);
-                accumulate<NT_U>(from_h, h_now, hs, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
+                accumulate<NT_U>(from_h, h_now, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
             }
 #if DIMS
-            accumulate<NT_U>(from_h, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, Plain());
+            accumulate<NT_U>(from_h, Whole{read, rs}, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, Plain());
 #else
             if (N) {
                 float from_slots[TALL][NT_U][4];
                 clear(from_slots);
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_slots, read, rs, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, weighed);
+                accumulate<NT_U>(from_slots, attention.sent(0, own / 8), reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, weighed);
 #pragma unroll
                 for (int m = 0; m < TALL; ++m) {
                     const int row = 16 * m + threadIdx.x % 32 / 4;
@@ -647,14 +727,6 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #define OWN_SLOTS(j, base)                                                                                       \
     (int j = max(0, 8 * ((base) - SLOTS_AHEAD)) + sub; j < min(share, 8 * ((base) + SLOTS_AT_ONCE - SLOTS_AHEAD)); j += LANES)
 
-#if UNITS % 8 == 0  // in such words GRU's gates are pushed
-typedef uint4 Word;
-#elif UNITS % 4 == 0
-typedef uint2 Word;
-#else
-typedef unsigned Word;
-#endif
-
 struct Past {  // what a step back needs of one row and unit, read before it is its turn
     float4 gates;
     float given, cell, before;
@@ -668,7 +740,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
     const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
     const int ks = blocks_of(DIMS ? own : N), kc = blocks_of(CONTENT), wide = w.real_hidden;
-    const int gs = stride_of(SLOPES), ss = stride_of(DIMS ? own : N), cs = stride_of(CONTENT);
+    const int ss = stride_of(own), cs = stride_of(CONTENT);
     const int tiles_r = DIMS ? TILES_D : own / 8, tiles = LSTM ? TILES_H + tiles_r : TILES_H;
     const bool reversed = w.reversed >> d & 1;
 
@@ -678,25 +750,34 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const Pack keys = bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
     const Pack values = bring(room, a.back_value_pack + number * kc * own * 32, kc, DIMS ? own / 8 : 0, w.fit_third);
     const Pack reads = bring(room, a.back_read_pack + number * K_SLOPES * tiles_r * 256, K_SLOPES, LSTM ? 0 : tiles_r, w.fit_fourth);
-    half *all_slopes = take<half>(room, ROWS * gs), *weights = take<half>(room, ROWS * ss);
-    half *contents = take<half>(room, DIMS ? ROWS * cs : 0), *staged = take<half>(room, ROWS * (DIMS ? DIMS : own));
-    float *added = take<float>(room, DIMS ? CLUSTER * ROWS * UNITS : 0);  // by the slots of each block
-    float *parts = take<float>(room, CLUSTER * ROWS), *row_sum = take<float>(room, ROWS);
-    unsigned long long *counters = take<unsigned long long>(room, 3);
-    float *attention = take<float>(room, ROWS * own), *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
+    unsigned long long *counters = take<unsigned long long>(room, 4);
+    float *row_sum = take<float>(room, ROWS), *attention = take<float>(room, ROWS * own);
+    float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
     uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
-    Box sloped(counters), weighed(counters + 1), known(counters + 2);
+    char *post = a.post + (size_t)blockIdx.x * w.post;
+    Exchange sloped(post, room, counters, SLOPES, 0);
+#if DIMS
+    half *weights = take<half>(room, ROWS * ss), *contents = take<half>(room, ROWS * cs), *staged = take<half>(room, ROWS * DIMS);
+    float *added = take<float>(room, CLUSTER * ROWS * UNITS), *parts = take<float>(room, CLUSTER * ROWS);  // by the slots of each block
+    Box weighed(counters + 1), known(counters + 2);
+    auto sum_of = [&](int peer) { return parts[peer * ROWS + my_row]; };
+#else
+    Exchange weights(post, room, counters + 1, own / 8, N ? sizeof(float) : 0);
+    Box &weighed = weights.box;
+    auto sum_of = [&](int peer) { return weights.behind<float>(weights.in + peer * weights.bytes, my_row); };
+#endif
     plan_multiply<NT_B>(feed, slopes, K_SLOPES);
     plan_multiply<NT_B>(feed, reads, K_SLOPES);
     plan_multiply<NT_S>(feed, values, kc);
     if (DIMS) plan_spread<NT_H>(feed, keys, ks);
     else plan_multiply<NT_H>(feed, keys, ks);
     feed.begin(steps_of(w, row0));
-    wipe(all_slopes, ROWS * gs);
+#if DIMS
     wipe(weights, ROWS * ss);
-    if (DIMS) wipe(contents, ROWS * cs);
+    wipe(contents, ROWS * cs);
+#endif
 
     // The largest gradient that comes in becomes about 8: there is room for what grows on the way, and for small ones.
     const int exponent = max(-100, min(100, (int)(*a.largest >> 23 & 255) - 127));
@@ -744,8 +825,6 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (s) recall(s - 1);
             continue;
         }
-        __syncthreads();  // the sums of the last step have been read: what is pushed now is laid out in their place
-        half *laid_out = reinterpret_cast<half *>(sums);
         float4 slopes_here[ITEMS];
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
@@ -774,23 +853,16 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             slopes_here[n] = slope;
             const unsigned low = halves(bounded(slope.x * scale), bounded(slope.y * scale));
             const unsigned high = halves(bounded(slope.z * scale), bounded(slope.w * scale));
+            const int u = i % UNITS;
 #if LSTM
-            reinterpret_cast<uint2 *>(laid_out)[i] = make_uint2(low, high);
+            *reinterpret_cast<uint2 *>(sloped.mine(row, u / 2) + u % 2 * 4) = make_uint2(low, high);
 #else
-            laid_out[i] = high & 0xffff;
-            laid_out[ROWS * UNITS + i] = low & 0xffff;
-            laid_out[2 * ROWS * UNITS + i] = low >> 16;
-            laid_out[3 * ROWS * UNITS + i] = high >> 16;
+            const unsigned short gates[] = {(half)high, (half)low, (half)(low >> 16), (half)(high >> 16)};
+#pragma unroll
+            for (int gate = 0; gate < 4; ++gate) sloped.mine(row, gate * TILES_H + u / 8)[u % 8] = gates[gate];
 #endif
         }
-        sloped.expect(CLUSTER * ROWS * UNITS * 4 * sizeof(half));
-        __syncthreads();
-#if LSTM
-        push_rows<uint4>(laid_out, all_slopes + 4 * unit0, 4 * UNITS, gs, sloped);
-#else
-        for (int gate = 0; gate < 4; ++gate)
-            push_rows<Word>(laid_out + gate * ROWS * UNITS, all_slopes + gate * GROUP + unit0, UNITS, gs, sloped);
-#endif
+        sloped.send();
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
             const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
@@ -808,13 +880,18 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (i < ROWS * UNITS && N && row < rows && unit < wide)
                 mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
         }
-        sloped.wait();
+        sloped.box.wait();
         float *logits = a.d_logits + ((size_t)(at + my_row) * D + d) * N + slot0;
         float sum = 0.f;
         auto weigh = [&](int j, float gradient) {  // of attention to an own slot
             const float v = attention[my_row * own + j] * gradient;
             if (my_row < rows) logits[j] = v;  // to be completed at the end of the step
-            (DIMS ? weights + my_row * ss : staged + my_row * own)[j] = to_half(bounded(v * EXTRA));
+            const half rounded = to_half(bounded(v * EXTRA));
+#if DIMS
+            weights[my_row * ss + j] = rounded;
+#else
+            weights.mine(my_row, j / 8)[j % 8] = rounded;
+#endif
             sum += v;
         };
         auto to_units = [&](int base) {
@@ -840,39 +917,40 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
         };
 #if LSTM
-        multiply<NT_B>(sums, all_slopes, gs, slopes, feed, K_SLOPES, [&](int base) {
+        multiply<NT_B>(sums, sloped.sent(0, SLOPES), slopes, feed, K_SLOPES, [&](int base) {
             to_units(base);
             to_read(base);
         });
 #else
-        multiply<NT_B>(sums, all_slopes, gs, slopes, feed, K_SLOPES, to_units);
+        multiply<NT_B>(sums, sloped.sent(0, SLOPES_ONE), slopes, feed, K_SLOPES, to_units);
         __syncthreads();
-        multiply<NT_B>(sums, all_slopes + GROUP, gs, reads, feed, K_SLOPES, to_read);
+        multiply<NT_B>(sums, sloped.sent(TILES_H, SLOPES_ONE), reads, feed, K_SLOPES, to_read);
 #endif
 #if DIMS
         known.expect(ROWS * CONTENT * sizeof(half));
         __syncthreads();
         push_rows<unsigned>(staged, contents + me * DIMS, DIMS, cs, known);
         known.wait();
-        multiply<NT_S>(sums, contents, cs, values, feed, kc, [&](int base) {
+        multiply<NT_S>(sums, Whole{contents, cs}, values, feed, kc, [&](int base) {
             for OWN_SLOTS (j, base) weigh(j, total<NT_S>(sums, my_row, j - 8 * base));
         });
 #endif
         if (N) {
             sum = row_total(sum);
-            weighed.expect(CLUSTER * ROWS * ((DIMS ? UNITS * sizeof(float) : own * sizeof(half)) + sizeof(float)));
+#if DIMS
+            weighed.expect(CLUSTER * ROWS * (UNITS + 1) * sizeof(float));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
-#if DIMS
-            spread<NT_H>(weights, ss, keys, feed, ks, [&](int row, int column, float first, float second) {
+            spread<NT_H>(Whole{weights, ss}, keys, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / UNITS;
                 if (owner >= CLUSTER) return;  // behind the last
                 push(at_peer(place(added + (me * ROWS + row) * UNITS + column - owner * UNITS), owner),
                      make_uint2(__float_as_uint(first), __float_as_uint(second)), at_peer(weighed.at, owner));
             });
 #else
-            push_rows<uint4>(staged, weights + slot0, own, ss, weighed);
+            if (sub == 0 && my_row < ROWS) weights.behind<float>(weights.mine(), my_row) = sum;
+            weights.send();
 #endif
         } else {  // the next step may push only when all are done with this one
             meet();
@@ -880,7 +958,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         }
         weighed.wait();
         sum = 0.f;
-        for (int peer = sub; peer < peers; peer += LANES) sum += parts[peer * ROWS + my_row];
+        for (int peer = sub; peer < peers; peer += LANES) sum += sum_of(peer);
         sum = row_total(sum);
         if (sub == 0 && my_row < ROWS) row_sum[my_row] = sum;
 #if DIMS
@@ -895,7 +973,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             dh[n] += back * (through / EXTRA - row_sum[row] * mean[n]);
         }
 #else
-        multiply<NT_H>(sums, weights, ss, keys, feed, ks, [&](int base) {
+        multiply<NT_H>(sums, weights.sent(0, own / 8), keys, feed, ks, [&](int base) {
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS - 8 * base;
@@ -963,10 +1041,17 @@ __device__ __forceinline__ void lay_out(const Tiles &tiles, int directions, unsi
     turn -= count;
 }
 
-// The unit and the gate of a column, LSTM's unit by unit, GRU's gate by gate; `group` columns of each.
+// The unit and the gate of a column, LSTM's unit by unit, GRU's gate by gate.
 struct Gate {
     int unit, gate;
-    __device__ Gate(int column, int group) : unit(LSTM ? column / 4 : column % group), gate(LSTM ? column % 4 : column / group) {}
+    __device__ static Gate of_block(int column) {
+        return LSTM ? Gate{column / 4, column % 4} : Gate{column % (8 * TILES_H), column / (8 * TILES_H)};
+    }
+    __device__ static Gate of_all(int column) {  // far behind the last unit where there is none
+        const int width = 8 * SLOPES_ONE;
+        const Gate g = of_block(column % width);
+        return {g.unit < UNITS ? column / width * UNITS + g.unit : 1 << 28, g.gate};
+    }
     __device__ int torchs() const { return LSTM ? gate : (gate + 2) % 3; }  // GRU: the part from h, r, z are n, r, z there
     __device__ int outside(int unit) const { return 4 * unit + (LSTM ? gate : gate + gate / 2); }  // r, z and the rest's part
 };
@@ -977,7 +1062,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) pack(const Packing a) {
     const int kh = blocks_of(H), ks = blocks_of(DIMS ? own : a.slots), kr = blocks_of(DIMS ? CONTENT : a.slots);
     unsigned turn = (blockIdx.x * blockDim.x + threadIdx.x) / 32;
     lay_out<true>({a.gate_pack, kh, TILES_ONE, 0, TILES_ONE}, D, turn, [&](const Place &p) {
-        const Gate g(p.n, 8 * TILES_H);
+        const Gate g = Gate::of_block(p.n);
         const int unit = p.block * UNITS + g.unit;
         return g.unit < UNITS && unit < h && p.k < h ? of(a.hh, p.d)[(g.torchs() * h + unit) * h + p.k] : 0.f;
     });
@@ -987,7 +1072,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) pack(const Packing a) {
     });
     const int read_tiles = n ? TILES_ONE : 0;
     lay_out<DIMS != 0>({a.read_pack, kr, read_tiles, 0, read_tiles}, D, turn, [&](const Place &p) {
-        const Gate g(p.n, 8 * TILES_H);
+        const Gate g = Gate::of_block(p.n);
         const int column = g.outside(p.block * UNITS + g.unit);
         if (g.unit >= UNITS) return 0.f;
 #if DIMS
@@ -1006,13 +1091,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) pack(const Packing a) {
     if (!a.backward) return;
     const int tiles_r = DIMS ? TILES_D : own / 8, tiles = LSTM ? TILES_H + tiles_r : TILES_H;
     lay_out<false>({a.slope_pack, K_SLOPES, tiles, 0, TILES_H}, D, turn, [&](const Place &p) {
-        const Gate g(p.k, GROUP);
+        const Gate g = Gate::of_all(p.k);
         const int unit = p.block * UNITS + p.n;
         return p.n < UNITS && unit < h && g.unit < h ? of(a.hh, p.d)[(g.torchs() * h + g.unit) * h + unit] : 0.f;
     });
     const Tiles reads = LSTM ? Tiles{a.slope_pack, K_SLOPES, tiles, TILES_H, tiles_r} : Tiles{a.back_read_pack, K_SLOPES, tiles_r, 0, tiles_r};
     lay_out<!DIMS>(reads, D, turn, [&](const Place &p) {
-        const Gate g(p.k, GROUP);
+        const Gate g = Gate::of_all(p.k);
         const int column = g.outside(g.unit), one = p.n - 8 * reads.first;
         if (g.unit >= H) return 0.f;
 #if DIMS

@@ -66,6 +66,7 @@ class ClusterWalk:
             x=x,
             bias=bias,
             content=self.content,
+            post=self._post(forward=True),
             **self.packs.pop(True),
             **walked._asdict(),
             **trace._asdict(),
@@ -89,6 +90,7 @@ class ClusterWalk:
             **trace._asdict(),
             mean_key=mean_key,
             d_content=self.d_content,
+            post=self._post(forward=False),
             **self.packs[False],
             largest=self._largest(d_output, d_hn, d_cn),
         )
@@ -97,6 +99,9 @@ class ClusterWalk:
 
     def _contents(self) -> Tensor | None:
         return self.layer.new(self.layer.total, self.layer.directions, self.clusters.content) if self.contents else None
+
+    def _post(self, forward: bool) -> Tensor:
+        return self.layer.new(self.blocks, self.clusters.post(forward), dtype=torch.uint8)
 
     def _largest(self, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each) -> Tensor:
         self.largest = torch.zeros(1, dtype=torch.int32, device=self.layer.device)
@@ -126,6 +131,7 @@ class ClusterWalk:
             real_slots=layer.slots,
             own=c.own,
             **dict(zip(FITS, kept.blocks, strict=True)),
+            post=c.post(forward),
             depth=kept.depth,
             sizes=layer.sizes,
             offsets=layer.offsets,

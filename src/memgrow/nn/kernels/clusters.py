@@ -93,9 +93,9 @@ class Clusters(NamedTuple):
         return self.tiles_u if self.cell == "lstm" else 3 * self.tiles_h
 
     @property
-    def slopes(self) -> int:
-        """Columns of all gates backward."""
-        return 4 * self.hidden if self.cell == "lstm" else 4 * (-(-self.hidden // 32) * 32)
+    def slopes(self) -> tuple[int, int]:
+        """Chunks of eight of the own gates' gradients: all, and those that h, or what is read, has to do with."""
+        return (self.units // 2,) * 2 if self.cell == "lstm" else (4 * self.tiles_h, 3 * self.tiles_h)
 
     @property
     def content(self) -> int:
@@ -135,23 +135,32 @@ class Clusters(NamedTuple):
             return (kh, self.own // 8), (kh, self.tiles_one), (read, self.tiles_one if read else 0), values
         keys = (k_own, -(-self.hidden // 8)) if self.dims else (ks, self.tiles_h if ks else 0)
         values = (kc, self.own // 8) if self.dims else (0, 0)
+        k_slopes = -(-self.size * self.slopes[1] // 4)
         if self.cell == "lstm":
-            return (-(-self.slopes // 32), self.tiles_h + self.tiles_r), keys, values, (0, 0)
-        three = 3 * self.slopes // 128  # each product has to do with three gates
-        return (three, self.tiles_h), keys, values, (three if self.tiles_r else 0, self.tiles_r)
+            return (k_slopes, self.tiles_h + self.tiles_r), keys, values, (0, 0)
+        return (k_slopes, self.tiles_h), keys, values, (k_slopes if self.tiles_r else 0, self.tiles_r)
+
+    def pieces(self, forward: bool) -> tuple[int, ...]:
+        """Bytes of what a block sends to all: rows of chunks, and some numbers behind them."""
+        slots = () if self.dims or not self.own else (self.rows * (2 * _apart(self.own // 8) + (8 if forward else 4)),)
+        return slots if forward else (self.rows * 2 * _apart(self.slopes[0]), *slots)
+
+    def post(self, forward: bool) -> int:
+        """Bytes of memory that a block has for that: twice, by turns."""
+        return 2 * sum(self.pieces(forward))
 
     def fixed(self, forward: bool) -> int:
         """Bytes of shared memory that one block needs beside weights; in the order of the source."""
         rows, own, c = self.rows, self.own, self.content
-        staged, weights = self.dims or own, 2 * rows * _stride(own) if self.dims else 0
         if forward:
-            parts = [4 * rows * _stride(self.hidden), 2 * rows * _stride(c or self.slots), weights]
-            parts += [2 * rows * max(self.units, staged), 2 * rows * c]
-            parts += [8 * self.size * rows, 4 * self.size * rows, 4 * rows, 4 * rows, 24, 4 * rows * own]
+            parts = [32, 4 * rows * _stride(self.hidden), 2 * rows * max(self.units, self.dims)]
+            parts += [4 * self.size * rows, 4 * rows, 4 * rows, 4 * rows * own]
+            contents = [2 * rows * _stride(c), 2 * rows * _stride(own), 2 * rows * c, 8 * self.size * rows]
         else:
-            parts = [2 * rows * _stride(self.slopes), weights or 2 * rows * _stride(self.slots)]
-            parts += [2 * rows * _stride(c) if c else 0, 2 * rows * staged, 4 * rows * self.hidden if c else 0]
-            parts += [4 * self.size * rows, 4 * rows, 24, 4 * rows * own]
+            parts = [32, 4 * rows, 4 * rows * own]
+            contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 2 * rows * self.dims]
+            contents += [4 * rows * self.hidden, 4 * self.size * rows]
+        parts += [*(self.size * piece for piece in self.pieces(forward)), *(contents if self.dims else ())]
         return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once + 1)
 
     def ring(self, depth: int) -> int:
@@ -215,6 +224,11 @@ def _at_once(tiles: int, ways: int) -> int:
 def _passes(tiles: int, ways: int) -> int:
     """How often the warps go through what is summed over, with some of the tiles each time."""
     return max(1, -(-tiles // (ways * MAX_TILES)))
+
+
+def _apart(chunks: int) -> int:
+    """Halves from one row of a piece to the next."""
+    return -(-chunks // 4) * 32
 
 
 def _stride(width: int) -> int:

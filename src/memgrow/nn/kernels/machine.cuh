@@ -93,3 +93,14 @@ __device__ __forceinline__ void fetch(unsigned here, const void *from, unsigned 
                  "l"(from), "r"(bytes), "r"(box)
                  : "memory");
 }
+
+// As `fetch`, but into the same place of the first `blocks` of the cluster, each of whose boxes counts the bytes.
+__device__ __forceinline__ void fetch_for_all(unsigned here, const void *from, unsigned bytes, unsigned box, int blocks) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(here),
+        "l"(from), "r"(bytes), "r"(box), "h"((unsigned short)((1u << blocks) - 1))
+        : "memory");
+}
+
+// What this thread has written to memory is there for the copies that are asked for next.
+__device__ __forceinline__ void publish() { asm volatile("fence.proxy.async;" ::: "memory"); }

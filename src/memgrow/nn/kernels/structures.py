@@ -99,7 +99,7 @@ class GridPacking(Arguments):
 class ClusterWalk(Arguments):
     _fields_ = [
         *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own"),
-        *_fields(INT, "fit_first fit_second fit_third fit_fourth depth"),
+        *_fields(INT, "fit_first fit_second fit_third fit_fourth post depth"),
         *_fields(POINTER, "sizes offsets"),
     ]
 
@@ -111,7 +111,7 @@ class ClusterForward(Arguments):
         *_fields(POINTERS, "h0 c0"),
         *_fields(POINTER, "key_pack gate_pack read_pack value_pack bias output"),
         *_fields(POINTERS, "hn cn"),
-        *_fields(POINTER, "before cell gates attention content"),
+        *_fields(POINTER, "before cell gates attention content post"),
     ]
 
 
@@ -125,6 +125,7 @@ class ClusterBackward(Arguments):
         *_fields(POINTER, "gates attention mean_key slope_pack back_pack back_value_pack back_read_pack largest"),
         *_fields(POINTER, "d_gates d_logits d_content"),
         *_fields(POINTERS, "d_h0 d_c0"),
+        *_fields(POINTER, "post"),
     ]
 
 
