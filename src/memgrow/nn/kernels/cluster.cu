@@ -107,7 +107,7 @@ struct Box {
 
 // Rows of halves, of which products take chunks of eight. Here each row lies in one piece:
 struct Whole {
-    const half *at;
+    half *at;
     int stride;
     __device__ __forceinline__ const half *chunk(int c) const { return at + 8 * c; }
     __device__ __forceinline__ bool has(int) const { return true; }
@@ -130,52 +130,46 @@ struct Sent {
     __device__ __forceinline__ bool has(int c) const { return c < CLUSTER * many; }
 };
 
-// Sends what all blocks need of each: rows of `chunks`, and behind them `more` bytes for each row. Laid out by turns in
-// two places, it arrives in `in`.
+// Sends what all blocks need of each: rows that are `stride` halves apart, and behind them `more` bytes for each row. It is
+// laid out by turns in two places, and arrives by turns in so many.
 struct Exchange {
     char *out, *in;
-    int stride;
+    int stride, places;
     unsigned bytes;
     Box box;
-    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counter, int chunks, int more)
-        : out(post), in(room), stride(apart(chunks)), bytes(ROWS * (2 * stride + more)), box(counter) {
+    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counter, int stride, int more = 0, int places = 1)
+        : out(post), in(room), stride(stride), places(places), bytes(ROWS * (2 * stride + more)), box(counter) {
         post += 2 * bytes;
-        room += CLUSTER * bytes;
+        room += places * CLUSTER * bytes;
         for (int i = threadIdx.x; i < 2 * bytes / 16; i += THREADS) reinterpret_cast<uint4 *>(out)[i] = make_uint4(0, 0, 0, 0);
     }
-    __device__ __forceinline__ char *mine() const { return out + box.turn * bytes; }
-    __device__ __forceinline__ half *mine(int row, int chunk) const {
-        return reinterpret_cast<half *>(mine()) + row * stride + 8 * (chunk ^ moved(stride, row));
-    }
+    __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(out + box.turn * bytes); }
+    __device__ __forceinline__ half *mine(int row, int chunk) const { return mine() + row * stride + 8 * (chunk ^ moved(stride, row)); }
     template <typename T>
-    __device__ __forceinline__ T &behind(char *piece, int row) const {
-        return reinterpret_cast<T *>(piece + ROWS * 2 * stride)[row];
-    }
+    __device__ __forceinline__ T &behind(half *piece, int row) const { return reinterpret_cast<T *>(piece + ROWS * stride)[row]; }
+    __device__ __forceinline__ char *coming(int turn) const { return places > 1 ? in + turn * CLUSTER * bytes : in; }
     __device__ __forceinline__ void send() const {
         publish();
         __syncthreads();
         if (threadIdx.x) return;
         announce(box.at, CLUSTER * bytes);
-        fetch_for_all(place(in + rank() * bytes), mine(), bytes, box.at, CLUSTER);
+        fetch_for_all(place(coming(box.turn) + rank() * bytes), mine(), bytes, box.at, CLUSTER);
     }
-    __device__ __forceinline__ Sent sent(int first, int many) const {
-        return {reinterpret_cast<half *>(in), stride, (int)bytes / 2, first, many, 1.f / many};
+    // After it has been waited for:
+    __device__ __forceinline__ half *of(int peer) const { return reinterpret_cast<half *>(coming(box.turn ^ 1) + peer * bytes); }
+    __device__ __forceinline__ Sent sent(int first, int many) const { return {of(0), stride, (int)bytes / 2, first, many, 1.f / many}; }
+    // Rows that are no whole chunks are put together: WIDTH of each block.
+    template <int WIDTH>
+    __device__ __forceinline__ void put_together(const Whole &room) {
+        constexpr int words = WIDTH % 4 ? WIDTH / 2 : WIDTH / 4, size = WIDTH / words;
+        for (int i = threadIdx.x; i < CLUSTER * ROWS * words; i += THREADS) {
+            half *there = room.at + i / words % ROWS * room.stride + i / (ROWS * words) * WIDTH + i % words * size;
+            if (size == 4) *reinterpret_cast<uint2 *>(there) = reinterpret_cast<const uint2 *>(of(0))[i];
+            else *reinterpret_cast<unsigned *>(there) = reinterpret_cast<const unsigned *>(of(0))[i];
+        }
+        __syncthreads();
     }
 };
-
-// Rows of `width` halves go from `staged` into `room` of every block, each row `stride` halves apart.
-template <typename Word>
-__device__ __forceinline__ void push_rows(const half *staged, half *room, int width, int stride, const Box &box) {
-    constexpr int size = sizeof(Word) / sizeof(half);
-    const int words = width / size;
-    for (int i = threadIdx.x; i < ROWS * words; i += THREADS) {
-        const int row = i / words, word = i - row * words;
-        const Word v = reinterpret_cast<const Word *>(staged)[i];
-        const unsigned here = place(room + row * stride + size * word);
-#pragma unroll
-        for (int peer = 0; peer < CLUSTER; ++peer) push(at_peer(here, peer), v, at_peer(box.at, peer));
-    }
-}
 
 // A pack of weights: the first `fit` blocks of k lie in shared memory.
 struct Pack {
@@ -424,8 +418,8 @@ __device__ __forceinline__ int blocks_of(int k) { return (k + 31) / 32; }
 __device__ __forceinline__ int stride_of(int width) { return (width + 63) / 64 * 64 + 32; }  // halves; rows in other banks
 
 // What lies behind the last of what is pushed is multiplied with zeros, and must not be anything but numbers.
-__device__ __forceinline__ void wipe(half *room, int count) {
-    for (int i = threadIdx.x; i < count / 2; i += THREADS) reinterpret_cast<unsigned *>(room)[i] = 0;
+__device__ __forceinline__ void wipe(const Whole &rows) {
+    for (int i = threadIdx.x; i < ROWS * rows.stride / 2; i += THREADS) reinterpret_cast<unsigned *>(rows.at)[i] = 0;
 }
 
 template <typename T>
@@ -473,25 +467,26 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const Pack reads = bring(room, a.read_pack + number * kr * TILES_ONE * 256, kr, N ? TILES_ONE : 0, w.fit_third);
     const Pack values = bring(room, a.value_pack + number * ks * CONTENT_TILES * 256, ks, CONTENT_TILES, w.fit_fourth);
     unsigned long long *counters = take<unsigned long long>(room, 4);
-    half *h_all = take<half>(room, 2 * ROWS * hs), *staged = take<half>(room, ROWS * max(UNITS, DIMS));
+    const Whole h_all = {take<half>(room, ROWS * hs), hs};
     float *factor = take<float>(room, CLUSTER * ROWS), *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
     float *mine = take<float>(room, ROWS * own);
     float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
     uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
-    Box states(counters), known(counters + 1);
+    char *post = a.post + (size_t)blockIdx.x * w.post;
+    Exchange states(post, room, counters, UNITS, 0, N ? 1 : 2);  // without slots, a block may be a step ahead of another
 #if DIMS
-    half *read = take<half>(room, ROWS * rs), *weights = take<half>(room, ROWS * ss);  // the content, and attention to the own slots
+    const Whole content = {take<half>(room, ROWS * rs), rs}, weights = {take<half>(room, ROWS * ss), ss};  // weights: attention to the own slots
     unsigned *added = take<unsigned>(room, CONTENT * ROWS / 2);  // to the content by the slots of each block, two halves each
     float2 *stats = take<float2>(room, CLUSTER * ROWS);
+    Exchange known(post, room, counters + 1, DIMS);
     Box attended(counters + 2);
     auto scores_of = [&](int peer) { return stats[peer * ROWS + my_row]; };  // the largest, and the sum of all, relative to it
 #else
-    char *post = a.post + (size_t)blockIdx.x * w.post;
-    Exchange attention(post, room, counters + 2, own / 8, N ? sizeof(float2) : 0);
+    Exchange attention(post, room, counters + 2, apart(own / 8), N ? sizeof(float2) : 0);
     Box &attended = attention.box;
-    auto scores_of = [&](int peer) { return attention.behind<float2>(attention.in + peer * attention.bytes, my_row); };
+    auto scores_of = [&](int peer) { return attention.behind<float2>(attention.of(peer), my_row); };
 #endif
     plan_multiply<NT_S>(feed, keys, kh);
     if (DIMS) plan_spread<NT_P>(feed, values, ks);
@@ -501,22 +496,24 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         feed.add(reads, kr, part, PARTS, base + way * NT_U - PASSED, NT_U);
     }
     feed.begin(steps_of(w, row0));
-    wipe(h_all, 2 * ROWS * hs);
+    wipe(h_all);
 #if DIMS
-    wipe(read, ROWS * rs);
-    wipe(weights, ROWS * ss);
+    wipe(content);
+    wipe(weights);
 #endif
 
     float h[ITEMS], c[ITEMS];
-    auto push_state = [&](int into) {
+    auto send_state = [&] {
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
             const int i = threadIdx.x + n * THREADS;
-            if (i < ROWS * UNITS) staged[i] = to_half(h[n]);
+            if (i < ROWS * UNITS) states.mine()[i] = to_half(h[n]);
         }
-        states.expect(CLUSTER * ROWS * UNITS * sizeof(half));
-        __syncthreads();
-        push_rows<unsigned>(staged, h_all + into * ROWS * hs + unit0, UNITS, hs, states);
+        states.send();
+    };
+    auto receive_states = [&] {
+        states.box.wait();
+        states.put_together<UNITS>(h_all);
     };
 #pragma unroll
     for (int n = 0; n < ITEMS; ++n) {
@@ -526,10 +523,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         c[n] = there && LSTM ? a.c0[d][(size_t)row * wide + unit] : 0.f;
     }
     meet();
-    push_state(0);
-    states.wait();
+    send_state();
+    receive_states();
 
-    int now = 0, rows, at;
+    int rows, at;
     float4 given[ITEMS];
     auto look = [&](int s) {  // at a step ahead: how many rows it has, and what comes in for the own units
         rows = 0;
@@ -550,10 +547,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             look(s + 1);
             continue;
         }
-        const Whole h_now = {h_all + now * ROWS * hs, hs};
         if (N) {
             float high = -INFINITE, sum = 0.f;
-            multiply<NT_S>(sums, h_now, keys, feed, kh, [&](int base) {
+            multiply<NT_S>(sums, h_all, keys, feed, kh, [&](int base) {
                 const int until = min(share, 8 * (base + WAYS * NT_S));
                 for (int j = 8 * base + sub; j < until; j += LANES) {
                     float score = -INFINITE;
@@ -570,7 +566,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             for (int j = sub; j < share; j += LANES) {
                 const float p = high > -INFINITE ? __expf(mine[my_row * own + j] - high) : 0.f;
 #if DIMS
-                weights[my_row * ss + j] = to_half(p);
+                weights.at[my_row * ss + j] = to_half(p);
 #else
                 attention.mine(my_row, j / 8)[j % 8] = to_half(p);
 #endif
@@ -583,7 +579,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 push(at_peer(place(stats + me * ROWS + my_row), peer),
                      make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, peer));
             __syncthreads();
-            spread<NT_P>(Whole{weights, ss}, values, feed, ks, [&](int row, int column, float first, float second) {
+            spread<NT_P>(weights, values, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / DIMS;
                 if (owner >= CLUSTER) return;  // behind the last
                 const unsigned there = place(added + (me * ROWS + row) * (DIMS / 2) + (column - owner * DIMS) / 2);
@@ -597,7 +593,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         // What does not depend on the slots, while what comes from those of the others arrives.
         float from_h[TALL][NT_U][4];
         clear(from_h);
-        accumulate<NT_U>(from_h, h_now, gates, feed, kh, part, PARTS, way * NT_U, Plain());
+        accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, way * NT_U, Plain());
         if (N) {
             attended.wait();
             float high = -INFINITE, sum = 0.f;
@@ -627,24 +623,23 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 sum = make_float2(sum.x + f * one.x, sum.y + f * one.y);
             }
             sum = make_float2(sum.x * inverse[row], sum.y * inverse[row]);
-            reinterpret_cast<unsigned *>(staged)[i] = halves(bounded(sum.x), bounded(sum.y));
+            reinterpret_cast<unsigned *>(known.mine())[i] = halves(bounded(sum.x), bounded(sum.y));
             if (row < rows)
                 *reinterpret_cast<float2 *>(a.content + ((size_t)(at + row) * D + d) * CONTENT + me * DIMS + i % (DIMS / 2) * 2) = sum;
         }
-        known.expect(ROWS * CONTENT * sizeof(half));
-        __syncthreads();
-        push_rows<unsigned>(staged, read + me * DIMS, DIMS, rs, known);
-        known.wait();
+        known.send();
+        known.box.wait();
+        known.put_together<DIMS>(content);
 #endif
         float before[ITEMS];
         for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
             if (base) {
                 __syncthreads();
                 clear(from_h);
-                accumulate<NT_U>(from_h, h_now, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
+                accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
             }
 #if DIMS
-            accumulate<NT_U>(from_h, Whole{read, rs}, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, Plain());
+            accumulate<NT_U>(from_h, content, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, Plain());
 #else
             if (N) {
                 float from_slots[TALL][NT_U][4];
@@ -687,7 +682,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
             given[n] = v;
         }
-        push_state(now ^ 1);
+        send_state();
         // What is left behind for the way back is written while the others' states arrive.
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
@@ -705,8 +700,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                     a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] =
                         __expf(mine[my_row * own + j] - top[my_row]) * inverse[my_row];
         look(s + 1);
-        now ^= 1;
-        states.wait();
+        receive_states();
     }
     meet();
 #pragma unroll
@@ -757,16 +751,17 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     char *post = a.post + (size_t)blockIdx.x * w.post;
-    Exchange sloped(post, room, counters, SLOPES, 0);
+    Exchange sloped(post, room, counters, apart(SLOPES));
 #if DIMS
-    half *weights = take<half>(room, ROWS * ss), *contents = take<half>(room, ROWS * cs), *staged = take<half>(room, ROWS * DIMS);
+    const Whole weights = {take<half>(room, ROWS * ss), ss}, contents = {take<half>(room, ROWS * cs), cs};
     float *added = take<float>(room, CLUSTER * ROWS * UNITS), *parts = take<float>(room, CLUSTER * ROWS);  // by the slots of each block
-    Box weighed(counters + 1), known(counters + 2);
+    Exchange known(post, room, counters + 2, DIMS);
+    Box weighed(counters + 1);
     auto sum_of = [&](int peer) { return parts[peer * ROWS + my_row]; };
 #else
-    Exchange weights(post, room, counters + 1, own / 8, N ? sizeof(float) : 0);
+    Exchange weights(post, room, counters + 1, apart(own / 8), N ? sizeof(float) : 0);
     Box &weighed = weights.box;
-    auto sum_of = [&](int peer) { return weights.behind<float>(weights.in + peer * weights.bytes, my_row); };
+    auto sum_of = [&](int peer) { return weights.behind<float>(weights.of(peer), my_row); };
 #endif
     plan_multiply<NT_B>(feed, slopes, K_SLOPES);
     plan_multiply<NT_B>(feed, reads, K_SLOPES);
@@ -775,8 +770,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     else plan_multiply<NT_H>(feed, keys, ks);
     feed.begin(steps_of(w, row0));
 #if DIMS
-    wipe(weights, ROWS * ss);
-    wipe(contents, ROWS * cs);
+    wipe(weights);
+    wipe(contents);
 #endif
 
     // The largest gradient that comes in becomes about 8: there is room for what grows on the way, and for small ones.
@@ -888,7 +883,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (my_row < rows) logits[j] = v;  // to be completed at the end of the step
             const half rounded = to_half(bounded(v * EXTRA));
 #if DIMS
-            weights[my_row * ss + j] = rounded;
+            weights.at[my_row * ss + j] = rounded;
 #else
             weights.mine(my_row, j / 8)[j % 8] = rounded;
 #endif
@@ -907,7 +902,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 const int row = i / (DIMS / 2), dim = i % (DIMS / 2) * 2, column = 8 * (AHEAD - base) + dim;
                 if (column < 0 || column >= 8 * WAYS * NT_B) continue;
                 const float2 v = make_float2(total<NT_B>(sums, row, column), total<NT_B>(sums, row, column + 1));
-                reinterpret_cast<unsigned *>(staged)[i] = halves(bounded(v.x), bounded(v.y));
+                reinterpret_cast<unsigned *>(known.mine())[i] = halves(bounded(v.x), bounded(v.y));
                 if (row < rows)
                     *reinterpret_cast<float2 *>(a.d_content + ((size_t)(at + row) * D + d) * CONTENT + me * DIMS + dim) =
                         make_float2(back * v.x, back * v.y);
@@ -927,11 +922,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         multiply<NT_B>(sums, sloped.sent(TILES_H, SLOPES_ONE), reads, feed, K_SLOPES, to_read);
 #endif
 #if DIMS
-        known.expect(ROWS * CONTENT * sizeof(half));
-        __syncthreads();
-        push_rows<unsigned>(staged, contents + me * DIMS, DIMS, cs, known);
-        known.wait();
-        multiply<NT_S>(sums, Whole{contents, cs}, values, feed, kc, [&](int base) {
+        known.send();
+        known.box.wait();
+        known.put_together<DIMS>(contents);
+        multiply<NT_S>(sums, contents, values, feed, kc, [&](int base) {
             for OWN_SLOTS (j, base) weigh(j, total<NT_S>(sums, my_row, j - 8 * base));
         });
 #endif
@@ -942,7 +936,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
-            spread<NT_H>(Whole{weights, ss}, keys, feed, ks, [&](int row, int column, float first, float second) {
+            spread<NT_H>(weights, keys, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / UNITS;
                 if (owner >= CLUSTER) return;  // behind the last
                 push(at_peer(place(added + (me * ROWS + row) * UNITS + column - owner * UNITS), owner),

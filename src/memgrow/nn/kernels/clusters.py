@@ -141,9 +141,10 @@ class Clusters(NamedTuple):
         return (k_slopes, self.tiles_h), keys, values, (k_slopes if self.tiles_r else 0, self.tiles_r)
 
     def pieces(self, forward: bool) -> tuple[int, ...]:
-        """Bytes of what a block sends to all: rows of chunks, and some numbers behind them."""
-        slots = () if self.dims or not self.own else (self.rows * (2 * _apart(self.own // 8) + (8 if forward else 4)),)
-        return slots if forward else (self.rows * 2 * _apart(self.slopes[0]), *slots)
+        """Bytes of what a block sends to all: rows of halves, and some numbers behind them."""
+        own = _apart(self.own // 8) + (4 if forward else 2) if self.own else 0
+        first = self.units if forward else _apart(self.slopes[0])
+        return 2 * self.rows * first, 2 * self.rows * (self.dims or own)
 
     def post(self, forward: bool) -> int:
         """Bytes of memory that a block has for that: twice, by turns."""
@@ -153,13 +154,12 @@ class Clusters(NamedTuple):
         """Bytes of shared memory that one block needs beside weights; in the order of the source."""
         rows, own, c = self.rows, self.own, self.content
         if forward:
-            parts = [32, 4 * rows * _stride(self.hidden), 2 * rows * max(self.units, self.dims)]
-            parts += [4 * self.size * rows, 4 * rows, 4 * rows, 4 * rows * own]
+            parts = [32, 2 * rows * _stride(self.hidden), 4 * self.size * rows, 4 * rows, 4 * rows, 4 * rows * own]
+            parts += [] if own else [self.size * self.pieces(forward)[0]]  # without slots, it arrives in two places
             contents = [2 * rows * _stride(c), 2 * rows * _stride(own), 2 * rows * c, 8 * self.size * rows]
         else:
             parts = [32, 4 * rows, 4 * rows * own]
-            contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 2 * rows * self.dims]
-            contents += [4 * rows * self.hidden, 4 * self.size * rows]
+            contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 4 * rows * self.hidden, 4 * self.size * rows]
         parts += [*(self.size * piece for piece in self.pieces(forward)), *(contents if self.dims else ())]
         return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once + 1)
 
