@@ -754,7 +754,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     Exchange sloped(post, room, counters, apart(SLOPES));
 #if DIMS
     const Whole weights = {take<half>(room, ROWS * ss), ss}, contents = {take<half>(room, ROWS * cs), cs};
-    float *added = take<float>(room, CLUSTER * ROWS * UNITS), *parts = take<float>(room, CLUSTER * ROWS);  // by the slots of each block
+    unsigned *added = take<unsigned>(room, CLUSTER * ROWS * UNITS / 2);  // by the slots of each block, two halves each
+    float *parts = take<float>(room, CLUSTER * ROWS);
     Exchange known(post, room, counters + 2, DIMS);
     Box weighed(counters + 1);
     auto sum_of = [&](int peer) { return parts[peer * ROWS + my_row]; };
@@ -932,15 +933,15 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         if (N) {
             sum = row_total(sum);
 #if DIMS
-            weighed.expect(CLUSTER * ROWS * (UNITS + 1) * sizeof(float));
+            weighed.expect(CLUSTER * ROWS * (UNITS * sizeof(half) + sizeof(float)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
             spread<NT_H>(weights, keys, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / UNITS;
                 if (owner >= CLUSTER) return;  // behind the last
-                push(at_peer(place(added + (me * ROWS + row) * UNITS + column - owner * UNITS), owner),
-                     make_uint2(__float_as_uint(first), __float_as_uint(second)), at_peer(weighed.at, owner));
+                const unsigned there = place(added + (me * ROWS + row) * (UNITS / 2) + (column - owner * UNITS) / 2);
+                push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(weighed.at, owner));
             });
 #else
             if (sub == 0 && my_row < ROWS) weights.behind<float>(weights.mine(), my_row) = sum;
@@ -963,7 +964,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (i >= ROWS * UNITS || row >= rows || unit0 + i % UNITS >= wide) continue;
             float through = 0.f;
 #pragma unroll
-            for (int peer = 0; peer < CLUSTER; ++peer) through += added[peer * ROWS * UNITS + i];
+            for (int peer = 0; peer < CLUSTER; ++peer) {
+                const float2 two = floats(added[(peer * ROWS * UNITS + i) / 2]);
+                through += i % 2 ? two.y : two.x;
+            }
             dh[n] += back * (through / EXTRA - row_sum[row] * mean[n]);
         }
 #else

@@ -159,7 +159,7 @@ class Clusters(NamedTuple):
             contents = [2 * rows * _stride(c), 2 * rows * _stride(own), 2 * rows * c, 8 * self.size * rows]
         else:
             parts = [32, 4 * rows, 4 * rows * own]
-            contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 4 * rows * self.hidden, 4 * self.size * rows]
+            contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 2 * rows * self.hidden, 4 * self.size * rows]
         parts += [*(self.size * piece for piece in self.pieces(forward)), *(contents if self.dims else ())]
         return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once + 1)
 
