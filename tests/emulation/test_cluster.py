@@ -6,6 +6,7 @@ import torch
 from memgrow.nn import MemoryGRU, MemoryLSTM
 from memgrow.nn.kernels import cluster_walk, clusters, cuda
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
+from memgrow.nn.kernels.clusters import Clusters, Kept, Sizes
 from tests.emulation import emulator
 from tests.nn.test_kernels import distance, results, twins
 
@@ -30,7 +31,23 @@ CASES = {
     "32 rows": (MemoryLSTM, (3, 21, 37, 2), [1 + n % 3 for n in range(37)], True, 32, False),
     "32 rows, no memory": (MemoryGRU, (4, 9, 0, None), [1 + n % 3 for n in range(31)], False, 32, False),
     "24 rows, several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 24, False),
+    "one full pass": (MemoryLSTM, (3, 160, 100, 4), [2, 1], False, 16, False),
+    "24 rows, one full pass": (MemoryGRU, (3, 80, 100, 4), [2, 1], False, 24, False),
+    "32 rows, contents, one full pass": (MemoryLSTM, (3, 140, 60, 40), [2, 1], False, 32, True),
 }
+# blocks that each warp has in registers, if there are so many; whether the rest is on the chip, too
+KEPT = {
+    "all in shared memory": (0, True),
+    "all streams in": (0, False),
+    "some held": (1, True),
+    "some held, the rest streams in": (2, False),
+}
+HOLDING = [case for case in CASES if "one full pass" in case] + [
+    "gru",
+    "32 rows",
+    "contents",
+    "24 rows, several passes",
+]
 SIZE = 8  # blocks of a cluster
 STRONG = 4  # weights are so much larger than usual, so that a wrong slot or unit shows
 
@@ -44,27 +61,29 @@ def emulated(monkeypatch, case):
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
     def walk_for(layer, slot_size, exact):
-        sizes = clusters.Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
-        shared = clusters.Clusters.of(SIZE, *way, sizes)
+        sizes = Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
+        shared = Clusters.of(SIZE, *way, sizes)
         assert shared is not None
         return ClusterWalk(layer, shared)
 
     monkeypatch.setattr(cuda, "_walk_for", walk_for)
 
 
-@pytest.mark.parametrize("near", [True, False], ids=["all on the chip", "all streams in"])
-@pytest.mark.parametrize("case", CASES)
-def test_the_kernels_equal_the_plain_loop(case, near, emulated, monkeypatch):
+@pytest.mark.parametrize(
+    ("case", "kept"), [(case, kept) for case in CASES for kept in KEPT if case in HOLDING or not KEPT[kept][0]]
+)
+def test_the_kernels_equal_the_plain_loop(case, kept, emulated, monkeypatch):
     kind, sizes, lengths, both, *_ = CASES[case]
-    if not near:
-        whole = clusters.Clusters.kept
-        monkeypatch.setattr(
-            clusters.Clusters,
-            "kept",
-            lambda self, forward: whole(self, forward)._replace(
-                blocks=(0,) * 4, depth=2, shared=whole(self, forward).shared + self.ring(2)
-            ),
-        )
+    some, near = KEPT[kept]
+
+    def keep(self, forward):
+        held = min(some, self.most_held(forward))
+        if near:
+            return self.beside(held, 0, forward)
+        return Kept(held, (0,) * len(self.packs(forward)), 2, self.fixed(forward) + self.ring(2, forward))
+
+    monkeypatch.setattr(Clusters, "kept", keep)
+    monkeypatch.setattr(clusters, "FREE", dict.fromkeys(clusters.FREE, (80, 80)))  # here there are as many as one likes
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     with torch.no_grad():
         for name, parameter in [*fast.named_parameters(), *plain.named_parameters()]:

@@ -159,7 +159,7 @@ def test_hidden_units_that_no_sharing_can_place_are_refused():
 @pytest.mark.parametrize("slots", [0, 1, 500, 2500])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size, hidden, slots, cell):
-    from memgrow.nn.kernels.clusters import MAX_TILES, Clusters, Sizes
+    from memgrow.nn.kernels.clusters import MAX_TILES, PARTS, Clusters, Sizes
     from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
 
     contents = slot_size > 0
@@ -179,10 +179,29 @@ def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size
     for forward in (True, False):
         kept, packs = shared.kept(forward), shared.packs(forward)
         assert kept.shared <= SHARED_LIMIT
+        bytes_near = kept.shared - shared.fixed(forward) - shared.ring(kept.depth, forward)
+        in_shared = [count * tiles for count, (_, tiles) in zip(kept.blocks, packs, strict=True)]
+        number = 1 if forward else 0
+        in_shared[number] -= min(packs[number][0], PARTS * kept.held) * packs[number][1]
+        assert bytes_near == 512 * sum(in_shared), "what is held in registers needs no room"
         for count, (blocks, _) in zip(kept.blocks, packs, strict=True):
             assert 0 <= count <= blocks
         whole = kept.blocks == tuple(blocks for blocks, tiles in packs)
         assert whole == (kept.depth == 0), "what does not fit streams in"
+
+
+def test_registers_hold_as_many_weights_as_it_takes_to_do_without_a_stream():
+    from memgrow.nn.kernels.clusters import Clusters, Sizes
+
+    roomy, tight = (Clusters.of(16, 24, False, Sizes("lstm", 2, 64, 300, slots)) for slots in (100, 500))
+    for forward in (True, False):
+        assert roomy.kept(forward).held == roomy.kept(forward).depth == 0, "shared memory is enough"
+        kept = tight.kept(forward)
+        assert kept.held > 0
+        assert kept.depth == tight.streams(kept, forward) == 0
+        assert tight.streams(tight.beside(kept.held - 1, 0, forward), forward) > 0, "fewer would not do"
+    large = Clusters.of(16, 16, False, Sizes("gru", 1, 64, 1024, 1024))
+    assert large.most_held(True) == 0, "several passes need it in turn"
 
 
 def test_the_clusters_are_as_large_as_their_number_allows():

@@ -27,7 +27,9 @@
 //
 // Compile-time: LSTM (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS and DIMS (of a block, even numbers; no DIMS:
 // there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units
-// and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, NT_MOST of any.
+// and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, MOST_U of any there and MOST_B back. HELD_U and
+// HELD_B: of the gates from h and of the units (and more) backward, so many of each warp's blocks of k are held in
+// registers; more than 0 only where all tiles come in one pass.
 
 #include "machine.cuh"
 
@@ -49,7 +51,6 @@
 #define CONTENT (CLUSTER * DIMS)
 #define CONTENT_TILES ((CONTENT + 7) / 8)
 #define UNITS_FROM_SLOTS (DIMS ? (CLUSTER * UNITS + 7) / 8 : TILES_H)  // tiles of that product: of all units, or of the own
-#define CHUNK (32 * NT_MOST)     // 16 bytes each, of weights that come in at once
 #define WIDTH(NT) (8 * (WAYS * (NT) + 1))  // of a row of sums; odd in eights, so that rows begin in other banks
 #define SEGMENTS 16             // of a plan, at most
 #define EXTRA 256.f             // further scale of what attention has been multiplied with: it is small
@@ -171,18 +172,43 @@ struct Exchange {
     }
 };
 
-// A pack of weights: the first `fit` blocks of k lie in shared memory.
+// A pack of weights: the first `fit` blocks of k are on the chip, in shared memory unless they are held in registers.
 struct Pack {
     const uint4 *near, *far;
     int fit, tiles;
 };
 
-__device__ __forceinline__ Pack bring(char *&room, const half *pack, int k_blocks, int tiles, int fit) {
+__device__ __forceinline__ Pack bring(char *&room, const half *pack, int k_blocks, int tiles, int fit, int held = 0) {
+    held = min(held, k_blocks);
+    fit = max(held, fit);
     uint4 *mine = reinterpret_cast<uint4 *>(room);
-    const uint4 *all = reinterpret_cast<const uint4 *>(pack);
-    for (int i = threadIdx.x; i < fit * tiles * 32; i += THREADS) mine[i] = all[i];
-    room += (size_t)fit * tiles * 512;
-    return {mine, all, fit, tiles};
+    const uint4 *all = reinterpret_cast<const uint4 *>(pack), *from = all + held * tiles * 32;
+    for (int i = threadIdx.x; i < (fit - held) * tiles * 32; i += THREADS) mine[i] = from[i];
+    room += (size_t)(fit - held) * tiles * 512;
+    return {mine - held * tiles * 32, all, fit, tiles};  // blocks of k keep their numbers
+}
+
+static_assert(!HELD_U || TILES_U <= WAYS * NT_U, "further passes would need other tiles of these blocks");
+
+// The first blocks of k that a warp uses of a pack, in registers for the whole walk: only constants may be an index here.
+template <int NT, int HELD>
+struct Held {
+    uint4 blocks[HELD ? HELD : 1][NT];
+};
+
+template <int NT, int HELD>
+__device__ __forceinline__ Held<NT, HELD> hold(const Pack &pack) {
+    const int part = threadIdx.x / 32 / WAYS, tile = threadIdx.x / 32 % WAYS * NT;
+    Held<NT, HELD> held;
+#pragma unroll
+    for (int i = 0; i < HELD; ++i)
+#pragma unroll
+        for (int n = 0; n < NT; ++n) {
+            const int k = part + i * PARTS;
+            const bool there = k < pack.fit && tile + n < pack.tiles;
+            held.blocks[i][n] = there ? pack.far[(k * pack.tiles + tile + n) * 32 + threadIdx.x % 32] : make_uint4(0, 0, 0, 0);
+        }
+    return held;
 }
 
 struct Segment {  // chunks of a pack that a warp needs one after another: blocks of k from `first` to `end`
@@ -192,6 +218,7 @@ struct Segment {  // chunks of a pack that a warp needs one after another: block
 
 // Brings a warp the weights that do not fit, in the order in which it uses them, step after step: a ring of chunks that
 // runs ahead of the work, also while the block waits for others.
+template <int MOST>  // tiles of a chunk
 struct Feed {
     Segment *plan;
     uint4 *ring;
@@ -200,7 +227,7 @@ struct Feed {
     int segment, k, asked, used, turn;  // where asking and using stand; turn: of the chunk that is used next
 
     __device__ __forceinline__ Feed(Segment *plans, uint4 *rings, unsigned long long *counters, int depth)
-        : plan(plans + threadIdx.x / 32 * SEGMENTS), ring(rings + (size_t)threadIdx.x / 32 * depth * CHUNK), depth(depth),
+        : plan(plans + threadIdx.x / 32 * SEGMENTS), ring(rings + threadIdx.x / 32 * depth * 32 * MOST), depth(depth),
           boxes(place(counters + threadIdx.x / 32 * depth)), segments(0), left(0), segment(0), asked(0), used(0), turn(0) {
         if (threadIdx.x % 32 == 0)
             for (int n = 0; n < depth; ++n) found(boxes + 8 * n);
@@ -229,7 +256,7 @@ struct Feed {
         if (threadIdx.x % 32 == 0) {
             const unsigned box = boxes + 8 * asked;
             announce(box, s.bytes);
-            fetch(place(ring + asked * CHUNK), s.from + (size_t)k * s.stride, s.bytes, box);
+            fetch(place(ring + asked * 32 * MOST), s.from + (size_t)k * s.stride, s.bytes, box);
         }
         asked = asked + 1 == depth ? 0 : asked + 1;
         k += s.step;
@@ -243,7 +270,7 @@ struct Feed {
         await(boxes + 8 * used, turn);
 #pragma unroll
         for (int n = 0; n < NT; ++n)
-            if (n >= from && n < to) v[n] = ring[used * CHUNK + (n - from) * 32 + threadIdx.x % 32];
+            if (n >= from && n < to) v[n] = ring[(used * MOST + n - from) * 32 + threadIdx.x % 32];
         __syncwarp();
         if (used + 1 == depth) turn ^= 1;
         used = used + 1 == depth ? 0 : used + 1;
@@ -270,9 +297,9 @@ struct Weighed {  // each block's scores are relative to its own largest one
 };
 
 // acc += A (in shared memory) times those of NT tiles from `tile` on that the pack has, over every step-th block of k.
-template <int NT, typename Rows, typename Turn>
-__device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const Rows &a, const Pack &pack, Feed &feed, int k_blocks,
-                                           int first, int step, int tile, Turn turn) {
+template <int NT, int HELD = 0, typename Rows, int MOST, typename Turn>
+__device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const Rows &a, const Pack &pack, Feed<MOST> &feed, int k_blocks,
+                                           int first, int step, int tile, Turn turn, const Held<NT, HELD> &held = {}) {
     const int lane = threadIdx.x % 32, from = max(0, -tile), to = min(NT, pack.tiles - tile);
     if (to <= from) return;
     const uint4 *near = pack.near + tile * 32 + lane;
@@ -303,8 +330,12 @@ __device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const Rows
             for (int n = 0; n < NT; ++n) mma(acc[m][n], low.z, high.z, low.w, high.w, v[n].z, v[n].w);
         }
     };
-    fetch(b[0], first);
-    for (int k = first; k < k_blocks; k += 2 * step) {
+    const int rest = first + HELD * step;
+    fetch(b[0], rest);
+#pragma unroll
+    for (int i = 0; i < HELD; ++i)
+        if (first + i * step < k_blocks) work(held.blocks[i], first + i * step);
+    for (int k = rest; k < k_blocks; k += 2 * step) {
         fetch(b[1], k + step);
         work(b[0], k);
         if (k + step >= k_blocks) break;
@@ -321,6 +352,20 @@ __device__ __forceinline__ void clear(float (&acc)[TALL][NT][4]) {
         for (int n = 0; n < NT; ++n)
 #pragma unroll
             for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.f;
+}
+
+// Every row times its own factor.
+template <int NT, typename Factor>
+__device__ __forceinline__ void scale(float (&acc)[TALL][NT][4], Factor factor) {
+#pragma unroll
+    for (int m = 0; m < TALL; ++m) {
+        const int row = 16 * m + threadIdx.x % 32 / 4;
+        const float low = factor(row), high = 16 * m + 8 < ROWS ? factor(row + 8) : 0.f;
+#pragma unroll
+        for (int n = 0; n < NT; ++n)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) acc[m][n][i] *= i < 2 ? low : high;
+    }
 }
 
 // Each warp lays its part of the sums beside the others': sums is (PARTS, ROWS, width), for one pass over the tiles.
@@ -347,28 +392,30 @@ __device__ __forceinline__ float total(const float *sums, int row, int column) {
 }
 
 // A product, some tiles at a time; `use` finds the sums of those from `base` on.
-template <int NT, typename Rows, typename Use>
-__device__ __forceinline__ void multiply(float *sums, const Rows &a, const Pack &pack, Feed &feed, int k_blocks, Use use) {
+template <int NT, int HELD = 0, typename Rows, int MOST, typename Use>
+__device__ __forceinline__ void multiply(float *sums, const Rows &a, const Pack &pack, Feed<MOST> &feed, int k_blocks, Use use,
+                                         const Held<NT, HELD> &held = {}) {
     for (int base = 0; base < pack.tiles; base += WAYS * NT) {
         if (base) __syncthreads();
         float acc[TALL][NT][4];
         clear(acc);
-        accumulate<NT>(acc, a, pack, feed, k_blocks, threadIdx.x / 32 / WAYS, PARTS, base + threadIdx.x / 32 % WAYS * NT, Plain());
+        accumulate<NT>(acc, a, pack, feed, k_blocks, threadIdx.x / 32 / WAYS, PARTS, base + threadIdx.x / 32 % WAYS * NT, Plain(),
+                       held);
         lay_down<NT>(sums, acc);
         __syncthreads();
         use(base);
     }
 }
 
-template <int NT>
-__device__ __forceinline__ void plan_multiply(Feed &feed, const Pack &pack, int k_blocks) {  // what `multiply` will need
+template <int NT, int MOST>
+__device__ __forceinline__ void plan_multiply(Feed<MOST> &feed, const Pack &pack, int k_blocks) {  // what `multiply` will need
     for (int tile = threadIdx.x / 32 % WAYS * NT; tile < pack.tiles; tile += WAYS * NT)
         feed.add(pack, k_blocks, threadIdx.x / 32 / WAYS, PARTS, tile, NT);
 }
 
 // A product of which each warp has some tiles to itself; `use` gets two neighbouring columns of a row.
-template <int NT, typename Rows, typename Use>
-__device__ __forceinline__ void spread(const Rows &a, const Pack &pack, Feed &feed, int k_blocks, Use use) {
+template <int NT, typename Rows, int MOST, typename Use>
+__device__ __forceinline__ void spread(const Rows &a, const Pack &pack, Feed<MOST> &feed, int k_blocks, Use use) {
     const int lane = threadIdx.x % 32;
     for (int base = threadIdx.x / 32 * NT; base < pack.tiles; base += WARPS * NT) {
         float acc[TALL][NT][4];
@@ -387,8 +434,8 @@ __device__ __forceinline__ void spread(const Rows &a, const Pack &pack, Feed &fe
     }
 }
 
-template <int NT>
-__device__ __forceinline__ void plan_spread(Feed &feed, const Pack &pack, int k_blocks) {  // what `spread` will need
+template <int NT, int MOST>
+__device__ __forceinline__ void plan_spread(Feed<MOST> &feed, const Pack &pack, int k_blocks) {  // what `spread` will need
     for (int tile = threadIdx.x / 32 * NT; tile < pack.tiles; tile += WARPS * NT) feed.add(pack, k_blocks, 0, 1, tile, NT);
 }
 
@@ -463,17 +510,17 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
     const Pack keys = bring(room, a.key_pack + number * kh * own * 32, kh, own / 8, w.fit_first);
-    const Pack gates = bring(room, a.gate_pack + number * kh * TILES_ONE * 256, kh, TILES_ONE, w.fit_second);
+    const Pack gates = bring(room, a.gate_pack + number * kh * TILES_ONE * 256, kh, TILES_ONE, w.fit_second, HELD_U * PARTS);
     const Pack reads = bring(room, a.read_pack + number * kr * TILES_ONE * 256, kr, N ? TILES_ONE : 0, w.fit_third);
     const Pack values = bring(room, a.value_pack + number * ks * CONTENT_TILES * 256, ks, CONTENT_TILES, w.fit_fourth);
     unsigned long long *counters = take<unsigned long long>(room, 4);
     const Whole h_all = {take<half>(room, ROWS * hs), hs};
     float *factor = take<float>(room, CLUSTER * ROWS), *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
     float *mine = take<float>(room, ROWS * own);
-    float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
-    uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
+    float *sums = take<float>(room, PARTS * ROWS * WIDTH(MOST_U));
+    uint4 *ring = take<uint4>(room, WARPS * w.depth * 32 * MOST_U);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
-    Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
+    Feed<MOST_U> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     char *post = a.post + (size_t)blockIdx.x * w.post;
     Exchange states(post, room, counters, UNITS, 0, N ? 1 : 2);  // without slots, a block may be a step ahead of another
 #if DIMS
@@ -496,6 +543,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         feed.add(reads, kr, part, PARTS, base + way * NT_U - PASSED, NT_U);
     }
     feed.begin(steps_of(w, row0));
+    static_assert(!HELD_U || TILES_U <= WAYS * NT_U, "what is held is used in one pass");
+    const auto held = hold<NT_U, HELD_U>(gates);
     wipe(h_all);
 #if DIMS
     wipe(content);
@@ -593,7 +642,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         // What does not depend on the slots, while what comes from those of the others arrives.
         float from_h[TALL][NT_U][4];
         clear(from_h);
-        accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, way * NT_U, Plain());
+        accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, way * NT_U, Plain(), held);
         if (N) {
             attended.wait();
             float high = -INFINITE, sum = 0.f;
@@ -642,19 +691,11 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             accumulate<NT_U>(from_h, content, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, Plain());
 #else
             if (N) {
-                float from_slots[TALL][NT_U][4];
-                clear(from_slots);
+                // As large as if it were attention that is not normalized yet: both sums then share their registers.
+                scale(from_h, [&](int row) { return 1.f / inverse[row]; });
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_slots, attention.sent(0, own / 8), reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, weighed);
-#pragma unroll
-                for (int m = 0; m < TALL; ++m) {
-                    const int row = 16 * m + threadIdx.x % 32 / 4;
-                    const float low = inverse[row], high = 16 * m + 8 < ROWS ? inverse[row + 8] : 0.f;
-#pragma unroll
-                    for (int n = 0; n < NT_U; ++n)
-#pragma unroll
-                        for (int i = 0; i < 4; ++i) from_h[m][n][i] += from_slots[m][n][i] * (i < 2 ? low : high);
-                }
+                accumulate<NT_U>(from_h, attention.sent(0, own / 8), reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, weighed);
+                scale(from_h, [&](int row) { return inverse[row]; });
             }
 #endif
             lay_down<NT_U>(sums, from_h);
@@ -740,16 +781,16 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * CLUSTER + me;
-    const Pack slopes = bring(room, a.slope_pack + number * K_SLOPES * tiles * 256, K_SLOPES, tiles, w.fit_first);
+    const Pack slopes = bring(room, a.slope_pack + number * K_SLOPES * tiles * 256, K_SLOPES, tiles, w.fit_first, HELD_B * PARTS);
     const Pack keys = bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
     const Pack values = bring(room, a.back_value_pack + number * kc * own * 32, kc, DIMS ? own / 8 : 0, w.fit_third);
     const Pack reads = bring(room, a.back_read_pack + number * K_SLOPES * tiles_r * 256, K_SLOPES, LSTM ? 0 : tiles_r, w.fit_fourth);
     unsigned long long *counters = take<unsigned long long>(room, 4);
     float *row_sum = take<float>(room, ROWS), *attention = take<float>(room, ROWS * own);
-    float *sums = take<float>(room, PARTS * ROWS * WIDTH(NT_MOST));
-    uint4 *ring = take<uint4>(room, WARPS * w.depth * CHUNK);
+    float *sums = take<float>(room, PARTS * ROWS * WIDTH(MOST_B));
+    uint4 *ring = take<uint4>(room, WARPS * w.depth * 32 * MOST_B);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
-    Feed feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
+    Feed<MOST_B> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     char *post = a.post + (size_t)blockIdx.x * w.post;
     Exchange sloped(post, room, counters, apart(SLOPES));
 #if DIMS
@@ -775,6 +816,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     wipe(contents);
 #endif
 
+    const auto held = hold<NT_B, HELD_B>(slopes);
     // The largest gradient that comes in becomes about 8: there is room for what grows on the way, and for small ones.
     const int exponent = max(-100, min(100, (int)(*a.largest >> 23 & 255) - 127));
     const float scale = exp2f(3.f - exponent), back = exp2f(exponent - 3.f);
@@ -916,9 +958,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         multiply<NT_B>(sums, sloped.sent(0, SLOPES), slopes, feed, K_SLOPES, [&](int base) {
             to_units(base);
             to_read(base);
-        });
+        }, held);
 #else
-        multiply<NT_B>(sums, sloped.sent(0, SLOPES_ONE), slopes, feed, K_SLOPES, to_units);
+        multiply<NT_B>(sums, sloped.sent(0, SLOPES_ONE), slopes, feed, K_SLOPES, to_units, held);
         __syncthreads();
         multiply<NT_B>(sums, sloped.sent(TILES_H, SLOPES_ONE), reads, feed, K_SLOPES, to_read);
 #endif

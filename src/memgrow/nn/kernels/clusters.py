@@ -15,7 +15,15 @@ WAYS = 2  # in which the warps share out columns
 MAX_UNITS = 64  # of a block: more would not fit its registers
 MAX_TILES = 5  # of eight columns that a warp has at once
 WARPS = 8
-DEPTHS = (8, 6, 5, 4, 3, 2)  # chunks of weights that are on their way to a warp, where not all of them fit
+DEPTHS = (3, 2)  # chunks of weights that are on their way to a warp, where not all of them fit: more come no faster
+FREE = {  # registers of a thread that can hold weights, forward and backward, by rows and whether contents are read
+    (16, False): (80, 80),
+    (24, False): (80, 80),
+    (32, False): (40, 0),
+    (16, True): (64, 48),
+    (24, True): (40, 0),
+    (32, True): (20, 0),
+}
 SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
@@ -33,7 +41,8 @@ class Sizes(NamedTuple):
 class Kept(NamedTuple):
     """What of the packs of weights is kept on the chip."""
 
-    blocks: tuple[int, ...]  # of each pack
+    held: int  # blocks that each warp has in registers, of the pack of gates or, backward, of the first one
+    blocks: tuple[int, ...]  # of each pack, with those
     depth: int  # of the ring for the rest; 0: there is none
     shared: int  # bytes of shared memory in all
 
@@ -104,7 +113,10 @@ class Clusters(NamedTuple):
     def defines(self) -> dict[str, int]:
         at_once = {name: _at_once(count, ways) for name, (count, ways) in self._tiles.items()}
         sizes = {"CLUSTER": self.size, "ROWS": self.rows, "UNITS": self.units, "DIMS": self.dims}
-        return {"LSTM": int(self.cell == "lstm"), **sizes, **at_once, "NT_MOST": self.at_once}
+        kept = {name: self.kept(forward) for name, forward in (("HELD_U", True), ("HELD_B", False))}
+        held = {name: one.held for name, one in kept.items() if one}
+        most = {"MOST_U": self.at_once(forward=True), "MOST_B": self.at_once(forward=False)}
+        return {"LSTM": int(self.cell == "lstm"), **sizes, **at_once, **most, **held}
 
     @property
     def _tiles(self) -> dict[str, tuple[int, int]]:
@@ -115,10 +127,10 @@ class Clusters(NamedTuple):
         alone = ("NT_P", "NT_H") if self.dims else ()  # each warp has tiles to itself
         return {name: (count, WARPS if name in alone else WAYS) for name, count in own.items()}
 
-    @property
-    def at_once(self) -> int:
+    def at_once(self, forward: bool) -> int:
         """Tiles of one warp at once, at most."""
-        return max(_at_once(*tiles) for tiles in self._tiles.values())
+        names = ("NT_U", "NT_S", "NT_P") if forward else ("NT_B", "NT_H", *(("NT_S",) if self.dims else ()))
+        return max(_at_once(*self._tiles[name]) for name in names)
 
     @property
     def segments(self) -> int:
@@ -161,42 +173,61 @@ class Clusters(NamedTuple):
             parts = [32, 4 * rows, 4 * rows * own]
             contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 2 * rows * self.hidden, 4 * self.size * rows]
         parts += [*(self.size * piece for piece in self.pieces(forward)), *(contents if self.dims else ())]
-        return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once + 1)
+        return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once(forward) + 1)
 
-    def ring(self, depth: int) -> int:
+    def ring(self, depth: int, forward: bool) -> int:
         """Bytes for weights that are on their way, the marks of their arrival and the plans."""
-        return WARPS * (depth * (512 * self.at_once + 8) + 32 * SEGMENTS)
+        return WARPS * (depth * (512 * self.at_once(forward) + 8) + 32 * SEGMENTS) if depth else 0
+
+    def most_held(self, forward: bool) -> int:
+        """Blocks of a pack that each warp can have in registers: none where it goes through them more than once."""
+        tiles, (blocks, _) = self._tiles["NT_U" if forward else "NT_B"], self.packs(forward)[_holding(forward)]
+        there, back = FREE[self.rows, self.dims > 0]
+        free = there if forward else back if self.rows * self.units <= 2 * THREADS else 0
+        return min(-(-blocks // PARTS), free // (4 * _at_once(*tiles))) if _passes(*tiles) == 1 else 0
 
     def kept(self, forward: bool) -> "Kept | None":
-        """What of the weights lies in shared memory; the rest streams in from L2 in every step. None: no room."""
+        """What of the weights is on the chip; the rest streams in from L2 in every step. None: no room."""
         return _kept(self, forward)
 
-    def beside(self, depth: int, forward: bool) -> Kept:
-        """What can be kept beside a ring of that depth."""
-        size, found = self.fixed(forward) + self.ring(depth), []
-        for blocks, tiles in self.packs(forward):
-            found.append(min(blocks, (SHARED_LIMIT - size) // (512 * tiles)) if tiles else 0)
-            size += 512 * tiles * found[-1]
-        return Kept(tuple(found), depth, size)
+    def beside(self, held: int, depth: int, forward: bool) -> Kept:
+        """What can be kept with so many blocks in registers and beside a ring of that depth."""
+        size, found = self.fixed(forward) + self.ring(depth, forward), []
+        for number, (blocks, tiles) in enumerate(self.packs(forward)):
+            first = min(blocks, PARTS * held) if number == _holding(forward) else 0
+            near = min(blocks - first, max(0, SHARED_LIMIT - size) // (512 * tiles or 1))
+            found.append(first + near)
+            size += 512 * tiles * near
+        return Kept(held, tuple(found), depth, size)
+
+    def streams(self, kept: Kept, forward: bool) -> int:
+        """Tiles that come in anew in every step."""
+        packs = zip(kept.blocks, self.packs(forward), strict=True)
+        return sum((blocks - near) * tiles for near, (blocks, tiles) in packs)
 
     def cycles(self, kept: Kept, forward: bool) -> float:
         """Of a step, roughly, as measured on an H200: the exchange, the products, and weights that stream in."""
-        packs = self.packs(forward)
-        tiles = sum(blocks * wide for blocks, wide in packs)
-        streams = tiles - sum(blocks * wide for blocks, (_, wide) in zip(kept.blocks, packs, strict=True))
-        exchange, product = 9000 + 3000 * bool(self.slots) + 2500 * bool(self.dims), 2.5 * -(-self.rows // 16)
-        chunk = WARPS * self.at_once  # tiles that come in at once: the deeper the ring, the less they are waited for
-        return exchange + product * tiles + (streams / chunk * (450 + 1440 / kept.depth) if streams else 0.0)
+        tiles, items = sum(blocks * wide for blocks, wide in self.packs(forward)), self.rows * self.units
+        exchange = (
+            (2300 + 6 * items if forward else 2600 + 11 * items) + 3000 * bool(self.slots) + 2500 * bool(self.dims)
+        )
+        product = 10 + 5 * -(-self.rows // 16)
+        stream = 27 * max(1.0, 3 / max(1, kept.depth))  # L2 gives a block 19 bytes a cycle, if it is asked early enough
+        return exchange + product * tiles + stream * self.streams(kept, forward)
 
 
 @functools.lru_cache(maxsize=4096)  # a training asks for the same ones in every step
 def _kept(c: Clusters, forward: bool) -> Kept | None:
-    fixed, packs = c.fixed(forward), c.packs(forward)
-    whole = fixed + sum(512 * blocks * tiles for blocks, tiles in packs)
-    if whole <= SHARED_LIMIT:
-        return Kept(tuple(blocks for blocks, _ in packs), 0, whole)
-    found = [c.beside(depth, forward) for depth in DEPTHS if fixed + c.ring(depth) <= SHARED_LIMIT]
-    return min(found, key=lambda kept: c.cycles(kept, forward), default=None)
+    most = c.most_held(forward)
+    ways = [*((held, 0) for held in range(most + 1)), *((most, depth) for depth in DEPTHS)]
+    found = [c.beside(*way, forward) for way in ways]
+    able = [kept for kept in found if kept.shared <= SHARED_LIMIT and (kept.depth or not c.streams(kept, forward))]
+    return min(able, key=lambda kept: c.cycles(kept, forward), default=None)  # of equal ones, that which holds least
+
+
+def _holding(forward: bool) -> int:
+    """The pack of which blocks can be held in registers."""
+    return 1 if forward else 0
 
 
 def best(layer: Sizes, room: Mapping[int, int]) -> Clusters | None:
