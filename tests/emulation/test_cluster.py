@@ -78,8 +78,9 @@ def test_the_kernels_equal_the_plain_loop(case, kept, emulated, monkeypatch):
 
     def keep(self, forward):
         held = min(some, self.most_held(forward))
-        if near:
-            return self.beside(held, 0, forward)
+        if near:  # as far as it fits
+            whole = self.beside(held, 0, forward)
+            return self.beside(held, 2, forward) if self.streams(whole, forward) else whole
         return Kept(held, (0,) * len(self.packs(forward)), 2, self.fixed(forward) + self.ring(2, forward))
 
     monkeypatch.setattr(Clusters, "kept", keep)

@@ -762,6 +762,10 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #define OWN_SLOTS(j, base)                                                                                       \
     (int j = max(0, 8 * ((base) - SLOTS_AHEAD)) + sub; j < min(share, 8 * ((base) + SLOTS_AT_ONCE - SLOTS_AHEAD)); j += LANES)
 
+struct Step {
+    int rows, at;  // of this cluster
+};
+
 struct Past {  // what a step back needs of one row and unit, read before it is its turn
     float4 gates;
     float given, cell, before;
@@ -793,6 +797,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     Feed<MOST_B> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     char *post = a.post + (size_t)blockIdx.x * w.post;
     Exchange sloped(post, room, counters, apart(SLOPES));
+    Box attends(counters + 3);
+    for (int i = threadIdx.x; i < ROWS * own; i += THREADS) attention[i] = 0.f;
 #if DIMS
     const Whole weights = {take<half>(room, ROWS * ss), ss}, contents = {take<half>(room, ROWS * cs), cs};
     unsigned *added = take<unsigned>(room, CLUSTER * ROWS * UNITS / 2);  // by the slots of each block, two halves each
@@ -830,14 +836,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         dc[n] = there && LSTM ? a.d_cn[d][(size_t)row * wide + unit] : 0.f;
     }
     Past past[ITEMS];
-    int next_rows, next_at;
-    auto recall = [&](int s) {
+    auto step = [&](int s) {
         const int t = reversed ? w.steps - 1 - s : s;
-        next_rows = w.sizes[t] - row0;
-        next_at = w.offsets[t] + row0;
-        const int rows = next_rows, at = next_at, before = s == 0 ? -1 : reversed ? t + 1 : t - 1;  // the step that forward walked before this one
-        const int before_rows = before < 0 ? 0 : w.sizes[before] - row0;
-        const int before_at = before < 0 ? 0 : w.offsets[before] + row0;
+        return s < 0 ? Step{0, 0} : Step{w.sizes[t] - row0, w.offsets[t] + row0};
+    };
+    Step next = step(w.steps - 1), after = step(w.steps - 2);  // two ahead, as the one tells where to look for the other
+    auto recall = [&] {  // of the next one, and of that which forward walked before it
+        const Step last = after;
+        const int rows = next.rows, at = next.at;
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
             const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
@@ -847,20 +853,22 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             past[n].given = unit < wide ? a.d_out[here * wide + unit] : 0.f;
 #if LSTM
             past[n].cell = a.cell[here * H + unit];
-            past[n].before = row < before_rows ? a.cell[((size_t)(before_at + row) * D + d) * H + unit]
+            past[n].before = row < last.rows ? a.cell[((size_t)(last.at + row) * D + d) * H + unit]
                              : unit < wide ? a.c0[d][(size_t)(row0 + row) * wide + unit] : 0.f;
 #else
             past[n].before = a.before[here * H + unit];
 #endif
         }
     };
-    recall(w.steps - 1);
+    recall();
     meet();
 
     for (int s = w.steps - 1; s >= 0; --s) {
-        const int rows = next_rows, at = next_at;
+        const int rows = next.rows, at = next.at;
+        next = after;
+        after = step(s - 2);
         if (rows <= 0) {
-            if (s) recall(s - 1);
+            if (s) recall();
             continue;
         }
         float4 slopes_here[ITEMS];
@@ -907,10 +915,13 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (i < ROWS * UNITS && row < rows)
                 *reinterpret_cast<float4 *>(a.d_gates + (((size_t)(at + row) * D + d) * H + unit) * 4) = slopes_here[n];
         }
-        if (s) recall(s - 1);
-        for (int j = sub; j < share; j += LANES)  // each lane reads back what it wrote itself
-            attention[my_row * own + j] =
-                my_row < rows ? a.attention[((size_t)(at + my_row) * D + d) * N + slot0 + j] : 0.f;
+        if (N) {  // what rows that are not there had last, or nothing, meets gradients that are 0
+            attends.expect(min(rows, ROWS) * own * sizeof(float));
+            const int row = threadIdx.x;
+            if (row < min(rows, ROWS))
+                fetch(place(attention + row * own), a.attention + ((size_t)(at + row) * D + d) * N + slot0, own * sizeof(float), attends.at);
+        }
+        if (s) recall();
         float mean[ITEMS];
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
@@ -919,6 +930,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
         }
         sloped.box.wait();
+        if (N) attends.wait();
         float *logits = a.d_logits + ((size_t)(at + my_row) * D + d) * N + slot0;
         float sum = 0.f;
         auto weigh = [&](int j, float gradient) {  // of attention to an own slot
