@@ -34,6 +34,14 @@ def test_odd_sizes_in_full_precision(kind, sizes, lengths):
 
 
 @KINDS
+@pytest.mark.parametrize("lengths", [LENGTHS["one row"], LENGTHS["ragged"]], ids=["one row", "ragged"])
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_odd_sizes_in_tf32(kind, sizes, lengths):
+    torch.backends.cuda.matmul.allow_tf32 = True
+    compare(kind, sizes, lengths, 5e-3, bidirectional=True)
+
+
+@KINDS
 @pytest.mark.parametrize("sizes", LARGE.values(), ids=LARGE)
 @pytest.mark.parametrize(("mode", "tolerance"), [("full", 1e-4), ("tf32", 5e-3), ("bfloat16", 2e-2)])
 def test_the_sizes_that_people_use(kind, sizes, mode, tolerance):
@@ -43,19 +51,29 @@ def test_the_sizes_that_people_use(kind, sizes, mode, tolerance):
     compare(kind, sizes, lengths, tolerance, dtype=dtype, bidirectional=sizes[1] < 1024)
 
 
+WAYS = pytest.mark.parametrize(
+    ("tf32", "slots"), [(False, 500), (True, 500), (True, 2500)]
+)  # grid; attention; contents
+
+
+@WAYS
 @KINDS
-def test_results_repeat_to_the_bit(kind):
-    layer = kind(300, 300, 500, bidirectional=True, device="cuda", backend="cuda")
+def test_results_repeat_to_the_bit(kind, tf32, slots):
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    layer = kind(300, 300, slots, bidirectional=True, device="cuda", backend="cuda")
     sequences = [torch.randn(1 + (7 * n) % 30, 300, device="cuda") for n in range(64)]
     first = results(layer, sequences)
-    layer.zero_grad()
-    again = results(layer, sequences)
-    for name, value in first.items():
-        assert torch.equal(value, again[name]), name
+    for _ in range(3):
+        layer.zero_grad()
+        again = results(layer, sequences)
+        for name, value in first.items():
+            assert torch.equal(value, again[name]), name
 
 
-def test_memory_left_over_by_others_never_matters():
-    layer = MemoryLSTM(30, 50, 70, bidirectional=True, device="cuda", backend="cuda")
+@WAYS
+def test_memory_left_over_by_others_never_matters(tf32, slots):
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    layer = MemoryLSTM(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
     sequences = [torch.randn(1 + (7 * n) % 12, 30, device="cuda") for n in range(40)]
     first = results(layer, sequences)
     poison = [torch.full((1 << 20,), float("nan"), device="cuda") for _ in range(64)]

@@ -212,7 +212,7 @@ class Clusters(NamedTuple):
             (2300 + 6 * items if forward else 2600 + 11 * items) + 3000 * bool(self.slots) + 2500 * bool(self.dims)
         )
         product = 10 + 5 * -(-self.rows // 16)
-        stream = 27 * max(1.0, 3 / max(1, kept.depth))  # L2 gives a block 19 bytes a cycle, if it is asked early enough
+        stream = 30 if kept.depth == 2 else 27  # L2 gives a block 19 bytes a cycle, if it is asked early enough
         return exchange + product * tiles + stream * self.streams(kept, forward)
 
 
