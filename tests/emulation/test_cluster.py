@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels import cluster_walk, clusters, cuda
+from memgrow.nn.kernels import around, cluster_walk, clusters
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
 from memgrow.nn.kernels.clusters import Clusters, Kept, Sizes
 from tests.emulation import emulator
@@ -55,7 +55,7 @@ STRONG = 4  # weights are so much larger than usual, so that a wrong slot or uni
 @pytest.fixture
 def emulated(monkeypatch, case):
     way = CASES[case][-2:]
-    for module in (cuda, cluster_walk):
+    for module in (around, cluster_walk):
         monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
@@ -66,7 +66,7 @@ def emulated(monkeypatch, case):
         assert shared is not None
         return ClusterWalk(layer, shared)
 
-    monkeypatch.setattr(cuda, "_walk_for", walk_for)
+    monkeypatch.setattr(around, "walk_for", walk_for)
 
 
 @pytest.mark.parametrize(

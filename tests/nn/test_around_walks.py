@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels import cuda
+from memgrow.nn.kernels import around
 from tests.nn.reference_walk import ReferenceWalk
 from tests.nn.test_kernels import LENGTHS, SIZES, distance, results, twins
 
@@ -69,9 +69,9 @@ def on_the_cpu(monkeypatch):
     def launch(source, name, defines, argument, *_, **__):
         {"spread": spread, "collect": collect}[name](argument, bool(defines["LSTM"]))
 
-    monkeypatch.setattr(cuda.nvrtc, "launch", launch)
-    monkeypatch.setattr(cuda, "processors", lambda device: 1)
-    monkeypatch.setattr(cuda, "_walk_for", ReferenceWalk)
+    monkeypatch.setattr(around.nvrtc, "launch", launch)
+    monkeypatch.setattr(around, "processors", lambda device: 1)
+    monkeypatch.setattr(around, "walk_for", ReferenceWalk)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
 
@@ -81,7 +81,7 @@ def on_the_cpu(monkeypatch):
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both directions"])
 @pytest.mark.parametrize("costs", [False, True], ids=["through slots", "through contents"])
 def test_the_products_around_a_walk_give_every_gradient(kind, sizes, lengths, both, costs, on_the_cpu, monkeypatch):
-    monkeypatch.setattr(cuda, "_costs", lambda *_: costs)
+    monkeypatch.setattr(around, "_costs", lambda *_: costs)
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     sequences = [torch.randn(length, sizes[0]) for length in lengths]
     ours = results(fast, sequences)

@@ -10,16 +10,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.lockstep.steps import Back, Inner
-from memgrow.nn.kernels import cuda
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
 from memgrow.nn.kernels.clusters import Sizes
 from memgrow.nn.kernels.layer import Layer, Reading, Trace, Walk, steps_of
+from memgrow.nn.kernels.walks import exact, shared_out
 
 CELL, GATES = "lstm", 4
 
 
 def _walk_of(layer: Layer) -> Walk:
-    shared = cuda.shared_out(Sizes(CELL, layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
+    shared = shared_out(Sizes(CELL, layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
     assert shared is not None
     return ClusterWalk(layer, shared)
 
@@ -33,15 +33,10 @@ class Walking:
     @staticmethod
     def suits(x: Tensor, inner: Inner) -> bool:
         """Whether the kernels can take these steps."""
-        if (
-            not x.is_cuda
-            or x.shape[2] > 2
-            or cuda.exact(x.dtype)
-            or torch.cuda.get_device_capability(x.device) < (9, 0)
-        ):
+        if not x.is_cuda or x.shape[2] > 2 or exact(x.dtype) or torch.cuda.get_device_capability(x.device) < (9, 0):
             return False
         slots = 0 if inner.keys is None else inner.keys.shape[1]
-        return cuda.shared_out(Sizes(CELL, x.shape[2], x.shape[1], x.shape[3] // GATES, slots), x.device) is not None
+        return shared_out(Sizes(CELL, x.shape[2], x.shape[1], x.shape[3] // GATES, slots), x.device) is not None
 
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
         steps, rows, directions, width = x.shape
