@@ -41,7 +41,8 @@ def launch(
     together: bool,
 ) -> None:
     """As `nvrtc.launch`; all pointers are the CPU's."""
-    start = getattr(_library(source, tuple(sorted(defines.items()))), f"start_{name}")
+    whole = {**defines, "PART": 0}  # all of its kernels at once, as compiling them apart would take longer here
+    start = getattr(_library(source, tuple(sorted(whole.items()))), f"start_{name}")
     start(ctypes.byref(argument), blocks if name in WALKS else FEW, threads, shared)
 
 

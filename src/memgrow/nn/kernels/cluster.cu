@@ -29,9 +29,14 @@
 // there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units
 // and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, MOST_U of any there and MOST_B back. HELD_U and
 // HELD_B: of the gates from h and of the units (and more) backward, so many of each warp's blocks of k are held in
-// registers; more than 0 only where all tiles come in one pass.
+// registers; more than 0 only where all tiles come in one pass. PART: which kernels.
 
 #include "machine.cuh"
+
+#define ALL 0  // kernels, by PART: each is compiled when it is first needed, and what only predicts needs no way back
+#define FORWARD 1
+#define BACKWARD 2
+#define AROUND 3
 
 #define WARPS 8
 #define THREADS (32 * WARPS)
@@ -476,6 +481,8 @@ __device__ __forceinline__ T *take(char *&room, size_t count) {
     return mine;
 }
 
+#if PART == ALL || PART == FORWARD
+
 // What a pass from tile `base` on has found for the gates of an own unit.
 __device__ __forceinline__ void add_gates(float4 &v, const float *sums, int row, int unit, int base) {
 #if LSTM
@@ -752,6 +759,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         if (LSTM) a.cn[d][(size_t)row * wide + unit] = c[n];
     }
 }
+
+#endif
+#if PART == ALL || PART == BACKWARD
 
 // Backward the own slots, or contents, stand behind the own units, or in a product of their own.
 #define AHEAD (LSTM ? TILES_H : 0)
@@ -1048,6 +1058,9 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     }
 }
 
+#endif
+#if PART == ALL || PART == AROUND
+
 // One of two pointers: an index that is not known beforehand would put all arguments into slow memory.
 __device__ __forceinline__ const float *of(const float *const (&two)[2], int d) { return d ? two[1] : two[0]; }
 
@@ -1213,3 +1226,5 @@ extern "C" __global__ void largest(const Gradients a) {
     for (int warp = 1; warp < WARPS; ++warp) high = fmaxf(high, of_warps[warp]);
     if (high > 0.f) atomicMax(a.largest, __float_as_uint(high));
 }
+
+#endif

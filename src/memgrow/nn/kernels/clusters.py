@@ -24,6 +24,7 @@ FREE = {  # registers of a thread that can hold weights, forward and backward, b
     (24, True): (40, 0),
     (32, True): (20, 0),
 }
+MANY = 2  # rounds of clusters, beyond which a last one that is not full hardly matters
 SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
@@ -238,9 +239,13 @@ def best(layer: Sizes, room: Mapping[int, int]) -> Clusters | None:
 
 
 def _time(c: Clusters, room: int) -> float:
-    """Cycles of a step there and back, in as many rounds as it takes."""
+    """Cycles of a step there and back, in as many rounds as it takes.
+
+    Where there are many, only rows count: so all large batches go the same way, and kernels are compiled once for them.
+    """
     ways = [(c.kept(forward), forward) for forward in (True, False)]
-    return sum(c.cycles(kept, forward) for kept, forward in ways if kept) * -(-c.needed // room)
+    rounds, smoothly = -(-c.needed // room), c.directions * c.batch / c.rows / room
+    return sum(c.cycles(kept, forward) for kept, forward in ways if kept) * (rounds if rounds <= MANY else smoothly)
 
 
 def _share(count: int, size: int, multiple: int) -> int:
