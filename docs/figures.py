@@ -4,20 +4,24 @@
 <!-- figures: NAME --> and <!-- end of figures -->. A test fails while a page says anything else.
 """
 
+import gzip
 import json
 import re
 import sys
 from collections.abc import Callable
+from math import exp
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from speed_figures import SPEED
+
+from memgrow.experiments.paper.dialogue.protocol import LETTERS
+from memgrow.experiments.replied import unpack
 from memgrow.report.paper_page import block
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results/demo/demo.json"
-
-LOOP = "plain loop, memgrow's batches"
 
 Results = dict[str, Any]
 
@@ -59,90 +63,6 @@ def matrix(results: Results) -> str:
     for row in rows:
         lines.append(f"  {row['learned'][0]:<15}" + "".join(f"  {100 * row['scores'][name]:7.1f}" for name in names))
     return "\n".join([*lines, "```"])
-
-
-def speed(_: Results) -> str:
-    """Milliseconds of one layer, forward and backward, way by way and machine by machine."""
-    files = ("recurrence-h200-tf32", "recurrence-h200", "recurrence-cpu")
-    lines = []
-    for file in files:
-        found = json.loads((ROOT / f"results/{file}.json").read_text(encoding="utf-8"))
-        ways = list(next(iter(found["milliseconds"].values())))
-        precision = "TF32" if "tf32" in found["command"] else "float32"
-        lines += [
-            f"{found['machine']}, {precision}, torch {found['torch']} (`{found['command']}`), milliseconds:",
-            "",
-            f"| size | {' | '.join(ways)} |",
-            f"|---|{'---|' * len(ways)}",
-            *(f"| {size} | {' | '.join(f'{t[w]:.2f}' for w in ways)} |" for size, t in found["milliseconds"].items()),
-            "",
-        ]
-    return "\n".join(lines[:-1])
-
-
-def curves(_: Results) -> str:
-    """How the time of one layer grows with each of its sizes, and what a step costs."""
-    found = json.loads((ROOT / "results/recurrence-h200-tf32.json").read_text(encoding="utf-8"))
-    lines = ["| | milliseconds |", "|---|---|"]
-    points = {
-        name: {int(size): times["cuda, graph"] for size, times in curve.items()}
-        for name, curve in found["curves"].items()
-    }
-    lines += [
-        f"| {name} | {', '.join(f'{n:,}: {t:.2f}' for n, t in curve.items())} |" for name, curve in points.items()
-    ]
-    (few, short), *_, (many, long) = points["steps"].items()
-    each = (long - short) / (many - few)
-    outside = short - few * each
-    lines += [
-        "",
-        f"A step there and back takes {1000 * each:.0f} microseconds, all that is not in a step {outside:.2f} ms.",
-    ]
-    return "\n".join(lines)
-
-
-def training(_: Results) -> str:
-    """Pairs a second of the whole pair classifier against what people write by hand."""
-    found = json.loads((ROOT / "results/training-cpu.json").read_text(encoding="utf-8"))
-    ways = found["pairs_per_second"]["training"]
-    lines = ["| pairs a second | training | prediction |", "|---|---|---|"]
-    for way in ways:
-        cells = [
-            f"{found['pairs_per_second'][part][way]:.0f} ({found['ratio_to_by_hand'][part][way]:.2f} times by hand)"
-            for part in ("training", "prediction")
-        ]
-        lines.append(f"| {way} | {' | '.join(cells)} |")
-    shares = {way: f"{share:.0%}" for way, share in found["share_of_large_product"].items()}
-    lengths, rate = " and ".join(map(str, found["mean_lengths"])), found["large_product_gflops"]
-    lines += [
-        "",
-        f"{found['machine']}; mean lengths {lengths} words. memgrow reaches {shares['memgrow']} of the rate "
-        f"of a large matrix product ({rate:.0f} GFLOP/s), the plain loop {shares[LOOP]} on the same batches and "
-        f"{shares['by hand']} by hand.",
-    ]
-    return "\n".join(lines)
-
-
-def adaptation(_: Results) -> str:
-    """Seconds of a whole two-domain adaptation, of one learner and of several side by side."""
-    path = ROOT / "results/adaptation-h200.json"
-    if not path.exists():
-        return "Not measured yet."
-    found = json.loads(path.read_text(encoding="utf-8"))
-    lines = [
-        "| learners | seconds | of these training | epochs | test accuracy: fiction, government, % |",
-        "|---|---|---|---|---|",
-    ]
-    for mode, one in found["modes"].items():
-        learners = one["learners"]
-        training = sum(seconds for part, seconds in one["parts"].items() if part.endswith(": training"))
-        epochs = " and ".join(f"{fmean(learner['epochs'][stage] for learner in learners):.3g}" for stage in range(2))
-        tests = ", ".join(
-            f"{100 * fmean(learner['test'][name] for learner in learners):.1f}" for name in learners[0]["test"]
-        )
-        lines.append(f"| {len(learners)}, {mode} | {one['seconds']:.1f} | {training:.1f} | {epochs} | {tests} |")
-    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
-    return "\n".join([*lines, "", f"{machine}. Epochs and accuracies are means over learners."])
 
 
 def sentiment(_: Results) -> str:
@@ -230,22 +150,43 @@ def _simulated(one: Results) -> str:
     return f"simulated, {one['examples']:,} test examples, {one['subsets']} subsets{spread}"
 
 
+def reply_lengths(_: Results) -> str:
+    """What the penalty for short replies does to BLEU-2, from Table 5 and the lengths of the corpora's own replies."""
+    found = json.loads((ROOT / "results/paper/table5.json").read_text(encoding="utf-8"))
+    with gzip.open(ROOT / "results/paper/runs-dialogue/records.jsonl.gz", "rt", encoding="utf-8") as records:
+        tried = json.loads(next(records))["replies"]["test"]
+    own = {letter: fmean(unpack(tried[domain]["said"]["references"])) for letter, domain in LETTERS.items()}
+    names = [f"{what} {letter}" for letter in LETTERS for what in ("words", "factor", "BLEU-2 without it")]
+    lines = [f"|  | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    for row in found["sheets"][0]["rows"]:
+        cells = []
+        for letter in LETTERS:
+            words, scores = (row["cells"][f"{what}_{letter}"] for what in ("length", "bleu2"))
+            factors = [exp(min(0.0, 1 - own[letter] / count)) for count in words["values"]]
+            bare = [score / factor for score, factor in zip(scores["values"], factors, strict=True)]
+            cells += [f"{words['mean']:.1f}", f"{fmean(factors):.2f}", f"{fmean(bare):.1f}"]
+        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+    means = " and ".join(f"{mean:.1f} words on {letter}" for letter, mean in own.items())
+    return "\n".join([*lines, "", f"Means over seeds. The corpora's own replies to the test messages have {means}."])
+
+
 def paper(name: str) -> Callable[[Results], str]:
     """A table of the paper's experiments, as `memgrow paper page` shows it."""
     return lambda _: block(name, ROOT / "results/paper", ROOT / "docs/paper.md")
 
 
-TABLES = ("table1", "table2", "table3", "table4", "recommended", "slots", "rates", "conditions", "tuning")
+TABLES = (
+    *(f"table{number}" for number in range(1, 7)),
+    *("recommended", "slots", "rates", "conditions", "tuning"),
+)
 PLACES = {
     "comparison": ("README.md", comparison),
     "matrix": ("docs/tutorial.md", matrix),
-    "speed": ("docs/speed.md", speed),
-    "curves": ("docs/speed.md", curves),
-    "training": ("docs/speed.md", training),
-    "adaptation": ("docs/speed.md", adaptation),
+    **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
     "sentiment": ("README.md", sentiment),
     "five-genres": ("README.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),
+    "reply-lengths": ("docs/paper.md", reply_lengths),
     **{f"paper-{name}": ("docs/paper.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
 }
 

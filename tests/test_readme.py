@@ -40,6 +40,7 @@ def text_of(page: str) -> str:
 
 
 def load_figures():
+    sys.path.insert(0, str(ROOT / "docs"))  # where it lies when it is run, beside what it imports
     spec = importlib.util.spec_from_file_location("figures", ROOT / "docs/figures.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

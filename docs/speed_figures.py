@@ -1,0 +1,130 @@
+"""The figures of docs/speed.md, taken from results/; docs/figures.py puts them there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+
+LOOP = "plain loop, memgrow's batches"
+
+Results = dict[str, Any]
+
+
+def speed(_: Results) -> str:
+    """Milliseconds of one layer, forward and backward, way by way and machine by machine."""
+    files = ("recurrence-h200-tf32", "recurrence-h200", "recurrence-cpu")
+    lines = []
+    for file in files:
+        found = json.loads((ROOT / f"results/{file}.json").read_text(encoding="utf-8"))
+        ways = list(next(iter(found["milliseconds"].values())))
+        precision = "TF32" if "tf32" in found["command"] else "float32"
+        lines += [
+            f"{found['machine']}, {precision}, torch {found['torch']} (`{found['command']}`), milliseconds:",
+            "",
+            f"| size | {' | '.join(ways)} |",
+            f"|---|{'---|' * len(ways)}",
+            *(f"| {size} | {' | '.join(f'{t[w]:.2f}' for w in ways)} |" for size, t in found["milliseconds"].items()),
+            "",
+        ]
+    return "\n".join(lines[:-1])
+
+
+def curves(_: Results) -> str:
+    """How the time of one layer grows with each of its sizes, and what a step costs."""
+    found = json.loads((ROOT / "results/recurrence-h200-tf32.json").read_text(encoding="utf-8"))
+    lines = ["| | milliseconds |", "|---|---|"]
+    points = {
+        name: {int(size): times["cuda, graph"] for size, times in curve.items()}
+        for name, curve in found["curves"].items()
+    }
+    lines += [
+        f"| {name} | {', '.join(f'{n:,}: {t:.2f}' for n, t in curve.items())} |" for name, curve in points.items()
+    ]
+    (few, short), *_, (many, long) = points["steps"].items()
+    each = (long - short) / (many - few)
+    outside = short - few * each
+    lines += [
+        "",
+        f"A step there and back takes {1000 * each:.0f} microseconds, all that is not in a step {outside:.2f} ms.",
+    ]
+    return "\n".join(lines)
+
+
+def training(_: Results) -> str:
+    """Pairs a second of the whole pair classifier against what people write by hand."""
+    found = json.loads((ROOT / "results/training-cpu.json").read_text(encoding="utf-8"))
+    ways = found["pairs_per_second"]["training"]
+    lines = ["| pairs a second | training | prediction |", "|---|---|---|"]
+    for way in ways:
+        cells = [
+            f"{found['pairs_per_second'][part][way]:.0f} ({found['ratio_to_by_hand'][part][way]:.2f} times by hand)"
+            for part in ("training", "prediction")
+        ]
+        lines.append(f"| {way} | {' | '.join(cells)} |")
+    shares = {way: f"{share:.0%}" for way, share in found["share_of_large_product"].items()}
+    lengths, rate = " and ".join(map(str, found["mean_lengths"])), found["large_product_gflops"]
+    lines += [
+        "",
+        f"{found['machine']}; mean lengths {lengths} words. memgrow reaches {shares['memgrow']} of the rate "
+        f"of a large matrix product ({rate:.0f} GFLOP/s), the plain loop {shares[LOOP]} on the same batches and "
+        f"{shares['by hand']} by hand.",
+    ]
+    return "\n".join(lines)
+
+
+def adaptation(_: Results) -> str:
+    """Seconds of a whole two-domain adaptation, of one learner and of several side by side."""
+    path = ROOT / "results/adaptation-h200.json"
+    if not path.exists():
+        return "Not measured yet."
+    found = json.loads(path.read_text(encoding="utf-8"))
+    lines = [
+        "| learners | seconds | of these training | epochs | test accuracy: fiction, government, % |",
+        "|---|---|---|---|---|",
+    ]
+    for mode, one in found["modes"].items():
+        learners = one["learners"]
+        training = sum(seconds for part, seconds in one["parts"].items() if part.endswith(": training"))
+        epochs = " and ".join(f"{fmean(learner['epochs'][stage] for learner in learners):.3g}" for stage in range(2))
+        tests = ", ".join(
+            f"{100 * fmean(learner['test'][name] for learner in learners):.1f}" for name in learners[0]["test"]
+        )
+        lines.append(f"| {len(learners)}, {mode} | {one['seconds']:.1f} | {training:.1f} | {epochs} | {tests} |")
+    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
+    return "\n".join([*lines, "", f"{machine}. Epochs and accuracies are means over learners."])
+
+
+def replies(_: Results) -> str:
+    """Training of the model that replies, against the same model on the plain loop, and the parts of a step."""
+    found = json.loads((ROOT / "results/replies-h200.json").read_text(encoding="utf-8"))
+    epoch, times, rates, parts = (
+        found[name] for name in ("epoch", "times_plain_loop", "examples_per_second", "milliseconds_of_parts")
+    )
+    lines = [
+        f"| recurrence | pairs a second | times the plain loop | seconds of an epoch of {epoch['pairs']:,} pairs |",
+        "|---|---|---|---|",
+        *(f"| {way} | {rates[way]:,.0f} | {times[way]:.1f} | {epoch['seconds'][way]:.1f} |" for way in times),
+        "",
+        f"| milliseconds of a step's parts | {' | '.join(parts)} |",
+        f"|---|{'---|' * len(parts)}",
+        *(
+            f"| {part} | {' | '.join(f'{parts[way][part]:.2f}' for way in parts)} |"
+            for part in next(iter(parts.values()))
+        ),
+    ]
+    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
+    lengths = " and ".join(map(str, found["mean_lengths"]))
+    sizes = f"{found['words']:,} words, batches of {found['batch']}, {found['steps']} of them timed"
+    return "\n".join([*lines, "", f"{machine}; {sizes}; messages and replies of {lengths} words on the mean."])
+
+
+SPEED: dict[str, Callable[[Results], str]] = {
+    "speed": speed,
+    "curves": curves,
+    "training": training,
+    "adaptation": adaptation,
+    "replies": replies,
+}
