@@ -101,7 +101,7 @@ class Trainer:
             _step(self.model, batch, self.optimiser, self.trains, self.past, self.clip, self.vectors)
 
     def parts(self, data: Encoded, batches: Sequence[Sequence[int]]) -> dict[str, float]:
-        """Milliseconds of a step's parts, each waited for: together they take longer than a step does.
+        """Milliseconds of a step's parts, each waited for, so that they do not add up to a step.
 
         Only for a trainer that has not trained yet: all of its words are moved in each step.
         """

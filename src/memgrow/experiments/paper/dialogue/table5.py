@@ -38,7 +38,8 @@ NOTES = (
     "between models of different vocabularies, as with and without V. BLEU-2 and W2V-Sim are of words.",
     "Hidden growth (lines 9 and 10) adds as many units as come nearest to the parameters of the slots in both banks. "
     "Progressive answers with its newest head for both domains.",
-    "p is from a bootstrap over examples and seeds together; with fewer than ten seeds it is somewhat too small.",
+    "p is from a bootstrap over examples and seeds together; with few seeds it is too small, as it then tells of the "
+    "examples more than of the seeds.",
 )
 WITHOUT_VECTORS = "There is no W2V-Sim, as no word vectors were given for it."
 
