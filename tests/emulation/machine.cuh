@@ -1,7 +1,8 @@
 // A GPU of one core: what cluster.cu and layout.cu expect of CUDA and of the kernels' machine.cuh, in plain C++.
 //
 // Every thread of a cluster is a fiber; a fiber that has to wait lets the next one run. What goes to another block or
-// comes from far away arrives a round later, so that nothing works by luck that would have to be waited for.
+// comes from far away arrives a round later, or, with a chance of LATE in a hundred each round, later still and in another
+// order; copies read their source only then. So little works by luck that would have to be waited for.
 
 #pragma once
 
@@ -15,6 +16,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <random>
 #include <vector>
 
 #define __device__
@@ -64,7 +66,7 @@ struct Fiber {
     bool ended = false;
 };
 
-struct Delivery { int block; unsigned offset; std::vector<char> bytes; unsigned box; };
+struct Delivery { int block; unsigned offset; const char *from; unsigned count; std::vector<char> bytes; unsigned box; };
 
 inline std::vector<Fiber> fibers;
 inline std::vector<std::vector<char>> memories;  // the blocks' shared memory
@@ -73,6 +75,7 @@ inline Fiber *now = nullptr;
 inline ucontext_t home;
 inline std::function<void()> work;
 inline Dim grid, block;
+inline std::minstd_rand chance;
 
 inline void yield() { swapcontext(&now->context, &home); }
 
@@ -98,6 +101,7 @@ inline void settle(Box &box) {
     }
 }
 
+inline constexpr int BEHIND = 4096;  // bytes that nobody may touch
 inline constexpr unsigned SPACE = 1u << 20;  // an address is (block + 1) * SPACE + offset
 
 inline char *where(unsigned address) { return memories[address / SPACE - 1].data() + address % SPACE; }
@@ -105,17 +109,33 @@ inline char *where(unsigned address) { return memories[address / SPACE - 1].data
 inline void deliver() {
     std::vector<Delivery> some;
     some.swap(under_way);
-    for (const Delivery &one : some) {
-        std::memcpy(memories[one.block].data() + one.offset, one.bytes.data(), one.bytes.size());
+    for (Delivery &one : some) {
+        if (chance() % 100 < LATE) {
+            under_way.push_back(std::move(one));
+            continue;
+        }
+        std::memcpy(memories[one.block].data() + one.offset, one.from ? one.from : one.bytes.data(), one.count);
         Box &box = *reinterpret_cast<Box *>(where(one.box));
-        box.due -= (int)one.bytes.size();
+        box.due -= (int)one.count;
         settle(box);
     }
 }
 
-inline void send(unsigned there, const void *from, unsigned bytes, unsigned box) {
-    const char *first = static_cast<const char *>(from);
-    under_way.push_back({(int)(there / SPACE) - 1, there % SPACE, {first, first + bytes}, box});
+inline Delivery to(unsigned there, unsigned count, unsigned box) {
+    return {(int)(there / SPACE) - 1, there % SPACE, nullptr, count, {}, box};
+}
+
+inline void send(unsigned there, const void *value, unsigned count, unsigned box) {
+    const char *first = static_cast<const char *>(value);
+    Delivery one = to(there, count, box);
+    one.bytes.assign(first, first + count);
+    under_way.push_back(std::move(one));
+}
+
+inline void copy(unsigned there, const void *from, unsigned count, unsigned box) {
+    Delivery one = to(there, count, box);
+    one.from = static_cast<const char *>(from);
+    under_way.push_back(std::move(one));
 }
 
 inline void begin() {
@@ -136,7 +156,7 @@ inline void run(int blocks, int threads, int shared, int cluster, std::function<
         std::vector<Barrier> barriers(cluster * (1 + threads / 32) + 1);
         std::vector<unsigned> lanes(count * 8);
         // What was left over by others must not matter: it is not a number, in any of the formats.
-        memories.assign(cluster, std::vector<char>(shared + 16, (char)0xff));
+        memories.assign(cluster, std::vector<char>(shared + BEHIND, (char)0xff));
         under_way.clear();
         fibers.assign(count, Fiber());
         barriers[0].size = count;
@@ -173,6 +193,11 @@ inline void run(int blocks, int threads, int shared, int cluster, std::function<
                 std::abort();
             }
         }
+        for (const std::vector<char> &memory : memories)
+            if (std::any_of(memory.end() - BEHIND, memory.end(), [](char x) { return x != (char)0xff; })) {
+                std::fprintf(stderr, "the kernel writes behind its shared memory\n");
+                std::abort();
+            }
     }
 }
 
@@ -233,9 +258,9 @@ inline unsigned place(const void *here) {
 inline unsigned at_peer(unsigned here, int peer) { return (peer + 1) * machine::SPACE + here % machine::SPACE; }
 template <typename Word>
 inline void push(unsigned there, Word v, unsigned box) { machine::send(there, &v, sizeof v, box); }
-inline void fetch(unsigned here, const void *from, unsigned bytes, unsigned box) { machine::send(here, from, bytes, box); }
+inline void fetch(unsigned here, const void *from, unsigned bytes, unsigned box) { machine::copy(here, from, bytes, box); }
 inline void fetch_for_all(unsigned here, const void *from, unsigned bytes, unsigned box, int blocks) {
-    for (int peer = 0; peer < blocks; ++peer) machine::send(at_peer(here, peer), from, bytes, at_peer(box, peer));
+    for (int peer = 0; peer < blocks; ++peer) machine::copy(at_peer(here, peer), from, bytes, at_peer(box, peer));
 }
 inline void publish() {}
 inline void found(unsigned box) { *reinterpret_cast<machine::Box *>(machine::where(box)) = {0, 1, 0}; }

@@ -7,6 +7,7 @@ from memgrow.nn import MemoryGRU, MemoryLSTM
 from memgrow.nn.kernels import around, cluster_walk, clusters
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
 from memgrow.nn.kernels.clusters import Clusters, Kept, Sizes
+from memgrow.nn.kernels.layer import Layer
 from tests.emulation import emulator
 from tests.nn.test_kernels import distance, results, twins
 
@@ -55,6 +56,12 @@ SIZE = 8  # blocks of a cluster
 STRONG = 4  # weights are so much larger than usual, so that a wrong slot or unit shows
 
 
+def poisoned(memory):
+    """Full of what is not a number in any format, as memory may be that others have left."""
+    memory.view(torch.uint8).fill_(255)
+    return memory
+
+
 @pytest.fixture
 def emulated(monkeypatch, case):
     way = CASES[case][-2:]
@@ -62,6 +69,8 @@ def emulated(monkeypatch, case):
         monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
+    new = Layer.new
+    monkeypatch.setattr(Layer, "new", lambda *args, **kind: poisoned(new(*args, **kind)))
 
     def walk_for(layer, slot_size, exact):
         sizes = Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
@@ -88,6 +97,16 @@ def test_the_kernels_equal_the_plain_loop(case, kept, emulated, monkeypatch):
 
     monkeypatch.setattr(Clusters, "kept", keep)
     monkeypatch.setattr(clusters, "FREE", dict.fromkeys(clusters.FREE, (80, 80)))  # here there are as many as one likes
+    check(kind, sizes, lengths, both)
+
+
+@pytest.mark.parametrize("case", ["no memory", "32 rows, no memory", "lstm", "gru", "contents"])
+def test_messages_may_come_late_and_in_any_order(case, emulated, monkeypatch):
+    monkeypatch.setattr(emulator, "late", 90)
+    check(*CASES[case][:4])
+
+
+def check(kind, sizes, lengths, both):
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     with torch.no_grad():
         for name, parameter in [*fast.named_parameters(), *plain.named_parameters()]:

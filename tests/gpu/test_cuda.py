@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
+from memgrow.nn.kernels.layer import Layer
 from tests.nn.test_kernels import LENGTHS, SIZES, distance, results, twins
 
 pytestmark = pytest.mark.skipif(
@@ -71,14 +72,49 @@ def test_results_repeat_to_the_bit(kind, tf32, slots):
 
 
 @WAYS
-def test_memory_left_over_by_others_never_matters(tf32, slots):
+def test_memory_left_over_by_others_never_matters(tf32, slots, monkeypatch):
     torch.backends.cuda.matmul.allow_tf32 = tf32
     layer = MemoryLSTM(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
     sequences = [torch.randn(1 + (7 * n) % 12, 30, device="cuda") for n in range(40)]
     first = results(layer, sequences)
-    poison = [torch.full((1 << 20,), float("nan"), device="cuda") for _ in range(64)]
-    del poison
+    new = Layer.new
+
+    def poisoned(*args, **kind):
+        memory = new(*args, **kind)
+        memory.view(torch.uint8).fill_(255)  # not a number, in any format
+        return memory
+
+    monkeypatch.setattr(Layer, "new", poisoned)
     layer.zero_grad()
     again = results(layer, sequences)
     for name, value in first.items():
         assert torch.equal(value, again[name]), name
+
+
+@pytest.mark.parametrize("slots", [0, 500, 2500])
+@KINDS
+def test_a_graph_gives_what_a_call_gives(kind, slots):
+    torch.backends.cuda.matmul.allow_tf32 = True
+    layer = kind(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
+    x = torch.randn(9, 20, 30, device="cuda", requires_grad=True)
+    inputs = [x, *(p for p in layer.parameters() if p.numel())]
+
+    def step():
+        output = layer(x)[0]
+        return [output, *torch.autograd.grad(output.sin().sum(), inputs)]
+
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        recorded = step()
+    for _ in range(2):
+        with torch.no_grad():
+            x.normal_()
+        graph.replay()
+        for ours, theirs in zip(recorded, step(), strict=True):
+            assert torch.equal(ours, theirs)

@@ -81,7 +81,7 @@ def on_the_cpu(monkeypatch):
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both directions"])
 @pytest.mark.parametrize("costs", [False, True], ids=["through slots", "through contents"])
 def test_the_products_around_a_walk_give_every_gradient(kind, sizes, lengths, both, costs, on_the_cpu, monkeypatch):
-    monkeypatch.setattr(around, "_costs", lambda *_: costs)
+    monkeypatch.setattr(around, "_slots_cost_more", lambda *_: costs)
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     sequences = [torch.randn(length, sizes[0]) for length in lengths]
     ours = results(fast, sequences)

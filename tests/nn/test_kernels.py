@@ -213,6 +213,9 @@ def test_the_clusters_are_as_large_as_their_number_allows():
     assert best(Sizes("gru", 1, 64, 1024, 1024, 1024), grouped).size == 16, (
         "smaller ones would have too many units in a block"
     )
+    assert best(Sizes("lstm", 2, 113, 300, 500, 300), grouped).rows == 24, "with 16 there would be three rounds"
+    large = {best(Sizes("lstm", 2, batch, 300, 500, 300), grouped)[:2] for batch in range(300, 5000, 70)}
+    assert len(large) <= 2, "kernels are not compiled anew for each size of a batch"
     assert best(Sizes("lstm", 2, 64, 300, 100_000, 300), grouped) is None
     assert best(Sizes("lstm", 2, 64, 300, 500, 300), {16: 0, 14: 0}) is None
 

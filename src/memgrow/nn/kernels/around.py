@@ -144,7 +144,7 @@ class Run:
         if not n:
             return None, [None] * layer.directions
         d_wc = layer.new(layer.directions, 4 * self.walk.hidden, self.slot_size)
-        contents = self.walk.contents or _costs(layer.total, n, 4 * layer.hidden, self.slot_size)
+        contents = self.walk.contents or _slots_cost_more(layer.total, n, 4 * layer.hidden, self.slot_size)
         back = self._through_contents if contents else self._through_slots
         return d_wc, [*back(d_gates, d_wc).unbind()]
 
@@ -203,6 +203,6 @@ class Run:
         nvrtc.launch(SOURCE, name, defines, argument, 8 * processors(device), 256, 0, device, together=False)
 
 
-def _costs(rows: int, slots: int, gates: int, size: int) -> bool:
+def _slots_cost_more(rows: int, slots: int, gates: int, size: int) -> bool:
     """Whether the way through slots takes more multiplications than the one through contents."""
     return slots * gates * (rows + 2 * size) > 2 * rows * size * (slots + gates)

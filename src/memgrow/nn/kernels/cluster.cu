@@ -2,9 +2,9 @@
 //
 // A cluster works on one direction and ROWS rows (sequences). Every block of it owns a few hidden units and a few slots,
 // and keeps their weights in half precision on the chip, as far as they fit; the rest streams in from L2 in every step.
-// What a block needs of the others is pushed into its shared memory, and it waits for that: there are no barriers. What
-// all blocks need of each, they lay out in memory, from where the copy engine brings it to all of them at once.
-// Clusters know nothing of each other. A step of the forward pass:
+// What a block needs of the others is pushed into its shared memory, and it waits for that; there is no barrier, but for a
+// step back without slots. What all blocks need of each, they lay out in memory, from where the copy engine brings it to
+// all of them at once. Clusters know nothing of each other. A step of the forward pass:
 //     attention to the own slots from all of h | push it | gates of the own units from all of h and all slots | push h
 // and a step back:
 //     gradients of the own gates | push | of the own units and slots from all gates | push slots' | of the own units
@@ -18,18 +18,19 @@
 //     push what they add to the units' to their owners
 //
 // Who has received a push from every block knows that all of them are done with what they had received before, so that
-// its place is free again. Half precision has the 10 bits of TF32; gradients are scaled by a power of two, so that they
-// lie well within its range. Outside a unit has four columns in a row, LSTM's gates, or GRU's r, z and the candidate's
-// parts from h and from the rest. Here that is so for LSTM. GRU's stand gate by gate, the part from h first and the one
-// from the rest last, since h has nothing to do with the last and what is read nothing with the first.
-// Packs of weights are in the order of use: [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being
-// 8 * (lane % 4) + 0..7.
+// its place is free again; where nothing comes between two pushes of the same, each of them has its own place and box.
+//
+// Half precision has the 10 bits of TF32; gradients are scaled by a power of two, so that they lie well within its range.
+// Outside a unit has four columns in a row, LSTM's gates, or GRU's r, z and the candidate's parts from h and from the rest.
+// Here that is so for LSTM. GRU's stand gate by gate, the part from h first and the one from the rest last, since h has
+// nothing to do with the last and what is read nothing with the first. Packs of weights are in the order of use:
+// [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
 //
 // Compile-time: LSTM (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS and DIMS (of a block, even numbers; no DIMS:
 // there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units
-// and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, MOST_U of any there and MOST_B back. HELD_U and
-// HELD_B: of the gates from h and of the units (and more) backward, so many of each warp's blocks of k are held in
-// registers; more than 0 only where all tiles come in one pass. PART: which kernels.
+// and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, MOST_U of any there and MOST_B
+// back. HELD_U and HELD_B: of the gates from h and of the units (and more) backward, so many of each warp's blocks of k are
+// held in registers; more than 0 only where all tiles come in one pass. PART: which kernels.
 
 #include "machine.cuh"
 
@@ -49,9 +50,7 @@
 #define TILES_U (LSTM ? UNITS / 2 : 4 * TILES_H)     // of the own gates
 #define TILES_ONE (LSTM ? TILES_U : 3 * TILES_H)     // of those that h, or what is read, has to do with
 #define PASSED (TILES_U - TILES_ONE)                 // of those that what is read passes over
-#define SLOPES (LSTM ? UNITS / 2 : 4 * TILES_H)      // chunks of the own gates' gradients
-#define SLOPES_ONE (LSTM ? SLOPES : 3 * TILES_H)     // of those that h, or what is read, has to do with
-#define K_SLOPES ((CLUSTER * SLOPES_ONE + 3) / 4)    // blocks of k that these make, of all units
+#define K_SLOPES ((CLUSTER * TILES_ONE + 3) / 4)     // blocks of k that these make backward, of all units
 #define TILES_D ((DIMS + 7) / 8)
 #define CONTENT (CLUSTER * DIMS)
 #define CONTENT_TILES ((CONTENT + 7) / 8)
@@ -124,7 +123,8 @@ struct Whole {
 __device__ __forceinline__ int apart(int chunks) { return (chunks + 3) / 4 * 32; }
 __device__ __forceinline__ int moved(int stride, int row) { return stride % 64 ? 0 : row % 2 * 4; }
 
-// Here as the blocks have sent it, (CLUSTER, ROWS, stride) with something behind each ROWS; `many` chunks from the first are meant.
+// Here as the blocks have sent it, (CLUSTER, ROWS, stride) with something behind each ROWS; `many` chunks from the first
+// are meant.
 struct Sent {
     const half *at;
     int stride, piece, first, many;
@@ -137,33 +137,46 @@ struct Sent {
 };
 
 // Sends what all blocks need of each: rows that are `stride` halves apart, and behind them `more` bytes for each row. It is
-// laid out by turns in two places, and arrives by turns in so many.
+// laid out by turns in two places, and arrives in one, or by turns in two with a box each: a block that is a step ahead
+// would otherwise fill the box in another's stead.
 struct Exchange {
     char *out, *in;
     int stride, places;
-    unsigned bytes;
-    Box box;
-    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counter, int stride, int more = 0, int places = 1)
-        : out(post), in(room), stride(stride), places(places), bytes(ROWS * (2 * stride + more)), box(counter) {
+    unsigned bytes, box, count;  // count: how often it has been waited for
+    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counters, int stride, int more = 0,
+                                        int places = 1)
+        : out(post), in(room), stride(stride), places(places), bytes(ROWS * (2 * stride + more)), box(place(counters)), count(0) {
         post += 2 * bytes;
         room += places * CLUSTER * bytes;
         for (int i = threadIdx.x; i < 2 * bytes / 16; i += THREADS) reinterpret_cast<uint4 *>(out)[i] = make_uint4(0, 0, 0, 0);
+        if (threadIdx.x == 0)
+            for (int n = 0; n < places; ++n) found(box + 8 * n);
     }
-    __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(out + box.turn * bytes); }
-    __device__ __forceinline__ half *mine(int row, int chunk) const { return mine() + row * stride + 8 * (chunk ^ moved(stride, row)); }
+    __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(out + count % 2 * bytes); }
+    __device__ __forceinline__ half *mine(int row, int chunk) const {
+        return mine() + row * stride + 8 * (chunk ^ moved(stride, row));
+    }
     template <typename T>
     __device__ __forceinline__ T &behind(half *piece, int row) const { return reinterpret_cast<T *>(piece + ROWS * stride)[row]; }
-    __device__ __forceinline__ char *coming(int turn) const { return places > 1 ? in + turn * CLUSTER * bytes : in; }
+    __device__ __forceinline__ unsigned which(unsigned n) const { return places > 1 ? n % 2 : 0; }
+    __device__ __forceinline__ char *landing(unsigned n) const { return in + which(n) * CLUSTER * bytes; }
     __device__ __forceinline__ void send() const {
         publish();
         __syncthreads();
         if (threadIdx.x) return;
-        announce(box.at, CLUSTER * bytes);
-        fetch_for_all(place(coming(box.turn) + rank() * bytes), mine(), bytes, box.at, CLUSTER);
+        const unsigned current = box + 8 * which(count);
+        announce(current, CLUSTER * bytes);
+        fetch_for_all(place(landing(count) + rank() * bytes), mine(), bytes, current, CLUSTER);
+    }
+    __device__ __forceinline__ void wait() {
+        await(box + 8 * which(count), (places > 1 ? count / 2 : count) % 2);
+        ++count;
     }
     // After it has been waited for:
-    __device__ __forceinline__ half *of(int peer) const { return reinterpret_cast<half *>(coming(box.turn ^ 1) + peer * bytes); }
-    __device__ __forceinline__ Sent sent(int first, int many) const { return {of(0), stride, (int)bytes / 2, first, many, 1.f / many}; }
+    __device__ __forceinline__ half *of(int peer) const { return reinterpret_cast<half *>(landing(count - 1) + peer * bytes); }
+    __device__ __forceinline__ Sent sent(int first, int many) const {
+        return {of(0), stride, (int)bytes / 2, first, many, 1.f / many};
+    }
     // Rows that are no whole chunks are put together: WIDTH of each block.
     template <int WIDTH>
     __device__ __forceinline__ void put_together(const Whole &room) {
@@ -303,8 +316,9 @@ struct Weighed {  // each block's scores are relative to its own largest one
 
 // acc += A (in shared memory) times those of NT tiles from `tile` on that the pack has, over every step-th block of k.
 template <int NT, int HELD = 0, typename Rows, int MOST, typename Turn>
-__device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const Rows &a, const Pack &pack, Feed<MOST> &feed, int k_blocks,
-                                           int first, int step, int tile, Turn turn, const Held<NT, HELD> &held = {}) {
+__device__ __forceinline__ void accumulate(float (&acc)[TALL][NT][4], const Rows &a, const Pack &pack, Feed<MOST> &feed,
+                                           int k_blocks, int first, int step, int tile, Turn turn,
+                                           const Held<NT, HELD> &held = {}) {
     const int lane = threadIdx.x % 32, from = max(0, -tile), to = min(NT, pack.tiles - tile);
     if (to <= from) return;
     const uint4 *near = pack.near + tile * 32 + lane;
@@ -469,7 +483,7 @@ __device__ __forceinline__ float bend(float x) { return __fdividef(2.f, 1.f + __
 __device__ __forceinline__ int blocks_of(int k) { return (k + 31) / 32; }
 __device__ __forceinline__ int stride_of(int width) { return (width + 63) / 64 * 64 + 32; }  // halves; rows in other banks
 
-// What lies behind the last of what is pushed is multiplied with zeros, and must not be anything but numbers.
+// What lies behind the last of what is sent is multiplied with zeros, and must not be anything but numbers.
 __device__ __forceinline__ void wipe(const Whole &rows) {
     for (int i = threadIdx.x; i < ROWS * rows.stride / 2; i += THREADS) reinterpret_cast<unsigned *>(rows.at)[i] = 0;
 }
@@ -531,7 +545,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     char *post = a.post + (size_t)blockIdx.x * w.post;
     Exchange states(post, room, counters, UNITS, 0, N ? 1 : 2);  // without slots, a block may be a step ahead of another
 #if DIMS
-    const Whole content = {take<half>(room, ROWS * rs), rs}, weights = {take<half>(room, ROWS * ss), ss};  // weights: attention to the own slots
+    const Whole content = {take<half>(room, ROWS * rs), rs};
+    const Whole weights = {take<half>(room, ROWS * ss), ss};  // attention to the own slots
     unsigned *added = take<unsigned>(room, CONTENT * ROWS / 2);  // to the content by the slots of each block, two halves each
     float2 *stats = take<float2>(room, CLUSTER * ROWS);
     Exchange known(post, room, counters + 1, DIMS);
@@ -539,7 +554,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     auto scores_of = [&](int peer) { return stats[peer * ROWS + my_row]; };  // the largest, and the sum of all, relative to it
 #else
     Exchange attention(post, room, counters + 2, apart(own / 8), N ? sizeof(float2) : 0);
-    Box &attended = attention.box;
+    Exchange &attended = attention;
     auto scores_of = [&](int peer) { return attention.behind<float2>(attention.of(peer), my_row); };
 #endif
     plan_multiply<NT_S>(feed, keys, kh);
@@ -550,7 +565,6 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         feed.add(reads, kr, part, PARTS, base + way * NT_U - PASSED, NT_U);
     }
     feed.begin(steps_of(w, row0));
-    static_assert(!HELD_U || TILES_U <= WAYS * NT_U, "what is held is used in one pass");
     const auto held = hold<NT_U, HELD_U>(gates);
     wipe(h_all);
 #if DIMS
@@ -568,7 +582,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         states.send();
     };
     auto receive_states = [&] {
-        states.box.wait();
+        states.wait();
         states.put_together<UNITS>(h_all);
     };
 #pragma unroll
@@ -680,11 +694,11 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             }
             sum = make_float2(sum.x * inverse[row], sum.y * inverse[row]);
             reinterpret_cast<unsigned *>(known.mine())[i] = halves(bounded(sum.x), bounded(sum.y));
-            if (row < rows)
-                *reinterpret_cast<float2 *>(a.content + ((size_t)(at + row) * D + d) * CONTENT + me * DIMS + i % (DIMS / 2) * 2) = sum;
+            float *there = a.content + ((size_t)(at + row) * D + d) * CONTENT + me * DIMS + i % (DIMS / 2) * 2;
+            if (row < rows) *reinterpret_cast<float2 *>(there) = sum;
         }
         known.send();
-        known.box.wait();
+        known.wait();
         known.put_together<DIMS>(content);
 #endif
         float before[ITEMS];
@@ -701,7 +715,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 // As large as if it were attention that is not normalized yet: both sums then share their registers.
                 scale(from_h, [&](int row) { return 1.f / inverse[row]; });
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_h, attention.sent(0, own / 8), reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, weighed);
+                accumulate<NT_U>(from_h, attention.sent(0, own / 8), reads, feed, kr, part, PARTS, base + way * NT_U - PASSED,
+                                 weighed);
                 scale(from_h, [&](int row) { return inverse[row]; });
             }
 #endif
@@ -798,7 +813,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     const Pack slopes = bring(room, a.slope_pack + number * K_SLOPES * tiles * 256, K_SLOPES, tiles, w.fit_first, HELD_B * PARTS);
     const Pack keys = bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
     const Pack values = bring(room, a.back_value_pack + number * kc * own * 32, kc, DIMS ? own / 8 : 0, w.fit_third);
-    const Pack reads = bring(room, a.back_read_pack + number * K_SLOPES * tiles_r * 256, K_SLOPES, LSTM ? 0 : tiles_r, w.fit_fourth);
+    const int tiles_apart = LSTM ? 0 : tiles_r;
+    const Pack reads = bring(room, a.back_read_pack + number * K_SLOPES * tiles_apart * 256, K_SLOPES, tiles_apart, w.fit_fourth);
     unsigned long long *counters = take<unsigned long long>(room, 4);
     float *row_sum = take<float>(room, ROWS), *attention = take<float>(room, ROWS * own);
     float *sums = take<float>(room, PARTS * ROWS * WIDTH(MOST_B));
@@ -806,7 +822,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed<MOST_B> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     char *post = a.post + (size_t)blockIdx.x * w.post;
-    Exchange sloped(post, room, counters, apart(SLOPES));
+    Exchange sloped(post, room, counters, apart(TILES_U));
     Box attends(counters + 3);
     for (int i = threadIdx.x; i < ROWS * own; i += THREADS) attention[i] = 0.f;
 #if DIMS
@@ -818,7 +834,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     auto sum_of = [&](int peer) { return parts[peer * ROWS + my_row]; };
 #else
     Exchange weights(post, room, counters + 1, apart(own / 8), N ? sizeof(float) : 0);
-    Box &weighed = weights.box;
+    Exchange &weighed = weights;
     auto sum_of = [&](int peer) { return weights.behind<float>(weights.of(peer), my_row); };
 #endif
     plan_multiply<NT_B>(feed, slopes, K_SLOPES);
@@ -928,8 +944,8 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         if (N) {  // what rows that are not there had last, or nothing, meets gradients that are 0
             attends.expect(min(rows, ROWS) * own * sizeof(float));
             const int row = threadIdx.x;
-            if (row < min(rows, ROWS))
-                fetch(place(attention + row * own), a.attention + ((size_t)(at + row) * D + d) * N + slot0, own * sizeof(float), attends.at);
+            const float *from = a.attention + ((size_t)(at + row) * D + d) * N + slot0;
+            if (row < min(rows, ROWS)) fetch(place(attention + row * own), from, own * sizeof(float), attends.at);
         }
         if (s) recall();
         float mean[ITEMS];
@@ -939,7 +955,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (i < ROWS * UNITS && N && row < rows && unit < wide)
                 mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
         }
-        sloped.box.wait();
+        sloped.wait();
         if (N) attends.wait();
         float *logits = a.d_logits + ((size_t)(at + my_row) * D + d) * N + slot0;
         float sum = 0.f;
@@ -977,18 +993,18 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
         };
 #if LSTM
-        multiply<NT_B>(sums, sloped.sent(0, SLOPES), slopes, feed, K_SLOPES, [&](int base) {
+        multiply<NT_B>(sums, sloped.sent(0, TILES_U), slopes, feed, K_SLOPES, [&](int base) {
             to_units(base);
             to_read(base);
         }, held);
 #else
-        multiply<NT_B>(sums, sloped.sent(0, SLOPES_ONE), slopes, feed, K_SLOPES, to_units, held);
+        multiply<NT_B>(sums, sloped.sent(0, TILES_ONE), slopes, feed, K_SLOPES, to_units, held);
         __syncthreads();
-        multiply<NT_B>(sums, sloped.sent(TILES_H, SLOPES_ONE), reads, feed, K_SLOPES, to_read);
+        multiply<NT_B>(sums, sloped.sent(TILES_H, TILES_ONE), reads, feed, K_SLOPES, to_read);
 #endif
 #if DIMS
         known.send();
-        known.box.wait();
+        known.wait();
         known.put_together<DIMS>(contents);
         multiply<NT_S>(sums, contents, values, feed, kc, [&](int base) {
             for OWN_SLOTS (j, base) weigh(j, total<NT_S>(sums, my_row, j - 8 * base));
@@ -1113,7 +1129,7 @@ struct Gate {
         return LSTM ? Gate{column / 4, column % 4} : Gate{column % (8 * TILES_H), column / (8 * TILES_H)};
     }
     __device__ static Gate of_all(int column) {  // far behind the last unit where there is none
-        const int width = 8 * SLOPES_ONE;
+        const int width = 8 * TILES_ONE;
         const Gate g = of_block(column % width);
         return {g.unit < UNITS ? column / width * UNITS + g.unit : 1 << 28, g.gate};
     }
@@ -1160,7 +1176,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 8) pack(const Packing a) {
         const int unit = p.block * UNITS + p.n;
         return p.n < UNITS && unit < h && g.unit < h ? of(a.hh, p.d)[(g.torchs() * h + g.unit) * h + unit] : 0.f;
     });
-    const Tiles reads = LSTM ? Tiles{a.slope_pack, K_SLOPES, tiles, TILES_H, tiles_r} : Tiles{a.back_read_pack, K_SLOPES, tiles_r, 0, tiles_r};
+    const Tiles reads = LSTM ? Tiles{a.slope_pack, K_SLOPES, tiles, TILES_H, tiles_r}
+                             : Tiles{a.back_read_pack, K_SLOPES, tiles_r, 0, tiles_r};
     lay_out<!DIMS>(reads, D, turn, [&](const Place &p) {
         const Gate g = Gate::of_all(p.k);
         const int column = g.outside(g.unit), one = p.n - 8 * reads.first;

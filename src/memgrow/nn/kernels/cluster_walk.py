@@ -13,7 +13,7 @@ from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, Clust
 from memgrow.nn.kernels.structures import ClusterWalk as Argument
 
 SOURCE = "cluster.cu"
-PARTS = {"forward": 1, "backward": 2, "pack": 3, "largest": 3}  # of the source, by kernel
+PART_OF = {"forward": 1, "backward": 2, "pack": 3, "largest": 3}  # of the source, by kernel
 FITS = ("fit_first", "fit_second", "fit_third", "fit_fourth")
 PACKS = {  # on the way forward or back
     True: ("key_pack", "gate_pack", "read_pack", "value_pack"),
@@ -145,5 +145,5 @@ class ClusterWalk:
 
     def _launch(self, name: str, argument: ctypes.Structure, blocks: int, shared: int) -> None:
         device = self.layer.device
-        defines = {**self.defines, "PART": PARTS[name]}
+        defines = {**self.defines, "PART": PART_OF[name]}
         nvrtc.launch(SOURCE, name, defines, argument, blocks, THREADS, shared, device, together=False)

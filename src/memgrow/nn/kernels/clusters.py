@@ -24,7 +24,7 @@ FREE = {  # registers of a thread that can hold weights, forward and backward, b
     (24, True): (40, 0),
     (32, True): (20, 0),
 }
-MANY = 2  # rounds of clusters, beyond which a last one that is not full hardly matters
+MANY = 2  # rounds of clusters, beyond which the last one is taken to be half full
 SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
@@ -103,11 +103,6 @@ class Clusters(NamedTuple):
         return self.tiles_u if self.cell == "lstm" else 3 * self.tiles_h
 
     @property
-    def slopes(self) -> tuple[int, int]:
-        """Chunks of eight of the own gates' gradients: all, and those that h, or what is read, has to do with."""
-        return (self.units // 2,) * 2 if self.cell == "lstm" else (4 * self.tiles_h, 3 * self.tiles_h)
-
-    @property
     def content(self) -> int:
         return self.size * self.dims
 
@@ -148,7 +143,7 @@ class Clusters(NamedTuple):
             return (kh, self.own // 8), (kh, self.tiles_one), (read, self.tiles_one if read else 0), values
         keys = (k_own, -(-self.hidden // 8)) if self.dims else (ks, self.tiles_h if ks else 0)
         values = (kc, self.own // 8) if self.dims else (0, 0)
-        k_slopes = -(-self.size * self.slopes[1] // 4)
+        k_slopes = -(-self.size * self.tiles_one // 4)
         if self.cell == "lstm":
             return (k_slopes, self.tiles_h + self.tiles_r), keys, values, (0, 0)
         return (k_slopes, self.tiles_h), keys, values, (k_slopes if self.tiles_r else 0, self.tiles_r)
@@ -156,7 +151,7 @@ class Clusters(NamedTuple):
     def pieces(self, forward: bool) -> tuple[int, ...]:
         """Bytes of what a block sends to all: rows of halves, and some numbers behind them."""
         own = _apart(self.own // 8) + (4 if forward else 2) if self.own else 0
-        first = self.units if forward else _apart(self.slopes[0])
+        first = self.units if forward else _apart(self.tiles_u)
         return 2 * self.rows * first, 2 * self.rows * (self.dims or own)
 
     def post(self, forward: bool) -> int:
@@ -164,7 +159,7 @@ class Clusters(NamedTuple):
         return 2 * sum(self.pieces(forward))
 
     def fixed(self, forward: bool) -> int:
-        """Bytes of shared memory that one block needs beside weights; in the order of the source."""
+        """Bytes of shared memory that one block needs beside weights, as much as the source takes."""
         rows, own, c = self.rows, self.own, self.content
         if forward:
             parts = [32, 2 * rows * _stride(self.hidden), 4 * self.size * rows, 4 * rows, 4 * rows, 4 * rows * own]
@@ -244,7 +239,7 @@ def _time(c: Clusters, room: int) -> float:
     Where there are many, only rows count: so all large batches go the same way, and kernels are compiled once for them.
     """
     ways = [(c.kept(forward), forward) for forward in (True, False)]
-    rounds, smoothly = -(-c.needed // room), c.directions * c.batch / c.rows / room
+    rounds, smoothly = -(-c.needed // room), c.directions * c.batch / c.rows / room + 0.5
     return sum(c.cycles(kept, forward) for kept, forward in ways if kept) * (rounds if rounds <= MANY else smoothly)
 
 

@@ -25,7 +25,9 @@ __device__ __forceinline__ unsigned times(unsigned a, unsigned b) {
 
 __device__ __forceinline__ float2 floats(unsigned two) {
     float2 y;
-    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}" : "=f"(y.x), "=f"(y.y) : "r"(two));
+    asm("{\n.reg .b16 low, high;\nmov.b32 {low, high}, %2;\ncvt.f32.f16 %0, low;\ncvt.f32.f16 %1, high;\n}"
+        : "=f"(y.x), "=f"(y.y)
+        : "r"(two));
     return y;
 }
 
@@ -37,7 +39,7 @@ __device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, uns
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// Once at the beginning, as nobody may write into a block that has not begun, and once at the end.
+// At the beginning, as nobody may write into a block that has not begun, at the end, and where nothing else is waited for.
 __device__ __forceinline__ void meet() {
     asm volatile("barrier.cluster.arrive.release.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -57,11 +59,6 @@ __device__ __forceinline__ unsigned at_peer(unsigned mine, int peer) {  // the s
 }
 
 #define PUSH "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes"
-
-__device__ __forceinline__ void push(unsigned there, uint4 v, unsigned box) {
-    asm volatile(PUSH ".v4.b32 [%0], {%1, %2, %3, %4}, [%5];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w), "r"(box)
-                 : "memory");
-}
 
 __device__ __forceinline__ void push(unsigned there, uint2 v, unsigned box) {
     asm volatile(PUSH ".v2.b32 [%0], {%1, %2}, [%3];" ::"r"(there), "r"(v.x), "r"(v.y), "r"(box) : "memory");
@@ -97,7 +94,8 @@ __device__ __forceinline__ void fetch(unsigned here, const void *from, unsigned 
 // As `fetch`, but into the same place of the first `blocks` of the cluster, each of whose boxes counts the bytes.
 __device__ __forceinline__ void fetch_for_all(unsigned here, const void *from, unsigned bytes, unsigned box, int blocks) {
     asm volatile(
-        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(here),
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(
+            here),
         "l"(from), "r"(bytes), "r"(box), "h"((unsigned short)((1u << blocks) - 1))
         : "memory");
 }
