@@ -1043,7 +1043,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             const int i = threadIdx.x + n * THREADS, row = i / UNITS;
             if (i >= ROWS * UNITS || row >= rows || unit0 + i % UNITS >= wide) continue;
             float through = 0.f;
-#pragma unroll
+#pragma unroll 4  // all at once would take registers that others need
             for (int peer = 0; peer < CLUSTER; ++peer) {
                 const float2 two = floats(added[(peer * ROWS * UNITS + i) / 2]);
                 through += i % 2 ? two.y : two.x;
