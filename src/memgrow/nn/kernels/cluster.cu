@@ -26,11 +26,11 @@
 // nothing to do with the last and what is read nothing with the first. Packs of weights are in the order of use:
 // [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
 //
-// Compile-time: LSTM (0 or 1), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS and DIMS (of a block, even numbers; no DIMS:
-// there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of slots, NT_B of units
-// and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, MOST_U of any there and MOST_B
-// back. HELD_U and HELD_B: of the gates from h and of the units (and more) backward, so many of each warp's blocks of k are
-// held in registers; more than 0 only where all tiles come in one pass. PART: which kernels.
+// Compile-time: LSTM and SLOTS (0 or 1: there are some), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS and DIMS (of a block,
+// even numbers; no DIMS: there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of
+// slots, NT_B of units and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, MOST_U of any
+// there and MOST_B back. HELD_U and HELD_B: of the gates from h and of the units (and more) backward, so many of each warp's
+// blocks of k are held in registers; more than 0 only where all tiles come in one pass. PART: which kernels.
 
 #include "machine.cuh"
 
@@ -139,18 +139,18 @@ struct Sent {
 // Sends what all blocks need of each: rows that are `stride` halves apart, and behind them `more` bytes for each row. It is
 // laid out by turns in two places, and arrives in one, or by turns in two with a box each: a block that is a step ahead
 // would otherwise fill the box in another's stead.
+template <int PLACES = 1>
 struct Exchange {
     char *out, *in;
-    int stride, places;
+    int stride;
     unsigned bytes, box, count;  // count: how often it has been waited for
-    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counters, int stride, int more = 0,
-                                        int places = 1)
-        : out(post), in(room), stride(stride), places(places), bytes(ROWS * (2 * stride + more)), box(place(counters)), count(0) {
+    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counters, int stride, int more = 0)
+        : out(post), in(room), stride(stride), bytes(ROWS * (2 * stride + more)), box(place(counters)), count(0) {
         post += 2 * bytes;
-        room += places * CLUSTER * bytes;
+        room += PLACES * CLUSTER * bytes;
         for (int i = threadIdx.x; i < 2 * bytes / 16; i += THREADS) reinterpret_cast<uint4 *>(out)[i] = make_uint4(0, 0, 0, 0);
         if (threadIdx.x == 0)
-            for (int n = 0; n < places; ++n) found(box + 8 * n);
+            for (int n = 0; n < PLACES; ++n) found(box + 8 * n);
     }
     __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(out + count % 2 * bytes); }
     __device__ __forceinline__ half *mine(int row, int chunk) const {
@@ -158,7 +158,7 @@ struct Exchange {
     }
     template <typename T>
     __device__ __forceinline__ T &behind(half *piece, int row) const { return reinterpret_cast<T *>(piece + ROWS * stride)[row]; }
-    __device__ __forceinline__ unsigned which(unsigned n) const { return places > 1 ? n % 2 : 0; }
+    __device__ __forceinline__ unsigned which(unsigned n) const { return PLACES > 1 ? n % 2 : 0; }
     __device__ __forceinline__ char *landing(unsigned n) const { return in + which(n) * CLUSTER * bytes; }
     __device__ __forceinline__ void send() const {
         publish();
@@ -169,7 +169,7 @@ struct Exchange {
         fetch_for_all(place(landing(count) + rank() * bytes), mine(), bytes, current, CLUSTER);
     }
     __device__ __forceinline__ void wait() {
-        await(box + 8 * which(count), (places > 1 ? count / 2 : count) % 2);
+        await(box + 8 * which(count), (PLACES > 1 ? count / 2 : count) % 2);
         ++count;
     }
     // After it has been waited for:
@@ -543,18 +543,18 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed<MOST_U> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     char *post = a.post + (size_t)blockIdx.x * w.post;
-    Exchange states(post, room, counters, UNITS, 0, N ? 1 : 2);  // without slots, a block may be a step ahead of another
+    Exchange<SLOTS ? 1 : 2> states(post, room, counters, UNITS);  // without slots, a block may be a step ahead of another
 #if DIMS
     const Whole content = {take<half>(room, ROWS * rs), rs};
     const Whole weights = {take<half>(room, ROWS * ss), ss};  // attention to the own slots
     unsigned *added = take<unsigned>(room, CONTENT * ROWS / 2);  // to the content by the slots of each block, two halves each
     float2 *stats = take<float2>(room, CLUSTER * ROWS);
-    Exchange known(post, room, counters + 1, DIMS);
+    Exchange<> known(post, room, counters + 1, DIMS);
     Box attended(counters + 2);
     auto scores_of = [&](int peer) { return stats[peer * ROWS + my_row]; };  // the largest, and the sum of all, relative to it
 #else
-    Exchange attention(post, room, counters + 2, apart(own / 8), N ? sizeof(float2) : 0);
-    Exchange &attended = attention;
+    Exchange<> attention(post, room, counters + 2, apart(own / 8), N ? sizeof(float2) : 0);
+    Exchange<> &attended = attention;
     auto scores_of = [&](int peer) { return attention.behind<float2>(attention.of(peer), my_row); };
 #endif
     plan_multiply<NT_S>(feed, keys, kh);
@@ -822,19 +822,19 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed<MOST_B> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
     char *post = a.post + (size_t)blockIdx.x * w.post;
-    Exchange sloped(post, room, counters, apart(TILES_U));
+    Exchange<> sloped(post, room, counters, apart(TILES_U));
     Box attends(counters + 3);
     for (int i = threadIdx.x; i < ROWS * own; i += THREADS) attention[i] = 0.f;
 #if DIMS
     const Whole weights = {take<half>(room, ROWS * ss), ss}, contents = {take<half>(room, ROWS * cs), cs};
     unsigned *added = take<unsigned>(room, CLUSTER * ROWS * UNITS / 2);  // by the slots of each block, two halves each
     float *parts = take<float>(room, CLUSTER * ROWS);
-    Exchange known(post, room, counters + 2, DIMS);
+    Exchange<> known(post, room, counters + 2, DIMS);
     Box weighed(counters + 1);
     auto sum_of = [&](int peer) { return parts[peer * ROWS + my_row]; };
 #else
-    Exchange weights(post, room, counters + 1, apart(own / 8), N ? sizeof(float) : 0);
-    Exchange &weighed = weights;
+    Exchange<> weights(post, room, counters + 1, apart(own / 8), N ? sizeof(float) : 0);
+    Exchange<> &weighed = weights;
     auto sum_of = [&](int peer) { return weights.behind<float>(weights.of(peer), my_row); };
 #endif
     plan_multiply<NT_B>(feed, slopes, K_SLOPES);

@@ -112,7 +112,7 @@ class Clusters(NamedTuple):
         kept = {name: self.kept(forward) for name, forward in (("HELD_U", True), ("HELD_B", False))}
         held = {name: one.held for name, one in kept.items() if one}
         most = {"MOST_U": self.at_once(forward=True), "MOST_B": self.at_once(forward=False)}
-        return {"LSTM": int(self.cell == "lstm"), **sizes, **at_once, **most, **held}
+        return {"LSTM": int(self.cell == "lstm"), "SLOTS": int(self.own > 0), **sizes, **at_once, **most, **held}
 
     @property
     def _tiles(self) -> dict[str, tuple[int, int]]:
