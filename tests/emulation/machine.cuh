@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -58,7 +59,9 @@ struct Barrier {  // of so many fibers
 };
 
 struct Fiber {
-    ucontext_t context;
+    ucontext_t context;  // where it begins; from then on jumps are cheaper, as they leave signals alone
+    jmp_buf here;
+    bool begun = false;
     Dim thread, block;
     Barrier *warp, *all, *cluster;
     unsigned *lanes;  // what the 32 of a warp show each other, 8 words each
@@ -72,12 +75,22 @@ inline std::vector<Fiber> fibers;
 inline std::vector<std::vector<char>> memories;  // the blocks' shared memory
 inline std::vector<Delivery> under_way;
 inline Fiber *now = nullptr;
-inline ucontext_t home;
+inline jmp_buf home;
 inline std::function<void()> work;
 inline Dim grid, block;
 inline std::minstd_rand chance;
 
-inline void yield() { swapcontext(&now->context, &home); }
+inline void yield() {
+    if (!_setjmp(now->here)) _longjmp(home, 1);
+}
+
+__attribute__((noinline)) inline void resume(Fiber &f) {
+    now = &f;
+    if (_setjmp(home)) return;
+    if (f.begun) _longjmp(f.here, 1);
+    f.begun = true;
+    setcontext(&f.context);
+}
 
 inline int meet(Barrier &barrier, bool vote = false) {
     const int turn = barrier.turn;
@@ -141,7 +154,7 @@ inline void copy(unsigned there, const void *from, unsigned count, unsigned box)
 inline void begin() {
     work();
     now->ended = true;
-    swapcontext(&now->context, &home);
+    _longjmp(home, 1);
 }
 
 // All blocks of a launch, cluster after cluster.
@@ -183,8 +196,7 @@ inline void run(int blocks, int threads, int shared, int cluster, std::function<
             for (Fiber &f : fibers) {
                 if (f.ended) continue;
                 alive = true;
-                now = &f;
-                swapcontext(&home, &f.context);
+                resume(f);
             }
             if (!alive) break;
             deliver();
