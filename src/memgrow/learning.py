@@ -24,6 +24,7 @@ from memgrow.progress import Progress
 from memgrow.randomness import derive, seeded
 from memgrow.text import Vocabulary
 from memgrow.training import Outcome, train
+from memgrow.waking import wake
 from memgrow.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -122,6 +123,7 @@ def begin(
     tested = {part.name: part for part in (*watch, *lesson.domains) if part.test}
     for part in tested.values():
         check_examples(part.test, lesson.task, lesson.labels)
+    wake(learner.device)
     seed = derive(learner.seed, "stage", len(learner.history.stages))
     after = copy.copy(learner)
     after.task, after.labels = lesson.task, lesson.labels

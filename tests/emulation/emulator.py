@@ -21,7 +21,7 @@ FEW = 2  # blocks, where any number does
 late = 0  # of a hundred messages, so many take another round, and another
 START = """
 extern "C" void start_{name}(const {kind} *a, int blocks, int threads, int shared) {{
-    machine::run(blocks, threads, shared, {size}, [=] {{ {name}(*a); }});
+    machine::run(blocks, threads, shared, {size}, {team}, [=] {{ {name}(*a); }});
 }}
 """
 
@@ -51,9 +51,10 @@ def launch(
 def _library(source: str, defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
     text = (Path(nvrtc.__file__).parent / source).read_text(encoding="utf-8")
     text = text.replace("extern __shared__ uint4 shared[];", "uint4 *shared = (uint4 *)machine::now->shared;")
-    size = dict(defines).get("CLUSTER", 1)
+    size, team = (dict(defines).get(name, 1) for name in ("CLUSTER", "TEAM"))
     starts = "".join(
-        START.format(name=name, kind=kind, size=size if name in WALKS else 1) for name, kind in KERNELS[source].items()
+        START.format(name=name, kind=kind, size=size if name in WALKS else 1, team=team if name in WALKS else 1)
+        for name, kind in KERNELS[source].items()
     )
     whole = f'#include "machine.cuh"\n{text}\n{starts}'
     words = [

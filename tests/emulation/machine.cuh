@@ -1,6 +1,6 @@
 // A GPU of one core: what cluster.cu and layout.cu expect of CUDA and of the kernels' machine.cuh, in plain C++.
 //
-// Every thread of a cluster is a fiber; a fiber that has to wait lets the next one run. What goes to another block or
+// Every thread of a team of clusters is a fiber; a fiber that has to wait lets the next one run. What goes to another block or
 // comes from far away arrives a round later, or, with a chance of LATE in a hundred each round, later still and in another
 // order; copies read their source only then. So little works by luck that would have to be waited for.
 
@@ -78,6 +78,7 @@ inline Fiber *now = nullptr;
 inline jmp_buf home;
 inline std::function<void()> work;
 inline Dim grid, block;
+inline int cluster;  // blocks of it
 inline std::minstd_rand chance;
 
 inline void yield() {
@@ -157,30 +158,31 @@ inline void begin() {
     _longjmp(home, 1);
 }
 
-// All blocks of a launch, cluster after cluster.
-inline void run(int blocks, int threads, int shared, int cluster, std::function<void()> kernel) {
+// All blocks of a launch, team after team.
+inline void run(int blocks, int threads, int shared, int size, int team, std::function<void()> kernel) {
     work = std::move(kernel);
+    cluster = size;
     grid.x = blocks;
     block.x = threads;
     const size_t stack = 1 << 16;
-    const int count = cluster * threads;
+    const int members = cluster * team, count = members * threads;
     std::unique_ptr<char[]> stacks(new char[stack * count]);
-    for (int first = 0; first < blocks; first += cluster) {
-        std::vector<Barrier> barriers(cluster * (1 + threads / 32) + 1);
+    for (int first = 0; first < blocks; first += members) {
+        std::vector<Barrier> barriers(team + members * (1 + threads / 32));
         std::vector<unsigned> lanes(count * 8);
         // What was left over by others must not matter: it is not a number, in any of the formats.
-        memories.assign(cluster, std::vector<char>(shared + BEHIND, (char)0xff));
+        memories.assign(members, std::vector<char>(shared + BEHIND, (char)0xff));
         under_way.clear();
         fibers.assign(count, Fiber());
-        barriers[0].size = count;
         for (int i = 0; i < count; ++i) {
             Fiber &f = fibers[i];
             const int b = i / threads, t = i % threads;
             f.thread.x = t;
             f.block.x = first + b;
-            f.cluster = &barriers[0];
-            f.all = &barriers[1 + b];
-            f.warp = &barriers[1 + cluster + i / 32];
+            f.cluster = &barriers[b / cluster];
+            f.all = &barriers[team + b];
+            f.warp = &barriers[team + members + i / 32];
+            f.cluster->size = cluster * threads;
             f.all->size = threads;
             f.warp->size = 32;
             f.lanes = lanes.data() + i / 32 * 32 * 8;
@@ -262,12 +264,16 @@ inline void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a
     __syncwarp();
 }
 
-inline unsigned rank() { return (machine::now->shared == nullptr) ? 0 : (machine::now - machine::fibers.data()) / machine::block.x; }
+inline unsigned rank() { return machine::now->block.x % machine::cluster; }
 inline void meet() { machine::meet(*machine::now->cluster); }
 inline unsigned place(const void *here) {
-    return (rank() + 1) * machine::SPACE + (unsigned)(static_cast<const char *>(here) - machine::now->shared);
+    const unsigned block = (machine::now - machine::fibers.data()) / machine::block.x;
+    return (block + 1) * machine::SPACE + (unsigned)(static_cast<const char *>(here) - machine::now->shared);
 }
-inline unsigned at_peer(unsigned here, int peer) { return (peer + 1) * machine::SPACE + here % machine::SPACE; }
+inline unsigned at_peer(unsigned here, int peer) {
+    const unsigned block = here / machine::SPACE - 1, first = block / machine::cluster * machine::cluster;
+    return (first + peer + 1) * machine::SPACE + here % machine::SPACE;
+}
 template <typename Word>
 inline void push(unsigned there, Word v, unsigned box) { machine::send(there, &v, sizeof v, box); }
 inline void fetch(unsigned here, const void *from, unsigned bytes, unsigned box) { machine::copy(here, from, bytes, box); }
@@ -275,6 +281,10 @@ inline void fetch_for_all(unsigned here, const void *from, unsigned bytes, unsig
     for (int peer = 0; peer < blocks; ++peer) machine::copy(at_peer(here, peer), from, bytes, at_peer(box, peer));
 }
 inline void publish() {}
+inline void tell(unsigned *count) { ++*count; }
+inline void heed(const unsigned *count, unsigned due) {
+    while (*count < due) machine::yield();
+}
 inline void found(unsigned box) { *reinterpret_cast<machine::Box *>(machine::where(box)) = {0, 1, 0}; }
 inline void announce(unsigned box, unsigned bytes) {
     machine::Box &b = *reinterpret_cast<machine::Box *>(machine::where(box));

@@ -13,7 +13,8 @@ from tests.nn.test_kernels import distance, results, twins
 
 pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++ compiler")
 
-# cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster, whether it reads contents
+# cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster, whether it reads contents; and,
+# where it is not SIZE and 1, blocks of a cluster and clusters of a team
 CASES = {
     "lstm": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
     "gru": (MemoryGRU, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False),
@@ -34,6 +35,9 @@ CASES = {
     "24 rows, several passes": (MemoryLSTM, (3, 170, 330, 4), [2, 1], False, 24, False),
     "one full pass": (MemoryLSTM, (3, 160, 100, 4), [2, 1], False, 16, False),
     "24 rows, one full pass": (MemoryGRU, (3, 80, 100, 4), [2, 1], False, 24, False),
+    "a team": (MemoryLSTM, (5, 21, 37, 3), [3, 1, 4, 4, 2], True, 16, False, (2, 3)),
+    "a team of blocks": (MemoryGRU, (5, 21, 37, 3), [1 + n % 3 for n in range(27)], True, 16, False, (1, 5)),
+    "a team, 24 rows, one full pass": (MemoryGRU, (3, 80, 100, 4), [2, 1], False, 24, False, (4, 2)),
     "32 rows, contents, one full pass": (MemoryLSTM, (3, 140, 60, 40), [2, 1], False, 32, True),
 }
 # blocks that each warp has in registers, if there are so many; whether the rest is on the chip, too
@@ -42,7 +46,7 @@ WHICH = {  # of these, where not both of the first
     "rows of whole vectors": ["near"],
     "two clusters of rows": ["streams"],
     "several passes": ["streams"],
-    "several passes, gru": ["near"],
+    "several passes, gru": ["near", "held, streams"],
     "contents, several passes": ["near"],
     "contents, several passes, gru": ["streams"],
     "24 rows, several passes": ["streams"],
@@ -64,9 +68,10 @@ def poisoned(memory):
 
 @pytest.fixture
 def emulated(monkeypatch, case):
-    way = CASES[case][-2:]
+    way, sharing = CASES[case][4:6], (CASES[case] + ((SIZE, 1),))[6]
     for module in (around, cluster_walk):
         monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
+        monkeypatch.setattr(module.nvrtc, "prepare", lambda *_: None)
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
     new = Layer.new
@@ -74,7 +79,7 @@ def emulated(monkeypatch, case):
 
     def walk_for(layer, slot_size, exact):
         sizes = Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
-        shared = Clusters.of(SIZE, *way, sizes)
+        shared = Clusters.of(*sharing, *way, sizes)
         assert shared is not None
         return ClusterWalk(layer, shared)
 
@@ -100,7 +105,7 @@ def test_the_kernels_equal_the_plain_loop(case, kept, emulated, monkeypatch):
     check(kind, sizes, lengths, both)
 
 
-@pytest.mark.parametrize("case", ["no memory", "gru", "contents"])
+@pytest.mark.parametrize("case", ["no memory", "gru", "contents", "a team", "a team of blocks"])
 def test_messages_may_come_late_and_in_any_order(case, emulated, monkeypatch):
     monkeypatch.setattr(emulator, "late", 90)
     check(*CASES[case][:4])

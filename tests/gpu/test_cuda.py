@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
+from memgrow.nn.kernels import clusters, walks
 from memgrow.nn.kernels.layer import Layer
 from tests.nn.test_kernels import LENGTHS, SIZES, distance, results, twins
 
@@ -71,12 +72,9 @@ def test_results_repeat_to_the_bit(kind, tf32, slots):
             assert torch.equal(value, again[name]), name
 
 
-@WAYS
-def test_memory_left_over_by_others_never_matters(tf32, slots, monkeypatch):
-    torch.backends.cuda.matmul.allow_tf32 = tf32
-    layer = MemoryLSTM(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
-    sequences = [torch.randn(1 + (7 * n) % 12, 30, device="cuda") for n in range(40)]
-    first = results(layer, sequences)
+@pytest.fixture
+def poison(monkeypatch):
+    """Call it, and from then on memory is full of what others might have left."""
     new = Layer.new
 
     def poisoned(*args, **kind):
@@ -84,11 +82,47 @@ def test_memory_left_over_by_others_never_matters(tf32, slots, monkeypatch):
         memory.view(torch.uint8).fill_(255)  # not a number, in any format
         return memory
 
-    monkeypatch.setattr(Layer, "new", poisoned)
+    return lambda: monkeypatch.setattr(Layer, "new", poisoned)
+
+
+@WAYS
+def test_memory_left_over_by_others_never_matters(tf32, slots, poison):
+    torch.backends.cuda.matmul.allow_tf32 = tf32
+    layer = MemoryLSTM(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
+    sequences = [torch.randn(1 + (7 * n) % 12, 30, device="cuda") for n in range(40)]
+    first = results(layer, sequences)
+    poison()
     layer.zero_grad()
     again = results(layer, sequences)
     for name, value in first.items():
         assert torch.equal(value, again[name]), name
+
+
+@pytest.fixture(params=[(2, 16), (1, 24), (4, 5)], ids=lambda sharing: "{} x {}".format(*sharing))
+def teams(request, monkeypatch):
+    """Clusters of so many blocks, and so many of them share out a layer, whatever its size."""
+    monkeypatch.setattr(clusters, "SHARINGS", (request.param,))
+    for known in (walks.shared_out, walks._room):
+        known.cache_clear()
+    yield
+    for known in (walks.shared_out, walks._room):
+        known.cache_clear()
+
+
+@KINDS
+def test_clusters_that_share_out_a_layer(kind, teams, poison):
+    torch.backends.cuda.matmul.allow_tf32 = True
+    lengths = [1 + (7 * n) % 30 for n in range(30)]
+    compare(kind, (40, 70, 300, 20), lengths, 5e-3, bidirectional=True)
+    layer = kind(40, 70, 300, bidirectional=True, device="cuda", backend="cuda")
+    sequences = [torch.randn(length, 40, device="cuda") for length in lengths]
+    first = results(layer, sequences)
+    poison()
+    for _ in range(20):
+        layer.zero_grad()
+        again = results(layer, sequences)
+        for name, value in first.items():
+            assert torch.equal(value, again[name]), name
 
 
 @pytest.mark.parametrize("slots", [0, 500, 2500])

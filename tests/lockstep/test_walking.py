@@ -3,10 +3,16 @@
 import pytest
 import torch
 
-from memgrow.lockstep import walking
+from memgrow import lockstep
+from memgrow.data import Domain, synthetic_stream
+from memgrow.learner import Learner
+from memgrow.lockstep import choice, staged, walking
 from memgrow.lockstep.looping import Looping
 from memgrow.lockstep.steps import Inner
+from memgrow.models import ModelSettings
+from memgrow.nn import MemoryLSTM
 from memgrow.nn.kernels.layer import Layer, Trace, Walked, WalkedBack
+from memgrow.training import TrainingSettings
 
 STEPS, ROWS, HIDDEN = 7, 5, 6
 
@@ -93,3 +99,33 @@ def test_a_walk_and_the_loop_give_the_same(slots, directions, quiet, monkeypatch
 def test_on_a_cpu_nothing_walks():
     x = torch.zeros(STEPS, ROWS, 2, 4 * HIDDEN)
     assert not walking.Walking.suits(x, Inner(torch.zeros(2, 4 * HIDDEN, HIDDEN), None, None, None))
+
+
+def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
+    """Those that training takes and those of validation, with gradients where there are any, of each column."""
+    prepared, taken = set(), set()
+    monkeypatch.setattr(lockstep, "prepare", lambda column, rows, with_gradient: prepared.add((rows, with_gradient)))
+    monkeypatch.setattr(choice, "FORCED", choice.STACKED)
+    monkeypatch.setattr(staged, "LARGE", 8)
+    forward = Looping.forward
+
+    def watched(self, x, inner, wanted):
+        taken.add((x.shape[1], wanted))
+        return forward(self, x, inner, wanted)
+
+    monkeypatch.setattr(Looping, "forward", watched)
+    domain = synthetic_stream(seed=0)[0]
+    domain = Domain(domain.name, domain.train[:40], domain.validation[:21], ())
+    learner = Learner.create(
+        "F+M+V",
+        model=ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7),
+        training=TrainingSettings(epochs=1, batch=16),
+    )
+    learner.adapt(domain)
+    assert taken == {(32, True), (16, True), (14, False)}, "40 are 16, 16 and 8 pairs; 21 are three times 7"
+    assert taken <= prepared
+
+
+def test_nothing_is_prepared_on_a_cpu(monkeypatch):
+    monkeypatch.setattr(walking.cluster_walk, "prepare", lambda *_: pytest.fail("there is no GPU"))
+    walking.prepare(MemoryLSTM(3, 4, 5), 64, with_gradient=True)

@@ -152,19 +152,19 @@ def test_hidden_units_that_no_sharing_can_place_are_refused():
     assert Shape.of(2, 64, 4096, 500, processors=132) is None
 
 
-@pytest.mark.parametrize("size", [8, 10, 12, 14, 16])
+@pytest.mark.parametrize(("size", "team"), [(8, 1), (10, 1), (12, 1), (14, 1), (16, 1), (2, 16)])
 @pytest.mark.parametrize("rows", [16, 24, 32])
 @pytest.mark.parametrize("slot_size", [0, 5, 300])
 @pytest.mark.parametrize("hidden", [1, 7, 300, 512])
 @pytest.mark.parametrize("slots", [0, 1, 500, 2500])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
-def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size, hidden, slots, cell):
+def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, team, rows, slot_size, hidden, slots, cell):
     from memgrow.nn.kernels.clusters import MAX_TILES, PARTS, Clusters, Sizes
     from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
 
     contents = slot_size > 0
-    shared = Clusters.of(size, rows, contents, Sizes(cell, 2, 70, hidden, slots, slot_size))
-    if contents and not slots:
+    shared = Clusters.of(size, team, rows, contents, Sizes(cell, 2, 70, hidden, slots, slot_size))
+    if (contents and not slots) or (team > 1 and (contents or not slots)):
         assert shared is None
         return
     if shared is None and (slots == 2500 or (rows > 16 and hidden >= 300)):
@@ -174,14 +174,14 @@ def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size
     assert shared.slots >= slots
     assert shared.content >= slot_size
     assert shared.units % 2 == shared.dims % 2 == shared.own % 8 == 0, "pushes go in words of two halves and of eight"
-    assert shared.needed * shared.rows >= 2 * 70
+    assert shared.needed * shared.rows >= 2 * 70 * team
     assert all(1 <= shared.defines()[name] <= MAX_TILES for name in ("NT_U", "NT_S", "NT_B", "NT_P", "NT_H"))
     for forward in (True, False):
         kept, packs = shared.kept(forward), shared.packs(forward)
         assert kept.shared <= SHARED_LIMIT
         bytes_near = kept.shared - shared.fixed(forward) - shared.ring(kept.depth, forward)
         in_shared = [count * tiles for count, (_, tiles) in zip(kept.blocks, packs, strict=True)]
-        number = 1 if forward else 0
+        number = shared.holding(forward)
         in_shared[number] -= min(packs[number][0], PARTS * kept.held) * packs[number][1]
         assert bytes_near == 512 * sum(in_shared), "what is held in registers needs no room"
         for count, (blocks, _) in zip(kept.blocks, packs, strict=True):
@@ -191,17 +191,18 @@ def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, rows, slot_size
 
 
 def test_registers_hold_as_many_weights_as_it_takes_to_do_without_a_stream():
-    from memgrow.nn.kernels.clusters import Clusters, Sizes
+    from memgrow.nn.kernels.clusters import FIRST, Clusters, Sizes
 
-    roomy, tight = (Clusters.of(16, 24, False, Sizes("lstm", 2, 64, 300, slots)) for slots in (100, 500))
+    roomy, tight = (Clusters.of(16, 1, 24, False, Sizes("lstm", 2, 64, 300, slots)) for slots in (100, 500))
     for forward in (True, False):
         assert roomy.kept(forward).held == roomy.kept(forward).depth == 0, "shared memory is enough"
         kept = tight.kept(forward)
         assert kept.held > 0
         assert kept.depth == tight.streams(kept, forward) == 0
         assert tight.streams(tight.beside(kept.held - 1, 0, forward), forward) > 0, "fewer would not do"
-    large = Clusters.of(16, 16, False, Sizes("gru", 1, 64, 1024, 1024))
-    assert large.most_held(True) == 0, "several passes need it in turn"
+    large = Clusters.of(16, 1, 16, False, Sizes("gru", 1, 64, 1024, 1024))
+    assert large.holding(True) == FIRST, "several passes need the gates in turn, and keys are held instead"
+    assert large.most_held(True) > 0
 
 
 def test_the_clusters_are_as_large_as_their_number_allows():
@@ -213,8 +214,14 @@ def test_the_clusters_are_as_large_as_their_number_allows():
     assert best(Sizes("gru", 1, 64, 1024, 1024, 1024), grouped).size == 16, (
         "smaller ones would have too many units in a block"
     )
+    wide = Sizes("gru", 1, 64, 1024, 1024, 1024)
+    assert best(wide, grouped | {2: 66})[:2] == (2, 16), "a team keeps more of a wide layer on the chip"
+    assert best(wide._replace(batch=65), grouped | {2: 66}).team == 1, (
+        "a team that does not find room would wait for ever"
+    )
+    assert best(Sizes("lstm", 2, 64, 300, 500, 300), grouped | {2: 66}).team == 1, "what fits is faster in a cluster"
     assert best(Sizes("lstm", 2, 113, 300, 500, 300), grouped).rows == 24, "with 16 there would be three rounds"
-    large = {best(Sizes("lstm", 2, batch, 300, 500, 300), grouped)[:2] for batch in range(300, 5000, 70)}
+    large = {best(Sizes("lstm", 2, batch, 300, 500, 300), grouped)[:3] for batch in range(300, 5000, 70)}
     assert len(large) <= 2, "kernels are not compiled anew for each size of a batch"
     assert best(Sizes("lstm", 2, 64, 300, 100_000, 300), grouped) is None
     assert best(Sizes("lstm", 2, 64, 300, 500, 300), {16: 0, 14: 0}) is None

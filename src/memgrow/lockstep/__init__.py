@@ -20,6 +20,7 @@ from memgrow.lockstep.keeping import Keeper
 from memgrow.lockstep.stack import Stack, obstacle
 from memgrow.lockstep.staged import Staged
 from memgrow.lockstep.training import correct_of, logits_together, train_together
+from memgrow.lockstep.walking import prepare
 from memgrow.methods.ewc import ElasticWeights
 from memgrow.progress import Progress, Silence
 from memgrow.randomness import derive, seeded
@@ -59,10 +60,11 @@ def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Wo
     """Teach learners that can be stacked; a workspace, where there is one of them alone, lets a killed run go on."""
     first = learnings[0]
     device = first.after.device
+    stack = Stack([learning.model for learning in learnings])
     data, validation = Staged(first.data, device), Staged(first.validation, device)
+    _prepare(stack, first.after.training.batch, validation)
     if first.old is not None:
         _meet(learnings, data)
-    stack = Stack([learning.model for learning in learnings])
     with seeded(derive(first.seed, "lockstep"), "train", device=device):
         outcomes = train_together(
             stack,
@@ -86,6 +88,18 @@ def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Wo
     scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(afters))]
     finished = zip(learnings, outcomes, notes, scores, strict=True)
     return [learning.finish(outcome, note, score) for learning, outcome, note, score in finished]
+
+
+def _prepare(stack: Stack, batch: int, validation: Staged) -> None:
+    """Kernels take seconds to compile: that begins as soon as their sizes are known."""
+    if len(stack) > 1:
+        return  # products of all models at once take the steps
+    texts = validation.words.shape[1]
+    trained = {batch, -(-batch // 2)}  # examples: of long texts, and behind the last whole batch, there are fewer
+    tried = {len(indices) for indices, _, _ in validation.in_batches(1)}
+    for column in stack.template.encoder.columns:
+        for examples in (*trained, *(tried - trained)):  # in the order of need
+            prepare(column, texts * examples, with_gradient=examples in trained)
 
 
 def _meet(learnings: Sequence[Learning], data: Staged) -> None:

@@ -62,8 +62,8 @@ class Staged:
 
     def in_batches(self, models: int) -> list[tuple[list[int], Tensor, int]]:
         """All examples from short to long, the same for every model: their numbers, also (K, B), and the steps."""
-        batches = []
-        for indices in by_length(self.data, LARGE):
+        batches, count = [], len(self.data)
+        for indices in by_length(self.data, -(-count // max(1, -(-count // LARGE)))):  # equally many in each
             size = self.rows(LARGE, self.steps(torch.tensor(indices)))
             for start in range(0, len(indices), size):
                 some = indices[start : start + size]

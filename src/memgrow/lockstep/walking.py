@@ -10,12 +10,31 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.lockstep.steps import Back, Inner
+from memgrow.nn import MemoryRecurrent
+from memgrow.nn.kernels import cluster_walk
 from memgrow.nn.kernels.cluster_walk import ClusterWalk
-from memgrow.nn.kernels.clusters import Sizes
+from memgrow.nn.kernels.clusters import Clusters, Sizes
 from memgrow.nn.kernels.layer import Layer, Reading, Trace, Walk, steps_of
 from memgrow.nn.kernels.walks import exact, shared_out
 
 CELL, GATES = "lstm", 4
+
+
+def prepare(column: MemoryRecurrent, rows: int, with_gradient: bool) -> None:
+    """Begin to compile the kernels that will take steps of so many rows, where any will."""
+    weight = next(column.parameters())
+    shared = _shared(column.num_directions, rows, column.hidden_size, column.slots, weight.dtype, weight.device)
+    if shared is not None:
+        cluster_walk.prepare(shared, with_gradient, weight.device)
+
+
+def _shared(
+    directions: int, rows: int, hidden: int, slots: int, dtype: torch.dtype, device: torch.device
+) -> Clusters | None:
+    """How the kernels share out such steps; None if they cannot take them."""
+    if device.type != "cuda" or directions > 2 or exact(dtype) or torch.cuda.get_device_capability(device) < (9, 0):
+        return None
+    return shared_out(Sizes(CELL, directions, rows, hidden, slots), device)
 
 
 def _walk_of(layer: Layer) -> Walk:
@@ -33,10 +52,8 @@ class Walking:
     @staticmethod
     def suits(x: Tensor, inner: Inner) -> bool:
         """Whether the kernels can take these steps."""
-        if not x.is_cuda or x.shape[2] > 2 or exact(x.dtype) or torch.cuda.get_device_capability(x.device) < (9, 0):
-            return False
         slots = 0 if inner.keys is None else inner.keys.shape[1]
-        return shared_out(Sizes(CELL, x.shape[2], x.shape[1], x.shape[3] // GATES, slots), x.device) is not None
+        return _shared(x.shape[2], x.shape[1], x.shape[3] // GATES, slots, x.dtype, x.device) is not None
 
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
         steps, rows, directions, width = x.shape

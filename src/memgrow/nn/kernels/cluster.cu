@@ -4,7 +4,8 @@
 // and keeps their weights in half precision on the chip, as far as they fit; the rest streams in from L2 in every step.
 // What a block needs of the others is pushed into its shared memory, and it waits for that; there is no barrier, but for a
 // step back without slots. What all blocks need of each, they lay out in memory, from where the copy engine brings it to
-// all of them at once. Clusters know nothing of each other. A step of the forward pass:
+// all of them at once. Clusters know nothing of each other, unless TEAM of them share out a layer that is large: then they
+// count in memory how many have laid something out, and wait for all before they bring it. A step of the forward pass:
 //     attention to the own slots from all of h | push it | gates of the own units from all of h and all slots | push h
 // and a step back:
 //     gradients of the own gates | push | of the own units and slots from all gates | push slots' | of the own units
@@ -26,11 +27,13 @@
 // nothing to do with the last and what is read nothing with the first. Packs of weights are in the order of use:
 // [32 of k][8 of n][lane][8 of k], the lane's n being lane / 4 and its k being 8 * (lane % 4) + 0..7.
 //
-// Compile-time: LSTM and SLOTS (0 or 1: there are some), CLUSTER (blocks), ROWS (16, 24 or 32), UNITS and DIMS (of a block,
-// even numbers; no DIMS: there is no content), and how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of
+// Compile-time: LSTM and SLOTS (0 or 1: there are some), CLUSTER (blocks) and TEAM (clusters; more than one only with slots
+// and without contents), ROWS (16, 24 or 32), UNITS and DIMS (of a block, even numbers; no DIMS: there is no content), and
+// how many tiles of 8 columns a warp has at once: NT_U of gates, NT_S of
 // slots, NT_B of units and slots or contents backward, NT_P of contents from slots, NT_H of units from slots, MOST_U of any
-// there and MOST_B back. HELD_U and HELD_B: of the gates from h and of the units (and more) backward, so many of each warp's
-// blocks of k are held in registers; more than 0 only where all tiles come in one pass. PART: which kernels.
+// there and MOST_B back. HELD_U, HELD_S and HELD_B: of the gates from h, of the slots, and of the units (and more) backward,
+// so many of each warp's blocks of k are held in registers; more than 0 only where all tiles come in one pass. PART: which
+// kernels.
 
 #include "machine.cuh"
 
@@ -39,6 +42,7 @@
 #define BACKWARD 2
 #define AROUND 3
 
+#define MEMBERS (CLUSTER * TEAM)  // blocks that work on the same rows
 #define WARPS 8
 #define THREADS (32 * WARPS)
 #define TALL ((ROWS + 15) / 16)  // tiles of 16 rows; the last may be half empty
@@ -50,14 +54,19 @@
 #define TILES_U (LSTM ? UNITS / 2 : 4 * TILES_H)     // of the own gates
 #define TILES_ONE (LSTM ? TILES_U : 3 * TILES_H)     // of those that h, or what is read, has to do with
 #define PASSED (TILES_U - TILES_ONE)                 // of those that what is read passes over
-#define K_SLOPES ((CLUSTER * TILES_ONE + 3) / 4)     // blocks of k that these make backward, of all units
+// A GRU's gates, where they take two passes: first those that both h and what is read have to do with, then the part from h
+// beside that from the rest. So all warps have equally much to do.
+#define PAIRED (!LSTM && TILES_U > WAYS * NT_U && TILES_U <= 2 * WAYS * NT_U)
+#define K_SLOPES ((MEMBERS * TILES_ONE + 3) / 4)     // blocks of k that these make backward, of all units
 #define TILES_D ((DIMS + 7) / 8)
-#define CONTENT (CLUSTER * DIMS)
+#define CONTENT (MEMBERS * DIMS)
 #define CONTENT_TILES ((CONTENT + 7) / 8)
-#define UNITS_FROM_SLOTS (DIMS ? (CLUSTER * UNITS + 7) / 8 : TILES_H)  // tiles of that product: of all units, or of the own
+#define UNITS_FROM_SLOTS (DIMS ? (MEMBERS * UNITS + 7) / 8 : TILES_H)  // tiles of that product: of all units, or of the own
 #define WIDTH(NT) (8 * (WAYS * (NT) + 1))  // of a row of sums; odd in eights, so that rows begin in other banks
 #define SEGMENTS 16             // of a plan, at most
 #define EXTRA 256.f             // further scale of what attention has been multiplied with: it is small
+#define SECTOR 8                // words of memory that are read at once
+#define TELLING (2 * SECTOR)    // words of a team: a count for each of its exchanges
 #define INFINITE __int_as_float(0x7f800000)
 
 struct Walk {
@@ -68,6 +77,7 @@ struct Walk {
     int post;                                    // bytes that a block has for what it sends to all
     int depth;                                   // chunks of the rest that are on their way to each warp; 0: all fit
     const int *sizes, *offsets;                  // of each step
+    unsigned *told;                              // of each team TELLING: how often its blocks have sent something; 0 at first
 };
 
 struct Forward {
@@ -123,7 +133,7 @@ struct Whole {
 __device__ __forceinline__ int apart(int chunks) { return (chunks + 3) / 4 * 32; }
 __device__ __forceinline__ int moved(int stride, int row) { return stride % 64 ? 0 : row % 2 * 4; }
 
-// Here as the blocks have sent it, (CLUSTER, ROWS, stride) with something behind each ROWS; `many` chunks from the first
+// Here as the blocks have sent it, (MEMBERS, ROWS, stride) with something behind each ROWS; `many` chunks from the first
 // are meant.
 struct Sent {
     const half *at;
@@ -133,7 +143,17 @@ struct Sent {
         const int owner = (c + 0.5f) * share;
         return at + owner * piece + 8 * ((first + c - owner * many) ^ moved(stride, threadIdx.x % 32 / 4));
     }
-    __device__ __forceinline__ bool has(int c) const { return c < CLUSTER * many; }
+    __device__ __forceinline__ bool has(int c) const { return c < MEMBERS * many; }
+};
+
+__device__ __forceinline__ unsigned member() { return TEAM > 1 ? blockIdx.x % MEMBERS : rank(); }  // of those of the same rows
+
+// Where the blocks of a team lay out what they send, and count how often they have.
+struct Post {
+    char *at;
+    unsigned *told;
+    __device__ __forceinline__ Post(char *all, const Walk &w)
+        : at(all + (size_t)(blockIdx.x / MEMBERS) * MEMBERS * w.post), told(w.told + blockIdx.x / MEMBERS * TELLING) {}
 };
 
 // Sends what all blocks need of each: rows that are `stride` halves apart, and behind them `more` bytes for each row. It is
@@ -142,31 +162,43 @@ struct Sent {
 template <int PLACES = 1>
 struct Exchange {
     char *out, *in;
+    unsigned *told;
     int stride;
     unsigned bytes, box, count;  // count: how often it has been waited for
-    __device__ __forceinline__ Exchange(char *&post, char *&room, unsigned long long *counters, int stride, int more = 0)
-        : out(post), in(room), stride(stride), bytes(ROWS * (2 * stride + more)), box(place(counters)), count(0) {
-        post += 2 * bytes;
-        room += PLACES * CLUSTER * bytes;
-        for (int i = threadIdx.x; i < 2 * bytes / 16; i += THREADS) reinterpret_cast<uint4 *>(out)[i] = make_uint4(0, 0, 0, 0);
+    __device__ __forceinline__ Exchange(Post &post, char *&room, unsigned long long *counters, int stride, int more = 0)
+        : out(post.at + member() * ROWS * (2 * stride + more)), in(room), told(post.told), stride(stride), bytes(ROWS * (2 * stride + more)), box(place(counters)),
+          count(0) {
+        post.at += 2 * MEMBERS * bytes;
+        post.told += SECTOR;
+        room += PLACES * MEMBERS * bytes;
+        for (int n = 0; n < 2; ++n)
+            for (int i = threadIdx.x; i < bytes / 16; i += THREADS)
+                reinterpret_cast<uint4 *>(laid_out(n))[i] = make_uint4(0, 0, 0, 0);
         if (threadIdx.x == 0)
             for (int n = 0; n < PLACES; ++n) found(box + 8 * n);
     }
-    __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(out + count % 2 * bytes); }
+    __device__ __forceinline__ char *laid_out(unsigned n) const { return out + n % 2 * MEMBERS * bytes; }
+    __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(laid_out(count)); }
     __device__ __forceinline__ half *mine(int row, int chunk) const {
         return mine() + row * stride + 8 * (chunk ^ moved(stride, row));
     }
     template <typename T>
     __device__ __forceinline__ T &behind(half *piece, int row) const { return reinterpret_cast<T *>(piece + ROWS * stride)[row]; }
     __device__ __forceinline__ unsigned which(unsigned n) const { return PLACES > 1 ? n % 2 : 0; }
-    __device__ __forceinline__ char *landing(unsigned n) const { return in + which(n) * CLUSTER * bytes; }
+    __device__ __forceinline__ char *landing(unsigned n) const { return in + which(n) * MEMBERS * bytes; }
     __device__ __forceinline__ void send() const {
         publish();
         __syncthreads();
         if (threadIdx.x) return;
         const unsigned current = box + 8 * which(count);
-        announce(current, CLUSTER * bytes);
-        fetch_for_all(place(landing(count) + rank() * bytes), mine(), bytes, current, CLUSTER);
+        announce(current, MEMBERS * bytes);
+        if (TEAM > 1) {  // each block of a cluster brings its share of all there is
+            tell(told);
+            heed(told, MEMBERS * (count + 1));
+            publish();
+        }
+        const int first = rank() * TEAM, away = TEAM > 1 ? first - (int)member() : 0;
+        fetch_for_all(place(landing(count) + first * bytes), laid_out(count) + away * (int)bytes, TEAM * bytes, current, CLUSTER);
     }
     __device__ __forceinline__ void wait() {
         await(box + 8 * which(count), (PLACES > 1 ? count / 2 : count) % 2);
@@ -181,7 +213,7 @@ struct Exchange {
     template <int WIDTH>
     __device__ __forceinline__ void put_together(const Whole &room) {
         constexpr int words = WIDTH % 4 ? WIDTH / 2 : WIDTH / 4, size = WIDTH / words;
-        for (int i = threadIdx.x; i < CLUSTER * ROWS * words; i += THREADS) {
+        for (int i = threadIdx.x; i < MEMBERS * ROWS * words; i += THREADS) {
             half *there = room.at + i / words % ROWS * room.stride + i / (ROWS * words) * WIDTH + i % words * size;
             if (size == 4) *reinterpret_cast<uint2 *>(there) = reinterpret_cast<const uint2 *>(of(0))[i];
             else *reinterpret_cast<unsigned *>(there) = reinterpret_cast<const unsigned *>(of(0))[i];
@@ -206,6 +238,8 @@ __device__ __forceinline__ Pack bring(char *&room, const half *pack, int k_block
     return {mine - held * tiles * 32, all, fit, tiles};  // blocks of k keep their numbers
 }
 
+static_assert(TEAM == 1 || SLOTS && !DIMS, "others are pushed to, or met, in the own cluster alone");
+static_assert(!PAIRED || WAYS == 2 && NT_U == TILES_H, "each way has one gate in a pass");
 static_assert(!HELD_U || TILES_U <= WAYS * NT_U, "further passes would need other tiles of these blocks");
 
 // The first blocks of k that a warp uses of a pack, in registers for the whole walk: only constants may be an index here.
@@ -301,10 +335,10 @@ struct Plain {
 };
 
 struct Weighed {  // each block's scores are relative to its own largest one
-    const float *factor;  // (CLUSTER, ROWS)
+    const float *factor;  // (MEMBERS, ROWS)
     float share;          // 8 / own slots
     __device__ __forceinline__ void operator()(uint4 &low, uint4 &high, int k, int row) const {
-        const int lane = threadIdx.x % 32, owner = min(CLUSTER - 1, (int)((4 * k + lane % 4 + 0.5f) * share));
+        const int lane = threadIdx.x % 32, owner = min(MEMBERS - 1, (int)((4 * k + lane % 4 + 0.5f) * share));
         const float *mine = factor + owner * ROWS + row + lane / 4;
         const unsigned f = halves(mine[0], mine[0]);
         low = make_uint4(times(low.x, f), times(low.y, f), times(low.z, f), times(low.w, f));
@@ -497,7 +531,13 @@ __device__ __forceinline__ T *take(char *&room, size_t count) {
 
 #if PART == ALL || PART == FORWARD
 
-// What a pass from tile `base` on has found for the gates of an own unit.
+// The first tile of gates of a warp, in the pass from `base` on.
+__device__ __forceinline__ int first_gate(int base) {
+    const int way = threadIdx.x / 32 % WAYS;
+    return !PAIRED ? base + way * NT_U : base ? way * 3 * TILES_H : (1 + way) * TILES_H;
+}
+
+// What such a pass has found for the gates of an own unit.
 __device__ __forceinline__ void add_gates(float4 &v, const float *sums, int row, int unit, int base) {
 #if LSTM
     const int column = 4 * unit - 8 * base;
@@ -509,7 +549,9 @@ __device__ __forceinline__ void add_gates(float4 &v, const float *sums, int row,
     }
 #else
     auto of = [&](int gate) {
-        const int column = 8 * (gate * TILES_H - base) + unit;
+        const bool alone = gate % 3 == 0;  // of those that stand first and last
+        const int tile = !PAIRED ? gate * TILES_H - base : alone == (base > 0) ? gate / 2 * TILES_H : -TILES_H;
+        const int column = 8 * tile + unit;
         return column < 0 || column >= 8 * WAYS * NT_U ? 0.f : total<NT_U>(sums, row, column);
     };
     v = make_float4(v.x + of(1), v.y + of(2), v.z + of(0), v.w + of(3));
@@ -519,36 +561,36 @@ __device__ __forceinline__ void add_gates(float4 &v, const float *sums, int row,
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) forward(const Forward a) {
     extern __shared__ uint4 shared[];
     const Walk w = a.walk;
-    const int me = rank(), cluster = blockIdx.x / CLUSTER, d = cluster % w.directions;
-    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
+    const int me = member(), team = blockIdx.x / MEMBERS, d = team % w.directions;
+    const int row0 = team / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
-    const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
+    const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? MEMBERS : 0;  // of the row that this lane has a part in
     const int kh = blocks_of(H), ks = blocks_of(own), kr = blocks_of(DIMS ? CONTENT : N), wide = w.real_hidden;
-    const int part = threadIdx.x / 32 / WAYS, way = threadIdx.x / 32 % WAYS;
+    const int part = threadIdx.x / 32 / WAYS;
     const int hs = stride_of(H), ss = stride_of(own), rs = stride_of(CONTENT);
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
-    const size_t number = (size_t)d * CLUSTER + me;
-    const Pack keys = bring(room, a.key_pack + number * kh * own * 32, kh, own / 8, w.fit_first);
+    const size_t number = (size_t)d * MEMBERS + me;
+    const Pack keys = bring(room, a.key_pack + number * kh * own * 32, kh, own / 8, w.fit_first, HELD_S * PARTS);
     const Pack gates = bring(room, a.gate_pack + number * kh * TILES_ONE * 256, kh, TILES_ONE, w.fit_second, HELD_U * PARTS);
     const Pack reads = bring(room, a.read_pack + number * kr * TILES_ONE * 256, kr, N ? TILES_ONE : 0, w.fit_third);
     const Pack values = bring(room, a.value_pack + number * ks * CONTENT_TILES * 256, ks, CONTENT_TILES, w.fit_fourth);
     unsigned long long *counters = take<unsigned long long>(room, 4);
     const Whole h_all = {take<half>(room, ROWS * hs), hs};
-    float *factor = take<float>(room, CLUSTER * ROWS), *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
+    float *factor = take<float>(room, MEMBERS * ROWS), *top = take<float>(room, ROWS), *inverse = take<float>(room, ROWS);
     float *mine = take<float>(room, ROWS * own);
     float *sums = take<float>(room, PARTS * ROWS * WIDTH(MOST_U));
     uint4 *ring = take<uint4>(room, WARPS * w.depth * 32 * MOST_U);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed<MOST_U> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
-    char *post = a.post + (size_t)blockIdx.x * w.post;
+    Post post(a.post, w);
     Exchange<SLOTS ? 1 : 2> states(post, room, counters, UNITS);  // without slots, a block may be a step ahead of another
 #if DIMS
     const Whole content = {take<half>(room, ROWS * rs), rs};
     const Whole weights = {take<half>(room, ROWS * ss), ss};  // attention to the own slots
     unsigned *added = take<unsigned>(room, CONTENT * ROWS / 2);  // to the content by the slots of each block, two halves each
-    float2 *stats = take<float2>(room, CLUSTER * ROWS);
+    float2 *stats = take<float2>(room, MEMBERS * ROWS);
     Exchange<> known(post, room, counters + 1, DIMS);
     Box attended(counters + 2);
     auto scores_of = [&](int peer) { return stats[peer * ROWS + my_row]; };  // the largest, and the sum of all, relative to it
@@ -559,13 +601,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 #endif
     plan_multiply<NT_S>(feed, keys, kh);
     if (DIMS) plan_spread<NT_P>(feed, values, ks);
-    feed.add(gates, kh, part, PARTS, way * NT_U, NT_U);
+    feed.add(gates, kh, part, PARTS, first_gate(0), NT_U);
     for (int base = 0; base < TILES_U; base += WAYS * NT_U) {
-        if (base) feed.add(gates, kh, part, PARTS, base + way * NT_U, NT_U);
-        feed.add(reads, kr, part, PARTS, base + way * NT_U - PASSED, NT_U);
+        if (base) feed.add(gates, kh, part, PARTS, first_gate(base), NT_U);
+        feed.add(reads, kr, part, PARTS, first_gate(base) - PASSED, NT_U);
     }
     feed.begin(steps_of(w, row0));
     const auto held = hold<NT_U, HELD_U>(gates);
+    const auto held_keys = hold<NT_S, HELD_S>(keys);
     wipe(h_all);
 #if DIMS
     wipe(content);
@@ -630,7 +673,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                     mine[my_row * own + j] = score;
                     high = fmaxf(high, score);
                 }
-            });
+            }, held_keys);
             __syncthreads();
             high = row_max(high);
             for (int j = sub; j < share; j += LANES) {
@@ -644,14 +687,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             }
             sum = row_total(sum);
 #if DIMS
-            attended.expect(CLUSTER * ROWS * (DIMS * sizeof(half) + sizeof(float2)));
+            attended.expect(MEMBERS * ROWS * (DIMS * sizeof(half) + sizeof(float2)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(stats + me * ROWS + my_row), peer),
                      make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, peer));
             __syncthreads();
             spread<NT_P>(weights, values, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / DIMS;
-                if (owner >= CLUSTER) return;  // behind the last
+                if (owner >= MEMBERS) return;  // behind the last
                 const unsigned there = place(added + (me * ROWS + row) * (DIMS / 2) + (column - owner * DIMS) / 2);
                 push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(attended.at, owner));
             });
@@ -663,7 +706,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         // What does not depend on the slots, while what comes from those of the others arrives.
         float from_h[TALL][NT_U][4];
         clear(from_h);
-        accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, way * NT_U, Plain(), held);
+        accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, first_gate(0), Plain(), held);
         if (N) {
             attended.wait();
             float high = -INFINITE, sum = 0.f;
@@ -687,7 +730,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             const int row = i / (DIMS / 2);
             float2 sum = make_float2(0.f, 0.f);
 #pragma unroll
-            for (int peer = 0; peer < CLUSTER; ++peer) {
+            for (int peer = 0; peer < MEMBERS; ++peer) {
                 const float2 one = floats(added[peer * ROWS * (DIMS / 2) + i]);
                 const float f = factor[peer * ROWS + row];
                 sum = make_float2(sum.x + f * one.x, sum.y + f * one.y);
@@ -706,16 +749,16 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (base) {
                 __syncthreads();
                 clear(from_h);
-                accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, base + way * NT_U, Plain());
+                accumulate<NT_U>(from_h, h_all, gates, feed, kh, part, PARTS, first_gate(base), Plain());
             }
 #if DIMS
-            accumulate<NT_U>(from_h, content, reads, feed, kr, part, PARTS, base + way * NT_U - PASSED, Plain());
+            accumulate<NT_U>(from_h, content, reads, feed, kr, part, PARTS, first_gate(base) - PASSED, Plain());
 #else
             if (N) {
                 // As large as if it were attention that is not normalized yet: both sums then share their registers.
                 scale(from_h, [&](int row) { return 1.f / inverse[row]; });
                 const Weighed weighed = {factor, 8.f / own};
-                accumulate<NT_U>(from_h, attention.sent(0, own / 8), reads, feed, kr, part, PARTS, base + way * NT_U - PASSED,
+                accumulate<NT_U>(from_h, attention.sent(0, own / 8), reads, feed, kr, part, PARTS, first_gate(base) - PASSED,
                                  weighed);
                 scale(from_h, [&](int row) { return inverse[row]; });
             }
@@ -799,17 +842,17 @@ struct Past {  // what a step back needs of one row and unit, read before it is 
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THREADS, 1) backward(const Backward a) {
     extern __shared__ uint4 shared[];
     const Walk w = a.walk;
-    const int me = rank(), cluster = blockIdx.x / CLUSTER, d = cluster % w.directions;
-    const int row0 = cluster / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
+    const int me = member(), team = blockIdx.x / MEMBERS, d = team % w.directions;
+    const int row0 = team / w.directions * ROWS, my_row = threadIdx.x / LANES, sub = threadIdx.x % LANES;
     const int D = w.directions, H = w.hidden, N = w.slots, own = w.own, unit0 = me * UNITS, slot0 = me * own;
-    const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? CLUSTER : 0;  // of the row that this lane has a part in
+    const int share = my_row < ROWS ? own : 0, peers = my_row < ROWS ? MEMBERS : 0;  // of the row that this lane has a part in
     const int ks = blocks_of(DIMS ? own : N), kc = blocks_of(CONTENT), wide = w.real_hidden;
     const int ss = stride_of(own), cs = stride_of(CONTENT);
     const int tiles_r = DIMS ? TILES_D : own / 8, tiles = LSTM ? TILES_H + tiles_r : TILES_H;
     const bool reversed = w.reversed >> d & 1;
 
     char *room = reinterpret_cast<char *>(shared);
-    const size_t number = (size_t)d * CLUSTER + me;
+    const size_t number = (size_t)d * MEMBERS + me;
     const Pack slopes = bring(room, a.slope_pack + number * K_SLOPES * tiles * 256, K_SLOPES, tiles, w.fit_first, HELD_B * PARTS);
     const Pack keys = bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
     const Pack values = bring(room, a.back_value_pack + number * kc * own * 32, kc, DIMS ? own / 8 : 0, w.fit_third);
@@ -821,14 +864,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
     uint4 *ring = take<uint4>(room, WARPS * w.depth * 32 * MOST_B);
     unsigned long long *full = take<unsigned long long>(room, WARPS * w.depth);
     Feed<MOST_B> feed(take<Segment>(room, w.depth ? WARPS * SEGMENTS : 0), ring, full, w.depth);
-    char *post = a.post + (size_t)blockIdx.x * w.post;
+    Post post(a.post, w);
     Exchange<> sloped(post, room, counters, apart(TILES_U));
     Box attends(counters + 3);
     for (int i = threadIdx.x; i < ROWS * own; i += THREADS) attention[i] = 0.f;
 #if DIMS
     const Whole weights = {take<half>(room, ROWS * ss), ss}, contents = {take<half>(room, ROWS * cs), cs};
-    unsigned *added = take<unsigned>(room, CLUSTER * ROWS * UNITS / 2);  // by the slots of each block, two halves each
-    float *parts = take<float>(room, CLUSTER * ROWS);
+    unsigned *added = take<unsigned>(room, MEMBERS * ROWS * UNITS / 2);  // by the slots of each block, two halves each
+    float *parts = take<float>(room, MEMBERS * ROWS);
     Exchange<> known(post, room, counters + 2, DIMS);
     Box weighed(counters + 1);
     auto sum_of = [&](int peer) { return parts[peer * ROWS + my_row]; };
@@ -1013,13 +1056,13 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
         if (N) {
             sum = row_total(sum);
 #if DIMS
-            weighed.expect(CLUSTER * ROWS * (UNITS * sizeof(half) + sizeof(float)));
+            weighed.expect(MEMBERS * ROWS * (UNITS * sizeof(half) + sizeof(float)));
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
             spread<NT_H>(weights, keys, feed, ks, [&](int row, int column, float first, float second) {
                 const int owner = column / UNITS;
-                if (owner >= CLUSTER) return;  // behind the last
+                if (owner >= MEMBERS) return;  // behind the last
                 const unsigned there = place(added + (me * ROWS + row) * (UNITS / 2) + (column - owner * UNITS) / 2);
                 push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(weighed.at, owner));
             });
@@ -1044,7 +1087,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             if (i >= ROWS * UNITS || row >= rows || unit0 + i % UNITS >= wide) continue;
             float through = 0.f;
 #pragma unroll 4  // all at once would take registers that others need
-            for (int peer = 0; peer < CLUSTER; ++peer) {
+            for (int peer = 0; peer < MEMBERS; ++peer) {
                 const float2 two = floats(added[(peer * ROWS * UNITS + i) / 2]);
                 through += i % 2 ? two.y : two.x;
             }
@@ -1102,10 +1145,10 @@ struct Tiles {  // of a pack: `count` of them from `first` on, out of `all`, in 
 // `turn` is the warp's next tile; it counts on from call to call, so that all warps have equally many.
 template <bool ALONG_K, typename Value>
 __device__ __forceinline__ void lay_out(const Tiles &tiles, int directions, unsigned &turn, Value value) {
-    const unsigned lane = threadIdx.x % 32, count = directions * CLUSTER * tiles.k_blocks * tiles.count;
+    const unsigned lane = threadIdx.x % 32, count = directions * MEMBERS * tiles.k_blocks * tiles.count;
     for (; turn < count; turn += gridDim.x * blockDim.x / 32) {
         const unsigned row = turn / tiles.count, tile = tiles.first + turn % tiles.count, number = row / tiles.k_blocks;
-        const unsigned d = number / CLUSTER, block = number % CLUSTER, k = row % tiles.k_blocks * 32, n = tile * 8;
+        const unsigned d = number / MEMBERS, block = number % MEMBERS, k = row % tiles.k_blocks * 32, n = tile * 8;
         float v[8];
 #pragma unroll
         for (int i = 0; i < 8; ++i)

@@ -1,6 +1,7 @@
 """The walk by clusters of blocks (cluster.cu): products of half precision, which has the 10 bits of TF32."""
 
 import ctypes
+import functools
 from collections.abc import Sequence
 
 import torch
@@ -13,12 +14,22 @@ from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, Clust
 from memgrow.nn.kernels.structures import ClusterWalk as Argument
 
 SOURCE = "cluster.cu"
-PART_OF = {"forward": 1, "backward": 2, "pack": 3, "largest": 3}  # of the source, by kernel
+TELLING = 16  # words in which a team counts what its blocks have sent
+FORWARD, BACKWARD, AROUND = 1, 2, 3  # parts of the source that are compiled apart
+PART_OF = {"forward": FORWARD, "backward": BACKWARD, "pack": AROUND, "largest": AROUND}
+WALKS = ("forward", "backward")
 FITS = ("fit_first", "fit_second", "fit_third", "fit_fourth")
 PACKS = {  # on the way forward or back
     True: ("key_pack", "gate_pack", "read_pack", "value_pack"),
     False: ("slope_pack", "back_pack", "back_value_pack", "back_read_pack"),
 }
+
+
+@functools.cache
+def prepare(clusters: Clusters, with_gradient: bool, device: torch.device) -> None:
+    """Begin to compile what a walk will need."""
+    parts = (AROUND, FORWARD, BACKWARD) if with_gradient else (AROUND, FORWARD)
+    nvrtc.prepare(SOURCE, ({**clusters.defines(), "PART": part} for part in parts), device)
 
 
 class ClusterWalk:
@@ -32,9 +43,10 @@ class ClusterWalk:
 
     def pack(self, reading: Reading, with_gradient: bool) -> None:
         layer, c = self.layer, self.clusters
+        prepare(c, with_gradient, layer.device)
         self.packs = {
             forward: {
-                name: layer.new(layer.directions, c.size, blocks, tiles, 256, dtype=torch.float16)
+                name: layer.new(layer.directions, c.members, blocks, tiles, 256, dtype=torch.float16)
                 for name, (blocks, tiles) in zip(names, c.packs(forward), strict=True)
             }
             for forward, names in PACKS.items()
@@ -104,6 +116,10 @@ class ClusterWalk:
     def _post(self, forward: bool) -> Tensor:
         return self.layer.new(self.blocks, self.clusters.post(forward), dtype=torch.uint8)
 
+    def _told(self) -> Tensor | None:
+        teams = self.blocks // self.clusters.members if self.clusters.team > 1 else 0
+        return torch.zeros(teams, TELLING, dtype=torch.int32, device=self.layer.device) if teams else None
+
     def _largest(self, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each) -> Tensor:
         self.largest = torch.zeros(1, dtype=torch.int32, device=self.layer.device)
         argument = Gradients(
@@ -136,6 +152,7 @@ class ClusterWalk:
             depth=kept.depth,
             sizes=layer.sizes,
             offsets=layer.offsets,
+            told=self._told(),
         )
 
     def _kept(self, forward: bool) -> Kept:
@@ -146,4 +163,5 @@ class ClusterWalk:
     def _launch(self, name: str, argument: ctypes.Structure, blocks: int, shared: int) -> None:
         device = self.layer.device
         defines = {**self.defines, "PART": PART_OF[name]}
-        nvrtc.launch(SOURCE, name, defines, argument, blocks, THREADS, shared, device, together=False)
+        together = self.clusters.team > 1 and name in WALKS  # they wait for each other
+        nvrtc.launch(SOURCE, name, defines, argument, blocks, THREADS, shared, device, together)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
 
-SIZES = (16, 14, 12, 10, 8)  # blocks of a cluster: how many find room depends on how a GPU's processors are grouped
+# Blocks of a cluster, and clusters that share out a layer. How many find room depends on how processors are grouped.
+SHARINGS = ((16, 1), (14, 1), (12, 1), (10, 1), (8, 1), (2, 16))
 ROWS = (16, 24, 32)  # that a cluster works on
 THREADS = 256  # of a block
 PARTS = 4  # that a product's sums come in
@@ -15,16 +16,17 @@ WAYS = 2  # in which the warps share out columns
 MAX_UNITS = 64  # of a block: more would not fit its registers
 MAX_TILES = 5  # of eight columns that a warp has at once
 WARPS = 8
+FIRST, GATES = 0, 1  # packs of weights, by their places
 DEPTHS = (3, 2)  # chunks of weights that are on their way to a warp, where not all of them fit: more come no faster
 FREE = {  # registers of a thread that can hold weights, forward and backward, by rows and whether contents are read
     (16, False): (80, 80),
     (24, False): (80, 80),
-    (32, False): (40, 0),
+    (32, False): (20, 0),
     (16, True): (64, 48),
     (24, True): (40, 0),
     (32, True): (20, 0),
 }
-MANY = 2  # rounds of clusters, beyond which the last one is taken to be half full
+FEW, MANY = 192, 4096  # rows: where there are more than a few, the way is that of many, so that it is compiled once
 SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
@@ -42,7 +44,7 @@ class Sizes(NamedTuple):
 class Kept(NamedTuple):
     """What of the packs of weights is kept on the chip."""
 
-    held: int  # blocks that each warp has in registers, of the pack of gates or, backward, of the first one
+    held: int  # blocks that each warp has in registers, of one pack
     blocks: tuple[int, ...]  # of each pack, with those
     depth: int  # of the ring for the rest; 0: there is none
     shared: int  # bytes of shared memory in all
@@ -52,7 +54,8 @@ class Clusters(NamedTuple):
     """How the work of a layer is shared out."""
 
     size: int  # blocks of a cluster
-    rows: int  # that it works on
+    team: int  # clusters that share out the layer
+    rows: int  # that they work on
     cell: str
     directions: int
     batch: int
@@ -61,27 +64,33 @@ class Clusters(NamedTuple):
     dims: int  # of the content that is read, of one block; 0: blocks exchange attention to slots, and not contents
 
     @classmethod
-    def of(cls, size: int, rows: int, contents: bool, layer: Sizes) -> "Clusters | None":
-        """None where a layer is too large for a cluster, or has no contents."""
+    def of(cls, size: int, team: int, rows: int, contents: bool, layer: Sizes) -> "Clusters | None":
+        """None where a layer is too large for a team, or has not what it needs."""
         counts = ((layer.hidden, 2), (layer.slots, 8), (layer.slot_size, 2))
-        units, own, dims = (_share(count, size, multiple) for count, multiple in counts)
-        if contents and not (own and dims):
+        units, own, dims = (_share(count, size * team, multiple) for count, multiple in counts)
+        if (contents and not (own and dims)) or (team > 1 and (contents or not own)):
             return None
-        new = cls(size, rows, layer.cell, layer.directions, layer.batch, units, own, dims if contents else 0)
+        new = cls(size, team, rows, layer.cell, layer.directions, layer.batch, units, own, dims if contents else 0)
         fits = all(new.kept(forward) for forward in (True, False))
         return new if fits and max(units, new.dims) <= MAX_UNITS and new.segments <= SEGMENTS else None
 
     @property
+    def members(self) -> int:
+        """Blocks that work on the same rows."""
+        return self.size * self.team
+
+    @property
     def hidden(self) -> int:
-        return self.size * self.units
+        return self.members * self.units
 
     @property
     def slots(self) -> int:
-        return self.size * self.own
+        return self.members * self.own
 
     @property
     def needed(self) -> int:
-        return self.directions * -(-self.batch // self.rows)
+        """Clusters."""
+        return self.team * self.directions * -(-self.batch // self.rows)
 
     @property
     def tiles_h(self) -> int:
@@ -104,13 +113,14 @@ class Clusters(NamedTuple):
 
     @property
     def content(self) -> int:
-        return self.size * self.dims
+        return self.members * self.dims
 
     def defines(self) -> dict[str, int]:
         at_once = {name: _at_once(count, ways) for name, (count, ways) in self._tiles.items()}
-        sizes = {"CLUSTER": self.size, "ROWS": self.rows, "UNITS": self.units, "DIMS": self.dims}
-        kept = {name: self.kept(forward) for name, forward in (("HELD_U", True), ("HELD_B", False))}
-        held = {name: one.held for name, one in kept.items() if one}
+        sizes = {"CLUSTER": self.size, "TEAM": self.team, "ROWS": self.rows, "UNITS": self.units, "DIMS": self.dims}
+        there, back = (one.held if one else 0 for one in map(self.kept, (True, False)))
+        gates = self.holding(forward=True) == GATES
+        held = {"HELD_U": there if gates else 0, "HELD_S": 0 if gates else there, "HELD_B": back}
         most = {"MOST_U": self.at_once(forward=True), "MOST_B": self.at_once(forward=False)}
         return {"LSTM": int(self.cell == "lstm"), "SLOTS": int(self.own > 0), **sizes, **at_once, **most, **held}
 
@@ -143,7 +153,7 @@ class Clusters(NamedTuple):
             return (kh, self.own // 8), (kh, self.tiles_one), (read, self.tiles_one if read else 0), values
         keys = (k_own, -(-self.hidden // 8)) if self.dims else (ks, self.tiles_h if ks else 0)
         values = (kc, self.own // 8) if self.dims else (0, 0)
-        k_slopes = -(-self.size * self.tiles_one // 4)
+        k_slopes = -(-self.members * self.tiles_one // 4)
         if self.cell == "lstm":
             return (k_slopes, self.tiles_h + self.tiles_r), keys, values, (0, 0)
         return (k_slopes, self.tiles_h), keys, values, (k_slopes if self.tiles_r else 0, self.tiles_r)
@@ -162,22 +172,28 @@ class Clusters(NamedTuple):
         """Bytes of shared memory that one block needs beside weights, as much as the source takes."""
         rows, own, c = self.rows, self.own, self.content
         if forward:
-            parts = [32, 2 * rows * _stride(self.hidden), 4 * self.size * rows, 4 * rows, 4 * rows, 4 * rows * own]
-            parts += [] if own else [self.size * self.pieces(forward)[0]]  # without slots, it arrives in two places
-            contents = [2 * rows * _stride(c), 2 * rows * _stride(own), 2 * rows * c, 8 * self.size * rows]
+            parts = [32, 2 * rows * _stride(self.hidden), 4 * self.members * rows, 4 * rows, 4 * rows, 4 * rows * own]
+            parts += [] if own else [self.members * self.pieces(forward)[0]]  # without slots, it arrives in two places
+            contents = [2 * rows * _stride(c), 2 * rows * _stride(own), 2 * rows * c, 8 * self.members * rows]
         else:
             parts = [32, 4 * rows, 4 * rows * own]
-            contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 2 * rows * self.hidden, 4 * self.size * rows]
-        parts += [*(self.size * piece for piece in self.pieces(forward)), *(contents if self.dims else ())]
+            contents = [2 * rows * _stride(own), 2 * rows * _stride(c), 2 * rows * self.hidden, 4 * self.members * rows]
+        parts += [*(self.members * piece for piece in self.pieces(forward)), *(contents if self.dims else ())]
         return sum(-(-size // 16) * 16 for size in parts) + 32 * PARTS * rows * (WAYS * self.at_once(forward) + 1)
 
     def ring(self, depth: int, forward: bool) -> int:
         """Bytes for weights that are on their way, the marks of their arrival and the plans."""
         return WARPS * (depth * (512 * self.at_once(forward) + 8) + 32 * SEGMENTS) if depth else 0
 
+    def holding(self, forward: bool) -> int:
+        """The pack of which blocks can be held in registers: backward the first one, else that of gates or of keys."""
+        return GATES if forward and (_passes(*self._tiles["NT_U"]) == 1 or not self.own) else FIRST
+
     def most_held(self, forward: bool) -> int:
-        """Blocks of a pack that each warp can have in registers: none where it goes through them more than once."""
-        tiles, (blocks, _) = self._tiles["NT_U" if forward else "NT_B"], self.packs(forward)[_holding(forward)]
+        """Blocks of it that each warp can have there: none where it goes through them more than once."""
+        number = self.holding(forward)
+        name = "NT_B" if not forward else "NT_U" if number == GATES else "NT_S"
+        tiles, (blocks, _) = self._tiles[name], self.packs(forward)[number]
         there, back = FREE[self.rows, self.dims > 0]
         free = there if forward else back if self.rows * self.units <= 2 * THREADS else 0
         return min(-(-blocks // PARTS), free // (4 * _at_once(*tiles))) if _passes(*tiles) == 1 else 0
@@ -190,7 +206,7 @@ class Clusters(NamedTuple):
         """What can be kept with so many blocks in registers and beside a ring of that depth."""
         size, found = self.fixed(forward) + self.ring(depth, forward), []
         for number, (blocks, tiles) in enumerate(self.packs(forward)):
-            first = min(blocks, PARTS * held) if number == _holding(forward) else 0
+            first = min(blocks, PARTS * held) if number == self.holding(forward) else 0
             near = min(blocks - first, max(0, SHARED_LIMIT - size) // (512 * tiles or 1))
             found.append(first + near)
             size += 512 * tiles * near
@@ -204,9 +220,8 @@ class Clusters(NamedTuple):
     def cycles(self, kept: Kept, forward: bool) -> float:
         """Of a step, roughly, as measured on an H200: the exchange, the products, and weights that stream in."""
         tiles, items = sum(blocks * wide for blocks, wide in self.packs(forward)), self.rows * self.units
-        exchange = (
-            (2300 + 6 * items if forward else 2600 + 11 * items) + 3000 * bool(self.slots) + 2500 * bool(self.dims)
-        )
+        exchange = 2300 + 6 * items if forward else 2600 + 11 * items
+        exchange += 3000 * bool(self.slots) + 2500 * bool(self.dims) + 9000 * (self.team > 1)
         product = 10 + 5 * -(-self.rows // 16)
         stream = 30 if kept.depth == 2 else 27  # L2 gives a block 19 bytes a cycle, if it is asked early enough
         return exchange + product * tiles + stream * self.streams(kept, forward)
@@ -221,26 +236,20 @@ def _kept(c: Clusters, forward: bool) -> Kept | None:
     return min(able, key=lambda kept: c.cycles(kept, forward), default=None)  # of equal ones, that which holds least
 
 
-def _holding(forward: bool) -> int:
-    """The pack of which blocks can be held in registers."""
-    return 1 if forward else 0
-
-
 def best(layer: Sizes, room: Mapping[int, int]) -> Clusters | None:
     """The sharing of a layer that takes least time. `room` is how many clusters of each size run at the same time."""
-    ways = product((size for size in SIZES if room.get(size)), ROWS, (False, True))
-    found = [Clusters.of(*way, layer) for way in ways]
-    return min((one for one in found if one), key=lambda c: _time(c, room[c.size]), default=None)
+    alike = layer._replace(batch=layer.batch if layer.batch <= FEW else MANY)
+    ways = product((sharing for sharing in SHARINGS if room.get(sharing[0])), ROWS, (False, True))
+    found = [Clusters.of(size, team, rows, contents, alike) for (size, team), rows, contents in ways]
+    able = [one for one in found if one and (one.team == 1 or one.needed <= room[one.size])]  # a team runs as a whole
+    chosen = min(able, key=lambda c: _time(c, room[c.size]), default=None)
+    return chosen._replace(batch=layer.batch) if chosen else None
 
 
 def _time(c: Clusters, room: int) -> float:
-    """Cycles of a step there and back, in as many rounds as it takes.
-
-    Where there are many, only rows count: so all large batches go the same way, and kernels are compiled once for them.
-    """
+    """Cycles of a step there and back, in as many rounds as it takes."""
     ways = [(c.kept(forward), forward) for forward in (True, False)]
-    rounds, smoothly = -(-c.needed // room), c.directions * c.batch / c.rows / room + 0.5
-    return sum(c.cycles(kept, forward) for kept, forward in ways if kept) * (rounds if rounds <= MANY else smoothly)
+    return sum(c.cycles(kept, forward) for kept, forward in ways if kept) * -(-c.needed // room)
 
 
 def _share(count: int, size: int, multiple: int) -> int:

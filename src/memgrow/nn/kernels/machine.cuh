@@ -102,3 +102,17 @@ __device__ __forceinline__ void fetch_for_all(unsigned here, const void *from, u
 
 // What this thread has written to memory is there for the copies that are asked for next.
 __device__ __forceinline__ void publish() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+// To blocks of other clusters, by a count that all of them share: what has been written up to here, by all who have been
+// met before, is there to be read.
+__device__ __forceinline__ void tell(unsigned *count) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(count) : "memory");
+}
+
+__device__ __forceinline__ void heed(const unsigned *count, unsigned due) {
+    unsigned found;
+    do {
+        asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(found) : "l"(count) : "memory");
+    } while (found < due);
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}

@@ -1,16 +1,23 @@
-"""CUDA source compiled at run time with the library that torch's own wheels bring: no compiler is needed."""
+"""CUDA source compiled at run time with the library that torch's own wheels bring: no compiler is needed.
+
+A kernel takes a second or two, once on a machine. What is known to be needed is compiled in the background, all of it
+at the same time; who launches a kernel waits for that one alone.
+"""
 
 import contextlib
 import ctypes
 import functools
 import hashlib
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import torch
 
 SHARED_LIMIT = 227 * 1024  # bytes of shared memory that one block may have on the GPUs this is for
+Defines = tuple[tuple[str, int], ...]
 _MAX_DYNAMIC_SHARED, _LARGE_CLUSTERS, _CLUSTER_DIMENSION = 8, 14, 4  # numbers of the driver's interface
 
 
@@ -44,7 +51,40 @@ def _check(code: int, doing: str) -> None:
         raise UnavailableError(f"{doing} failed with code {code}")
 
 
-def _compile(source: str, defines: tuple[tuple[str, int], ...], architecture: str) -> bytes:
+def prepare(source: str, programs: Iterable[Mapping[str, int]], device: torch.device) -> None:
+    """Begin to compile these, each a source with its defines."""
+    for defines in programs:
+        _compiling(source, _sorted(defines), _architecture(device.index))
+
+
+def _sorted(defines: Mapping[str, int]) -> Defines:
+    return tuple(sorted(defines.items()))
+
+
+@functools.cache
+def _architecture(device: int | None) -> str:
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+_begun: dict[tuple[str, Defines, str], "Future[bytes]"] = {}
+_beginning = threading.Lock()
+
+
+def _compiling(source: str, defines: Defines, architecture: str) -> "Future[bytes]":
+    program = (source, defines, architecture)
+    with _beginning:
+        if program not in _begun:
+            _begun[program] = _workers().submit(_compile, *program)
+        return _begun[program]
+
+
+@functools.cache
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(min(8, os.cpu_count() or 1), "compiling")
+
+
+def _compile(source: str, defines: Defines, architecture: str) -> bytes:
     """The file `source` beside this one as machine code. It takes a second, so it is kept for the next time."""
     text = (Path(__file__).parent / source).read_bytes()
     words = [f"--gpu-architecture={architecture}", *(f"-D{key}={value}" for key, value in defines)]
@@ -86,9 +126,8 @@ def _compile_now(text: bytes, words: list[str], source: str) -> bytes:
 
 
 @functools.cache
-def _module(source: str, defines: tuple[tuple[str, int], ...], device: int) -> ctypes.c_void_p:
-    major, minor = torch.cuda.get_device_capability(device)
-    binary, module = _compile(source, defines, f"sm_{major}{minor}"), ctypes.c_void_p()
+def _module(source: str, defines: Defines, device: int) -> ctypes.c_void_p:
+    binary, module = _compiling(source, defines, _architecture(device)).result(), ctypes.c_void_p()
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # makes sure that the device's context is there and current
         _check(_driver().cuModuleLoadData(ctypes.byref(module), binary), "loading kernels")
@@ -96,7 +135,7 @@ def _module(source: str, defines: tuple[tuple[str, int], ...], device: int) -> c
 
 
 @functools.cache
-def _kernel(source: str, name: str, defines: tuple[tuple[str, int], ...], device: int) -> ctypes.c_void_p:
+def _kernel(source: str, name: str, defines: Defines, device: int) -> ctypes.c_void_p:
     kernel = ctypes.c_void_p()
     module = _module(source, defines, device)
     _check(_driver().cuModuleGetFunction(ctypes.byref(kernel), module, name.encode()), f"finding {name}")
@@ -118,7 +157,7 @@ def launch(
 ) -> None:
     """Run a kernel with one argument on torch's current stream; `together`: all of its blocks at the same time."""
     number = device.index if device.index is not None else torch.cuda.current_device()
-    kernel = _kernel(source, name, tuple(sorted(defines.items())), number)
+    kernel = _kernel(source, name, _sorted(defines), number)
     arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.byref(argument), ctypes.c_void_p))
     stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
     sizes = (blocks, 1, 1, threads, 1, 1, shared)
@@ -150,7 +189,7 @@ def most_clusters(
 ) -> int:
     """How many clusters of so many blocks the GPU can run at the same time."""
     number = device.index if device.index is not None else torch.cuda.current_device()
-    kernel = _kernel(source, name, tuple(sorted(defines.items())), number)
+    kernel = _kernel(source, name, _sorted(defines), number)
     attribute = _Attribute(id=_CLUSTER_DIMENSION, value=(ctypes.c_uint * 16)(size, 1, 1))
     config = _Config(
         grid=(size, 1, 1), block=(threads, 1, 1), shared=shared, attributes=ctypes.pointer(attribute), count=1

@@ -100,7 +100,7 @@ class ClusterWalk(Arguments):
     _fields_ = [
         *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own"),
         *_fields(INT, "fit_first fit_second fit_third fit_fourth post depth"),
-        *_fields(POINTER, "sizes offsets"),
+        *_fields(POINTER, "sizes offsets told"),
     ]
 
 

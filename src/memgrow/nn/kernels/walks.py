@@ -42,4 +42,4 @@ def _room(device: torch.device) -> dict[int, int]:
         limits = (clusters.THREADS, nvrtc.SHARED_LIMIT)
         return nvrtc.most_clusters(PROBE, "probe", {"LSTM": 1}, size, *limits, device)
 
-    return {size: most(size) for size in clusters.SIZES}
+    return {size: most(size) for size, _ in clusters.SHARINGS}
