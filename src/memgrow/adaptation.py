@@ -41,6 +41,8 @@ def learn_stream(
     watch = [*watched, *stream]
     lessons = [stream] if learner.method.together else [stream[at : at + 1] for at in range(len(stream))]
     _check(learner, lessons, watch)
+    if unread := learner.method.unread(learner.options):
+        bar.note(f"{learner.method.name} does not use what is set for {', '.join(unread)}")
     stages = []
     for lesson in lessons:
         *earlier, domain = lesson

@@ -102,6 +102,14 @@ def test_a_setting_may_change_between_domains_and_is_kept(memgrow, data, model):
     assert config(model)["training"]["epochs"] == 2
 
 
+def test_settings_that_a_method_does_not_use_are_named(memgrow, data, model):
+    words = ("--set", "options.slots=7", "--set", "options.keep=0.3", "--set", "options.smooth=0.9")
+    said = memgrow.done("adapt", model, data["clinic"], "--method", "F+V+E", *words)
+    assert "F+V+E does not use what is set for slots, keep" in " ".join(said.split())
+    said = memgrow.done("adapt", model, data["harbour"], "--method", "F+M+V+A+E")
+    assert "does not use" not in said
+
+
 def test_one_seed_one_model(memgrow, data, tmp_path):
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         memgrow.done("adapt", tmp_path / name, data["kitchen"], "--seed", seed, *memgrow.tiny)

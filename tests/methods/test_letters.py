@@ -1,5 +1,7 @@
 """Letters behind a method's name: what each does, and what does not go together."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 
@@ -230,3 +232,25 @@ def test_a_model_may_take_letters_up_later_but_not_ewc(stream):
 def test_numbers_without_a_meaning_are_refused(wrong):
     with pytest.raises(SettingsError):
         MethodSettings(**wrong)
+
+
+def test_a_method_knows_which_settings_it_does_not_read():
+    changed = MethodSettings(
+        slots=3,
+        quiet=1.0,
+        strength=2.0,
+        fisher="sampled",
+        fisher_examples=5,
+        keep=0.3,
+        distil=2.0,
+        temperature=3.0,
+        old_rate=0.5,
+        smooth=0.9,
+    )
+    every = {one.name for one in fields(changed)}
+    read = {name: every - set(find_method(name).unread(changed)) for name in ("F", "F+H", "EWC", "F+M+V+A+D+L+E")}
+    assert read["F"] == set()
+    assert read["F+H"] == {"slots"}
+    assert read["EWC"] == {"strength", "fisher", "fisher_examples"}
+    assert read["F+M+V+A+D+L+E"] == every - read["EWC"]
+    assert find_method("F").unread(MethodSettings()) == []

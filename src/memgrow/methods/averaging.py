@@ -11,6 +11,8 @@ from memgrow.models import Model
 class Averaging(Past):
     """new = keep * old + (1 - keep) * new. Slots and words that joined stay as they were learnt."""
 
+    reads = ("keep",)
+
     @torch.no_grad()
     def settle(self, old: Model, new: Model) -> None:
         grown = dict(new.named_parameters())

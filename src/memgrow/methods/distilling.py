@@ -17,6 +17,8 @@ class Distilling(Past):
     The old model never changes while a domain is learnt, so it is asked once for all examples.
     """
 
+    reads = ("distil", "temperature")
+
     def __init__(self, settings: MethodSettings) -> None:
         super().__init__(settings)
         self.answers: Tensor | None = None  # (..., examples, labels): softened, of the old model

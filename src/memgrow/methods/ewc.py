@@ -20,6 +20,7 @@ class ElasticWeights(Past):
     """
 
     needs_every_domain = True
+    reads = ("strength", "fisher", "fisher_examples")
 
     def __init__(self, settings: MethodSettings) -> None:
         super().__init__(settings)

@@ -55,6 +55,7 @@ class Past:
     """
 
     needs_every_domain: ClassVar[bool] = False  # so that it cannot be taken up later
+    reads: ClassVar[tuple[str, ...]] = ()  # of the settings
 
     def __init__(self, settings: MethodSettings) -> None:
         self.settings = settings

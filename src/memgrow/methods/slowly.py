@@ -13,6 +13,8 @@ from memgrow.models import Model
 class Slowly(Past):
     """Each step moves old entries by old_rate of what the optimiser says: for Adam the same as a lower rate."""
 
+    reads = ("old_rate",)
+
     def __init__(self, settings: MethodSettings) -> None:
         super().__init__(settings)
         self.shapes: dict[str, tuple[int, ...]] = {}

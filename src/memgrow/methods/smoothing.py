@@ -22,6 +22,8 @@ EPOCHS = 3  # that the mean looks back, at most: in a small domain a longer memo
 class Smoothing(Past):
     """Each step the mean keeps `smooth` of itself and takes the rest from the weights; from the second domain on."""
 
+    reads = ("smooth",)
+
     def __init__(self, settings: MethodSettings) -> None:
         super().__init__(settings)
         self._met = False

@@ -1,7 +1,7 @@
 """The methods by name: the rows of the paper's tables as rows of one table, and letters that make further ones."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from memgrow.errors import SettingsError
@@ -17,6 +17,7 @@ from memgrow.models import Model
 
 What = Literal["words", "slots", "hidden", "column"]
 RECOMMENDED = "F+V+E"  # the best on validation after five genres without old data: see docs/paper.md
+READ_BY_GROWTH: dict[What, tuple[str, ...]] = {"slots": ("slots", "quiet"), "hidden": ("slots",)}  # settings
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ class Method:
     def past(self, settings: MethodSettings) -> Several:
         """What a learner by this method remembers, nothing as yet."""
         return Several([kind(settings) for kind in self.remembers])
+
+    def unread(self, settings: MethodSettings) -> list[str]:
+        """Settings that were changed, and that this method does not read."""
+        read = {name for part in self.past(settings).parts for name in part.reads}
+        read |= {name for what in self.grows for name in READ_BY_GROWTH.get(what, ())}
+        return [
+            one.name for one in fields(settings) if one.name not in read and getattr(settings, one.name) != one.default
+        ]
 
 
 METHODS = {

@@ -43,7 +43,13 @@ def _study(study: Study, protocol: Protocol, results: Results, seeds: int) -> di
         made = sheet(rows, columns, protocol, results, seeds, references=reference)
         sheets.append({"title": point.label, **made})
     _correct(sheets, study)
-    return {"about": study.about, "methods": list(study.methods), "learns": list(study.learns), "sheets": sheets}
+    return {"about": study.about, "methods": list(study.methods), "learns": _path(study), "sheets": sheets}
+
+
+def _path(study: Study) -> list[str]:
+    """The domains in their order; one in which the points differ is left open."""
+    paths = [point.learns or study.learns for point in study.points]
+    return [names[0] if len(set(names)) == 1 else "…" for names in zip(*paths, strict=True)]
 
 
 def _correct(sheets: Sequence[dict[str, Any]], study: Study) -> None:

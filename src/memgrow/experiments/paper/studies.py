@@ -56,7 +56,11 @@ STUDIES: tuple[Study, ...] = (
     Study(
         "pairs",
         "training pairs of each genre, from one genre to another",
-        (Point("2,000", data={"limit": 2000}), Point("all")),
+        (
+            Point("2,000", data={"limit": 2000}),
+            Point("all"),
+            Point("all and guessed", data={"extra": True, "limit": None}),
+        ),
         methods=("F+V", PROPOSED),
     ),
     Study(
