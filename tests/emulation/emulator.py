@@ -11,11 +11,14 @@ from typing import Any
 
 from memgrow.nn.kernels import nvrtc
 
-HERE = Path(__file__).parent
+HERE, SOURCES, MACHINE = Path(__file__).parent, Path(nvrtc.__file__).parent, "machine.cuh"
 KERNELS = {  # source: kernels and their arguments
-    "cluster.cu": {"forward": "Forward", "backward": "Backward", "pack": "Packing", "largest": "Gradients"},
+    "cluster_forward.cu": {"forward": "Forward"},
+    "cluster_backward.cu": {"backward": "Backward"},
+    "cluster_packing.cu": {"pack": "Packing", "largest": "Gradients"},
     "layout.cu": {"spread": "Spreading", "collect": "Collecting"},
 }
+WALKING = ("cluster_forward.cu", "cluster_backward.cu")  # compiled together, as apart it would take longer here
 WALKS = ("forward", "backward")
 FEW = 2  # blocks, where any number does
 late = 0  # of a hundred messages, so many take another round, and another
@@ -42,21 +45,22 @@ def launch(
     together: bool,
 ) -> None:
     """As `nvrtc.launch`; all pointers are the CPU's."""
-    whole = {**defines, "PART": 0}  # all of its kernels at once, as compiling them apart would take longer here
-    start = getattr(_library(source, (*sorted(whole.items()), ("LATE", late))), f"start_{name}")
+    sources = WALKING if source in WALKING else (source,)
+    start = getattr(_library(sources, (*sorted(defines.items()), ("LATE", late))), f"start_{name}")
     start(ctypes.byref(argument), blocks if name in WALKS else FEW, threads, shared)
 
 
 @functools.cache
-def _library(source: str, defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
-    text = (Path(nvrtc.__file__).parent / source).read_text(encoding="utf-8")
+def _library(sources: tuple[str, ...], defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
+    text = "\n".join((SOURCES / source).read_text(encoding="utf-8") for source in sources)
     text = text.replace("extern __shared__ uint4 shared[];", "uint4 *shared = (uint4 *)machine::now->shared;")
     size, team = (dict(defines).get(name, 1) for name in ("CLUSTER", "TEAM"))
     starts = "".join(
         START.format(name=name, kind=kind, size=size if name in WALKS else 1, team=team if name in WALKS else 1)
+        for source in sources
         for name, kind in KERNELS[source].items()
     )
-    whole = f'#include "machine.cuh"\n{text}\n{starts}'
+    whole = f'#include "{MACHINE}"\n{text}\n{starts}'
     words = [
         "-std=c++20",
         "-O1",
@@ -67,6 +71,9 @@ def _library(source: str, defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
         *(f"-D{key}={value}" for key, value in defines),
     ]
     folder = Path(tempfile.mkdtemp(dir=_room().name))
+    for header in SOURCES.glob("*.cuh"):
+        if header.name != MACHINE:  # in the place of which stands the one here
+            shutil.copy(header, folder)
     (folder / "kernel.cpp").write_text(whole, encoding="utf-8")
     made = folder / "kernel.so"
     subprocess.run([str(compiler()), *words, str(folder / "kernel.cpp"), "-o", str(made)], check=True)

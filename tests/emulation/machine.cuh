@@ -1,4 +1,4 @@
-// A GPU of one core: what cluster.cu and layout.cu expect of CUDA and of the kernels' machine.cuh, in plain C++.
+// A GPU of one core: what the cluster kernels and layout.cu expect of CUDA and of the kernels' machine.cuh, in plain C++.
 //
 // Every thread of a team of clusters is a fiber; a fiber that has to wait lets the next one run. What goes to another block or
 // comes from far away arrives a round later, or, with a chance of LATE in a hundred each round, later still and in another

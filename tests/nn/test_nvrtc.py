@@ -33,7 +33,7 @@ def test_a_program_is_compiled_once_for_all_who_ask(monkeypatch):
         return repr(defines).encode()
 
     monkeypatch.setattr(nvrtc, "_compile", compiled)
-    nvrtc.prepare("some.cu", [{"B": 2, "A": 1}], DEVICE)
+    nvrtc.prepare("some.cu", {"B": 2, "A": 1}, DEVICE)
     with ThreadPoolExecutor(8) as pool:
         found = set(pool.map(lambda _: code_of({"A": 1, "B": 2}), range(40)))
     assert found == {b"(('A', 1), ('B', 2))"}
@@ -48,7 +48,8 @@ def test_programs_are_compiled_side_by_side_while_the_caller_goes_on(monkeypatch
         return b"code"
 
     monkeypatch.setattr(nvrtc, "_compile", compiled)
-    nvrtc.prepare("some.cu", [{"A": 1}, {"A": 2}], DEVICE)
+    for number in (1, 2):
+        nvrtc.prepare("some.cu", {"A": number}, DEVICE)
     meeting.wait()
     assert code_of({"A": 1}) == code_of({"A": 2}) == b"code"
 
@@ -58,6 +59,6 @@ def test_what_cannot_be_compiled_is_told_to_who_needs_it(monkeypatch):
         raise UnavailableError("compiling some.cu failed: no such thing")
 
     monkeypatch.setattr(nvrtc, "_compile", compiled)
-    nvrtc.prepare("some.cu", [{"A": 1}], DEVICE)
+    nvrtc.prepare("some.cu", {"A": 1}, DEVICE)
     with pytest.raises(UnavailableError, match="no such thing"):
         code_of({"A": 1})

@@ -1,4 +1,4 @@
-"""The walk by clusters of blocks (cluster.cu): products of half precision, which has the 10 bits of TF32."""
+"""The walk by clusters of blocks (cluster.cuh): products of half precision, which has the 10 bits of TF32."""
 
 import ctypes
 import functools
@@ -13,11 +13,9 @@ from memgrow.nn.kernels.layer import Each, Layer, Reading, Trace, Walked, Walked
 from memgrow.nn.kernels.structures import ClusterBackward, ClusterForward, ClusterPacking, Gradients
 from memgrow.nn.kernels.structures import ClusterWalk as Argument
 
-SOURCE = "cluster.cu"
 TELLING = 16  # words in which a team counts what its blocks have sent
-FORWARD, BACKWARD, AROUND = 1, 2, 3  # parts of the source that are compiled apart
-PART_OF = {"forward": FORWARD, "backward": BACKWARD, "pack": AROUND, "largest": AROUND}
-WALKS = ("forward", "backward")
+WALKS = {"forward": "cluster_forward.cu", "backward": "cluster_backward.cu"}
+AROUND = {"pack": "cluster_packing.cu", "largest": "cluster_packing.cu"}
 FITS = ("fit_first", "fit_second", "fit_third", "fit_fourth")
 PACKS = {  # on the way forward or back
     True: ("key_pack", "gate_pack", "read_pack", "value_pack"),
@@ -25,18 +23,24 @@ PACKS = {  # on the way forward or back
 }
 
 
-@functools.cache
+@functools.lru_cache(maxsize=4096)  # a training asks for the same ones in every step
 def prepare(clusters: Clusters, with_gradient: bool, device: torch.device) -> None:
     """Begin to compile what a walk will need."""
-    parts = (AROUND, FORWARD, BACKWARD) if with_gradient else (AROUND, FORWARD)
-    nvrtc.prepare(SOURCE, ({**clusters.defines(), "PART": part} for part in parts), device)
+    for name in ("pack", "forward", *(("backward",) if with_gradient else ())):
+        nvrtc.prepare(*_program(name, clusters), device)
+
+
+@functools.lru_cache(maxsize=4096)
+def _program(name: str, clusters: Clusters) -> tuple[str, dict[str, int]]:
+    """The source of a kernel, and how it is compiled."""
+    return (WALKS[name], clusters.defines()) if name in WALKS else (AROUND[name], clusters.blocks())
 
 
 class ClusterWalk:
     def __init__(self, layer: Layer, clusters: Clusters) -> None:
         self.layer, self.clusters = layer, clusters
         self.hidden, self.slots = clusters.hidden, clusters.slots
-        self.defines, self.blocks = clusters.defines(), clusters.size * clusters.needed
+        self.blocks = clusters.size * clusters.needed
         self.contents = bool(clusters.dims)
         self.content: Tensor | None = None
         self.d_content: Tensor | None = None
@@ -161,7 +165,6 @@ class ClusterWalk:
         return kept
 
     def _launch(self, name: str, argument: ctypes.Structure, blocks: int, shared: int) -> None:
-        device = self.layer.device
-        defines = {**self.defines, "PART": PART_OF[name]}
+        source, defines = _program(name, self.clusters)
         together = self.clusters.team > 1 and name in WALKS  # they wait for each other
-        nvrtc.launch(SOURCE, name, defines, argument, blocks, THREADS, shared, device, together)
+        nvrtc.launch(source, name, defines, argument, blocks, THREADS, shared, self.layer.device, together)

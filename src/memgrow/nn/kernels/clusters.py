@@ -1,4 +1,4 @@
-"""How the work of a layer is shared out among clusters of blocks (cluster.cu)."""
+"""How the work of a layer is shared out among clusters of blocks (cluster.cuh)."""
 
 import functools
 from collections.abc import Mapping
@@ -115,14 +115,20 @@ class Clusters(NamedTuple):
     def content(self) -> int:
         return self.members * self.dims
 
+    def blocks(self) -> dict[str, int]:
+        """What is known of a block when kernels are compiled, whatever rows there are."""
+        sizes = {"CLUSTER": self.size, "TEAM": self.team, "UNITS": self.units, "DIMS": self.dims}
+        return {"LSTM": int(self.cell == "lstm"), **sizes}
+
     def defines(self) -> dict[str, int]:
+        """And what is known for the walks."""
         at_once = {name: _at_once(count, ways) for name, (count, ways) in self._tiles.items()}
-        sizes = {"CLUSTER": self.size, "TEAM": self.team, "ROWS": self.rows, "UNITS": self.units, "DIMS": self.dims}
+        sizes = {"ROWS": self.rows, "SLOTS": int(self.own > 0)}
         there, back = (one.held if one else 0 for one in map(self.kept, (True, False)))
         gates = self.holding(forward=True) == GATES
         held = {"HELD_U": there if gates else 0, "HELD_S": 0 if gates else there, "HELD_B": back}
         most = {"MOST_U": self.at_once(forward=True), "MOST_B": self.at_once(forward=False)}
-        return {"LSTM": int(self.cell == "lstm"), "SLOTS": int(self.own > 0), **sizes, **at_once, **most, **held}
+        return {**self.blocks(), **sizes, **at_once, **most, **held}
 
     @property
     def _tiles(self) -> dict[str, tuple[int, int]]:

@@ -1,7 +1,10 @@
-// What cluster.cu says in the machine's own words: half precision, products of a warp, and the other blocks of a cluster.
+// What the cluster kernels say in the machine's own words: half precision, products of a warp, and the other blocks of a
+// cluster.
 //
 // A place in shared memory is a number; `at_peer` is the same place in another block. A box counts the bytes that come
 // in: it is full when it was told how many are due and these are there, and then begins anew.
+
+#pragma once
 
 typedef unsigned short half;
 

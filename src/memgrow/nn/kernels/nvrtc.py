@@ -10,7 +10,7 @@ import functools
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,9 +19,7 @@ import torch
 SHARED_LIMIT = 227 * 1024  # bytes of shared memory that one block may have on the GPUs this is for
 Defines = tuple[tuple[str, int], ...]
 _MAX_DYNAMIC_SHARED, _LARGE_CLUSTERS, _CLUSTER_DIMENSION = 8, 14, 4  # numbers of the driver's interface
-
-
-HEADER = "machine.cuh"  # what a source may include
+_HERE = Path(__file__).parent
 
 
 class UnavailableError(RuntimeError):
@@ -51,10 +49,9 @@ def _check(code: int, doing: str) -> None:
         raise UnavailableError(f"{doing} failed with code {code}")
 
 
-def prepare(source: str, programs: Iterable[Mapping[str, int]], device: torch.device) -> None:
-    """Begin to compile these, each a source with its defines."""
-    for defines in programs:
-        _compiling(source, _sorted(defines), _architecture(device.index))
+def prepare(source: str, defines: Mapping[str, int], device: torch.device) -> None:
+    """Begin to compile a source with these defines."""
+    _compiling(source, _sorted(defines), _architecture(device.index))
 
 
 def _sorted(defines: Mapping[str, int]) -> Defines:
@@ -86,9 +83,9 @@ def _workers() -> ThreadPoolExecutor:
 
 def _compile(source: str, defines: Defines, architecture: str) -> bytes:
     """The file `source` beside this one as machine code. It takes a second, so it is kept for the next time."""
-    text = (Path(__file__).parent / source).read_bytes()
+    text = (_HERE / source).read_bytes()
     words = [f"--gpu-architecture={architecture}", *(f"-D{key}={value}" for key, value in defines)]
-    name = hashlib.sha256(text + _header() + repr((words, torch.version.cuda)).encode()).hexdigest()
+    name = hashlib.sha256(text + b"".join(_headers().values()) + repr((words, torch.version.cuda)).encode()).hexdigest()
     kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memgrow" / f"{name}.cubin"
     with contextlib.suppress(OSError):
         return kept.read_bytes()
@@ -101,15 +98,18 @@ def _compile(source: str, defines: Defines, architecture: str) -> bytes:
     return binary
 
 
-def _header() -> bytes:
-    return (Path(__file__).parent / HEADER).read_bytes()
+@functools.cache
+def _headers() -> dict[str, bytes]:
+    """What a source may include, by name."""
+    return {path.name: path.read_bytes() for path in sorted(_HERE.glob("*.cuh"))}
 
 
 def _compile_now(text: bytes, words: list[str], source: str) -> bytes:
     nvrtc, program, size = _compiler(), ctypes.c_void_p(), ctypes.c_size_t()
     options = (ctypes.c_char_p * len(words))(*(word.encode() for word in words))
-    headers, names = (ctypes.c_char_p * 1)(_header()), (ctypes.c_char_p * 1)(HEADER.encode())
-    created = nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.encode(), 1, headers, names)
+    strings = ctypes.c_char_p * len(_headers())
+    headers, names = strings(*_headers().values()), strings(*(name.encode() for name in _headers()))
+    created = nvrtc.nvrtcCreateProgram(ctypes.byref(program), text, source.encode(), len(headers), headers, names)
     _check(created, "reading the source")
     try:
         if nvrtc.nvrtcCompileProgram(program, len(words), options):

@@ -93,7 +93,7 @@ class GridPacking(Arguments):
     ]
 
 
-# cluster.cu
+# cluster_forward.cu, cluster_backward.cu, cluster_packing.cu
 
 
 class ClusterWalk(Arguments):
