@@ -1,11 +1,13 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from memgrow.admission import admit, check_examples
 from memgrow.checkpoint import MANIFEST
 from memgrow.data import Domain, Stream
+from memgrow.device import allow_tf32
 from memgrow.errors import ModelError, SettingsError
 from memgrow.history import Stage
 from memgrow.learner import Learner
@@ -22,9 +24,10 @@ PARTS = {MANIFEST, "config.json", "model.safetensors"}  # a folder with any of t
 def open_or_create(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
     """The model of the folder with what is asked for now, or a new one where there is none."""
     method, seed = method or recipe.method, recipe.seed if seed is None else seed
-    if _is_free(folder):
-        return _created(recipe, method, seed, device)
-    return _opened(folder, recipe, method, seed, device)
+    make = _created if _is_free(folder) else partial(_opened, folder)
+    learner = make(recipe, method, seed, device)
+    allow_tf32(learner.device)
+    return learner
 
 
 def learn_stream(

@@ -12,3 +12,9 @@ def find_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise SettingsError("torch finds no CUDA device on this machine: use the device cpu or auto")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def allow_tf32(device: torch.device) -> None:
+    """Let a GPU round factors to ten bits, in all of this process: nobody reads the fourth digit of a weight."""
+    if device.type == "cuda":
+        torch.set_float32_matmul_precision("high")

@@ -7,11 +7,17 @@ import threading
 import torch
 
 
-@functools.cache  # once for each device
 def wake(device: torch.device) -> None:
     """Begin to get a device ready; who uses it waits for that, and for nothing else."""
     if device.type == "cuda":
-        threading.Thread(target=_stir, args=(device,), name="waking").start()
+        # "cuda" is the current one, which each thread has for itself: it is the first unless somebody has chosen.
+        chosen = torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
+        _wake(chosen if device.index is None else device.index)
+
+
+@functools.cache  # once for each
+def _wake(number: int) -> None:
+    threading.Thread(target=_stir, args=(torch.device("cuda", number),), name="waking").start()
 
 
 def _stir(device: torch.device) -> None:

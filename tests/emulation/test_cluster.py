@@ -84,6 +84,9 @@ def emulated(monkeypatch, case):
         return ClusterWalk(layer, shared)
 
     monkeypatch.setattr(around, "walk_for", walk_for)
+    cluster_walk._program.cache_clear()  # what is kept is another matter in each test
+    yield
+    cluster_walk._program.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from memgrow.nn.kernels import nvrtc
+from memgrow.nn.kernels import nvrtc, walks
+from memgrow.nn.kernels.clusters import Sizes
 from memgrow.nn.kernels.nvrtc import UnavailableError
 
 DEVICE = torch.device("cuda", 0)
@@ -16,13 +17,11 @@ DEVICE = torch.device("cuda", 0)
 def nothing_begun(monkeypatch):
     monkeypatch.setattr(nvrtc, "_begun", {})
     monkeypatch.setattr(nvrtc, "_architecture", lambda device: "sm_90")
-    with ThreadPoolExecutor(2) as workers:
-        monkeypatch.setattr(nvrtc, "_workers", lambda: workers)
-        yield
+    monkeypatch.setattr(nvrtc, "_at_once", threading.Semaphore(2))
 
 
 def code_of(defines):
-    return nvrtc._compiling("some.cu", nvrtc._sorted(defines), "sm_90").result(timeout=30)
+    return nvrtc._compiled(("some.cu", nvrtc._sorted(defines), "sm_90"))
 
 
 def test_a_program_is_compiled_once_for_all_who_ask(monkeypatch):
@@ -62,3 +61,36 @@ def test_what_cannot_be_compiled_is_told_to_who_needs_it(monkeypatch):
     nvrtc.prepare("some.cu", {"A": 1}, DEVICE)
     with pytest.raises(UnavailableError, match="no such thing"):
         code_of({"A": 1})
+
+
+def test_what_is_needed_now_does_not_wait_for_what_was_asked_for_before(monkeypatch):
+    going_on, begun = threading.Event(), threading.Event()
+
+    def compiled(source, defines, architecture):
+        if dict(defines)["A"] != "now":
+            begun.set()
+            assert going_on.wait(30)
+        return threading.current_thread().name.encode()
+
+    monkeypatch.setattr(nvrtc, "_compile", compiled)
+    monkeypatch.setattr(nvrtc, "_at_once", threading.Semaphore(1))
+    nvrtc.prepare("some.cu", {"A": "later"}, DEVICE)
+    assert begun.wait(30)
+    nvrtc.prepare("some.cu", {"A": "now"}, DEVICE)
+    assert code_of({"A": "now"}) == threading.current_thread().name.encode()
+    going_on.set()
+    assert code_of({"A": "later"}) == b"compiling"
+    assert code_of({"A": "now"}) == threading.current_thread().name.encode(), "it is not compiled once more"
+
+
+@pytest.mark.parametrize("missing", ["the compiler", "room"])
+def test_where_kernels_cannot_be_had_there_is_no_room_for_clusters(missing, monkeypatch):
+    def unavailable(*_):
+        raise UnavailableError("the library NVRTC is not there")
+
+    monkeypatch.setattr(nvrtc, "most_clusters", unavailable if missing == "the compiler" else lambda *_: 0)
+    for known in (walks.shared_out, walks._room):
+        known.cache_clear()
+    assert walks.shared_out(Sizes("lstm", 2, 64, 300, 500, 300), DEVICE) is None
+    for known in (walks.shared_out, walks._room):
+        known.cache_clear()

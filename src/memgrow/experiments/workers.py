@@ -11,6 +11,7 @@ from multiprocessing.process import BaseProcess
 
 import torch
 
+from memgrow.device import allow_tf32
 from memgrow.errors import SettingsError
 from memgrow.experiments.attempt import Result, attempt
 from memgrow.experiments.job import Bench
@@ -179,5 +180,4 @@ def _take_threads(bench: Bench) -> None:
     """On a CPU one thread to a job: what a seed gives must not depend on how many work side by side."""
     if bench.device == "cpu":
         torch.set_num_threads(1)
-    else:
-        torch.set_float32_matmul_precision("high")  # products in TF32, as nobody reads the fourth digit of a weight
+    allow_tf32(torch.device(bench.device))

@@ -62,7 +62,7 @@ def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Wo
     device = first.after.device
     stack = Stack([learning.model for learning in learnings])
     data, validation = Staged(first.data, device), Staged(first.validation, device)
-    _prepare(stack, first.after.training.batch, validation)
+    _prepare(stack, first.after.training.batch, data, validation)
     if first.old is not None:
         _meet(learnings, data)
     with seeded(derive(first.seed, "lockstep"), "train", device=device):
@@ -90,16 +90,23 @@ def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Wo
     return [learning.finish(outcome, note, score) for learning, outcome, note, score in finished]
 
 
-def _prepare(stack: Stack, batch: int, validation: Staged) -> None:
+def _prepare(stack: Stack, batch: int, data: Staged, validation: Staged) -> None:
     """Kernels take seconds to compile: that begins as soon as their sizes are known."""
     if len(stack) > 1:
         return  # products of all models at once take the steps
-    texts = validation.words.shape[1]
-    trained = {batch, -(-batch // 2)}  # examples: of long texts, and behind the last whole batch, there are fewer
+    texts = data.words.shape[1]
+    whole = min(batch, len(data.data))
+    trained = {
+        whole,
+        len(data.data) % batch or whole,
+        data.rows(whole, data.words.shape[2]),
+    }  # with the last, the longest
     tried = {len(indices) for indices, _, _ in validation.in_batches(1)}
     for column in stack.template.encoder.columns:
-        for examples in (*trained, *(tried - trained)):  # in the order of need
-            prepare(column, texts * examples, with_gradient=examples in trained)
+        for examples in sorted(trained, reverse=True):  # the usual ones first
+            prepare(column, texts * examples, with_gradient=True)
+        for examples in tried:
+            prepare(column, texts * examples, with_gradient=False)
 
 
 def _meet(learnings: Sequence[Learning], data: Staged) -> None:

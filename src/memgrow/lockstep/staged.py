@@ -62,14 +62,19 @@ class Staged:
 
     def in_batches(self, models: int) -> list[tuple[list[int], Tensor, int]]:
         """All examples from short to long, the same for every model: their numbers, also (K, B), and the steps."""
-        batches, count = [], len(self.data)
-        for indices in by_length(self.data, -(-count // max(1, -(-count // LARGE)))):  # equally many in each
-            size = self.rows(LARGE, self.steps(torch.tensor(indices)))
+        batches = []
+        for indices in by_length(self.data, evenly(len(self.data), LARGE)):
+            size = evenly(len(indices), self.rows(LARGE, self.steps(torch.tensor(indices))))
             for start in range(0, len(indices), size):
                 some = indices[start : start + size]
                 numbers = torch.tensor(some)
                 batches.append((some, numbers.to(self.words.device).expand(models, -1), self.steps(numbers)))
         return batches
+
+
+def evenly(count: int, most: int) -> int:
+    """How many to take at a time, so that no time has much fewer than the others."""
+    return max(1, -(-count // max(1, -(-count // most))))
 
 
 def rounded(length: int) -> int:

@@ -73,7 +73,7 @@ struct Walk {
     int post;                                    // bytes that a block has for what it sends to all
     int depth;                                   // chunks of the rest that are on their way to each warp; 0: all fit
     const int *sizes, *offsets;                  // of each step
-    unsigned *told;                              // of each team TELLING: how often its blocks have sent something; 0 at first
+    unsigned *told;                              // of each team of several TELLING: how often its blocks have sent; 0 at first
 };
 
 __device__ __forceinline__ int blocks_of(int k) { return (k + 31) / 32; }

@@ -45,11 +45,14 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
 
     char *room = reinterpret_cast<char *>(shared);
     const size_t number = (size_t)d * MEMBERS + me;
-    const Pack slopes = bring(room, a.slope_pack + number * K_SLOPES * tiles * 256, K_SLOPES, tiles, w.fit_first, HELD_B * PARTS);
-    const Pack keys = bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
+    const Pack slopes =
+        bring(room, a.slope_pack + number * K_SLOPES * tiles * 256, K_SLOPES, tiles, w.fit_first, HELD_B * PARTS);
+    const Pack keys =
+        bring(room, a.back_pack + number * ks * UNITS_FROM_SLOTS * 256, ks, N ? UNITS_FROM_SLOTS : 0, w.fit_second);
     const Pack values = bring(room, a.back_value_pack + number * kc * own * 32, kc, DIMS ? own / 8 : 0, w.fit_third);
     const int tiles_apart = LSTM ? 0 : tiles_r;
-    const Pack reads = bring(room, a.back_read_pack + number * K_SLOPES * tiles_apart * 256, K_SLOPES, tiles_apart, w.fit_fourth);
+    const Pack reads =
+        bring(room, a.back_read_pack + number * K_SLOPES * tiles_apart * 256, K_SLOPES, tiles_apart, w.fit_fourth);
     unsigned long long *counters = take<unsigned long long>(room, 4);
     float *row_sum = take<float>(room, ROWS), *attention = take<float>(room, ROWS * own);
     float *sums = take<float>(room, PARTS * ROWS * WIDTH(MOST_B));

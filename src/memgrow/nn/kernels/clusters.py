@@ -26,7 +26,7 @@ FREE = {  # registers of a thread that can hold weights, forward and backward, b
     (24, True): (40, 0),
     (32, True): (20, 0),
 }
-FEW, MANY = 192, 4096  # rows: where there are more than a few, the way is that of many, so that it is compiled once
+FEW, MANY = 256, 4096  # rows: where there are more than a few, the way is that of many, so that it is compiled once
 SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 

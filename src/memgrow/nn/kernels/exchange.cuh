@@ -67,8 +67,8 @@ struct Exchange {
     int stride;
     unsigned bytes, box, count;  // count: how often it has been waited for
     __device__ __forceinline__ Exchange(Post &post, char *&room, unsigned long long *counters, int stride, int more = 0)
-        : out(post.at + member() * ROWS * (2 * stride + more)), in(room), told(post.told), stride(stride), bytes(ROWS * (2 * stride + more)), box(place(counters)),
-          count(0) {
+        : out(post.at + member() * ROWS * (2 * stride + more)), in(room), told(post.told), stride(stride),
+          bytes(ROWS * (2 * stride + more)), box(place(counters)), count(0) {
         post.at += 2 * MEMBERS * bytes;
         post.told += SECTOR;
         room += PLACES * MEMBERS * bytes;
@@ -84,7 +84,9 @@ struct Exchange {
         return mine() + row * stride + 8 * (chunk ^ moved(stride, row));
     }
     template <typename T>
-    __device__ __forceinline__ T &behind(half *piece, int row) const { return reinterpret_cast<T *>(piece + ROWS * stride)[row]; }
+    __device__ __forceinline__ T &behind(half *piece, int row) const {
+        return reinterpret_cast<T *>(piece + ROWS * stride)[row];
+    }
     __device__ __forceinline__ unsigned which(unsigned n) const { return PLACES > 1 ? n % 2 : 0; }
     __device__ __forceinline__ char *landing(unsigned n) const { return in + which(n) * MEMBERS * bytes; }
     __device__ __forceinline__ void send() const {
@@ -99,7 +101,8 @@ struct Exchange {
             publish();
         }
         const int first = rank() * TEAM, away = TEAM > 1 ? first - (int)member() : 0;
-        fetch_for_all(place(landing(count) + first * bytes), laid_out(count) + away * (int)bytes, TEAM * bytes, current, CLUSTER);
+        fetch_for_all(place(landing(count) + first * bytes), laid_out(count) + away * (int)bytes, TEAM * bytes, current,
+                      CLUSTER);
     }
     __device__ __forceinline__ void wait() {
         await(box + 8 * which(count), (PLACES > 1 ? count / 2 : count) % 2);

@@ -1,7 +1,7 @@
 """CUDA source compiled at run time with the library that torch's own wheels bring: no compiler is needed.
 
-A kernel takes a second or two, once on a machine. What is known to be needed is compiled in the background, all of it
-at the same time; who launches a kernel waits for that one alone.
+A kernel takes a second or two, once on a machine. What is known to be needed is compiled in the background, several at
+the same time; who launches a kernel does not wait for others.
 """
 
 import contextlib
@@ -11,7 +11,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
 
 import torch
@@ -51,7 +51,7 @@ def _check(code: int, doing: str) -> None:
 
 def prepare(source: str, defines: Mapping[str, int], device: torch.device) -> None:
     """Begin to compile a source with these defines."""
-    _compiling(source, _sorted(defines), _architecture(device.index))
+    _compiling((source, _sorted(defines), _architecture(device.index)))
 
 
 def _sorted(defines: Mapping[str, int]) -> Defines:
@@ -64,21 +64,49 @@ def _architecture(device: int | None) -> str:
     return f"sm_{major}{minor}"
 
 
-_begun: dict[tuple[str, Defines, str], "Future[bytes]"] = {}
+Program = tuple[str, Defines, str]  # source, defines, architecture
+_begun: dict[Program, "Future[bytes]"] = {}
 _beginning = threading.Lock()
+_at_once = threading.Semaphore(min(8, os.cpu_count() or 1))
 
 
-def _compiling(source: str, defines: Defines, architecture: str) -> "Future[bytes]":
-    program = (source, defines, architecture)
+def _compiling(program: Program) -> "Future[bytes]":
     with _beginning:
         if program not in _begun:
-            _begun[program] = _workers().submit(_compile, *program)
+            _begun[program] = future = Future[bytes]()
+            # As a daemon: a program that ends does not wait for kernels that nobody needs any more.
+            threading.Thread(target=_in_turn, args=(future, program), name="compiling", daemon=True).start()
         return _begun[program]
 
 
-@functools.cache
-def _workers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(min(8, os.cpu_count() or 1), "compiling")
+def _in_turn(future: "Future[bytes]", program: Program) -> None:
+    with _at_once:
+        _finish(future, program)
+
+
+def _finish(future: "Future[bytes]", program: Program) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(_compile(*program))
+    except BaseException as error:  # it is told to who waits
+        future.set_exception(error)
+
+
+def _compiled(program: Program) -> bytes:
+    """Machine code that is needed now: where it still waits for its turn, it is compiled here."""
+    while True:
+        future = _compiling(program)
+        if future.cancel():
+            mine = Future[bytes]()
+            with _beginning:
+                if _begun[program] is not future:
+                    continue  # another thread was faster
+                _begun[program] = mine
+            _finish(mine, program)
+            return mine.result()
+        with contextlib.suppress(CancelledError):
+            return future.result()
 
 
 def _compile(source: str, defines: Defines, architecture: str) -> bytes:
@@ -127,7 +155,7 @@ def _compile_now(text: bytes, words: list[str], source: str) -> bytes:
 
 @functools.cache
 def _module(source: str, defines: Defines, device: int) -> ctypes.c_void_p:
-    binary, module = _compiling(source, defines, _architecture(device)).result(), ctypes.c_void_p()
+    binary, module = _compiled((source, defines, _architecture(device))), ctypes.c_void_p()
     with torch.cuda.device(device):
         torch.cuda.current_stream().synchronize()  # makes sure that the device's context is there and current
         _check(_driver().cuModuleLoadData(ctypes.byref(module), binary), "loading kernels")

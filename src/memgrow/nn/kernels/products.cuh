@@ -127,8 +127,8 @@ __device__ __forceinline__ void multiply(float *sums, const Rows &a, const Pack 
         if (base) __syncthreads();
         float acc[TALL][NT][4];
         clear(acc);
-        accumulate<NT>(acc, a, pack, feed, k_blocks, threadIdx.x / 32 / WAYS, PARTS, base + threadIdx.x / 32 % WAYS * NT, Plain(),
-                       held);
+        const int part = threadIdx.x / 32 / WAYS, tile = base + threadIdx.x / 32 % WAYS * NT;
+        accumulate<NT>(acc, a, pack, feed, k_blocks, part, PARTS, tile, Plain(), held);
         lay_down<NT>(sums, acc);
         __syncthreads();
         use(base);

@@ -42,4 +42,7 @@ def _room(device: torch.device) -> dict[int, int]:
         limits = (clusters.THREADS, nvrtc.SHARED_LIMIT)
         return nvrtc.most_clusters(PROBE, "probe", {"LSTM": 1}, size, *limits, device)
 
-    return {size: most(size) for size, _ in clusters.SHARINGS}
+    try:
+        return {size: most(size) for size, _ in clusters.SHARINGS}
+    except nvrtc.UnavailableError:  # then there is no room for any, and a layer goes another way
+        return {}
