@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 import torch
 
+from memgrow.device import allow_tf32
 from memgrow.lockstep.choice import Loop, choose_loop
 from memgrow.models import ModelSettings, PairClassifier
 from memgrow.nn import LAYERS, MemoryRecurrent, kernels
@@ -14,6 +15,7 @@ def findings() -> Iterator[str]:
     """Sentences about this machine."""
     yield f"memgrow {version('memgrow')}, torch {torch.__version__}, {torch.get_num_threads()} threads on the CPU"
     for device in devices():
+        allow_tf32(torch.device(device))  # as a command does that teaches
         name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
         for cell, way, reason in ways(device):
             yield f"{name}: {cell} takes the way {way}: {reason}"
