@@ -94,3 +94,44 @@ def test_where_kernels_cannot_be_had_there_is_no_room_for_clusters(missing, monk
     assert walks.shared_out(Sizes("lstm", 2, 64, 300, 500, 300), DEVICE) is None
     for known in (walks.shared_out, walks._room):
         known.cache_clear()
+
+
+def test_many_who_need_the_same_at_once_get_it_once(monkeypatch):
+    asked = []
+
+    def compiled(source, defines, architecture):
+        asked.append(dict(defines)["A"])
+        return b"code"
+
+    monkeypatch.setattr(nvrtc, "_compile", compiled)
+    monkeypatch.setattr(nvrtc, "_at_once", threading.Semaphore(0))  # nothing gets its turn: who needs it does it
+    meeting = threading.Barrier(8, timeout=30)
+
+    def need(_):
+        meeting.wait()
+        return [code_of({"A": number}) for number in range(50)]
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(need, range(8)))
+    assert found == [[b"code"] * 50] * 8
+    assert sorted(asked) == list(range(50))
+
+
+def test_at_the_end_only_what_is_being_compiled_is_waited_for(monkeypatch):
+    begun, going_on, done = threading.Event(), threading.Event(), []
+
+    def compiled(source, defines, architecture):
+        begun.set()
+        assert going_on.wait(30)
+        done.append(dict(defines)["A"])
+        return b"code"
+
+    monkeypatch.setattr(nvrtc, "_compile", compiled)
+    monkeypatch.setattr(nvrtc, "_at_once", threading.Semaphore(1))
+    nvrtc.prepare("some.cu", {"A": 1}, DEVICE)
+    assert begun.wait(30)
+    nvrtc.prepare("some.cu", {"A": 2}, DEVICE)
+    threading.Timer(0.2, going_on.set).start()
+    nvrtc._end()
+    assert done == [1]
+    assert all(future.done() for future in nvrtc._begun.values())

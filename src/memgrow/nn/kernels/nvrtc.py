@@ -4,6 +4,7 @@ A kernel takes a second or two, once on a machine. What is known to be needed is
 the same time; who launches a kernel does not wait for others.
 """
 
+import atexit
 import contextlib
 import ctypes
 import functools
@@ -11,7 +12,7 @@ import hashlib
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from pathlib import Path
 
 import torch
@@ -74,19 +75,26 @@ def _compiling(program: Program) -> "Future[bytes]":
     with _beginning:
         if program not in _begun:
             _begun[program] = future = Future[bytes]()
-            # As a daemon: a program that ends does not wait for kernels that nobody needs any more.
+            # As a daemon, so that it is for `_end` to say what is waited for when the process ends.
             threading.Thread(target=_in_turn, args=(future, program), name="compiling", daemon=True).start()
         return _begun[program]
 
 
+@atexit.register
+def _end() -> None:
+    """What is being compiled must not have its library torn down; what has not begun nobody needs any more."""
+    with _beginning:
+        begun = list(_begun.values())
+    wait([future for future in begun if not future.cancel()])
+
+
 def _in_turn(future: "Future[bytes]", program: Program) -> None:
     with _at_once:
-        _finish(future, program)
+        if future.set_running_or_notify_cancel():
+            _finish(future, program)
 
 
 def _finish(future: "Future[bytes]", program: Program) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
     try:
         future.set_result(_compile(*program))
     except BaseException as error:  # it is told to who waits
@@ -99,6 +107,7 @@ def _compiled(program: Program) -> bytes:
         future = _compiling(program)
         if future.cancel():
             mine = Future[bytes]()
+            mine.set_running_or_notify_cancel()  # from here on nobody takes it over
             with _beginning:
                 if _begun[program] is not future:
                     continue  # another thread was faster
