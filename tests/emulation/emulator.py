@@ -18,7 +18,6 @@ KERNELS = {  # source: kernels and their arguments
     "cluster_packing.cu": {"pack": "Packing", "largest": "Gradients"},
     "layout.cu": {"spread": "Spreading", "collect": "Collecting"},
 }
-WALKING = ("cluster_forward.cu", "cluster_backward.cu")  # compiled together, as apart it would take longer here
 WALKS = ("forward", "backward")
 FEW = 2  # blocks, where any number does
 late = 0  # of a hundred messages, so many take another round, and another
@@ -45,22 +44,38 @@ def launch(
     together: bool,
 ) -> None:
     """As `nvrtc.launch`; all pointers are the CPU's."""
-    sources = WALKING if source in WALKING else (source,)
-    start = getattr(_library(sources, (*sorted(defines.items()), ("LATE", late))), f"start_{name}")
-    start(ctypes.byref(argument), blocks if name in WALKS else FEW, threads, shared)
+    library = _library(source, tuple(sorted(defines.items())))
+    library.be_late(late)
+    getattr(library, f"start_{name}")(ctypes.byref(argument), blocks if name in WALKS else FEW, threads, shared)
+
+
+def prepare(source: str, defines: Mapping[str, int], device: Any) -> None:
+    """As `nvrtc.prepare`: what is needed together is compiled at the same time."""
+    _compiling(source, tuple(sorted(defines.items())))
 
 
 @functools.cache
-def _library(sources: tuple[str, ...], defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
-    text = "\n".join((SOURCES / source).read_text(encoding="utf-8") for source in sources)
+def _library(source: str, defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
+    compiling, made = _compiling(source, defines)
+    assert compiling.wait() == 0, source
+    return ctypes.CDLL(str(made))
+
+
+@functools.cache
+def _compiling(source: str, defines: tuple[tuple[str, int], ...]) -> tuple["subprocess.Popen[bytes]", Path]:
+    text = (SOURCES / source).read_text(encoding="utf-8")
     text = text.replace("extern __shared__ uint4 shared[];", "uint4 *shared = (uint4 *)machine::now->shared;")
     size, team = (dict(defines).get(name, 1) for name in ("CLUSTER", "TEAM"))
     starts = "".join(
         START.format(name=name, kind=kind, size=size if name in WALKS else 1, team=team if name in WALKS else 1)
-        for source in sources
         for name, kind in KERNELS[source].items()
     )
-    whole = f'#include "{MACHINE}"\n{text}\n{starts}'
+    folder = Path(tempfile.mkdtemp(dir=_room().name))
+    for header in SOURCES.glob("*.cuh"):
+        if header.name != MACHINE:  # in the place of which stands the one here
+            shutil.copy(header, folder)
+    (folder / "kernel.cpp").write_text(f'#include "{MACHINE}"\n{text}\n{starts}', encoding="utf-8")
+    made = folder / "kernel.so"
     words = [
         "-std=c++20",
         "-O1",
@@ -70,14 +85,7 @@ def _library(sources: tuple[str, ...], defines: tuple[tuple[str, int], ...]) -> 
         f"-I{HERE}",
         *(f"-D{key}={value}" for key, value in defines),
     ]
-    folder = Path(tempfile.mkdtemp(dir=_room().name))
-    for header in SOURCES.glob("*.cuh"):
-        if header.name != MACHINE:  # in the place of which stands the one here
-            shutil.copy(header, folder)
-    (folder / "kernel.cpp").write_text(whole, encoding="utf-8")
-    made = folder / "kernel.so"
-    subprocess.run([str(compiler()), *words, str(folder / "kernel.cpp"), "-o", str(made)], check=True)
-    return ctypes.CDLL(str(made))
+    return subprocess.Popen([str(compiler()), *words, str(folder / "kernel.cpp"), "-o", str(made)]), made
 
 
 @functools.cache

@@ -1,7 +1,7 @@
 // A GPU of one core: what the cluster kernels and layout.cu expect of CUDA and of the kernels' machine.cuh, in plain C++.
 //
 // Every thread of a team of clusters is a fiber; a fiber that has to wait lets the next one run. What goes to another block or
-// comes from far away arrives a round later, or, with a chance of LATE in a hundred each round, later still and in another
+// comes from far away arrives a round later, or, with a chance of `late` in a hundred each round, later still and in another
 // order; copies read their source only then. So little works by luck that would have to be waited for.
 
 #pragma once
@@ -80,6 +80,7 @@ inline std::function<void()> work;
 inline Dim grid, block;
 inline int cluster;  // blocks of it
 inline std::minstd_rand chance;
+inline unsigned late = 0;
 
 inline void yield() {
     if (!_setjmp(now->here)) _longjmp(home, 1);
@@ -124,7 +125,7 @@ inline void deliver() {
     std::vector<Delivery> some;
     some.swap(under_way);
     for (Delivery &one : some) {
-        if (chance() % 100 < LATE) {
+        if (chance() % 100 < late) {
             under_way.push_back(std::move(one));
             continue;
         }
@@ -219,6 +220,8 @@ inline unsigned *mine() { return now->lanes + now->thread.x % 32 * 8; }
 inline float half_to_float(unsigned short x) { return (float)as<_Float16>(x); }
 
 }  // namespace machine
+
+extern "C" void be_late(unsigned chance) { machine::late = chance; }
 
 #define threadIdx (machine::now->thread)
 #define blockIdx (machine::now->block)

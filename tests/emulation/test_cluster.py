@@ -71,7 +71,7 @@ def emulated(monkeypatch, case):
     way, sharing = CASES[case][4:6], (CASES[case] + ((SIZE, 1),))[6]
     for module in (around, cluster_walk):
         monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
-        monkeypatch.setattr(module.nvrtc, "prepare", lambda *_: None)
+        monkeypatch.setattr(module.nvrtc, "prepare", emulator.prepare)
         monkeypatch.setattr(module, "processors", lambda device: 1)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
     new = Layer.new
@@ -84,9 +84,12 @@ def emulated(monkeypatch, case):
         return ClusterWalk(layer, shared)
 
     monkeypatch.setattr(around, "walk_for", walk_for)
-    cluster_walk._program.cache_clear()  # what is kept is another matter in each test
+    known = (cluster_walk._program, cluster_walk.prepare)  # what is kept on the chip is another matter in each test
+    for one in known:
+        one.cache_clear()
     yield
-    cluster_walk._program.cache_clear()
+    for one in known:
+        one.cache_clear()
 
 
 @pytest.mark.parametrize(
