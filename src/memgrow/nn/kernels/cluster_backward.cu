@@ -255,12 +255,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
             for (int peer = sub; peer < peers; peer += LANES)
                 push(at_peer(place(parts + me * ROWS + my_row), peer), __float_as_uint(sum), at_peer(weighed.at, peer));
             __syncthreads();
-            spread<NT_H>(weights, keys, feed, ks, [&](int row, int column, float first, float second) {
-                const int owner = column / UNITS;
-                if (owner >= MEMBERS) return;  // behind the last
-                const unsigned there = place(added + (me * ROWS + row) * (UNITS / 2) + (column - owner * UNITS) / 2);
-                push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(weighed.at, owner));
-            });
+            push_to_owners<NT_H, UNITS>(weights, keys, feed, ks, added, me, weighed.at);
 #else
             if (sub == 0 && my_row < ROWS) weights.behind<float>(weights.mine(), my_row) = sum;
             weights.send();

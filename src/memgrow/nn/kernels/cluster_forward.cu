@@ -182,12 +182,7 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(THR
                 push(at_peer(place(stats + me * ROWS + my_row), peer),
                      make_uint2(__float_as_uint(high), __float_as_uint(sum)), at_peer(attended.at, peer));
             __syncthreads();
-            spread<NT_P>(weights, values, feed, ks, [&](int row, int column, float first, float second) {
-                const int owner = column / DIMS;
-                if (owner >= MEMBERS) return;  // behind the last
-                const unsigned there = place(added + (me * ROWS + row) * (DIMS / 2) + (column - owner * DIMS) / 2);
-                push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(attended.at, owner));
-            });
+            push_to_owners<NT_P, DIMS>(weights, values, feed, ks, added, me, attended.at);
 #else
             if (sub == 0 && my_row < ROWS) attention.behind<float2>(attention.mine(), my_row) = make_float2(high, sum);
             attention.send();

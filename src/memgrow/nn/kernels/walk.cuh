@@ -33,3 +33,16 @@ __device__ __forceinline__ T *take(char *&room, size_t count) {
     room += (count * sizeof(T) + 15) / 16 * 16;
     return mine;
 }
+
+// What the own slots add to contents or units, of which each block owns OWNED: a product whose sums go to the owners as it
+// is made. There `added` has them from each block, two halves in a word.
+template <int NT, int OWNED, int MOST>
+__device__ __forceinline__ void push_to_owners(const Whole &weights, const Pack &pack, Feed<MOST> &feed, int k_blocks,
+                                               const unsigned *added, int me, unsigned box) {
+    spread<NT>(weights, pack, feed, k_blocks, [&](int row, int column, float first, float second) {
+        const int owner = column / OWNED;
+        if (owner >= MEMBERS) return;  // behind the last
+        const unsigned there = place(added + (me * ROWS + row) * (OWNED / 2) + (column - owner * OWNED) / 2);
+        push(at_peer(there, owner), halves(bounded(first), bounded(second)), at_peer(box, owner));
+    });
+}
