@@ -26,10 +26,11 @@ import torch
 from memgrow.data import Domain, Example, synthetic_stream
 from memgrow.data.corpora.multinli import HELD_OUT, TRAIN, open_multinli
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, choice, correct_together
 from memgrow.models import ModelSettings
 from memgrow.progress import Silence, Step
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.stacked import together as choice
+from memgrow.training.stacked.together import adapt_together, correct_together
 
 METHOD, GENRES, BATCH = "F+M+V", ("fiction", "government"), 32
 PLAINLY, ALONE, TOGETHER = "alone, plain loop", "alone", "side by side"

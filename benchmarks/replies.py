@@ -23,15 +23,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from memgrow.batches import Batch, Encoded, collate, shuffled
-from memgrow.deferred import DeferredAdam, defers
+from memgrow.cli.recipe import read_recipe
+from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.device import find_device
 from memgrow.methods import Several
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, Responder
-from memgrow.models.responder.teaching import lay_out
-from memgrow.recipe import read_recipe
-from memgrow.training import TrainingSettings, _step
+from memgrow.models.responder import lay_out
+from memgrow.training.lazy_adam import DeferredAdam, defers
+from memgrow.training.loop import TrainingSettings, _step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/paper-dialogue.yaml"
 EPOCH = 115_380  # Cornell's training pairs

@@ -25,12 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from memgrow.batches import Encoded, collate, shuffled
-from memgrow.deferred import DeferredAdam
+from memgrow.data.batches import Encoded, collate, shuffled
 from memgrow.methods import Several
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier
-from memgrow.training import _step
+from memgrow.training.lazy_adam import DeferredAdam
+from memgrow.training.loop import _step
 
 BATCH, WORDS, LABELS, CPU = 32, 9000, 3, torch.device("cpu")
 

@@ -17,7 +17,7 @@ from typing import Any
 from speed_figures import SPEED
 
 from memgrow.experiments.paper.dialogue.protocol import LETTERS
-from memgrow.experiments.replied import unpack
+from memgrow.experiments.reply_records import unpack
 from memgrow.report.paper_page import block
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -44,7 +44,7 @@ def keep_epoch(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Only with the last does a run's end show all that was learnt; only with the first, that the best was not lost.
     """
     verdict = map(VERDICTS[which], itertools.count(1))
-    score, correct_of = Classifier.score, sys.modules["memgrow.lockstep.training"].correct_of
+    score, correct_of = Classifier.score, sys.modules["memgrow.training.stacked.stepper"].correct_of
 
     def scored(*given: object) -> float:
         score(*given)
@@ -54,4 +54,4 @@ def keep_epoch(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
         return torch.full_like(correct_of(*given), next(verdict), dtype=torch.double)
 
     monkeypatch.setattr(Classifier, "score", scored)
-    monkeypatch.setattr("memgrow.lockstep.training.correct_of", corrected)
+    monkeypatch.setattr("memgrow.training.stacked.stepper.correct_of", corrected)

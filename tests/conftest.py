@@ -5,7 +5,7 @@ import torch
 
 from memgrow.data import Stream, synthetic_stream
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 torch.set_num_threads(1)  # the tests' models are so small that a second thread only gets in the way
 

@@ -5,8 +5,8 @@ import random
 import pytest
 import torch
 
-from memgrow.batches import Encoded, by_length, collate, encode, shuffled, split_words
 from memgrow.data import Example
+from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, split_words
 from memgrow.text import Vocabulary
 
 CPU = torch.device("cpu")

@@ -6,9 +6,9 @@ import json
 import pytest
 import torch
 
-from memgrow import checkpoint
-from memgrow.checkpoint import FORMAT, load_tensors, pack_tensors, read_folder, write_folder
+from memgrow import storage as checkpoint
 from memgrow.errors import ModelError
+from memgrow.storage import FORMAT, load_tensors, pack_tensors, read_folder, write_folder
 
 FILES = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000}
 

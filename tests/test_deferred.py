@@ -8,16 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow import deferred
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.deferred import WORDS, DeferredAdam, defers
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, Several, Trains, find_method
-from memgrow.methods.past import Past
+from memgrow.methods.plugin import Past
 from memgrow.methods.trains import everything, new_slots
 from memgrow.models import ModelSettings, build
-from memgrow.training import TrainingSettings
-from memgrow.workspace import Position, Workspace
+from memgrow.training import lazy_adam as deferred
+from memgrow.training.lazy_adam import WORDS, DeferredAdam, defers
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.resume import Position, Workspace
 from tests.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.waiting import count_waiting, with_rare_words
 
@@ -246,8 +246,8 @@ def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(
 ):
     keep_epoch(kept, monkeypatch)
     waiting, domain = count_waiting(monkeypatch), with_rare_words(stream[0])
-    monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
-    monkeypatch.setattr("memgrow.lockstep.choice.FORCED", forced)
+    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.stacked.together.FORCED", forced)
     whole, broken = learner(), 0
     whole.adapt(domain)
     for reports in (1, 3, 2, 2, 1000):

@@ -6,9 +6,9 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from memgrow import demo
 from memgrow.cli import app
 from memgrow.data import synthetic_stream
+from memgrow.experiments import demo
 from memgrow.history import History
 from memgrow.progress import Silence
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from memgrow.adaptation import open_or_create
+from memgrow.cli.adapt import open_or_create
+from memgrow.cli.recipe import Recipe
 from memgrow.device import allow_tf32
-from memgrow.recipe import Recipe
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import json
 from math import inf, nan
 
-from memgrow.commands.output import write_json
+from memgrow.cli.output import write_json
 from memgrow.experiments.paper.files import write_figures
 
 

@@ -16,7 +16,7 @@ from memgrow.data import Domain, Stream, synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.replying import ReplyFigures, evaluate_replies
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 SEEDS, FEW = range(4), 200
 MODEL = ModelSettings(cell="gru", embedding=32, hidden=64, slots=32, bidirectional=False)

@@ -8,7 +8,7 @@ from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 
 def make(tiny, short, method: str = "F+M+V", **settings) -> Learner:

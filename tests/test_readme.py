@@ -16,9 +16,9 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from memgrow.cli import app
+from memgrow.cli.recipe import SECTIONS
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
-from memgrow.recipe import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

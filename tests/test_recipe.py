@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import yaml
 
+from memgrow.cli.recipe import SECTIONS, read_recipe
 from memgrow.errors import SettingsError
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.recipe import SECTIONS, read_recipe
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from memgrow import demo
+from memgrow.cli.recipe import Recipe, read_recipe
+from memgrow.experiments import demo
 from memgrow.experiments.paper.protocol import PROPOSED
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
-from memgrow.recipe import Recipe, read_recipe
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 FOLDER = Path(__file__).resolve().parents[1] / "recipes"
 RECIPES = sorted(FOLDER.glob("*.yaml"))

@@ -15,13 +15,13 @@ from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 from tests.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 
 
 @pytest.fixture(autouse=True)
 def every_step_reports(monkeypatch):
-    monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
 
 
 def make(method: str = "F+M+V", seed: int = 0) -> Learner:
@@ -163,7 +163,7 @@ def test_a_run_that_goes_on_says_so(stream, tmp_path):
 
 @pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])
 def test_a_run_killed_after_it_was_saved_does_not_stand_in_the_way_of_the_next(half, stream, tmp_path, monkeypatch):
-    from memgrow.workspace import Workspace
+    from memgrow.training.resume import Workspace
 
     def killed(self) -> None:
         if half:

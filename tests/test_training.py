@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from memgrow.batches import Encoded, by_length, collate, encode, shuffled, split_words
 from memgrow.data import Example
+from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, split_words
 from memgrow.learner import Learner
 from memgrow.methods import Several
 from memgrow.methods.trains import everything
 from memgrow.text import Vocabulary
-from memgrow.training import TrainingSettings, _step
+from memgrow.training.loop import TrainingSettings, _step
 
 
 def lengths(*sizes: int) -> Encoded:

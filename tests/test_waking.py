@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from memgrow import waking
+from memgrow import device as waking
 
 
 @pytest.fixture

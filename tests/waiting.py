@@ -6,7 +6,7 @@ import pytest
 from torch import Tensor
 
 from memgrow.data import Domain
-from memgrow.deferred import Borrowed, DeferredAdam
+from memgrow.training.lazy_adam import Borrowed, DeferredAdam
 
 
 def count_waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -6,7 +6,7 @@ from memgrow.learner import Learner, Prediction
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 __version__ = "0.1.0"
 

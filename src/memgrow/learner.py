@@ -7,23 +7,21 @@ from typing import Any
 
 import torch
 
-from memgrow.admission import Lesson, check_examples
-from memgrow.batches import Encoded, collate, encode, split_words
-from memgrow.checkpoint import read_folder, write_folder
+from memgrow.adaptation import Lesson, begin, check_examples
+from memgrow.checkpoint import pack, unpack
 from memgrow.data import Domain, Example, Stream
+from memgrow.data.batches import Encoded, collate, encode, split_words
 from memgrow.device import find_device
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.history import History, Stage
-from memgrow.learning import begin
-from memgrow.lockstep import adapt_stack
-from memgrow.lockstep.choice import STACKED, choose_loop
 from memgrow.methods import RECOMMENDED, MethodSettings, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings
 from memgrow.progress import Progress, Silence
-from memgrow.saved import pack, unpack
+from memgrow.storage import read_folder, write_folder
 from memgrow.text import Vocabulary
-from memgrow.training import TrainingSettings
-from memgrow.workspace import Workspace
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.resume import Workspace
+from memgrow.training.stacked.together import STACKED, adapt_stack, choose_loop
 
 Text = str | tuple[str, str] | Example
 

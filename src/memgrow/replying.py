@@ -9,16 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memgrow.batches import by_length, collate
 from memgrow.data import Domain, Example
-from memgrow.decoding import decode
+from memgrow.data.batches import by_length, collate
 from memgrow.errors import DataError, ModelError
 from memgrow.learner import Learner
-from memgrow.metrics.bleu import bleu2_counts
-from memgrow.metrics.diversity import distinct
-from memgrow.metrics.similarity import w2v_similarity, words_to_look_up
+from memgrow.metrics.replies import bleu2_counts, distinct, w2v_similarity, words_to_look_up
 from memgrow.models import Responder
-from memgrow.randomness import derive
+from memgrow.models.decoding import decode
+from memgrow.seeding import derive
 from memgrow.text import read_vectors, tokenise
 
 AT_ONCE = 128  # messages that are answered together

@@ -64,7 +64,7 @@ def test_a_file_is_answered_row_by_row_in_its_order(memgrow, made, pairs, expect
 
 @pytest.mark.parametrize("kind", ["json", "tabs", "both"])
 def test_standard_input_is_answered_line_by_line_in_its_order(memgrow, made, pairs, expected, kind, monkeypatch):
-    monkeypatch.setattr("memgrow.commands.predict.CHUNK", 3)  # so that the order must hold across chunks too
+    monkeypatch.setattr("memgrow.cli.predict.CHUNK", 3)  # so that the order must hold across chunks too
     lines = [
         json.dumps({"premise": first, "hypothesis": second})
         if kind == "json" or (kind == "both" and number % 2)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.checkpoint import FORMAT
+from memgrow.storage import FORMAT
 
 
 def newer(model: Path) -> None:

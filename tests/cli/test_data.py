@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.data.archives import Web, multinli_archive, seal_of, serving
 
-from memgrow.commands import data
+from memgrow.cli import data
 from memgrow.data.corpora import CORPORA
 from memgrow.data.corpora.catalogue import Web as Address
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 
 from tests.data.multinli_layout import write_multinli
 
-from memgrow.data.corpora.checksum import Seal
+from memgrow.data.corpora.download import Seal
 from memgrow.data.corpora.multinli import INNER, MISMATCHED
 from memgrow.data.corpora.sentiment import INNER as RATINGS_ARCHIVE
 from memgrow.data.corpora.sentiment import RATINGS

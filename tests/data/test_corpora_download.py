@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from tests.data.archives import Web, seal_of, serving
 
-from memgrow.data.corpora.checksum import CHUNK
-from memgrow.data.corpora.download import download
+from memgrow.data.corpora.download import CHUNK, download
 from memgrow.errors import DataError
 
 CONTENT = bytes(range(256)) * (CHUNK // 256 * 3) + b"the end"

@@ -8,7 +8,8 @@ from types import SimpleNamespace
 import pytest
 from tests.data.archives import Web, multinli_archive, seal_of, sentiment_package, serving, zipped
 
-from memgrow.data.corpora import CORPORA, find_corpus, get, hub, open_corpus
+from memgrow.data.corpora import CORPORA, find_corpus, get, open_corpus
+from memgrow.data.corpora import multinli as hub
 from memgrow.data.corpora.catalogue import Web as Address
 from memgrow.data.corpora.multinli import FIVE, HELD_OUT, MISMATCHED, TRAIN
 from memgrow.errors import DataError, SettingsError

@@ -5,8 +5,8 @@ import os
 import pytest
 from tests.data.archives import seal_of, sentiment_package
 
-from memgrow.data.corpora import package
-from memgrow.data.corpora.package import fetch_source
+from memgrow.data.corpora import pip_source as package
+from memgrow.data.corpora.pip_source import fetch_source
 from memgrow.errors import DataError
 
 

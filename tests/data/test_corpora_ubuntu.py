@@ -11,10 +11,9 @@ from tests.data.archives import Web, seal_of, serving
 
 from memgrow.data.corpora import CORPORA, get, open_corpus, open_ubuntu
 from memgrow.data.corpora.catalogue import Web as Address
-from memgrow.data.corpora.checksum import Seal
 from memgrow.data.corpora.cornell import PREPARED as FILMS
-from memgrow.data.corpora.turns import last_turn, one_text
-from memgrow.data.corpora.ubuntu import FILES, PREPARED
+from memgrow.data.corpora.download import Seal
+from memgrow.data.corpora.ubuntu import FILES, PREPARED, last_turn, one_text
 from memgrow.errors import DataError, SettingsError
 
 HELD_OUT = ["Context", "Ground Truth Utterance", *(f"Distractor_{i}" for i in range(9))]

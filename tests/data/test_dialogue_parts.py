@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memgrow.data import Example
-from memgrow.data.dialogue import blocks, draw_parts, each_once, exchange, without
+from memgrow.data.splits import blocks, draw_parts, each_once, exchange, without
 
 PAIRS = st.lists(st.builds(lambda m, r: Example(f"m{m}", reply=f"r{r}"), st.integers(0, 9), st.integers(0, 3)))
 

@@ -6,8 +6,7 @@ from itertools import combinations
 import pytest
 
 from memgrow.data import synthetic_dialogue
-from memgrow.data.synthetic_desks import DESKS
-from memgrow.data.synthetic_dialogue import agreed, contested, own
+from memgrow.data.synthetic_dialogue import DESKS, agreed, contested, own
 from memgrow.errors import SettingsError
 from memgrow.text import tokenise
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.data import Columns, load_stream
-from memgrow.data.filenames import domain_and_part
+from memgrow.data.files import domain_and_part
 from memgrow.errors import DataError, SettingsError
 
 

@@ -4,8 +4,7 @@ from itertools import combinations
 import pytest
 
 from memgrow.data import synthetic_stream
-from memgrow.data.synthetic import LABELS
-from memgrow.data.synthetic_words import COMMON, PLACES
+from memgrow.data.synthetic import COMMON, LABELS, PLACES
 from memgrow.errors import SettingsError
 
 

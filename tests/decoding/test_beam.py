@@ -5,9 +5,8 @@ import itertools
 import pytest
 import torch
 
-from memgrow.decoding import decode
-from memgrow.decoding.beam import beam
 from memgrow.models import ModelSettings, Responder
+from memgrow.models.decoding import beam_search, decode
 
 WORDS, LONGEST = 5, 3  # three words to choose from, beside the end and the unknown word
 SHAPES = {
@@ -90,7 +89,7 @@ def test_a_narrow_beam_is_the_search_as_one_would_write_it_with_lists(model, siz
 
 def test_a_beam_of_one_is_greedy(model):
     with torch.no_grad():
-        searched = beam(model, MESSAGES, LENGTHS, max_words=6, size=1, alpha=0.8)
+        searched = beam_search(model, MESSAGES, LENGTHS, max_words=6, size=1, alpha=0.8)
     stepped = decode(model, MESSAGES, LENGTHS, max_words=6)
     assert [(r.words, r.ended) for r in searched] == [(r.words, r.ended) for r in stepped]
     assert [r.score for r in searched] == pytest.approx([r.score for r in stepped])

@@ -5,9 +5,9 @@ import copy
 import pytest
 import torch
 
-from memgrow.decoding import decode
 from memgrow.errors import SettingsError
 from memgrow.models import ModelSettings, Responder
+from memgrow.models.decoding import decode
 from memgrow.text import UNKNOWN_INDEX
 
 WORDS = 13

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from memgrow.decoding import decode
 from memgrow.models import ModelSettings, Responder
+from memgrow.models.decoding import decode
 
 WORDS = 7
 

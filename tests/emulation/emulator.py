@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from memgrow.nn.kernels import nvrtc
+from memgrow.nn.kernels.cuda import nvrtc
 
 HERE, SOURCES, MACHINE = Path(__file__).parent, Path(nvrtc.__file__).parent, "machine.cuh"
 KERNELS = {  # source: kernels and their arguments

@@ -4,10 +4,12 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels import around, cluster_walk, clusters
-from memgrow.nn.kernels.cluster_walk import ClusterWalk
-from memgrow.nn.kernels.clusters import Clusters, Kept, Sizes
-from memgrow.nn.kernels.layer import Layer
+from memgrow.nn.kernels.cuda import cluster as cluster_walk
+from memgrow.nn.kernels.cuda import cluster_plan as clusters
+from memgrow.nn.kernels.cuda import gemms as around
+from memgrow.nn.kernels.cuda.cluster import ClusterWalk
+from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Kept, Sizes
+from memgrow.nn.kernels.cuda.layer import Layer
 from tests.emulation import emulator
 from tests.nn.test_kernels import distance, results, twins
 

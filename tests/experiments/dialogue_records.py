@@ -8,11 +8,11 @@ import numpy as np
 from memgrow.data import Stream, synthetic_dialogue
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.paper.dialogue.protocol import PAIR
-from memgrow.experiments.replied import Replied, Said, Sample
+from memgrow.experiments.reply_records import Replied, Said, Sample
 from memgrow.experiments.run import Record
 from memgrow.history import Stage
 from memgrow.methods import Grew
-from memgrow.metrics.bleu import BleuCounts
+from memgrow.metrics.replies import BleuCounts
 
 EXAMPLES, WORDS = 200, 5
 

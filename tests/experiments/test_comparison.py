@@ -8,12 +8,12 @@ import pytest
 from memgrow.data import Columns, Domain, Example, Stream
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.comparison import Comparison, Settings, Walk, runs_of
-from memgrow.experiments.comparison_data import open_stream, refuse_incomparable
+from memgrow.experiments.comparison_setup import open_stream, refuse_incomparable
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record
 from memgrow.history import Stage
 from memgrow.methods import Grew
-from memgrow.report.comparison_table import difference, legend, verdict
+from memgrow.report.comparison import difference, legend, verdict
 
 NAMES = ("books", "dvds")
 SEEDS = range(3)

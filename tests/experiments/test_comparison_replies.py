@@ -10,15 +10,14 @@ import pytest
 from rich.console import Console
 from tests.experiments.dialogue_records import record, small_pair
 
+from memgrow.cli.recipe import read_recipe
 from memgrow.data import Stream, synthetic_dialogue
 from memgrow.errors import SettingsError
 from memgrow.experiments.comparison import Comparison, Settings, runs_of
-from memgrow.experiments.comparison_data import suitable
-from memgrow.experiments.comparison_kind import LABELS, REPLIES, kind_of
+from memgrow.experiments.comparison_setup import LABELS, REPLIES, kind_of, suitable
 from memgrow.experiments.grid import Outcome
 from memgrow.experiments.paper.dialogue.protocol import PAIR
-from memgrow.recipe import read_recipe
-from memgrow.report.comparison_table import compared_table, digits, domains_table, legend
+from memgrow.report.comparison import compared_table, digits, domains_table, legend
 
 SEEDS = range(2)
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

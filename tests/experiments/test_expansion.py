@@ -7,8 +7,8 @@ import torch
 
 from memgrow.data import Domain, Example
 from memgrow.errors import DataError, ModelError
-from memgrow.experiments.expansion import GROWTHS, grown, measure
-from memgrow.experiments.movement import compare, kept_entries, look
+from memgrow.experiments.theorem.measure import GROWTHS, grown, measure
+from memgrow.experiments.theorem.trace import compare, kept_entries, look
 from memgrow.learner import Learner
 
 

@@ -14,9 +14,8 @@ import pytest
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments import job as job_module
-from memgrow.experiments.attempt import Result
-from memgrow.experiments.backlog import Backlog
-from memgrow.experiments.grid import Grid, Outcome
+from memgrow.experiments.grid import Backlog, Grid, Outcome
+from memgrow.experiments.job import Result
 from memgrow.experiments.plan import Job, Task
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
@@ -25,7 +24,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.progress import Step
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 MODEL = ModelSettings(embedding=4, hidden=3, slots=2, perceptron=4)
 TRAINING = TrainingSettings(rate=0.01, batch=12, epochs=1)

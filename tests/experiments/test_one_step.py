@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from memgrow.experiments.one_step import walk
+from memgrow.experiments.theorem.trace import walk
 from memgrow.nn import LAYERS
 
 

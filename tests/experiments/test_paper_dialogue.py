@@ -9,6 +9,7 @@ import pytest
 from tests.cli.conftest import Memgrow
 from tests.experiments.dialogue_records import WORDS, Runner, said, small_pair, write_vectors
 
+from memgrow.cli.recipe import read_recipe
 from memgrow.data import synthetic_dialogue
 from memgrow.errors import SettingsError
 from memgrow.experiments.paper.dialogue import table5, table6
@@ -17,12 +18,10 @@ from memgrow.experiments.paper.dialogue.protocol import PAIR, PAPER, QUICK, SOUR
 from memgrow.experiments.paper.dialogue.tables import SEARCH, dialogue_tables
 from memgrow.experiments.paper.making import figures, run_all
 from memgrow.experiments.paper.tables import TABLES, named
-from memgrow.experiments.replied import Replied
-from memgrow.experiments.trial import checksum
-from memgrow.metrics.wilcoxon import paper_test
+from memgrow.experiments.reply_records import Replied, checksum
+from memgrow.metrics.paper_test import paper_test
 from memgrow.models import ModelSettings
-from memgrow.recipe import read_recipe
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 SHORT = replace(PAPER, seeds=2, resamples=200)
 memgrow = Memgrow()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memgrow.experiments.theorem import (
+from memgrow.experiments.theorem.closed_form import (
     ALWAYS_SAFE,
     Estimate,
     Sizes,
@@ -17,8 +17,7 @@ from memgrow.experiments.theorem import (
     share_of_new,
     shift,
 )
-from memgrow.experiments.theorem_draws import draw
-from memgrow.experiments.theorem_sweep import SHAPES, sweep
+from memgrow.experiments.theorem.simulate import SHAPES, draw, sweep
 
 FAR = 4.5  # standard errors: with a fixed seed and a right formula no estimate here is that far off
 

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from memgrow.data import Domain
 from memgrow.errors import DataError, SettingsError
-from memgrow.experiments.theorem_report import parts, theorem_report
+from memgrow.experiments.theorem.report import parts, theorem_report
 from memgrow.learner import Learner
-from memgrow.report.theorem_picture import draw_theorem
-from memgrow.report.theorem_tables import theorem_tables
+from memgrow.report.theorem import theorem_tables
+from memgrow.report.theorem_plot import draw_theorem
 
 
 @pytest.fixture(scope="module")

@@ -13,16 +13,15 @@ from tests.experiments.dialogue_records import record, small_pair, write_vectors
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.paper.dialogue.protocol import PAIR, SOURCE, TARGET
 from memgrow.experiments.paper.dialogue.tables import echo_of
-from memgrow.experiments.replied import pack, unpack
+from memgrow.experiments.reply_records import Trial, checksum, chosen, losses, pack, unpack
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
-from memgrow.experiments.trial import Trial, checksum, chosen, losses
 from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.replying import evaluate_replies
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 TINY = {
     "model": ModelSettings(cell="gru", embedding=8, hidden=8, slots=4, bidirectional=False),

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels import clusters, walks
-from memgrow.nn.kernels.layer import Layer
+from memgrow.nn.kernels.cuda import choice as walks
+from memgrow.nn.kernels.cuda import cluster_plan as clusters
+from memgrow.nn.kernels.cuda.layer import Layer
 from tests.nn.test_kernels import LENGTHS, SIZES, distance, results, twins
 
 pytestmark = pytest.mark.skipif(

@@ -7,11 +7,11 @@ import torch
 
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, choice, correct_together
-from memgrow.lockstep.choice import PLAIN
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.stacked import together as choice
+from memgrow.training.stacked.together import PLAIN, adapt_together, correct_together
 from tests.breaking import LAST, Plug, PulledPlug, keep_epoch
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -83,8 +83,8 @@ def test_a_learner_alone_is_stacked_and_goes_on_after_a_broken_run_with_the_same
     dropout, stream, monkeypatch, tmp_path
 ):
     keep_epoch(LAST, monkeypatch)
-    monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
-    monkeypatch.setattr("memgrow.learning.train", lambda *_, **__: pytest.fail("it took the plain loop"))
+    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.adaptation.train", lambda *_, **__: pytest.fail("it took the plain loop"))
 
     def make() -> Learner:
         (learner,) = learners("F+M+V", 1)

@@ -11,15 +11,15 @@ from tests.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.waiting import count_waiting, with_rare_words
 
 from memgrow import learner as learning
-from memgrow.batches import Encoded
 from memgrow.data import Domain, synthetic_stream
+from memgrow.data.batches import Encoded
 from memgrow.learner import Learner
-from memgrow.lockstep import choice
-from memgrow.lockstep.choice import PLAIN, STACKED, choose_loop, padded
-from memgrow.lockstep.staged import Staged
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.stacked import together as choice
+from memgrow.training.stacked.data import Staged
+from memgrow.training.stacked.together import PLAIN, STACKED, choose_loop, padded
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -27,7 +27,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 @pytest.fixture(autouse=True)
 def every_step_reports(monkeypatch):
-    monkeypatch.setattr("memgrow.training.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_stack_of_one_broken_off_again_and_again_ends_with_the_same_bits(
 ):
     loop(STACKED)
     keep_epoch(kept, monkeypatch)
-    monkeypatch.setattr("memgrow.deferred.LARGE", large)
+    monkeypatch.setattr("memgrow.training.lazy_adam.LARGE", large)
     waiting, stream = count_waiting(monkeypatch), [with_rare_words(domain) for domain in stream]
     model = replace(MODEL, dropout=0.2)
     whole = make(method, model)

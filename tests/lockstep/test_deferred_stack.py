@@ -6,16 +6,17 @@ import pytest
 import torch
 from tests.waiting import count_waiting
 
-from memgrow import deferred
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, staged
-from memgrow.lockstep.stack import Stack
-from memgrow.lockstep.training import Stepper
 from memgrow.methods import MethodSettings
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training import lazy_adam as deferred
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.stacked import data as staged
+from memgrow.training.stacked.model import Stack
+from memgrow.training.stacked.stepper import Stepper
+from memgrow.training.stacked.together import adapt_together
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
 TRAINING = TrainingSettings(rate=3e-3, epochs=2, batch=4, max_words=5)  # so few that a batch has not all words

@@ -5,15 +5,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from memgrow import lockstep
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, correct_together, staged
-from memgrow.lockstep.stack import obstacle
-from memgrow.lockstep.training import _clip, _separate
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.stacked import data as staged
+from memgrow.training.stacked import together as lockstep
+from memgrow.training.stacked.model import obstacle
+from memgrow.training.stacked.stepper import _clip, _separate
+from memgrow.training.stacked.together import adapt_together, correct_together
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
 TRAINING = TrainingSettings(rate=3e-3, epochs=2, batch=16)

@@ -3,16 +3,17 @@
 import pytest
 import torch
 
-from memgrow import lockstep
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
-from memgrow.lockstep import choice, staged, walking
-from memgrow.lockstep.looping import Looping
-from memgrow.lockstep.steps import Inner
 from memgrow.models import ModelSettings
 from memgrow.nn import MemoryLSTM
-from memgrow.nn.kernels.layer import Layer, Trace, Walked, WalkedBack
-from memgrow.training import TrainingSettings
+from memgrow.nn.kernels.cuda.layer import Layer, Trace, Walked, WalkedBack
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.stacked import data as staged
+from memgrow.training.stacked import kernels as walking
+from memgrow.training.stacked import together as choice
+from memgrow.training.stacked import together as lockstep
+from memgrow.training.stacked.steps import Inner, Looping
 
 STEPS, ROWS, HIDDEN = 7, 5, 6
 

@@ -3,11 +3,10 @@
 import pytest
 import torch
 
-from memgrow.batches import collate, encode, split_words
+from memgrow.data.batches import collate, encode, split_words
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.methods.ewc import ElasticWeights
-from memgrow.methods.fisher import fisher_diagonal
+from memgrow.methods.ewc import ElasticWeights, fisher_diagonal
 
 CPU = torch.device("cpu")
 

@@ -9,9 +9,9 @@ from memgrow.data import Domain, synthetic_stream
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
-from memgrow.methods.smoothing import catching_up, follow, mean_of, smoothed
+from memgrow.methods.weight_ema import catching_up, follow, mean_of, smoothed
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 
 @pytest.fixture(scope="module")

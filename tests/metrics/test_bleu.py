@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memgrow.errors import DataError, SettingsError
-from memgrow.metrics.bleu import bleu2, bleu2_counts
+from memgrow.metrics.replies import bleu2, bleu2_counts
 
 TEXT = st.lists(st.sampled_from("abcd"), max_size=7)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8)

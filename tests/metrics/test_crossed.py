@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from memgrow.errors import DataError
-from memgrow.metrics.crossed import crossed_bootstrap, mcnemar
+from memgrow.metrics.seeds_and_examples import crossed_bootstrap, mcnemar
 from memgrow.metrics.significance import paired_over_examples
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from memgrow.errors import DataError
-from memgrow.metrics.diversity import distinct, diversity
-from memgrow.metrics.perplexity import perplexity
+from memgrow.metrics.replies import distinct, diversity, perplexity
 
 
 def split(*texts):

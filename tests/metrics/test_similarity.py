@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memgrow.errors import DataError
-from memgrow.metrics.similarity import w2v_similarity, words_to_look_up
+from memgrow.metrics.replies import w2v_similarity, words_to_look_up
 from memgrow.text import read_vectors
 
 ROWS = {"cat": (1, 0), "dog": (0, 1), "both": (3, 3), "north": (0, 2), "south": (0, -2), "zero": (0, 0)}

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.models import ModelSettings, Responder
-from memgrow.models.responder.columns import walk
+from memgrow.models.reply_decoder import walk
 from memgrow.text import UNKNOWN_INDEX
 
 WORDS = 11

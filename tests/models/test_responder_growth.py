@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from memgrow.errors import SettingsError
-from memgrow.methods.past import old_part
+from memgrow.methods.plugin import old_part
 from memgrow.models import ModelSettings, Responder
-from memgrow.models.responder import rebuild_responder
+from memgrow.models.rebuilding import rebuild_responder
 from memgrow.nn import count_parameters, matching_hidden
 
 WORDS = 11
@@ -44,7 +44,7 @@ def trained(model):
 
 def all_scores(model):
     """Of every word at every step of the replies."""
-    from memgrow.models.responder.teaching import lay_out
+    from memgrow.models.responder import lay_out
 
     words, lengths, replies, ends = pairs()
     rows = model.rows(words, lengths, lay_out(replies, ends))

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from memgrow.models.responder.surprise import surprise
+from memgrow.models.chunked_cross_entropy import surprise
 
 ROWS, WORDS, SIZE = 23, 41, 5
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from memgrow.nn.kernels.layer import Layer, Reading, Trace, Walked, WalkedBack
+from memgrow.nn.kernels.cuda.layer import Layer, Reading, Trace, Walked, WalkedBack
 
 PADDED = 3  # hidden units and slots too many, as the kernels may have them
 

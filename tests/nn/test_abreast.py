@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels import abreast
+from memgrow.nn.kernels import parallel_directions as abreast
 
 LAYERS = {"lstm": MemoryLSTM, "gru": MemoryGRU}
 

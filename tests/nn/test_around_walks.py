@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels import around
+from memgrow.nn.kernels.cuda import gemms as around
 from tests.nn.reference_walk import ReferenceWalk
 from tests.nn.test_kernels import LENGTHS, SIZES, distance, results, twins
 

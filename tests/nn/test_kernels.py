@@ -132,8 +132,8 @@ def test_the_way_is_chosen_by_cell_and_device_and_can_be_asked_for():
 @pytest.mark.parametrize("hidden", [1, 7, 300, 512, 1024])
 @pytest.mark.parametrize("slots", [0, 1, 500, 2500, 8192])
 def test_the_kernels_work_is_shared_out_so_that_every_unit_slot_and_row_has_its_place(directions, batch, hidden, slots):
-    from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
-    from memgrow.nn.kernels.sharing import CHUNK, MAX_TILES, Shape
+    from memgrow.nn.kernels.cuda.grid import CHUNK, MAX_TILES, Shape
+    from memgrow.nn.kernels.cuda.nvrtc import SHARED_LIMIT
 
     shape = Shape.of(directions, batch, hidden, slots, processors=132)
     assert shape is not None
@@ -147,7 +147,7 @@ def test_the_kernels_work_is_shared_out_so_that_every_unit_slot_and_row_has_its_
 
 
 def test_hidden_units_that_no_sharing_can_place_are_refused():
-    from memgrow.nn.kernels.sharing import Shape
+    from memgrow.nn.kernels.cuda.grid import Shape
 
     assert Shape.of(2, 64, 4096, 500, processors=132) is None
 
@@ -159,8 +159,8 @@ def test_hidden_units_that_no_sharing_can_place_are_refused():
 @pytest.mark.parametrize("slots", [0, 1, 500, 2500])
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, team, rows, slot_size, hidden, slots, cell):
-    from memgrow.nn.kernels.clusters import MAX_TILES, PARTS, Clusters, Sizes
-    from memgrow.nn.kernels.nvrtc import SHARED_LIMIT
+    from memgrow.nn.kernels.cuda.cluster_plan import MAX_TILES, PARTS, Clusters, Sizes
+    from memgrow.nn.kernels.cuda.nvrtc import SHARED_LIMIT
 
     contents = slot_size > 0
     shared = Clusters.of(size, team, rows, contents, Sizes(cell, 2, 70, hidden, slots, slot_size))
@@ -191,7 +191,7 @@ def test_a_cluster_has_a_place_for_every_unit_slot_and_row(size, team, rows, slo
 
 
 def test_registers_hold_as_many_weights_as_it_takes_to_do_without_a_stream():
-    from memgrow.nn.kernels.clusters import FIRST, Clusters, Sizes
+    from memgrow.nn.kernels.cuda.cluster_plan import FIRST, Clusters, Sizes
 
     roomy, tight = (Clusters.of(16, 1, 24, False, Sizes("lstm", 2, 64, 300, slots)) for slots in (100, 500))
     for forward in (True, False):
@@ -206,7 +206,7 @@ def test_registers_hold_as_many_weights_as_it_takes_to_do_without_a_stream():
 
 
 def test_the_clusters_are_as_large_as_their_number_allows():
-    from memgrow.nn.kernels.clusters import Sizes, best
+    from memgrow.nn.kernels.cuda.cluster_plan import Sizes, best
 
     grouped = {16: 7, 14: 7, 12: 7, 10: 7, 8: 15}  # as on an H200, one of whose groups has few processors
     assert best(Sizes("lstm", 2, 48, 300, 500, 300), grouped).size == 16

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from memgrow.nn.kernels import nvrtc, walks
-from memgrow.nn.kernels.clusters import Sizes
-from memgrow.nn.kernels.nvrtc import UnavailableError
+from memgrow.nn.kernels.cuda import choice as walks
+from memgrow.nn.kernels.cuda import nvrtc
+from memgrow.nn.kernels.cuda.cluster_plan import Sizes
+from memgrow.nn.kernels.cuda.nvrtc import UnavailableError
 
 DEVICE = torch.device("cuda", 0)
 

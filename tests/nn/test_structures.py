@@ -5,10 +5,11 @@ import weakref
 import pytest
 import torch
 
-from memgrow.nn.kernels import grid_walk, nvrtc
-from memgrow.nn.kernels.layer import Layer, Reading, Trace
-from memgrow.nn.kernels.sharing import Shape
-from memgrow.nn.kernels.structures import GridBackward, GridWalk
+from memgrow.nn.kernels.cuda import grid as grid_walk
+from memgrow.nn.kernels.cuda import nvrtc
+from memgrow.nn.kernels.cuda.arguments import GridBackward, GridWalk
+from memgrow.nn.kernels.cuda.grid import Shape
+from memgrow.nn.kernels.cuda.layer import Layer, Reading, Trace
 
 
 def test_what_is_handed_in_on_the_way_lives_as_long_as_the_structure():

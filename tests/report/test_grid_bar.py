@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from memgrow.experiments.attempt import Result
+from memgrow.experiments.job import Result
 from memgrow.experiments.plan import Job, Task
 from memgrow.experiments.run import Record, Run
 from memgrow.history import Stage

@@ -7,8 +7,15 @@ from memgrow.history import History, Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.growth import growth
-from memgrow.report.matrix import MatrixTable
-from memgrow.report.tables import comparison_table, methods_table, scores_table, stage_line, stages_table, summary_line
+from memgrow.report.learner import (
+    MatrixTable,
+    comparison_table,
+    methods_table,
+    scores_table,
+    stage_line,
+    stages_table,
+    summary_line,
+)
 
 WIDTH = 80
 

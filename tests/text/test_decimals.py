@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memgrow.text.decimals import parse_decimals
+from memgrow.text.vector_files import parse_decimals
 
 PLAIN = st.from_regex(r"[-+]?(\d{1,15}|\d{1,15}\.|\.\d{1,15}|\d{1,7}\.\d{1,8})", fullmatch=True).filter(str.isascii)
 

@@ -2,12 +2,12 @@
 
 from memgrow.data.columns import Columns
 from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.files import write_jsonl
 from memgrow.data.load import Loaded, load_for_evaluation, load_stream
 from memgrow.data.records import read_unlabelled
 from memgrow.data.splits import draw
 from memgrow.data.synthetic import synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.data.write import write_jsonl
 
 __all__ = [
     "Columns",

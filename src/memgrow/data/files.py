@@ -1,4 +1,4 @@
-"""One file, row by row: JSONL, CSV and TSV, plain or compressed with gzip."""
+"""A stream as files, one for each domain, as a user would have brought them."""
 
 import csv
 import gzip
@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.splits import PART_NAMES, PARTS
 from memgrow.errors import DataError
 
 LONGEST_FIELD = 2**31 - 1  # the csv module stops at 131,072 characters unless told otherwise
@@ -173,3 +175,49 @@ READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
 }
+
+
+JOINTS = "_-."
+
+
+def domain_and_part(path: Path) -> tuple[str, str | None]:
+    """The domain and the part: books_train.jsonl.gz is the train part of books, books.csv is books as a whole.
+
+    A file that is called by its part alone, as in books/test.csv, is named after its folder.
+    """
+    name = name_without_suffix(path)
+    for called, part in PART_NAMES.items():
+        if name.lower() == called:
+            return path.resolve().parent.name or name, part
+        for joint in JOINTS:
+            ending = joint + called
+            if name.lower().endswith(ending) and name.lower() != ending:
+                return name[: -len(ending)], part
+    return name, None
+
+
+def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
+    """Write each domain to DOMAIN.jsonl in the folder, with a split column; load_stream reads them back."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    return [_write(domain, folder) for domain in stream]
+
+
+def _write(domain: Domain, folder: Path) -> Path:
+    path = folder / f"{domain.name}.jsonl"
+    if path.name != f"{domain.name}.jsonl":
+        raise DataError(f"the domain {domain.name!r} cannot name a file in {folder}; rename it without slashes")
+    # Written beside and renamed, so that a reader never sees half a file.
+    unfinished = path.with_name(path.name + ".part")
+    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        for part in PARTS:
+            for example in getattr(domain, part):
+                file.write(json.dumps(_fields(example) | {"split": part}, ensure_ascii=False) + "\n")
+    return unfinished.replace(path)
+
+
+def _fields(example: Example) -> dict[str, str]:
+    if example.reply is not None:
+        return {"message": example.text, "response": example.reply}
+    texts = {"text": example.text} if example.pair is None else {"premise": example.text, "hypothesis": example.pair}
+    return texts if example.label is None else texts | {"label": example.label}

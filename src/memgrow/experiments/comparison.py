@@ -11,15 +11,15 @@ import numpy as np
 
 from memgrow.data import Stream
 from memgrow.errors import SettingsError
-from memgrow.experiments.comparison_kind import LABELS, Kind, perplexities
+from memgrow.experiments.comparison_setup import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
-from memgrow.finite import finite
 from memgrow.methods import RECOMMENDED, MethodSettings, find_method
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.paired import Paired, paired_over_seeds, sign_flip
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.storage import finite
+from memgrow.training.loop import TrainingSettings
 
 BASELINE, RETRAINING = "F", "multi-task"  # what every method is to be measured by
 METHODS = tuple(dict.fromkeys((BASELINE, "F+V", "F+M+V", RECOMMENDED, RETRAINING)))

@@ -1,23 +1,109 @@
 """The grid: many runs, each stage of them made once, side by side, and never again once it is finished."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from memgrow.data import Stream
+from memgrow.data import domain as fingerprints
 from memgrow.device import find_device
 from memgrow.errors import SettingsError
-from memgrow.experiments import fingerprints
-from memgrow.experiments.backlog import Backlog
-from memgrow.experiments.job import Bench
+from memgrow.experiments.job import Bench, Result
 from memgrow.experiments.plan import Job, Ledger, jobs_for
+from memgrow.experiments.reply_records import Trial
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
-from memgrow.experiments.trial import Trial
-from memgrow.experiments.watching import Unwatched, Watcher
 from memgrow.experiments.workers import Here, Workers
 from memgrow.progress import Step
+
+
+class Watcher(Protocol):
+    """Anything that can show how far a grid is: a bar, a log, a page."""
+
+    def begin(self, jobs: int, work: float) -> None:
+        """So much is to be done."""
+
+    def step(self, job: Job, step: Step) -> None:
+        """So far is the training of a job."""
+
+    def end(self, result: Result) -> None:
+        """A job has ended, well or not."""
+
+    def note(self, sentence: str) -> None:
+        """Something that a user should know."""
+
+
+class Unwatched:
+    """Shows nothing."""
+
+    def begin(self, jobs: int, work: float) -> None:
+        return
+
+    def step(self, job: Job, step: Step) -> None:
+        return
+
+    def end(self, result: Result) -> None:
+        return
+
+    def note(self, sentence: str) -> None:
+        return
+
+
+class Backlog:
+    """Hands out jobs once what they go on from is there, those with the longest way behind them first."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._waiting = sorted(jobs, key=lambda job: -(job.total + job.behind))
+        self._missing = {task.key for job in self._waiting for task in job.tasks}
+        self._children = Counter(task.parent for job in self._waiting for task in job.tasks)
+        self.reasons: dict[str, str] = {}  # why a stage failed, by its key
+
+    def take(self) -> Job | None:
+        """The next job that can be started."""
+        for job in self._waiting:
+            if not any(task.parent in self._missing for task in job.tasks):
+                self._waiting.remove(job)
+                return job
+        return None
+
+    def settle(self, result: Result) -> list[Result]:
+        """What has ended with this result: the job, and if it failed all that waited for it.
+
+        A failed job of several seeds has not ended: its halves are tried, as they may be too many at once.
+        """
+        job = result.job
+        if result.reason is None:
+            self._missing -= {task.key for task in job.tasks}
+            return [result]
+        if len(job.tasks) > 1:
+            self._waiting = [*job.halves(), *self._waiting]
+            return []
+        self.reasons[job.tasks[0].key] = result.reason
+        return [result, *self._orphans(result.reason)]
+
+    def unneeded(self, result: Result) -> set[str]:
+        """The learners that nobody goes on from any more. One whose child failed is needed to try again."""
+        parents = {task.parent for task in result.job.tasks if task.parent and result.reason is None}
+        self._children -= Counter(task.parent for task in result.job.tasks if result.reason is None)
+        return {parent for parent in parents if parent not in self._children}
+
+    def _orphans(self, reason: str) -> list[Result]:
+        """Take out every task whose parent has failed, and the tasks that go on from it, and so on."""
+        lost: list[Result] = []
+        for job in list(self._waiting):
+            orphans = tuple(task for task in job.tasks if task.parent in self.reasons)
+            if not orphans:
+                continue
+            self.reasons |= {task.key: reason for task in orphans}
+            others = tuple(task for task in job.tasks if task not in orphans)
+            at = self._waiting.index(job)
+            self._waiting[at : at + 1] = [replace(job, tasks=others)] if others else []
+            lost.append(Result(replace(job, tasks=orphans), reason=reason))
+        return [*lost, *self._orphans(reason)] if lost else []
+
 
 ON_A_GPU = 4  # processes that share one: more wait for each other
 LITTLE = 5000  # examples to learn from in all: with less, it takes longer to start processes than to do without

@@ -1,24 +1,27 @@
-"""One job at the workbench: learners go on from where their parents are, learn a domain, are tried and kept."""
+"""A job attempted: what came of it, or why nothing did, in a sentence."""
 
+import gc
+import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import torch
+
 from memgrow.data import Domain, Stream
-from memgrow.errors import ModelError
+from memgrow.errors import MemgrowError, ModelError
 from memgrow.experiments.plan import Job, Task, labels_of
-from memgrow.experiments.replied import Replied
+from memgrow.experiments.reply_records import Replied, Trial
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
-from memgrow.experiments.trial import Trial
 from memgrow.history import Stage
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, correct_together, note_together
 from memgrow.methods import find_method
 from memgrow.models import REPLY
 from memgrow.progress import Progress
+from memgrow.training.stacked.together import adapt_together, correct_together, note_together
 
 Answers = Mapping[str, Sequence[bool]]
 
@@ -119,3 +122,39 @@ def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
     for learner in learners:
         learner.method, learner.options, learner.past = method, options, method.past(options)
     note_together(learners, domain)
+
+
+NO_MEMORY = ("DefaultCPUAllocator", "Storage size calculation overflowed", "out of memory")  # in torch's words
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a job ended."""
+
+    job: Job
+    records: tuple[Record, ...] = field(default=())
+    reason: str | None = None  # why it failed
+
+
+def attempt(job: Job, bench: Bench, progress: Progress) -> Result:
+    """Do a job; whatever goes wrong with it ends this job alone."""
+    try:
+        return Result(job, tuple(bench.do(job, progress)))
+    except Exception as error:
+        failed = Result(job, reason=why(error))
+    # Behind the handler: the traceback would hold on to the tensors that are to be given back.
+    gc.collect()
+    torch.cuda.empty_cache()
+    return failed
+
+
+def why(error: Exception) -> str:
+    """One sentence; for what is no user's mistake, with the place where it happened."""
+    if isinstance(error, MemgrowError):
+        return str(error)
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY):
+        return "there was not enough memory: choose fewer workers, or a smaller batch, hidden, slots or max_words"
+    if isinstance(error, OSError):
+        return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from memgrow.data import Stream
-from memgrow.experiments import fingerprints
+from memgrow.data import domain as fingerprints
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from memgrow.experiments.replied import Replied
+from memgrow.experiments.reply_records import Replied
 from memgrow.history import Stage
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 SECTIONS = ("model", "training", "options")
 NOTED = ("fisher", "fisher_examples")  # the options that decide what is noted of a domain

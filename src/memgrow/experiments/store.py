@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from memgrow.checkpoint import read_folder
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.experiments.run import Record
+from memgrow.storage import read_folder
 
 BUNDLE, RECORDS, MODELS = "records.jsonl.gz", "records", "models"
 KEPT = "kept"  # a file in the folder of a model that is to stay

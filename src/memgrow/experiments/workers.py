@@ -13,8 +13,7 @@ import torch
 
 from memgrow.device import allow_tf32
 from memgrow.errors import SettingsError
-from memgrow.experiments.attempt import Result, attempt
-from memgrow.experiments.job import Bench
+from memgrow.experiments.job import Bench, Result, attempt
 from memgrow.experiments.plan import Job
 from memgrow.progress import Step
 

@@ -1,8 +1,7 @@
 """How a model meets a new domain."""
 
-from memgrow.methods.arrival import Grew, grow_for
-from memgrow.methods.past import MethodSettings, Past
-from memgrow.methods.several import Several
+from memgrow.methods.growth import Grew, grow_for
+from memgrow.methods.plugin import MethodSettings, Past, Several
 from memgrow.methods.table import LETTERS, METHODS, RECOMMENDED, Method, find_method
 from memgrow.methods.trains import Trains
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from memgrow.methods.past import Past, old_part
+from memgrow.methods.plugin import Past, old_part
 from memgrow.models import Model
 
 

@@ -6,13 +6,12 @@ from typing import Literal
 
 from memgrow.errors import SettingsError
 from memgrow.methods.averaging import Averaging
-from memgrow.methods.distilling import Distilling
+from memgrow.methods.distillation import Distilling
 from memgrow.methods.ewc import ElasticWeights
-from memgrow.methods.past import MethodSettings, Past
-from memgrow.methods.several import Several
-from memgrow.methods.slowly import Slowly
-from memgrow.methods.smoothing import Smoothing, SmoothingFromTheFirst
+from memgrow.methods.plugin import MethodSettings, Past, Several
+from memgrow.methods.slow_old import Slowly
 from memgrow.methods.trains import Trains, everything, new_slots, newest_column
+from memgrow.methods.weight_ema import Smoothing, SmoothingFromTheFirst
 from memgrow.models import Model
 
 What = Literal["words", "slots", "hidden", "column"]

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from memgrow.errors import DataError, SettingsError
 from memgrow.metrics.correctness import Correct, correctness
-from memgrow.metrics.crossed import mcnemar
-from memgrow.metrics.wilcoxon import ARROWS, SIZE, SUBSETS, PaperTest, paper_test
+from memgrow.metrics.paper_test import ARROWS, SIZE, SUBSETS, PaperTest, paper_test
+from memgrow.metrics.seeds_and_examples import mcnemar
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from memgrow.errors import DataError, SettingsError
 from memgrow.metrics.correctness import Correct, correctness
-from memgrow.metrics.crossed import RESAMPLES, Crossed, McNemar, paired_over_examples
 from memgrow.metrics.false_positives import (
     FalsePositives,
     Rate,
@@ -18,7 +17,8 @@ from memgrow.metrics.false_positives import (
     paper_test_false_positives,
 )
 from memgrow.metrics.paired import Paired, Spread, paired_over_seeds, spread
-from memgrow.metrics.wilcoxon import Arrow, PaperTest, paper_test
+from memgrow.metrics.paper_test import Arrow, PaperTest, paper_test
+from memgrow.metrics.seeds_and_examples import RESAMPLES, Crossed, McNemar, paired_over_examples
 
 __all__ = [
     "Adjusted",

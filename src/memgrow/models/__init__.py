@@ -7,7 +7,8 @@ from typing import Any
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier
 from memgrow.models.encoder import TextEncoder
 from memgrow.models.model import Model, Taught
-from memgrow.models.responder import Responder, rebuild_responder
+from memgrow.models.rebuilding import rebuild_responder
+from memgrow.models.responder import Responder
 from memgrow.models.settings import ModelSettings
 
 CLASSIFIERS: dict[str, type[Classifier]] = {"text": TextClassifier, "pair": PairClassifier}

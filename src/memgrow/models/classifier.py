@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.batches import Batch, Encoded, by_length, collate
+from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.models.encoder import TextEncoder
 from memgrow.models.model import LARGE, Model, Taught
 from memgrow.models.settings import ModelSettings

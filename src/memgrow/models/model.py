@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from memgrow.batches import Batch, Encoded
+from memgrow.data.batches import Batch, Encoded
 from memgrow.models.encoder import TextEncoder
 from memgrow.models.settings import ModelSettings
 

@@ -6,9 +6,9 @@ from importlib.metadata import version
 import torch
 
 from memgrow.device import allow_tf32
-from memgrow.lockstep.choice import Loop, choose_loop
 from memgrow.models import ModelSettings, PairClassifier
 from memgrow.nn import LAYERS, MemoryRecurrent, kernels
+from memgrow.training.stacked.together import Loop, choose_loop
 
 
 def findings() -> Iterator[str]:

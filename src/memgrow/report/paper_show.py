@@ -11,8 +11,8 @@ from memgrow.errors import SettingsError
 from memgrow.report.paper_curve import draw_scaling, draw_slots
 from memgrow.report.paper_tables import paper_tables
 from memgrow.report.paper_text import LEGEND
-from memgrow.report.theorem_picture import draw_theorem
-from memgrow.report.theorem_tables import theorem_tables
+from memgrow.report.theorem import theorem_tables
+from memgrow.report.theorem_plot import draw_theorem
 
 Figures = Mapping[str, Any]
 

@@ -8,17 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from memgrow.report.paper_text import (
-    MISSING,
-    SHORT,
-    accuracy,
-    arrow,
-    difference,
-    p_value,
-    printed,
-    signed,
-    test_of,
-)
+from memgrow.report.paper_text import MISSING, SHORT, accuracy, arrow, difference, p_value, printed, signed, test_of
 
 FEW = 3  # columns that stand side by side with all they have; more of them are stacked
 MEASURES = {"validation": "validation", "forgetting": "forgot", "epochs": "epochs", "seconds": "seconds"}

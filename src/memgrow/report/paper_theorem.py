@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.table import Table
 
-from memgrow.report.theorem_tables import theorem_tables
+from memgrow.report.theorem import theorem_tables
 
 
 def theorem_markdown(figures: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from memgrow.mistakes import whisper
+from memgrow.cli.errors import whisper
 from memgrow.report.bar import SILENCE
 
 NAME = 40  # letters of a part's name that the bar has room for

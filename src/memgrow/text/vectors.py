@@ -4,8 +4,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memgrow.text.compressed import unpacked
-from memgrow.text.vector_formats import RawRow, Row, binary_rows, binary_vectors, detect, text_rows, text_vectors
+from memgrow.text.vector_files import (
+    RawRow,
+    Row,
+    binary_rows,
+    binary_vectors,
+    detect,
+    text_rows,
+    text_vectors,
+    unpacked,
+)
 
 _ROWS_PER_REPORT = 1000
 _ROWS_AT_ONCE = 32  # that are parsed: few enough to stay in the processor's cache

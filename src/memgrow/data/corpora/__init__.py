@@ -2,12 +2,12 @@
 
 from memgrow.data.corpora.catalogue import CORPORA, Corpus, corpus_called
 from memgrow.data.corpora.cornell import open_cornell
-from memgrow.data.corpora.get import get
+from memgrow.data.corpora.download import data_folder
+from memgrow.data.corpora.fetch import get
 from memgrow.data.corpora.multinli import FIVE, open_multinli
-from memgrow.data.corpora.opening import find_corpus, open_corpus
+from memgrow.data.corpora.open import find_corpus, open_corpus
 from memgrow.data.corpora.sentiment import open_sentiment
 from memgrow.data.corpora.ubuntu import open_ubuntu
-from memgrow.data.corpora.where import data_folder
 
 __all__ = [
     "CORPORA",

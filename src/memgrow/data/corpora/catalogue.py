@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Protocol
 
 from memgrow.data.corpora import cornell, multinli, sentiment, ubuntu
-from memgrow.data.corpora.checksum import Seal, Watch
-from memgrow.data.corpora.download import download
-from memgrow.data.corpora.hub import multinli_from_hub
-from memgrow.data.corpora.package import fetch_source
-from memgrow.data.corpora.where import data_folder, find_file
+from memgrow.data.corpora.download import Seal, Watch, data_folder, download, find_file
+from memgrow.data.corpora.multinli import multinli_from_hub
+from memgrow.data.corpora.pip_source import fetch_source
 from memgrow.data.load import Loaded
 from memgrow.errors import DataError
 

@@ -7,15 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from memgrow.data.columns import BY_NAME
-from memgrow.data.corpora.archive import find_member, opened, unpack
-from memgrow.data.corpora.checksum import Watch, unseen
-from memgrow.data.corpora.guessed import were
-from memgrow.data.corpora.where import find_file
-from memgrow.data.dialogue import blocks, sizes_told, without
+from memgrow.data.corpora.download import Watch, find_file, find_member, opened, unpack, unseen
+from memgrow.data.corpora.multinli import were
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import raw_lines, where
 from memgrow.data.load import Loaded
 from memgrow.data.records import read_table
+from memgrow.data.splits import blocks, sizes_told, without
 from memgrow.errors import DataError, SettingsError
 
 INNER = "cornell movie-dialogs corpus"

@@ -1,14 +1,115 @@
 """A file from the web: goes on where it broke off, and has its name only when its checksum is right."""
 
+import hashlib
 import http.client
+import os
 import re
 import urllib.error
 import urllib.request
-from pathlib import Path
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from memgrow import __version__
-from memgrow.data.corpora.checksum import CHUNK, Seal, Watch, unseen
 from memgrow.errors import DataError
+
+VARIABLE = "MEMGROW_DATA"
+
+
+def data_folder() -> Path:
+    """The folder that MEMGROW_DATA names, or else memgrow/data among the user's caches. It need not be there yet."""
+    named = os.environ.get(VARIABLE)
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(named or f"{caches}/memgrow/data").expanduser()
+
+
+def find_file(folder: Path, name: str, inner: str = "") -> Path | None:
+    """The file plain or with .gz, in the folder or in the folder `inner` within it, as an archive may unpack to."""
+    candidates = [place / called for place in (folder, folder / inner) for called in (name, f"{name}.gz")]
+    return next((path for path in candidates if path.is_file()), None)
+
+
+CHUNK = 1 << 18
+
+Watch = Callable[[str, int, int | None], None]  # what is being done, how many bytes are done, of how many if known
+
+
+def unseen(doing: str, done: int, total: int | None) -> None:
+    """Watches nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seal:
+    """What tells one archive from every other."""
+
+    size: int | None  # bytes; None where nobody has published it, and the SHA-256 must do
+    sha256: str
+
+    def check(self, path: Path, where: str, watch: Watch = unseen) -> None:
+        """Raise an error unless the file is the one meant; `where` says in the message where it came from."""
+        size = path.stat().st_size
+        if self.size is not None and size != self.size:
+            raise DataError(
+                f"{where} is not the archive that memgrow knows: it has {size:,} bytes and not {self.size:,}; "
+                "fetch it again, or have another copy"
+            )
+        digest = hashlib.sha256()
+        with path.open("rb") as file:
+            done = 0
+            while chunk := file.read(CHUNK):
+                digest.update(chunk)
+                done += len(chunk)
+                watch("checking", done, size)
+        if digest.hexdigest() != self.sha256:
+            raise DataError(
+                f"{where} is not the archive that memgrow knows: its SHA-256 is {digest.hexdigest()[:12]}... and not "
+                f"{self.sha256[:12]}...; fetch it again, or have another copy"
+            )
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """The archive; what cannot be read of it is an error that says so."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise DataError(f"{path} cannot be unpacked ({error}); fetch it again") from None
+
+
+def find_member(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo | None:
+    """What lies at that path below the archive's top folder, whatever that is called."""
+    wanted = PurePosixPath(path).parts
+    there = (info for info in archive.infolist() if not info.filename.startswith("__MACOSX/"))
+    return next((info for info in there if PurePosixPath(info.filename).parts[1:] == wanted), None)
+
+
+def read(archive: zipfile.ZipFile, path: str) -> bytes:
+    return archive.read(_member(archive, path))
+
+
+def unpack(archive: zipfile.ZipFile, path: str, target: Path, watch: Watch = unseen) -> int:
+    """Write one member as the file `target`; says how many lines it has."""
+    info = _member(archive, path)
+    done = lines = 0
+    with archive.open(info) as source, target.open("wb") as file:
+        while chunk := source.read(CHUNK):
+            file.write(chunk)
+            done += len(chunk)
+            lines += chunk.count(b"\n")
+            watch(f"unpacking {target.name}", done, info.file_size)
+    return lines
+
+
+def _member(archive: zipfile.ZipFile, path: str) -> zipfile.ZipInfo:
+    found = find_member(archive, path)
+    if found is None:
+        raise DataError(f"{archive.filename} holds no file {path}; it is another archive: fetch the right one")
+    return found
+
 
 PATIENCE = 30.0  # seconds without a byte
 

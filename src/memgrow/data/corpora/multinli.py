@@ -1,20 +1,55 @@
-"""MultiNLI, fetched or in a folder of the user's: genres as domains, each pair once, nothing held out in training."""
+"""MultiNLI from the Hugging Face hub, written in the corpus's own layout. Needs the extra `hub`."""
 
+import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from memgrow.data.columns import Columns
-from memgrow.data.corpora.archive import find_member, opened, unpack
-from memgrow.data.corpora.checksum import Watch, unseen
-from memgrow.data.corpora.guessed import read_guessed, were
-from memgrow.data.corpora.where import find_file
+from memgrow.data.corpora.download import Watch, find_file, find_member, opened, unpack, unseen
 from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.files import read_rows, where
 from memgrow.data.load import Loaded, load_stream
+from memgrow.data.records import read_table
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
+
+FIELD = "genre_conf"
+
+Examples = Mapping[str, list[Example]]
+
+
+def read_guessed(path: Path, columns: Columns, confidence: float) -> tuple[Examples, tuple[str, ...]]:
+    """The examples by domain, in the order of the file, and how many were left out and why."""
+    unsure = {where(path, row.line) for row in read_rows(path) if _sureness(row.values, path, row.line) < confidence}
+    table = read_table(path, columns, skip_empty=True)
+    taken: dict[str, list[Example]] = {}
+    for record in table.records:
+        if record.by is not None and record.example.where not in unsure:
+            taken.setdefault(record.by, []).append(record.example)
+    left_out = {**table.left_out, f"with a {FIELD} below {confidence}": len(unsure)}
+    told = (f"{were(count, 'pair')} left out of {path.name}, {why}" for why, count in left_out.items() if count)
+    return taken, tuple(told)
+
+
+def were(count: int, what: str) -> str:
+    """A count that agrees with its verb: 1 pair was, 12 pairs were."""
+    return f"{count:,} {what} was" if count == 1 else f"{count:,} {what}s were"
+
+
+def _sureness(values: Mapping[str, object], path: Path, line: int) -> float:
+    value = values.get(FIELD)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DataError(
+            f"{where(path, line)} has no number for the field {FIELD!r}; "
+            "give a file whose rows say how sure their genre is"
+        )
+    return value
+
 
 FIVE = ("fiction", "government", "slate", "telephone", "travel")  # those with training pairs, in the paper's order
 
@@ -105,3 +140,56 @@ def _sift(examples: Iterable[Example], held_out: AbstractSet[Pair], left_out: Co
         else:
             left_out[reason] += 1
     return kept
+
+
+DATASET = "nyu-mll/multi_nli"
+# The hub's name of each part, our file, and how many rows a whole copy has. Pairs without a gold label are not in it.
+PARTS = (
+    ("train", TRAIN, 392_702),
+    ("validation_matched", HELD_OUT, 9_815),
+    ("validation_mismatched", MISMATCHED, 9_832),
+)
+LABELS = ("entailment", "neutral", "contradiction")  # the hub has their numbers
+
+
+def multinli_from_hub(folder: Path, watch: Watch = unseen) -> tuple[str, ...]:
+    """Write the three parts; a copy that is not whole is refused."""
+    try:
+        datasets = import_module("datasets")
+    except ImportError:
+        raise SettingsError("the hub is read with the package datasets; run: pip install 'memgrow[hub]'") from None
+    watch(f"fetching {DATASET}", 0, None)
+    try:
+        parts = datasets.load_dataset(DATASET)
+    except Exception as error:  # what can go wrong there is of many kinds, none of them ours
+        raise DataError(
+            f"{DATASET} cannot be had from the hub ({_first_line(error)}); try without --from hub"
+        ) from None
+    for part, name, rows in PARTS:
+        if part not in parts or len(parts[part]) != rows:
+            found = len(parts[part]) if part in parts else 0
+            raise DataError(
+                f"the hub's {DATASET} has {found:,} rows in its part {part} and not {rows:,}; try without --from hub"
+            )
+        _write(folder / name, parts[part], rows, watch)
+    return tuple(f"{name}: {rows:,} rows" for _, name, rows in PARTS)
+
+
+def _write(path: Path, rows: Any, total: int, watch: Watch) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for number, row in enumerate(rows, start=1):
+            fields = {
+                "gold_label": LABELS[row["label"]],
+                "genre": row["genre"],
+                "sentence1": row["premise"],
+                "sentence2": row["hypothesis"],
+                "promptID": str(row["promptID"]),
+                "pairID": row["pairID"],
+            }
+            file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+            if number % 1000 == 0 or number == total:
+                watch(f"writing {path.name}", number, total)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -8,8 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from memgrow.data.corpora.archive import opened, read, unpack
-from memgrow.data.corpora.checksum import Watch, unseen
+from memgrow.data.corpora.download import Watch, opened, read, unpack, unseen
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.splits import draw
 from memgrow.errors import DataError

@@ -8,16 +8,37 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from memgrow.data.columns import BY_NAME
-from memgrow.data.corpora.checksum import CHUNK, Watch, unseen
-from memgrow.data.corpora.guessed import were
-from memgrow.data.corpora.turns import is_right, last_turn, one_text
-from memgrow.data.corpora.where import find_file
-from memgrow.data.dialogue import draw_parts, each_once, sizes_told
+from memgrow.data.corpora.download import CHUNK, Watch, find_file, unseen
+from memgrow.data.corpora.multinli import were
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import read_rows, where
 from memgrow.data.load import Loaded
 from memgrow.data.records import read_table
+from memgrow.data.splits import draw_parts, each_once, sizes_told
 from memgrow.errors import DataError, SettingsError
+
+END_OF_UTTERANCE, END_OF_TURN = "__eou__", "__eot__"
+RIGHT = {"1": True, "1.0": True, "0": False, "0.0": False}
+
+
+def last_turn(context: str) -> str:
+    """What was said last, all utterances of that turn as one text; empty if nothing was."""
+    turns = (turn for turn in reversed(context.split(END_OF_TURN)) if turn.strip())
+    return one_text(next(turns, ""))
+
+
+def one_text(turn: str) -> str:
+    """The utterances of a turn without their marks, with one space for any white space."""
+    return " ".join(turn.replace(END_OF_TURN, " ").replace(END_OF_UTTERANCE, " ").split())
+
+
+def is_right(label: str, where: str) -> bool:
+    """Whether the label says that the utterance did follow the context."""
+    right = RIGHT.get(label.strip())
+    if right is None:
+        raise DataError(f"{where} has the label {label!r}, where the corpus has 1 or 0; fetch it again")
+    return right
+
 
 FILES = ("train.csv", "valid.csv", "test.csv")  # as published: contexts of several turns, right and wrong utterances
 PREPARED = ("ubuntu_train.tsv", "ubuntu_dev.tsv", "ubuntu_test.tsv")  # a message and a response in each row

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.errors import DataError
-from memgrow.finite import finite
+from memgrow.storage import finite
 
 FLAT = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")  # a list that holds no others
 BREAK = re.compile(r"\s*\n\s*")

@@ -5,7 +5,7 @@ from typing import Any
 
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 GENRES = ("fiction", "government", "slate", "telephone", "travel")
 SOURCE, TARGET = PAIR = GENRES[:2]

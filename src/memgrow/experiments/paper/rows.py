@@ -8,10 +8,10 @@ from memgrow.experiments.paper.protocol import GENRES, Data, Protocol
 from memgrow.experiments.run import Record, Run
 from memgrow.methods import Method, MethodSettings, find_method
 from memgrow.methods.averaging import Averaging
-from memgrow.methods.distilling import Distilling
+from memgrow.methods.distillation import Distilling
 from memgrow.methods.ewc import ElasticWeights
-from memgrow.methods.slowly import Slowly
-from memgrow.methods.smoothing import Smoothing, SmoothingFromTheFirst
+from memgrow.methods.slow_old import Slowly
+from memgrow.methods.weight_ema import Smoothing, SmoothingFromTheFirst
 
 Results = Mapping[Data, Mapping[Run, Sequence[Record]]]
 """The records of each run that succeeded, by the data that it ran on."""

@@ -9,7 +9,7 @@ from memgrow.experiments.grid import Outcome
 from memgrow.experiments.paper.protocol import PAIR, PROPOSED, SOURCE, Protocol
 from memgrow.experiments.paper.rows import Row
 from memgrow.experiments.paper.workshop import Workshop
-from memgrow.experiments.theorem_report import parts, theorem_report
+from memgrow.experiments.theorem.report import parts, theorem_report
 from memgrow.learner import Learner
 
 TITLE = "Theorem 1: slots against hidden units"

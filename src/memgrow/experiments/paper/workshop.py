@@ -4,12 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memgrow.experiments.grid import Grid, Outcome
+from memgrow.experiments.grid import Grid, Outcome, Watcher
 from memgrow.experiments.paper.corpus import Corpus
 from memgrow.experiments.paper.protocol import Data
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
-from memgrow.experiments.watching import Watcher
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,10 @@ import torch
 from torch import Tensor
 
 from memgrow.errors import SettingsError
-from memgrow.nn.kernels import abreast, cpu, cuda, naive, nvrtc
+from memgrow.nn.kernels import cuda, naive
+from memgrow.nn.kernels import parallel_directions as abreast
+from memgrow.nn.kernels import stepped as cpu
+from memgrow.nn.kernels.cuda import nvrtc
 from memgrow.nn.kernels.naive import CELLS, Direction, Memory, State, Weights, attend
 
 BACKENDS = ("auto", "naive", "stepped", "cuda")

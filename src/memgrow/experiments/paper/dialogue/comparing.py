@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.experiments.replied import Said
-from memgrow.metrics.bleu import BleuCounts
+from memgrow.experiments.reply_records import Said
+from memgrow.metrics.paper_test import ARROWS, SIZE, SUBSETS, signed_rank
+from memgrow.metrics.replies import BleuCounts
 from memgrow.metrics.significance import holm, paired_over_seeds
-from memgrow.metrics.wilcoxon import ARROWS, SIZE, SUBSETS, signed_rank
 
 Row = Mapping[int, Said]
 """What a row's models answered to one domain's test messages, by seed."""

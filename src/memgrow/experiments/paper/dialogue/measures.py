@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memgrow.experiments.paper.dialogue.protocol import LETTERS
-from memgrow.experiments.replied import Replied, Said
-from memgrow.metrics.perplexity import perplexity
+from memgrow.experiments.reply_records import Replied, Said
+from memgrow.metrics.replies import perplexity
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.experiments.paper.protocol import Data, Protocol
-from memgrow.experiments.trial import Trial
+from memgrow.experiments.reply_records import Trial
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training import TrainingSettings
+from memgrow.training.loop import TrainingSettings
 
 SOURCE, TARGET = PAIR = ("cornell", "ubuntu")
 LETTERS = {"S": SOURCE, "T": TARGET}

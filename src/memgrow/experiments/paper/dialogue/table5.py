@@ -12,7 +12,7 @@ from memgrow.experiments.paper.protocol import PROPOSED, Protocol
 from memgrow.experiments.paper.rows import Printed, Results, Row
 from memgrow.experiments.paper.sheet import summary
 from memgrow.experiments.paper.table1 import NO_MEMORY
-from memgrow.experiments.replied import Replied
+from memgrow.experiments.reply_records import Replied
 
 LINES: tuple[tuple[int | None, str, str, tuple[str, ...], bool], ...] = (
     # line, name, method, domains, memory

@@ -6,8 +6,7 @@ from functools import partial
 from memgrow.data import Stream
 from memgrow.experiments.paper.dialogue import table5, table6, tuning
 from memgrow.experiments.paper.tables import Table
-from memgrow.experiments.replied import Replied
-from memgrow.experiments.trial import Trial
+from memgrow.experiments.reply_records import Replied, Trial
 
 SEEDS = 3
 SEARCH = Table("tuning", "EWC's strength in dialogue", tuning.rows, tuning.make, tuning.SEEDS, tuning.SEEDS)

@@ -1,0 +1,117 @@
+"""`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from memgrow.adaptation import admit, check_examples
+from memgrow.cli.recipe import Recipe
+from memgrow.data import Domain, Stream
+from memgrow.device import allow_tf32
+from memgrow.errors import ModelError, SettingsError
+from memgrow.history import Stage
+from memgrow.learner import Learner
+from memgrow.methods import RECOMMENDED, MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.report.bar import Bar
+from memgrow.report.learner import stage_line
+from memgrow.storage import MANIFEST
+from memgrow.training.loop import TrainingSettings
+
+PARTS = {MANIFEST, "config.json", "model.safetensors"}  # a folder with any of these is a model, be it half copied
+
+
+def open_or_create(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
+    """The model of the folder with what is asked for now, or a new one where there is none."""
+    method, seed = method or recipe.method, recipe.seed if seed is None else seed
+    make = _created if _is_free(folder) else partial(_opened, folder)
+    learner = make(recipe, method, seed, device)
+    allow_tf32(learner.device)
+    return learner
+
+
+def learn_stream(
+    learner: Learner,
+    stream: Stream,
+    watched: Iterable[Domain],
+    *,
+    folder: Path,
+    vectors: Path | None,
+    again: bool,
+    bar: Bar,
+) -> list[Stage]:
+    """Learn each domain of the stream that the model has not learnt yet, saving it after each."""
+    watch = [*watched, *stream]
+    lessons = [stream] if learner.method.together else [stream[at : at + 1] for at in range(len(stream))]
+    _check(learner, lessons, watch)
+    if unread := learner.method.unread(learner.options):
+        bar.note(f"{learner.method.name} does not use what is set for {', '.join(unread)}")
+    stages = []
+    for lesson in lessons:
+        *earlier, domain = lesson
+        if not again and learner.history.has("+".join(part.fingerprint() for part in lesson)):
+            name = " and ".join(lesson.names)
+            bar.note(f"{name}: skipped, as it was learnt from the same data (--again learns it anew)")
+            continue
+        # A name of its own is needed to write beside it: not "." and not a link, which writing would replace.
+        place = folder.resolve()
+        stage = learner.adapt(domain, earlier=earlier, watch=watch, folder=place, vectors=vectors, progress=bar)
+        bar.done()
+        bar.say(stage_line(stage))
+        stages.append(stage)
+    return stages
+
+
+def _check(learner: Learner, lessons: Sequence[Stream], watch: Iterable[Domain]) -> None:
+    """Refuse what a later domain would be refused for before the first is learnt: all of a command or nothing."""
+    task, labels = learner.task, learner.labels
+    for lesson in lessons:
+        admitted = admit(lesson, task, labels)
+        task, labels = admitted.task, admitted.labels
+    for domain in watch:
+        check_examples(domain.test, task or "", labels)
+
+
+def _is_free(folder: Path) -> bool:
+    """Whether a model can be created here; an error if something else is in the way."""
+    if folder.is_dir():
+        inside = {path.name for path in folder.iterdir()}
+        if inside and not inside & PARTS:
+            raise ModelError(f"{folder} is not a memgrow model and holds other things: choose another name")
+        return not inside
+    if folder.exists():
+        raise ModelError(f"{folder} is a file, and a model is a folder: choose another name, or move it away")
+    above = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not above.is_dir():
+        raise ModelError(f"{folder} cannot be created, as {above} is a file: choose another place")
+    return True
+
+
+def _created(recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
+    return Learner.create(
+        method or RECOMMENDED,
+        model=recipe.section("model", ModelSettings()),
+        training=recipe.section("training", TrainingSettings()),
+        options=recipe.section("options", MethodSettings()),
+        seed=seed or 0,
+        device=device,
+    )
+
+
+def _opened(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
+    learner = Learner.load(folder, device)
+    asked = recipe.section("model", learner.settings)
+    other = [
+        f"{name} {ours} (not {value})"
+        for name, value in vars(asked).items()
+        if value != (ours := getattr(learner.settings, name))
+    ]
+    if other:
+        raise SettingsError(
+            f"{folder} was made with {', '.join(other)}, and a model keeps its sizes: "
+            "leave them out, or start a model of another name"
+        )
+    learner.training = recipe.section("training", learner.training)
+    learner.use(method or learner.method.name, recipe.section("options", learner.options))
+    learner.seed = learner.seed if seed is None else seed
+    return learner

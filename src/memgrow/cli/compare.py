@@ -1,0 +1,214 @@
+"""`memgrow compare`: methods side by side on anybody's own stream."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from memgrow.cli import options as opt
+from memgrow.cli.errors import whisper
+from memgrow.cli.recipe import Recipe, read_recipe
+from memgrow.data import Columns, Stream
+from memgrow.errors import SettingsError
+from memgrow.experiments.comparison import METHODS, Comparison, Settings, runs_of
+from memgrow.experiments.comparison_setup import LABELS, Kind, kind_of, open_stream, refuse_incomparable, suitable
+from memgrow.experiments.grid import Grid
+from memgrow.experiments.reply_records import Trial
+from memgrow.experiments.store import Store
+from memgrow.methods import MethodSettings
+from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
+from memgrow.report.comparison_picture import draw_comparison
+from memgrow.report.grid_bar import GridBar
+from memgrow.report.growth import counted
+from memgrow.report.learner import MatrixTable
+from memgrow.text.vector_files import detect
+
+console = Console(highlight=False)
+
+Given = Annotated[
+    list[str],
+    typer.Argument(metavar="STREAM", help="A corpus, a folder, or files: a domain each.", show_default=False),
+]
+Methods = Annotated[
+    str | None,
+    typer.Option(metavar="A,B,C", help="Which methods; F and multi-task go with them.", show_default=",".join(METHODS)),
+]
+Seeds = Annotated[int, typer.Option(metavar="N", help="How many runs of each, with seeds in turn.", min=1)]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes; else as many as suit.", min=1)]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="For figures, picture and finished runs.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(compare)
+
+
+def compare(
+    stream: Given,
+    methods: Methods = None,
+    seeds: Seeds = 3,
+    out: Out = Path("memgrow-compare"),
+    workers: Workers = None,
+    vectors: opt.Vectors = None,
+    recipe: opt.Recipe = None,
+    set_: opt.Set = None,
+    seed: opt.Seed = None,
+    device: opt.Device = "auto",
+    text: opt.Text = None,
+    pair: opt.Pair = None,
+    label: opt.Label = None,
+    reply: opt.Reply = None,
+    by: opt.By = None,
+    domains: opt.Domains = None,
+    group: opt.Group = None,
+    split_column: opt.SplitColumn = None,
+    validation: opt.Validation = None,
+    test: opt.Test = None,
+    held_out: opt.HeldOut = None,
+    limit: opt.Limit = None,
+    skip_empty: opt.SkipEmpty = False,
+    beam: opt.Beam = 1,
+) -> None:
+    """Methods side by side on your own domains: accuracy, forgetting, size, time; of replies, BLEU-2 and perplexity.
+
+    Finished runs are kept in the folder --out: the same command again goes on from them.
+
+    Example: memgrow compare sentiment --methods F+V,F+M+V --seeds 3
+    """
+    # What is quick to check comes first: a long file need not be read for a misspelt method.
+    asked = read_recipe(recipe, set_ or ())
+    named = _names(methods)
+    chosen = named or ([asked.method] if asked.method else [])
+    names = named or [*METHODS, *chosen]
+    first = (asked.seed or 0) if seed is None else seed
+    runs_of(Stream(()), names, (), _settings(asked, vectors, LABELS))
+    loaded = open_stream(
+        stream,
+        columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
+        validation=validation or (),
+        test=test or (),
+        held_out=held_out or (),
+        domains=_names(domains),
+        limit=limit,
+        skip_empty=skip_empty,
+    )
+    for notice in loaded.notices:
+        console.print(Text(notice, "dim"))
+    refuse_incomparable(loaded.stream)
+    names = suitable(names, loaded.stream, chosen)
+    kind = kind_of(loaded.stream)
+    if beam > 1 and not kind.spoken:
+        raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
+    settings = _settings(asked, vectors, kind)
+    runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
+    _introduce(loaded.stream, settings, kind)
+    with GridBar(console) as bar:
+        grid = Grid(
+            loaded.stream,
+            Store(out / "runs"),
+            vectors=vectors,
+            device=device,
+            workers=workers,
+            stack=kind.stack,
+            progress=bar,
+            trial=Trial(beam=beam, samples=0) if kind.spoken else None,
+        )
+        outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
+    comparison = Comparison.of(runs, outcome, kind)
+    _show(comparison, seeds)
+    if comparison.walks:
+        _write(comparison, loaded.stream, settings, range(first, first + seeds), out)
+    if comparison.failures:
+        raise SettingsError(_told(comparison, seeds * len(runs)))
+
+
+def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
+    """What the recipe says, on top of small sizes; words are as long as the vectors that are given for them."""
+    model = kind.model if vectors is None else replace(kind.model, embedding=detect(vectors).size)
+    settings = Settings(
+        recipe.section("model", model),
+        recipe.section("training", kind.training),
+        recipe.section("options", MethodSettings()),
+    )
+    if vectors is not None and settings.model.embedding != model.embedding:
+        raise SettingsError(
+            f"the vectors of {vectors} have {model.embedding} numbers, but embedding is {settings.model.embedding}: "
+            "leave embedding out, or give other vectors"
+        )
+    return settings
+
+
+def _introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
+    sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
+    _say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
+    model, training = settings.model, settings.training
+    small = " (small sizes; --recipe and --set change them)" if (model, training) == (kind.model, kind.training) else ""
+    sizes_and_training = (
+        f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "
+        f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}"
+    )
+    console.print(Text(sizes_and_training, "dim"))
+
+
+def _show(comparison: Comparison, seeds: int) -> None:
+    for method in comparison.order:
+        matrix = comparison.mean_matrix(method)
+        if len(matrix.rows) > 1:
+            console.print(MatrixTable(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
+    if comparison.walks:
+        console.print(domains_table(comparison))
+        console.print(compared_table(comparison, seeds))
+        for sentence in (legend(comparison, seeds), verdict(comparison)):
+            _say(sentence)
+
+
+def _write(comparison: Comparison, stream: Stream, settings: Settings, seeds: range, out: Path) -> None:
+    parts = ("train", "validation", "test")
+    content = {
+        "domains": {domain.name: {part: len(getattr(domain, part)) for part in parts} for domain in stream},
+        "seeds": list(seeds),
+        "measure": comparison.kind.measure,
+        "settings": settings.to_json(),
+        "methods": comparison.to_json(),
+        "failures": [
+            {"method": one.run.method, "seed": one.run.seed, "stage": one.stage, "reason": one.reason}
+            for one in comparison.failures
+        ],
+    }
+    figures, picture = out / "compare.json", out / "compare.png"
+    beside = out / ".compare.json.writing"
+    beside.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    beside.replace(figures)
+    _say(f"The figures are in {figures}.")
+    beside = out / ".compare.writing.png"
+    try:
+        draw_comparison(comparison, beside, f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})")
+    except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
+        whisper(f"There is no picture: {error}")
+    else:
+        beside.replace(picture)
+        _say(f"The picture is {picture}.")
+
+
+def _told(comparison: Comparison, runs: int) -> str:
+    """Which runs failed, the reason of the first, and what to do."""
+    failures = comparison.failures
+    which = ", ".join(dict.fromkeys(failure.run.method for failure in failures))
+    return (
+        f"{len(failures)} of {counted(runs, 'run')} failed ({which}): {failures[0].reason}; "
+        "the same command again tries only what failed"
+    )
+
+
+def _names(listed: str | None) -> list[str] | None:
+    return [name.strip() for name in listed.split(",") if name.strip()] if listed else None
+
+
+def _say(sentence: str) -> None:
+    """Print a sentence that may hold names of a user's own, which are never markup."""
+    if sentence:
+        console.print(Text(sentence))

@@ -1,0 +1,128 @@
+"""`memgrow data`: public corpora, fetched and kept."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+from rich.text import Text
+
+from memgrow.cli.errors import whisper
+from memgrow.data.corpora import CORPORA, corpus_called, data_folder
+from memgrow.data.corpora import get as fetch
+from memgrow.data.corpora.download import Watch
+
+SILENCE = 30.0  # seconds between two lines in a log: enough to see that there is life
+
+console = Console(highlight=False)
+data = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The corpus: see memgrow data list.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.add_typer(data, name="data")
+
+
+@data.callback()
+def about() -> None:
+    """Corpora that can be fetched: get one, list them, say where they are.
+
+    Example: memgrow data get sentiment
+    """
+
+
+@data.command()
+def get(
+    name: Name,
+    again: Annotated[bool, typer.Option("--again", help="Fetch anew what is there already.")] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="SOURCE", help="A file or address of the archive; or hub.")
+    ] = None,
+) -> None:
+    """Fetch a corpus, check it and unpack it; goes on where it broke off.
+
+    Example: memgrow data get sentiment
+    """
+    corpus = corpus_called(name)
+    if corpus.is_in(corpus.folder) and not again:
+        _say(f"{name} is in {corpus.folder} already; --again fetches it anew.")
+        return
+    with _watching(name) as watch:
+        sentences = fetch(corpus, source, watch)
+    for sentence in sentences:
+        console.print(Text(sentence, "dim"))
+    _say(f"{name} is in {corpus.folder}.")
+
+
+@data.command(name="list")
+def list_() -> None:
+    """The corpora by name.
+
+    Example: memgrow data list
+    """
+    table = Table(box=box.SIMPLE_HEAD)
+    for name in ("name", "what it is", "fetches", "licence", "here"):
+        table.add_column(name, overflow="fold", no_wrap=name in ("name", "fetches", "here"))
+    for corpus in CORPORA.values():
+        here = "yes" if corpus.is_in(corpus.folder) else "no"
+        size = f"{corpus.seal.size / 1e6:,.1f} MB" if corpus.seal.size else "unknown"
+        table.add_row(corpus.name, corpus.what, size, corpus.licence, here)
+    console.print(table)
+
+
+@data.command()
+def where(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One corpus alone.", show_default=False)] = None,
+) -> None:
+    """The folder of all corpora, or of one.
+
+    Example: memgrow data where sentiment
+    """
+    folder = corpus_called(name).folder if name else data_folder()
+    if name and not corpus_called(name).is_in(folder):
+        whisper(f"{name} is not there yet; run: memgrow data get {name}")
+    sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
+
+
+@contextmanager
+def _watching(name: str) -> Iterator[Watch]:
+    """A bar for whatever is being done; now and then a line where there is no terminal."""
+    bars = Progress(
+        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
+        BarColumn(bar_width=None),
+        TaskProgressColumn(),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        expand=True,
+    )
+    spoke = time.monotonic()
+
+    def watch(doing: str, done: int, total: int | None) -> None:
+        nonlocal spoke
+        if console.is_terminal:
+            if not bars.tasks or bars.tasks[-1].description != doing:
+                for task in bars.task_ids:
+                    bars.remove_task(task)
+                bars.add_task(doing)
+            bars.update(bars.task_ids[-1], completed=done, total=total)
+        elif time.monotonic() - spoke >= SILENCE:
+            spoke = time.monotonic()
+            _say(f"{name}: {doing}" + (f", {done / total:.0%}" if total else ""))
+
+    with bars:
+        yield watch
+
+
+def _say(sentence: str) -> None:
+    """Print a sentence that may hold names of a user's own, which are never markup."""
+    console.print(Text(sentence), soft_wrap=True)

@@ -1,0 +1,68 @@
+"""`memgrow evaluate`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from memgrow.cli import options as opt
+from memgrow.cli.errors import whisper
+from memgrow.cli.output import names, tell_of_cuts, write_json
+from memgrow.data import Columns, load_for_evaluation
+from memgrow.data.load import refuse_namesakes
+from memgrow.learner import Learner
+from memgrow.models import REPLY
+from memgrow.report.learner import replies_table, scores_table
+
+console = Console(highlight=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(evaluate)
+
+
+def evaluate(
+    model: opt.Model,
+    data: opt.Files,
+    text: opt.Text = None,
+    pair: opt.Pair = None,
+    label: opt.Label = None,
+    reply: opt.Reply = None,
+    by: opt.By = None,
+    domains: opt.Domains = None,
+    split_column: opt.SplitColumn = None,
+    skip_empty: opt.SkipEmpty = False,
+    beam: opt.Beam = 1,
+    vectors: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="word2vec vectors, to compare replies by their meaning.")
+    ] = None,
+    as_json: opt.AsJson = False,
+    device: opt.Device = "auto",
+) -> None:
+    """Accuracy on every file, or on every value of --by; of replies, several figures.
+
+    Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
+    """
+    columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
+    learner = Learner.load(model, device)
+    loaded = load_for_evaluation(data, columns, names(domains), skip_empty=skip_empty)
+    refuse_namesakes(data, by)
+    if learner.task == REPLY:
+        from memgrow.replying import evaluate_replies
+
+        found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=vectors) for domain in loaded.stream}
+        shown: dict[str, Any] = {name: figures.to_json() for name, figures in found.items()}
+        table = replies_table(found)
+    else:
+        scores = learner.evaluate(loaded.stream)
+        shown = dict(scores)
+        table = scores_table(scores, {domain.name: len(domain.test) for domain in loaded.stream})
+    for notice in loaded.notices:
+        whisper(notice)
+    tell_of_cuts([example for domain in loaded.stream for example in domain.test], learner)
+    if as_json:
+        write_json(shown)
+    else:
+        console.print(table)

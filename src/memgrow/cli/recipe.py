@@ -1,0 +1,121 @@
+"""Settings from a YAML file and from NAME=VALUE words, checked against what there is."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import yaml
+
+from memgrow.errors import SettingsError
+from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
+
+SECTIONS: dict[str, type[Any]] = {"model": ModelSettings, "training": TrainingSettings, "options": MethodSettings}
+SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
+KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
+LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What a recipe says, and nothing of what it leaves open."""
+
+    method: str | None = None
+    seed: int | None = None
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def section(self, name: str, base: Any) -> Any:
+        """The settings `base` with what the recipe says of them."""
+        return dataclasses.replace(base, **self.sections.get(name, {}))
+
+
+def read_recipe(path: str | Path | None, words: Iterable[str] = ()) -> Recipe:
+    """A recipe file, where there is one, changed by words such as hidden=64 or model.slots=100."""
+    single, sections = _read(Path(path)) if path is not None else ({}, {name: {} for name in SECTIONS})
+    for word in words:
+        section, name, value = _setting(word)
+        sections[section][name] = value
+    return Recipe(**single, sections=sections)
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """What a file says: the single values, and the sections."""
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name") from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        place = f", line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) else ""
+        reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
+        raise SettingsError(f"{path}{place}: this is not YAML ({reason}); put it right") from error
+    known = ", ".join((*SINGLE, *SECTIONS))
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path}: a recipe has some of {known}, each followed by a colon; this file has none")
+    for name in content:
+        if name not in SINGLE and name not in SECTIONS:
+            raise SettingsError(f"{path}: {name!r} is not known; a recipe has some of {known}")
+    single = {name: _fit(f"{path}: {name}", kind, content[name]) for name, kind in SINGLE.items() if name in content}
+    return single, {name: _section(path, name, content.get(name)) for name in SECTIONS}
+
+
+def _section(path: Path, section: str, values: Any) -> dict[str, Any]:
+    hints = get_type_hints(SECTIONS[section])
+    if values is None:  # the name of a section with nothing below it
+        return {}
+    if not isinstance(values, dict):
+        raise SettingsError(
+            f"{path}: {section} must hold names and values, such as {next(iter(hints))}, not {values!r}"
+        )
+    for name in values:
+        if name not in hints:
+            raise SettingsError(f"{path}: {section} has no setting {name!r}; it has {', '.join(hints)}")
+    return {name: _fit(f"{path}: {section}.{name}", hints[name], value) for name, value in values.items()}
+
+
+def _setting(word: str) -> tuple[str, str, Any]:
+    """The section, the name and the value that NAME=VALUE or SECTION.NAME=VALUE stands for."""
+    called, equals, written = word.partition("=")
+    if not equals:
+        raise SettingsError(f"--set {word!r} has no '=': write a name and a value, such as hidden=64")
+    try:
+        value = yaml.safe_load(written)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise SettingsError(f"--set {word!r}: {written!r} cannot be read; write one number or word") from error
+    section, name = _place(called)
+    return section, name, _fit(f"--set {called}", get_type_hints(SECTIONS[section])[name], value)
+
+
+def _place(called: str) -> tuple[str, str]:
+    """The section that a setting belongs to, and its name there."""
+    every = [(section, name) for section, kind in SECTIONS.items() for name in get_type_hints(kind)]
+    found = [(section, name) for section, name in every if called in (name, f"{section}.{name}")]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SettingsError(f"--set {called} may be {' or '.join(map('.'.join, found))}: say which")
+    if called in SINGLE:
+        raise SettingsError(f"--set knows no {called!r}: give it as --{called}")
+    raise SettingsError(f"there is no setting {called!r}; there are {', '.join(map('.'.join, every))}")
+
+
+def _fit(name: str, hint: Any, value: Any) -> Any:
+    """The value if it is of the kind that the setting asks for. YAML reads 3e-4 as text: torch users write it so."""
+    kinds = get_args(hint) or (hint,)
+    if float in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if not math.isnan(number):
+            return number
+    elif type(value) in kinds:
+        if type(value) is int and abs(value) > LARGEST:
+            raise SettingsError(f"{name} is too large ({value}): write a number up to {LARGEST}")
+        return value
+    asked = " or ".join(KINDS[kind] for kind in kinds)
+    raise SettingsError(f"{name} must be {asked}, not {value!r}")

@@ -1,0 +1,112 @@
+"""`memgrow theorem`: Theorem 1 in numbers."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from memgrow.cli import options as opt
+from memgrow.cli.errors import whisper
+from memgrow.data import Columns, Stream, load_for_evaluation
+from memgrow.data.load import refuse_namesakes
+from memgrow.errors import SettingsError
+from memgrow.experiments.theorem.report import DRAWS, EXAMPLES, SAMPLES, parts, theorem_report
+from memgrow.learner import Learner
+from memgrow.report.theorem import theorem_tables
+from memgrow.report.theorem_plot import draw_theorem
+from memgrow.report.ticks import Ticks
+
+console = Console(highlight=False)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(theorem)
+
+
+def theorem(
+    model: Annotated[
+        Path | None, typer.Option("--model", metavar="MODEL", help="A trained model to measure as well.")
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="With --model: texts to measure on; may be repeated.", show_default=False),
+    ] = None,
+    samples: Annotated[int, typer.Option(metavar="N", help="Draws for each choice of sizes.", min=2)] = SAMPLES,
+    draws: Annotated[int, typer.Option(metavar="N", help="With --model: draws of what is new.", min=2)] = DRAWS,
+    slots: Annotated[
+        int | None, typer.Option(metavar="N", help="With --model: how many are added; else as a domain adds.", min=1)
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(metavar="N", help="With --model: at most so many examples of each domain.", min=1)
+    ] = EXAMPLES,
+    seed: opt.Seed = 0,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the picture and the figures.")] = Path(
+        "memgrow-theorem"
+    ),
+    device: opt.Device = "auto",
+    text: opt.Text = None,
+    pair: opt.Pair = None,
+    label: opt.Label = None,
+    by: opt.By = None,
+    domains: opt.Domains = None,
+    skip_empty: opt.SkipEmpty = False,
+) -> None:
+    """Theorem 1 in numbers: what new slots and new hidden units do to states.
+
+    Example: memgrow theorem --model model/ --data books_test.jsonl
+    """
+    if (model is None) != (not data):
+        raise SettingsError("a model is measured on texts: give both --model and --data, or neither")
+    learners = {} if model is None else {model.name: Learner.load(model, device)}
+    stream = Stream(())
+    if data:
+        named = [name.strip() for name in domains.split(",") if name.strip()] if domains else None
+        columns = Columns(text=text, pair=pair, label=label, by=by)
+        loaded = load_for_evaluation(data, columns, named, skip_empty=skip_empty)
+        refuse_namesakes(data, by)
+        stream = loaded.stream
+        for notice in loaded.notices:
+            whisper(notice)
+    with Ticks(console, "Theorem 1", parts(len(learners), len(stream), draws)) as ticks:
+        report = theorem_report(
+            learners,
+            stream,
+            samples=samples,
+            slots=slots,
+            draws=draws,
+            examples=limit,
+            seed=seed or 0,
+            tick=ticks.tick,
+        )
+    for shown in theorem_tables(report):
+        console.print(shown)
+    keep(report, out)
+
+
+def keep(report: dict[str, Any], folder: Path) -> None:
+    """Write theorem.json and theorem.png, and say where they are."""
+    folder.mkdir(parents=True, exist_ok=True)
+    figures, picture = folder / "theorem.json", folder / "theorem.png"
+    _put(figures, lambda path: path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8"))
+    console.print(Text(f"The figures are in {figures}."))
+    try:
+        _put(picture, lambda path: draw_theorem(report, path))
+    except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
+        whisper(f"There is no picture: {error}")
+    else:
+        console.print(Text(f"The picture is {picture}."))
+
+
+def _put(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside and rename, so that a file is whole or what it was before."""
+    beside = path.with_name(f".{path.stem}.writing{path.suffix}")
+    try:
+        write(beside)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,114 @@
+"""Fetch a corpus into the data folder: the archive first, checked, then its files, all of them or none."""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from memgrow.data.corpora.catalogue import Corpus, Web
+from memgrow.data.corpora.download import Watch, unseen
+from memgrow.errors import DataError
+
+NOTE = "corpus.json"
+
+
+@contextmanager
+def replacing(folder: Path, name: str) -> Iterator[Path]:
+    """An empty folder to be filled, which then takes the place of `folder`; after an error nothing has changed."""
+    beside = folder.with_name(
+        f".{folder.name}.unpacking"
+    )  # one name, so that the next run clears what a killed one left
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    try:
+        yield beside
+        files = {path.name: path.stat().st_size for path in sorted(beside.iterdir())}
+        note = json.dumps({"corpus": name, "files": files}, indent=1) + "\n"
+        (beside / NOTE).write_text(note, encoding="utf-8")
+        old = folder.with_name(f".{folder.name}.old")
+        shutil.rmtree(old, ignore_errors=True)
+        if folder.exists():
+            folder.rename(old)
+        beside.rename(folder)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def refuse_strange(folder: Path) -> None:
+    """A folder that memgrow did not write is not replaced."""
+    if folder.is_symlink() or (folder.exists() and not (folder / NOTE).is_file()):
+        raise DataError(
+            f"{folder} is there and is not memgrow's own; move it away, or set MEMGROW_DATA to another folder"
+        )
+
+
+def refuse_damaged(folder: Path) -> None:
+    """The files that memgrow wrote must be as long as they were; a folder of the user's own is taken as it is."""
+    if not (folder / NOTE).is_file():
+        return
+    try:
+        note = json.loads((folder / NOTE).read_bytes())
+        name, files = str(note["corpus"]), dict(note["files"])
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{folder / NOTE} is damaged; remove {folder} and fetch the corpus again") from None
+    for file, size in files.items():
+        path = folder / file
+        if not path.is_file() or path.stat().st_size != size:
+            raise DataError(f"{path} is not as it was written; run `memgrow data get {name} --again`")
+
+
+FETCHING = ".fetching"  # archives and parts of them, until they are unpacked
+
+
+def get(corpus: Corpus, source: str | None = None, watch: Watch = unseen) -> tuple[str, ...]:
+    """Put the corpus into its folder, in place of an older copy, and say what there is to say of it.
+
+    The source is the corpus's own, or else a file, an http address, or the name of one of its other copies.
+    """
+    refuse_strange(corpus.folder)
+    fetching = corpus.folder.parent / FETCHING
+    try:
+        fetching.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(
+            f"{fetching.parent} cannot hold data ({error.strerror}); set MEMGROW_DATA to a folder that can be written"
+        ) from None
+    try:
+        if source is not None and (copy := corpus.copies.get(source)):
+            return _fill(corpus, lambda folder: copy(folder, watch))
+        archive = _archive(corpus, source, fetching, watch)
+        sentences = _fill(corpus, lambda folder: corpus.unpack(archive, folder, watch))
+    except OSError as error:
+        raise DataError(
+            f"{corpus.name} could not be written to {corpus.folder.parent} ({error.strerror or error}); "
+            "make room there, or set MEMGROW_DATA to another folder, and run the same command again"
+        ) from error
+    if archive.parent == fetching:
+        archive.unlink()
+    return sentences
+
+
+def _fill(corpus: Corpus, fill: Callable[[Path], tuple[str, ...]]) -> tuple[str, ...]:
+    with replacing(corpus.folder, corpus.name) as folder:
+        return fill(folder)
+
+
+def _archive(corpus: Corpus, source: str | None, fetching: Path, watch: Watch) -> Path:
+    """The path of a file that is the corpus's archive, beyond doubt."""
+    if source is None:
+        return corpus.source.fetch(fetching, corpus.seal, watch)
+    if source.startswith(("http://", "https://")):
+        return Web(source).fetch(fetching, corpus.seal, watch)
+    address = urlsplit(source)
+    path = Path(url2pathname(address.path) if address.scheme == "file" else source).expanduser()
+    if not path.is_file():
+        raise DataError(
+            f"{source} is no file and no http address; give the archive itself, as a file or an address"
+            + (f", or one of {', '.join(corpus.copies)}" if corpus.copies else "")
+        )
+    corpus.seal.check(path, str(path), watch)
+    return path

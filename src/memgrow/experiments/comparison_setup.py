@@ -1,0 +1,152 @@
+"""The stream of a comparison: a corpus by name, a folder, or files; refused before hours are spent on it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import fmean
+
+from memgrow.adaptation import admit
+from memgrow.data import Columns, Loaded, Stream, load_stream
+from memgrow.data.corpora import CORPORA, open_corpus
+from memgrow.data.load import refuse_namesakes
+from memgrow.data.splits import fair_slice
+from memgrow.errors import DataError, SettingsError
+from memgrow.experiments.run import Record
+from memgrow.methods import find_method
+from memgrow.methods.distillation import Distilling
+from memgrow.metrics.replies import perplexity
+from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
+
+Scores = Mapping[str, float]
+"""By domain."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a score is: its name in figures, and how tables and pictures speak of it; 1 is shown as 100."""
+
+    measure: str
+    unit: str
+    share: str  # of what it is the share or the score
+    title: str  # of a matrix of scores
+    average: str
+    scores: Callable[[Record], Scores]
+    model: ModelSettings  # as in recipes/small*.yaml: ten thousand short texts take minutes on two cores
+    training: TrainingSettings
+    stack: int = 10  # seeds that are trained together on a GPU, at most
+    spoken: bool = False  # whether models answer with words, whose scores may well be below a tenth
+
+
+def _accuracies(record: Record) -> Scores:
+    return {name: fmean(right) for name, right in record.test.items() if right}
+
+
+def _bleu2(record: Record) -> Scores:
+    test = record.replies.get("test", {})
+    return {name: replied.said.counts.score() / 100 for name, replied in test.items() if replied.said is not None}
+
+
+def perplexities(record: Record) -> Scores:
+    """Of the replies given, by domain; none where models answer with labels."""
+    test = record.replies.get("test", {})
+    return {
+        name: perplexity(replied.loss, replied.tokens)
+        for name, replied in test.items()
+        if replied.loss is not None and replied.tokens is not None
+    }
+
+
+LABELS = Kind(
+    "accuracy",
+    "%",
+    "% of the test examples",
+    "test accuracy, %",
+    "average accuracy at the end, %",
+    _accuracies,
+    ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64),
+    TrainingSettings(rate=1e-3, epochs=15),
+)
+REPLIES = Kind(
+    "bleu2",
+    "BLEU-2",
+    "BLEU-2 of the test replies",
+    "BLEU-2 of the test replies",
+    "average BLEU-2 at the end",
+    _bleu2,
+    ModelSettings(cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
+    TrainingSettings(rate=2e-3, epochs=15),
+    stack=1,  # models that answer with words are not stacked: seeds go to different workers instead
+    spoken=True,
+)
+
+
+def kind_of(stream: Stream) -> Kind:
+    return REPLIES if any(domain.has_replies for domain in stream) else LABELS
+
+
+def open_stream(
+    given: Sequence[str],
+    *,
+    columns: Columns,
+    validation: Sequence[Path] = (),
+    test: Sequence[Path] = (),
+    held_out: Sequence[Path] = (),
+    domains: Sequence[str] | None = None,
+    limit: int | None = None,
+    skip_empty: bool = False,
+) -> Loaded:
+    """What was named, as `adapt` would read it: with a `limit`, at most so many examples of each part."""
+    if any(name in CORPORA or Path(name).is_dir() for name in given):
+        if validation or test or held_out or skip_empty:
+            raise SettingsError(
+                f"{given[0]} is a corpus or a folder, and has its parts: leave out --validation, --test, --held-out "
+                "and --skip-empty, or give files"
+            )
+        loaded = open_corpus(given, columns=columns, domains=domains, limit=limit)
+        return Loaded(Stream(_limited(loaded.stream, limit)), loaded.notices)
+    paths = [Path(name) for name in given]
+    loaded = load_stream(
+        paths,
+        columns=columns,
+        validation=validation,
+        test=test,
+        held_out=held_out,
+        domains=domains,
+        limit=limit,
+        skip_empty=skip_empty,
+    )
+    refuse_namesakes(paths, columns.by)
+    return loaded
+
+
+def refuse_incomparable(stream: Stream) -> None:
+    """Refuse what one of the methods would refuse in the end: all of a comparison or nothing."""
+    if len(stream) < 2:
+        raise DataError(
+            f"a comparison needs at least two domains, and there is only {', '.join(stream.names) or 'none'}: "
+            "give more files, or name the column of the domain with --by"
+        )
+    first = admit(stream[:1], None, None)
+    for domain in stream[1:]:
+        admit([domain], first.task, first.labels)
+    for domain in stream:
+        if not domain.test:
+            raise DataError(f"{domain.name} has no test examples: give more rows, or that part's own file")
+
+
+def suitable(names: Sequence[str], stream: Stream, chosen: Sequence[str]) -> list[str]:
+    """The methods that this stream can be learnt by; of those that somebody has `chosen`, others are refused."""
+    if not any(domain.has_replies for domain in stream):
+        return list(names)
+    fits = [name for name in names if Distilling not in find_method(name).remembers]
+    if lost := [name for name in chosen if name not in fits]:
+        raise SettingsError(f"{lost[0]}: D holds on to labels, and replies have none; leave D out")
+    return fits
+
+
+def _limited(stream: Stream, limit: int | None) -> Stream:
+    return Stream(
+        replace(domain, validation=fair_slice(domain.validation, limit), test=fair_slice(domain.test, limit))
+        for domain in stream
+    )

@@ -1,0 +1,191 @@
+"""How a model that answers with words is tried: its loss on every reply, and what it says to the test messages."""
+
+import base64
+import hashlib
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from memgrow.data import Example, Stream
+from memgrow.data import domain as fingerprints
+from memgrow.data.batches import by_length, collate
+from memgrow.errors import ModelError
+from memgrow.learner import Learner
+from memgrow.metrics.replies import BleuCounts, bleu2_counts, distinct, w2v_similarity, words_to_look_up
+from memgrow.models import Responder
+from memgrow.models.model import LARGE
+from memgrow.replying import LONGEST, replies
+from memgrow.text import read_vectors, tokenise
+
+LOSS, SIMILARITY = 100, 1000  # steps to a nat, and to a cosine of 1: nobody reads further digits
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A reply that was generated. The message stays with the corpus: it is known by its number and a checksum."""
+
+    index: int
+    message: str
+    reply: str
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What was answered to messages, held against the replies that the data gives."""
+
+    counts: BleuCounts
+    distinct: tuple[float, float]  # shares of different words, and pairs of words, among all
+    similarity: NDArray[np.float64] | None = None  # (examples,): W2V-Sim, where there were vectors
+    samples: tuple[Sample, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        counts = self.counts
+        return {
+            "matches": [pack(counts.matches[:, order]) for order in (0, 1)],
+            "words": pack(counts.totals[:, 0]),
+            "references": pack(counts.references),
+            "distinct": list(self.distinct),
+            "similarity": None if self.similarity is None else pack(self.similarity, SIMILARITY),
+            "samples": [asdict(sample) for sample in self.samples],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Said":
+        words, similar = unpack(value["words"]), value["similarity"]
+        counts = BleuCounts(
+            matches=np.stack([unpack(packed) for packed in value["matches"]], axis=1),
+            totals=np.stack([words, np.maximum(0, words - 1)], axis=1),
+            references=unpack(value["references"]),
+        )
+        one, two = value["distinct"]
+        cosines = None if similar is None else unpack(similar) / SIMILARITY
+        return cls(counts, (one, two), cosines, tuple(Sample(**sample) for sample in value["samples"]))
+
+
+@dataclass(frozen=True, eq=False)
+class Replied:
+    """One part of a domain: -log p of the replies given, and what was answered, each where it was asked for."""
+
+    loss: NDArray[np.float64] | None = None  # (examples,), in nats
+    tokens: NDArray[np.int64] | None = None  # (examples,): words and ends that the loss is of
+    said: Said | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "loss": None if self.loss is None else pack(self.loss, LOSS),
+            "tokens": None if self.tokens is None else pack(self.tokens),
+            "said": None if self.said is None else self.said.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Replied":
+        loss, tokens, said = value["loss"], value["tokens"], value["said"]
+        return cls(
+            None if loss is None else unpack(loss) / LOSS,
+            None if tokens is None else unpack(tokens),
+            None if said is None else Said.from_json(said),
+        )
+
+
+def pack(values: ArrayLike, steps: int = 1) -> str:
+    """Whole numbers, of so many steps to one, as text."""
+    whole = np.rint(np.asarray(values, dtype=np.float64) * steps).astype("<i4")
+    planes = whole.view(np.uint8).reshape(-1, 4).T  # the bytes of one rank together: most of the upper ones are equal
+    return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
+
+
+def unpack(packed: str) -> NDArray[np.int64]:
+    planes = np.frombuffer(zlib.decompress(base64.b64decode(packed)), dtype=np.uint8).reshape(4, -1)
+    return np.ascontiguousarray(planes.T).view("<i4").ravel().astype(np.int64)
+
+
+CHECKSUM = 16  # hexadecimal digits of a message's
+
+Words = list[list[str]]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings of it. The replies that are kept are to test messages at even distances, the first of them included."""
+
+    beam: int = 1  # 1: greedily
+    longest: int = LONGEST  # words of a reply
+    samples: int = 10  # replies of each domain that are kept
+    vectors: Path | None = None  # word vectors for W2V-Sim
+
+    def fingerprints(self) -> dict[str, str]:
+        """What a record must agree with to serve; one that has W2V-Sim serves where that is not asked for."""
+        made = {"how replies are made": f"beam {self.beam}, {self.longest} words, {self.samples} kept"}
+        return made | ({"vectors of W2V-Sim": fingerprints.of_file(self.vectors)} if self.vectors else {})
+
+    def on(self, learner: Learner, stream: Stream) -> dict[str, dict[str, Replied]]:
+        """By part and domain: losses on the validation examples, losses and answers on the test examples."""
+        answers = {domain.name: self._answers(learner, domain.test) for domain in stream if domain.test}
+        said = self.measured({domain.name: domain.test for domain in stream if domain.test}, answers)
+        return {
+            "validation": {domain.name: Replied(*losses(learner, domain.validation)) for domain in stream},
+            "test": {domain.name: Replied(*losses(learner, domain.test), said.get(domain.name)) for domain in stream},
+        }
+
+    def measured(
+        self, examples: Mapping[str, Sequence[Example]], answers: Mapping[str, Sequence[str]]
+    ) -> dict[str, Said]:
+        """Answers by domain, as texts, held against the examples' own replies."""
+        said = {name: [tokenise(answer) for answer in some] for name, some in answers.items()}
+        given = {name: [tokenise(example.reply or "") for example in some] for name, some in examples.items()}
+        similar = self._similarity(said, given)
+        return {
+            name: Said(
+                bleu2_counts(words, given[name]),
+                (distinct(words, 1), distinct(words, 2)),
+                similar.get(name),
+                tuple(
+                    Sample(index, checksum(examples[name][index].text), answers[name][index])
+                    for index in chosen(len(words), self.samples)
+                ),
+            )
+            for name, words in said.items()
+        }
+
+    def _answers(self, learner: Learner, examples: Sequence[Example]) -> list[str]:
+        found = replies(learner, examples, beam=self.beam, max_words=self.longest)
+        return [answer.text for answer in found]
+
+    def _similarity(self, said: Mapping[str, Words], given: Mapping[str, Words]) -> dict[str, NDArray[np.float64]]:
+        if self.vectors is None or not said:
+            return {}
+        vectors = read_vectors(self.vectors, words_to_look_up(*said.values(), *given.values()))  # once: it takes long
+        return {name: w2v_similarity(words, given[name], vectors).each for name, words in said.items()}
+
+
+def chosen(examples: int, samples: int) -> list[int]:
+    """Which of so many examples are shown: the fixed rule."""
+    step = max(1, examples // max(1, samples))
+    return list(range(0, examples, step))[:samples]
+
+
+def checksum(message: str) -> str:
+    return hashlib.sha256(message.encode(errors="surrogateescape")).hexdigest()[:CHECKSUM]
+
+
+@torch.no_grad()
+def losses(learner: Learner, examples: Sequence[Example]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """-log p of each example's reply, and of how many tokens: its words and the end."""
+    model, data = learner.trained(), learner.encode(examples)
+    if not isinstance(model, Responder):
+        raise ModelError("this model answers with labels, not with words: it has learnt no replies")
+    model.eval()
+    loss, tokens = np.zeros(len(data)), np.zeros(len(data), dtype=np.int64)
+    for indices in by_length(data, LARGE):
+        batch = collate(data, indices, learner.device)
+        (words, given), (lengths, ends) = batch.words.chunk(2), batch.lengths.chunk(2)
+        found = model(words, lengths, given, ends)
+        loss[indices] = found.tokens.double().sum(1).cpu().numpy()
+        tokens[indices] = ends.numpy() + 1
+    return loss, tokens

@@ -1,0 +1,40 @@
+"""A domain arrives: the model grows as the method promises."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from memgrow.errors import SettingsError
+from memgrow.methods.plugin import MethodSettings
+from memgrow.methods.table import Method
+from memgrow.models import Model
+from memgrow.nn import matching_hidden
+
+
+@dataclass(frozen=True)
+class Grew:
+    """What a stage added to the model."""
+
+    slots: int = 0
+    hidden: int = 0
+    words: int = 0
+    columns: int = 0
+
+
+def grow_for(model: Model, method: Method, settings: MethodSettings, domain: str, words: Tensor | None = None) -> Grew:
+    """Grow the model for a later domain; `words` are the first vectors of the words that join (new, embedding)."""
+    slots = hidden = 0
+    if {"slots", "hidden"} & set(method.grows):
+        slots = settings.slots or model.settings.slots
+        if not slots:
+            raise SettingsError(
+                f"{method.name} adds slots, or hidden units to match, but this model has none (slots: 0) and the "
+                "method's settings do not say how many: set the method's slots, or use F, F+V or EWC"
+            )
+    if "hidden" in method.grows:
+        slots, hidden = 0, matching_hidden(model, slots)
+    model.grow(slots=slots, hidden=hidden, domain=domain, quiet=settings.quiet or method.quiet, words=words)
+    if "column" in method.grows:  # as large as the first one was
+        slots, hidden = model.settings.slots, model.settings.hidden
+        model.add_column(hidden, slots, domain)
+    return Grew(slots, hidden, 0 if words is None else len(words), int("column" in method.grows))

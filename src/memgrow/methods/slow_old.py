@@ -1,0 +1,43 @@
+"""L: a lower rate for what is old. New slots and words learn at the full rate, the rest takes small steps."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memgrow.methods.plugin import MethodSettings, Parameters, Past, old_part
+from memgrow.models import Model
+
+
+class Slowly(Past):
+    """Each step moves old entries by old_rate of what the optimiser says: for Adam the same as a lower rate."""
+
+    reads = ("old_rate",)
+
+    def __init__(self, settings: MethodSettings) -> None:
+        super().__init__(settings)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._were: dict[str, Tensor] = {}
+
+    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
+        self.shapes = {name: tuple(parameter.shape) for name, parameter in old.named_parameters()}
+
+    def before_step(self, parameters: Parameters) -> None:
+        self._were = {
+            name: self._old(name, p).detach().clone() for name, p in parameters.items() if name in self.shapes
+        }
+
+    @torch.no_grad()
+    def after_step(self, parameters: Parameters) -> None:
+        for name, before in self._were.items():
+            old = self._old(name, parameters[name])
+            old.copy_(torch.lerp(before, old, self.settings.old_rate))
+        self._were = {}
+
+    def _old(self, name: str, parameter: Tensor) -> Tensor:
+        shape = self.shapes[name]
+        return old_part(parameter, (*parameter.shape[: parameter.ndim - len(shape)], *shape))
+
+    def note(self, examples: int) -> dict[str, Any]:
+        return {"old_rate": self.settings.old_rate}

@@ -1,0 +1,98 @@
+"""E: what is judged and kept of a training is an exponential running mean of its weights, not the last of them.
+
+The mean begins next to the old weights, behind the first step, so that it also holds on to them for a while. It lives
+in the optimiser's state, beside that one's own running means, and is saved and taken up again with them.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from memgrow.methods.plugin import MethodSettings, Past
+from memgrow.models import Model
+
+MEAN = "mean"
+EPOCHS = 3  # that the mean looks back, at most: in a small domain a longer memory would hardly leave the old weights
+
+
+class Smoothing(Past):
+    """Each step the mean keeps `smooth` of itself and takes the rest from the weights; from the second domain on."""
+
+    reads = ("smooth",)
+
+    def __init__(self, settings: MethodSettings) -> None:
+        super().__init__(settings)
+        self._met = False
+
+    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
+        self._met = True
+
+    @property
+    def smooth(self) -> float:
+        return self.settings.smooth if self._met else 0.0
+
+    def note(self, examples: int) -> dict[str, Any]:
+        return {"smooth": self.smooth}
+
+
+class SmoothingFromTheFirst(Smoothing):
+    """The same for a method that starts anew with all domains at once."""
+
+    @property
+    def smooth(self) -> float:
+        return self.settings.smooth
+
+
+def catching_up(smooth: float, batches: int) -> int:
+    """How many epochs of so many batches the mean looks back: only behind them does it count that it gets no better."""
+    if not smooth:
+        return 0
+    return EPOCHS if smooth == 1 else min(EPOCHS, math.ceil(1 / ((1 - smooth) * batches)))
+
+
+@torch.no_grad()
+def follow(optimiser: torch.optim.Optimizer, smooth: float, batches: int) -> None:
+    """Let the means follow the weights that a step has just moved; a first step begins them.
+
+    `batches` is how many an epoch has.
+    """
+    smooth = min(smooth, 1 - 1 / (EPOCHS * batches))
+    moved = _moved(optimiser)
+    known = [(state[MEAN], p.detach()) for p, state in moved if MEAN in state]
+    if known:
+        torch._foreach_lerp_([mean for mean, _ in known], [p for _, p in known], 1 - smooth)
+    for parameter, state in moved:
+        if MEAN not in state:
+            state[MEAN] = parameter.detach().clone()
+
+
+def mean_of(optimiser: torch.optim.Optimizer, parameter: Tensor) -> Tensor:
+    """The running mean of a parameter; the parameter itself if there is none."""
+    mean: Tensor = optimiser.state.get(parameter, {}).get(MEAN, parameter)
+    return mean.detach()
+
+
+@contextmanager
+def smoothed(optimiser: torch.optim.Optimizer) -> Iterator[None]:
+    """Within, the means stand in the weights' place."""
+    pairs = [(p, state[MEAN]) for p, state in _moved(optimiser) if MEAN in state]
+    held = [parameter.detach().clone() for parameter, _ in pairs]
+    with torch.no_grad():
+        for parameter, mean in pairs:
+            parameter.copy_(mean)
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for (parameter, _), before in zip(pairs, held, strict=True):
+                parameter.copy_(before)
+
+
+def _moved(optimiser: torch.optim.Optimizer) -> list[tuple[Tensor, dict[str, Tensor]]]:
+    """The parameters that have been moved at all, and what the optimiser knows of each."""
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    return [(p, optimiser.state[p]) for p in parameters if optimiser.state.get(p)]

@@ -1,0 +1,210 @@
+"""The writer of replies: columns of the encoder's cell with banks of their own."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+
+from memgrow.models.chunked_cross_entropy import surprise
+from memgrow.models.encoder import SPREAD, TextEncoder
+from memgrow.models.settings import ModelSettings
+from memgrow.nn import LAYERS, Growth, MemoryRecurrent
+from memgrow.nn.growth import Layout
+from memgrow.text import PADDING_INDEX
+
+State = tuple[Tensor, ...]
+"""Of one column: (h,) or, for an LSTM, (h, c), each (layers * directions, B, H)."""
+
+
+def walk(
+    columns: Sequence[MemoryRecurrent], packed: PackedSequence, first: Sequence[State] | None = None
+) -> tuple[Tensor, list[State]]:
+    """The states of all columns at each packed step, side by side (rows, S), and the last state of each column."""
+    seen, lasts = packed.data, []
+    for number, column in enumerate(columns):
+        output, last = column(packed._replace(data=seen), None if first is None else first[number])
+        seen = torch.cat((seen, output.data), dim=-1)
+        lasts.append(_as_state(last))
+    return seen[:, packed.data.shape[1] :], lasts
+
+
+def _as_state(last: Any) -> State:
+    return last if isinstance(last, tuple) else (last,)
+
+
+class Message(NamedTuple):
+    """What is known of a batch of messages, for the decoder to attend to."""
+
+    states: Tensor  # (B, T, S), 0 behind the end of a message
+    there: Tensor  # (B, T): whether there is a word
+
+    def some(self, rows: Tensor) -> "Message":
+        return Message(self.states.index_select(0, rows), self.there.index_select(0, rows))
+
+
+class MessageEncoder(TextEncoder):
+    """Reads word indices (B, T) and lengths (B, at least 1) of messages."""
+
+    def read(self, words: Tensor, lengths: Tensor) -> tuple[Message, list[State]]:
+        """The states of all columns at each word, and the state that each column's decoder starts from.
+
+        That is the last state; of an encoder that reads in both directions, the mean of the two last states.
+        """
+        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        embedded = self.dropout(self.embedding(packed.data))
+        rows, lasts = walk(self.columns, packed._replace(data=embedded))
+        states, _ = pad_packed_sequence(packed._replace(data=rows), batch_first=True)
+        there = torch.arange(states.shape[1], device=states.device) < lengths.to(states.device).unsqueeze(1)
+        sides = self.newest.num_directions
+        first = [tuple(part.reshape(-1, sides, *part.shape[1:]).mean(1) for part in last) for last in lasts]
+        return Message(states, there), first
+
+
+class Reading(nn.Module):
+    """Global attention: no decoder state depends on it, so that all steps of a known reply are read at once."""
+
+    def __init__(self, encoded: int, decoded: int, size: int) -> None:
+        super().__init__()
+        self.query = nn.Parameter(torch.empty(encoded, decoded).uniform_(-(decoded**-0.5), decoded**-0.5))
+        bound = (encoded + decoded) ** -0.5
+        self.weight = nn.Parameter(torch.empty(size, encoded + decoded).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(size).uniform_(-bound, bound))
+
+    def forward(self, states: Tensor, message: Message) -> Tensor:
+        """For decoder states (B, L, D): what each finds in its message (B, L, S)."""
+        logits = F.linear(states, self.query) @ message.states.transpose(1, 2)  # (B, L, T)
+        logits = logits.masked_fill(~message.there.unsqueeze(1), float("-inf"))
+        return torch.softmax(logits, dim=-1) @ message.states
+
+    def combine(self, states: Tensor, found: Tensor) -> Tensor:
+        """States (..., D) and what they found (..., S) as one vector (..., size)."""
+        return torch.tanh(F.linear(torch.cat((found, states), dim=-1), self.weight, self.bias))
+
+    def plan(self, growth: Growth, encoded: Layout, decoded: Layout, units: int) -> None:
+        """Make wider states of both sides, and `units` more numbers of the joint vector, part of a larger growth."""
+        draw = growth.uniform(_total(decoded) ** -0.5)
+        growth.enlarge(self.query, 0, encoded, draw)
+        growth.enlarge(self.query, 1, decoded, draw)
+        draw, own = growth.uniform((_total(encoded) + _total(decoded)) ** -0.5), [(len(self.bias), units)]
+        growth.enlarge(self.weight, 1, [*encoded, *decoded], draw)
+        growth.enlarge(self.weight, 0, own, draw)
+        growth.enlarge(self.bias, 0, own, draw)
+
+
+def _total(layout: Layout) -> int:
+    return sum(size + extra for size, extra in layout)
+
+
+class Head(nn.Module):
+    """Attention to the message, the joining layer, and the output layer.
+
+    The joint vector has `hidden` numbers; in a tied model as many as a word's vector, whatever grows.
+    """
+
+    def __init__(self, encoded: int, decoded: int, hidden: int, words: int, tied: int | None) -> None:
+        super().__init__()
+        size = hidden if tied is None else tied
+        self.reading = Reading(encoded, decoded, size)
+        self.output = Output(size, words, tied is not None)
+
+    def plan(self, growth: Growth, encoded: Layout, decoded: Layout, hidden: int) -> None:
+        """Make wider states part of a larger growth."""
+        units = hidden if self.output.weight is not None else 0
+        self.reading.plan(growth, encoded, decoded, units)
+        self.output.plan_units(growth, units)
+
+
+END = PADDING_INDEX
+"""No reply says padding, so its class is free to mean: the reply ends here. New words come behind all others."""
+
+
+class Output(nn.Module):
+    """One row and one bias for each word. A tied layer has no rows of its own: the words' vectors are its rows."""
+
+    weight: nn.Parameter | None  # (words, size)
+    bias: nn.Parameter  # (words)
+
+    def __init__(self, size: int, words: int, tied: bool) -> None:
+        super().__init__()
+        bound = size**-0.5
+        self.weight = None if tied else nn.Parameter(torch.empty(words, size).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(words).uniform_(-bound, bound))
+
+    def forward(self, rows: Tensor, vectors: Tensor) -> Tensor:
+        """Scores (..., words) of rows (..., size); `vectors` are those of the words, for a tied layer."""
+        return F.linear(rows, self._table(vectors), self.bias)
+
+    def surprise(self, rows: Tensor, targets: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """-log p of the targets (rows): the sum, and each without gradients (rows)."""
+        return surprise(rows, self._table(vectors), self.bias, targets)
+
+    def plan_words(self, growth: Growth, words: int) -> None:
+        """Make rows of new words part of a larger growth; this comes before longer rows.
+
+        A new word's row and bias are the mean of the old ones. Its score is then the mean of the old scores, so that n
+        new words beside N old ones take at most n / (N + n) of the probability, whatever the model has learnt. In a
+        tied layer only the bias is free to be so.
+        """
+        layout = [(len(self.bias), words)]
+        growth.enlarge(self.bias, 0, layout, lambda shape: self.bias.detach().mean().expand(shape))
+        if self.weight is not None:
+            old = self.weight.detach()
+            growth.enlarge(self.weight, 0, layout, lambda shape: old.mean(0).expand(shape))
+
+    def plan_units(self, growth: Growth, units: int) -> None:
+        """Make longer rows part of a larger growth; a tied layer's rows stay as long as the words' vectors."""
+        if self.weight is not None:
+            size = self.weight.shape[1]
+            growth.enlarge(self.weight, 1, [(size, units)], growth.uniform((size + units) ** -0.5))
+
+    def _table(self, vectors: Tensor) -> Tensor:
+        return vectors if self.weight is None else self.weight
+
+
+class ReplyDecoder(nn.Module):
+    """Reads a reply's words from left to right, behind a vector of its own that stands for the start."""
+
+    def __init__(self, settings: ModelSettings, domain: str | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        self.start = nn.Parameter(torch.randn(settings.embedding) * SPREAD)
+        self.columns = cast(list[MemoryRecurrent], nn.ModuleList())
+        self.columns.append(self.new_column(settings.hidden, settings.slots, domain))
+
+    def new_column(self, hidden: int, slots: int, domain: str | None) -> MemoryRecurrent:
+        """A column fit to stand behind those that are there."""
+        settings = self.settings
+        sizes = (settings.embedding + sum(self.sizes), hidden, slots, settings.slot_size, settings.layers)
+        return LAYERS[settings.cell](*sizes, dropout=settings.dropout, domain=domain).to(self.start.device)
+
+    @property
+    def newest(self) -> MemoryRecurrent:
+        return self.columns[-1]
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many numbers each column's state has."""
+        return [column.hidden_size for column in self.columns]
+
+    def reading(self, packed: PackedSequence, first: list[State]) -> list[dict[str, Tensor]]:
+        """For each bank of the newest column: the share of attention that each domain's slots get, (B, steps) each."""
+        earlier, _ = walk(self.columns[:-1], packed, first)
+        seen = packed._replace(data=torch.cat((packed.data, earlier), dim=-1))
+        shares = []
+        for bank, weights in zip(self.newest.banks, self.newest.reading(seen, first[-1]), strict=True):
+            padded, _ = pad_packed_sequence(weights, batch_first=True)
+            shares.append(bank.share(padded))
+        return shares
+
+    def plan(
+        self, growth: Growth, *, slots: int = 0, hidden: int = 0, domain: str | None = None, quiet: float = 0.0
+    ) -> None:
+        """Make new slots and units in the newest column part of a larger growth."""
+        self.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
+
+    def layout(self, hidden: int) -> Layout:
+        """How the states are laid out when the newest column grows by `hidden` units."""
+        return [(column.hidden_size, hidden if column is self.newest else 0) for column in self.columns]

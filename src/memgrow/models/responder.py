@@ -1,0 +1,187 @@
+"""A sequence-to-sequence responder: a message in, a reply out, banks on both sides."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from memgrow.data.batches import Batch, Encoded, by_length, collate
+from memgrow.models.model import LARGE, Model, Taught
+from memgrow.models.reply_decoder import END, Head, Message, MessageEncoder, ReplyDecoder, walk
+from memgrow.models.settings import ModelSettings
+from memgrow.nn import Growth
+
+
+class KnownReplies(NamedTuple):
+    """A reply of n words has n + 1 steps: it reads the start and its words, and says its words and the end."""
+
+    heard: PackedSequence  # of word indices (rows); in the rows of the first step there is no word
+    said: Tensor  # (rows)
+    places: Tensor  # (rows): where in (B, L + 1), flattened, each row stands
+    shape: tuple[int, int]  # (B, L + 1)
+
+    def spread(self, rows: Tensor) -> Tensor:
+        """Packed rows (rows, ...) as (B, L + 1, ...), with zeros behind the end of a reply."""
+        flat = rows.new_zeros(self.shape[0] * self.shape[1], *rows.shape[1:])
+        return flat.index_copy(0, self.places, rows).view(*self.shape, *rows.shape[1:])
+
+    def gather(self, spread: Tensor) -> Tensor:
+        """The way back."""
+        return spread.flatten(0, 1).index_select(0, self.places)
+
+
+def lay_out(replies: Tensor, lengths: Tensor) -> KnownReplies:
+    """Word indices (B, L) and lengths (B, 0 or more); what stands behind the end of a reply is never looked at."""
+    replies, ends = replies[:, : int(lengths.max())], lengths.to(replies.device).unsqueeze(1)
+    heard = F.pad(replies, (1, 0))
+    said = F.pad(replies, (0, 1)).scatter(1, ends, END)
+    places = torch.arange(heard.numel(), device=heard.device).view_as(heard)
+    packed = pack_padded_sequence(places, lengths.cpu() + 1, batch_first=True, enforce_sorted=False)
+    at = packed.data
+    return KnownReplies(
+        packed._replace(data=heard.flatten()[at]), said.flatten()[at], at, (heard.shape[0], heard.shape[1])
+    )
+
+
+@dataclass(frozen=True)
+class ReplyLoss:
+    """-log p of what was to be said. A token is a word or the end; an unknown word counts as the class "unknown"."""
+
+    total: Tensor  # over all tokens; gradients go through this one
+    tokens: Tensor  # (B, L + 1): of each token, 0 behind the end; no gradients
+    count: int  # of tokens
+
+    @property
+    def mean(self) -> Tensor:
+        return self.total / self.count
+
+
+class Shares(NamedTuple):
+    """For each bank of the newest columns: the share of attention that each domain's slots get."""
+
+    encoder: list[dict[str, Tensor]]  # (B, T) each: at each word of the message, 0 behind its end
+    decoder: list[dict[str, Tensor]]  # (B, L + 1) each: when each word of the reply is to be said, and the end
+
+
+class Responder(Model):
+    """Encoder and decoder share the words' vectors; the decoder starts from the encoder's last state."""
+
+    encoder: MessageEncoder
+    fisher = "empirical"  # there is no end of replies to take an expectation over
+
+    def __init__(self, settings: ModelSettings, words: int, domain: str | None = None) -> None:
+        super().__init__()
+        self.settings = settings
+        # Columns of any size have slots of one size, so that a shape says all there is to know about them.
+        sized = replace(settings, slot_size=settings.hidden if settings.slot_size is None else settings.slot_size)
+        self.encoder = MessageEncoder(sized, words, domain)
+        self.decoder = ReplyDecoder(sized, domain)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.heads = cast(list[Head], nn.ModuleList())  # one for each column; the newest one answers
+        self.heads.append(self._new_head())
+
+    def forward(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> ReplyLoss:
+        """The loss of replies (B, L), of 0 or more words each, to messages (B, T)."""
+        known = lay_out(replies, reply_lengths)
+        vectors = self.encoder.embedding.weight
+        total, each = self.heads[-1].output.surprise(self.rows(words, lengths, known), known.said, vectors)
+        return ReplyLoss(total, known.spread(each), len(known.said))
+
+    def teach(self, batch: Batch) -> Taught:
+        found = self._loss(batch)
+        behind = found.tokens.numel() - found.count  # places behind the ends, where exp(-0) is no probability
+        right = found.tokens.neg().exp().sum() - behind
+        return Taught(found.mean, None, found.total.detach(), right, found.count)
+
+    def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
+        return [(-self._loss(batch).total, 1.0)]
+
+    @torch.no_grad()
+    def score(self, data: Encoded) -> float:
+        """The geometric mean of the probabilities of all words and ends: 1 / perplexity."""
+        self.eval()
+        total, count = 0.0, 0
+        for indices in by_length(data, LARGE):
+            found = self._loss(collate(data, indices, self.device))
+            total, count = total + float(found.total), count + found.count
+        return math.exp(-total / count)
+
+    def _loss(self, batch: Batch) -> ReplyLoss:
+        (words, replies), (lengths, ends) = batch.words.chunk(2), batch.lengths.chunk(2)
+        found: ReplyLoss = self(words, lengths, replies, ends)
+        return found
+
+    def rows(self, words: Tensor, lengths: Tensor, known: KnownReplies) -> Tensor:
+        """What the output layer sees at each step of known replies (rows, size)."""
+        message, first = self.encoder.read(words, lengths)
+        states, _ = walk(self.decoder.columns, self._inputs(known), first)
+        reading = self.heads[-1].reading
+        found = known.gather(reading(known.spread(states), message))
+        return cast(Tensor, self.dropout(reading.combine(states, found)))
+
+    def scores(self, states: Tensor, message: Message) -> Tensor:
+        """Of every word and the end (B, L, words), for decoder states (B, L, D)."""
+        head = self.heads[-1]
+        rows = head.reading.combine(states, head.reading(states, message))
+        return cast(Tensor, head.output(self.dropout(rows), self.encoder.embedding.weight))
+
+    def reading(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> Shares:
+        """Whose slots are read, for messages and their replies."""
+        _, first = self.encoder.read(words, lengths)
+        decoder = self.decoder.reading(self._inputs(lay_out(replies, reply_lengths)), first)
+        return Shares(self.encoder.reading(words, lengths), decoder)
+
+    def grow(
+        self,
+        *,
+        slots: int = 0,
+        hidden: int = 0,
+        domain: str | None = None,
+        quiet: float = 0.0,
+        words: Tensor | None = None,
+        optimiser: torch.optim.Optimizer | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Add slots to the banks of both sides, hidden units to both, and words (their vectors), or nothing at all."""
+        growth = Growth(optimiser, generator)
+        self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
+        self.decoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
+        for head in self.heads:  # all speak of the same words
+            head.output.plan_words(growth, 0 if words is None else len(words))
+        self.heads[-1].plan(growth, self.encoder.layout(hidden), self.decoder.layout(hidden), hidden)
+        growth.commit()
+
+    def add_column(
+        self,
+        hidden: int,
+        slots: int = 0,
+        domain: str | None = None,
+        optimiser: torch.optim.Optimizer | None = None,
+    ) -> None:
+        """Add a column on both sides that reads all earlier ones, and a head that reads them all."""
+        self.encoder.columns.append(self.encoder.new_column(hidden, slots, domain))
+        self.decoder.columns.append(self.decoder.new_column(hidden, slots, domain))
+        self.heads.append(self._new_head())
+        if optimiser is not None:
+            new = (self.encoder.newest, self.decoder.newest, self.heads[-1])
+            optimiser.add_param_group({"params": [parameter for part in new for parameter in part.parameters()]})
+
+    @property
+    def scores_by_vectors(self) -> bool:
+        return self.settings.tied
+
+    def _inputs(self, known: KnownReplies) -> PackedSequence:
+        """The vectors that the decoder reads; the rows of the first step are the first ones."""
+        count, heard = known.shape[0], known.heard
+        start = self.decoder.start.expand(count, -1)
+        vectors = torch.cat((start, self.encoder.embedding(heard.data[count:])))
+        return heard._replace(data=self.encoder.dropout(vectors))
+
+    def _new_head(self) -> Head:
+        sizes = (sum(self.encoder.sizes), sum(self.decoder.sizes), self.decoder.newest.hidden_size)
+        words, tied = self.encoder.embedding.num_embeddings, self.settings.embedding if self.settings.tied else None
+        return Head(*sizes, words, tied).to(self.encoder.embedding.weight.device)

@@ -1,0 +1,83 @@
+"""The recurrence as persistent kernels: all directions of a layer in one launch each way.
+
+Around the two walks stand a few large products: inputs of all steps before the forward pass, gradients of all weights
+after the backward pass. In float32 all blocks of the GPU walk together (grid_walk.py); where TF32 is allowed, and for
+bfloat16, clusters of them walk on their own (cluster_walk.py), if the layer is not too large for that.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from memgrow.nn.kernels.cuda import nvrtc
+from memgrow.nn.kernels.cuda.choice import exact, shared_out
+from memgrow.nn.kernels.cuda.cluster_plan import Sizes
+from memgrow.nn.kernels.cuda.gemms import Run
+from memgrow.nn.kernels.cuda.grid import Shape
+from memgrow.nn.kernels.cuda.layer import processors
+from memgrow.nn.kernels.naive import Direction, State
+
+CELLS = ("lstm", "gru")
+
+
+def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
+    """Why these kernels cannot run a layer here; None if they can."""
+    if cell not in CELLS:
+        return f"the fast kernels know {' and '.join(CELLS)}, not {cell}"
+    if data.dtype not in (torch.float32, torch.bfloat16):
+        return f"the fast kernels compute in float32 or bfloat16, not {data.dtype}"
+    if torch.cuda.get_device_capability(data.device) < (9, 0):
+        return "the fast kernels need a GPU of compute capability 9.0 or above"
+    parts = [t for d in directions for t in (*d.state, *d.weights, *(d.memory or ())) if t is not None]
+    if any(part.device != data.device for part in parts):
+        return "weights, states and input are not all on one device"
+    first = directions[0]
+    slots, slot_size = (0, 0) if first.memory is None else first.memory.values.shape
+    sizes = (len(directions), len(first.state[0]), first.weights.hh.shape[1], slots)
+    if not exact(data.dtype) and shared_out(Sizes(cell, *sizes, slot_size), data.device) is not None:
+        return None
+    shape = Shape.of(*sizes, processors(data.device))
+    if shape is None:
+        return f"{first.weights.hh.shape[1]} hidden units are too many for this GPU's fast kernels"
+    if max(shape.plan(cell, True, forward).shared for forward in (True, False)) > nvrtc.SHARED_LIMIT:
+        return "the batch or the bank is too large for this GPU's fast kernels"
+    return None
+
+
+def recur(
+    cell: str, data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction]
+) -> tuple[Tensor, list[State]]:
+    """The outputs of all directions side by side (T, D * H), and the last states of each."""
+    tensors: list[Tensor | None] = [data]
+    for d in directions:
+        tensors += [*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None))]
+    reverse = tuple(d.reverse for d in directions)
+    trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    output, *last = Recurrence.apply(cell, tuple(batch_sizes), reverse, trains, *tensors)  # type: ignore[no-untyped-call]
+    size = len(last) // len(directions)
+    return output, [tuple(last[size * n : size * (n + 1)]) for n in range(len(directions))]
+
+
+class Recurrence(torch.autograd.Function):
+    """All directions of a layer: packed outputs side by side, and the last states."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        cell: str,
+        batch_sizes: tuple[int, ...],
+        reverse: tuple[bool, ...],
+        trains: bool,
+        *tensors: Tensor | None,
+    ) -> Any:
+        ctx.run = Run(cell, batch_sizes, reverse, tensors, trains)
+        return ctx.run.forward()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
+        with torch.autocast("cuda", enabled=False):
+            return (None, None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[4:]))

@@ -1,0 +1,162 @@
+"""Figures as JSON can hold them."""
+
+import ctypes
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from memgrow.errors import ModelError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+
+
+def pack_json(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
+    return safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
+
+
+def unpack_tensors(data: bytes) -> dict[str, Tensor]:
+    return safetensors.torch.load(data)
+
+
+def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
+    """Write `files` and a manifest as the folder `path`, in place of what was there: all of it or nothing."""
+    path = Path(os.path.realpath(path))  # behind a link, what it points to
+    _recover(path)
+    if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
+        raise ModelError(f"{path} is there already and is not a memgrow model: choose another name, or move it away")
+    size = sum(map(len, files.values()))
+    beside = path.with_name(f".{path.name}.writing")  # one name, so that what a killed run left is cleared by the next
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+        manifest = {"format": FORMAT, "sha256": sums}
+        for name, data in {**files, MANIFEST: pack_json(manifest)}.items():
+            _write(beside / name, data)
+        _keep_others(path, beside)
+        _put_in_place(beside, path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ModelError(
+            f"could not write {size / 1e6:.1f} MB as {path} ({reason}): make room or choose another place; "
+            "what was there before is unchanged"
+        ) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def read_folder(path: str | Path) -> dict[str, bytes]:
+    """The files of a folder that `write_folder` wrote, each checked against its checksum."""
+    path = Path(os.path.realpath(path))
+    _recover(path)
+    if not path.exists():
+        raise ModelError(f"there is no model at {path}: check the name, or create it with `memgrow adapt`")
+    if not (path / MANIFEST).is_file():
+        raise ModelError(f"{path} has no {MANIFEST}: it is not a memgrow model, or was copied in part; copy it again")
+    try:
+        manifest = json.loads((path / MANIFEST).read_bytes())
+        version, sums = int(manifest["format"]), dict(manifest["sha256"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ModelError(f"{path / MANIFEST} is damaged: copy the model again, or go back to a saved one") from error
+    if version > FORMAT:
+        raise ModelError(
+            f"{path} was written by a newer memgrow (format {version}; this one reads up to {FORMAT}): update memgrow"
+        )
+    return {name: _read(path / name, expected) for name, expected in sums.items()}
+
+
+def load_tensors(files: Mapping[str, bytes], name: str) -> dict[str, Tensor]:
+    """The tensors of one file of a folder; none if the folder does not have it."""
+    try:
+        return unpack_tensors(files[name]) if name in files else {}
+    except SafetensorError as error:
+        raise ModelError(f"{name} does not hold tensors ({error}): go back to a saved model") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _read(path: Path, expected: str) -> bytes:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} is missing or cannot be read: the model was copied in part; copy it again") from error
+    if hashlib.sha256(data).hexdigest() != expected:
+        raise ModelError(f"{path} is not what was written (its checksum differs): copy it again, or go back")
+    return data
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """What a user has put beside our files stays there."""
+    try:
+        ours = {MANIFEST, *json.loads((old / MANIFEST).read_bytes())["sha256"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for path in old.iterdir():
+        if path.name not in ours and not (new / path.name).exists():
+            (shutil.copytree if path.is_dir() else shutil.copy2)(path, new / path.name)
+
+
+def _put_in_place(beside: Path, path: Path) -> None:
+    """Give the new folder the name of the old one, so that a reader finds one or the other at every moment."""
+    if not path.exists():
+        beside.rename(path)
+    elif not _exchange(beside, path):
+        # Where the system cannot exchange two names there is a moment without the name, but no half folder. A run that
+        # is killed in that moment leaves the old folder under another name, and `_recover` gives it its own back.
+        path.rename(_aside(path))
+        try:
+            beside.rename(path)
+        finally:
+            _recover(path)
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
+
+
+def _recover(path: Path) -> None:
+    """Put the old folder back if there is no new one, and remove it if there is."""
+    if not path.exists() and _aside(path).exists():
+        _aside(path).rename(path)
+    shutil.rmtree(_aside(path), ignore_errors=True)
+
+
+def _exchange(a: Path, b: Path) -> bool:
+    """Swap two names in one step (Linux has a system call for it); False where that cannot be done."""
+    at_fdcwd, rename_exchange = -100, 2
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    return bool(swap(at_fdcwd, os.fsencode(a), at_fdcwd, os.fsencode(b), rename_exchange) == 0)
+
+
+def finite(value: Any) -> Any:
+    """The same with None for infinite numbers, which JSON has no word for."""
+    if isinstance(value, Mapping):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value

@@ -1,0 +1,207 @@
+"""Several learners that differ in their seed alone, taught side by side: many seeds for little more than one.
+
+What each learns is what it would have learnt alone, up to rounding: its first weights, its batches and its stopping are
+its own. On a GPU a stack of ten costs about as much as one or two models.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from memgrow.adaptation import Learning, begin
+from memgrow.data import Domain
+from memgrow.data.batches import Encoded
+from memgrow.history import Stage
+from memgrow.methods.ewc import ElasticWeights
+from memgrow.models import Model
+from memgrow.progress import Progress, Silence
+from memgrow.seeding import derive, seeded
+from memgrow.training.resume import Workspace
+from memgrow.training.stacked.data import Staged, rounded
+from memgrow.training.stacked.kernels import prepare
+from memgrow.training.stacked.model import Stack, fisher_together, obstacle
+from memgrow.training.stacked.stepper import Keeper, correct_of, logits_together, train_together
+
+
+class Loop(NamedTuple):
+    """A choice, and why."""
+
+    name: str
+    reason: str
+
+
+PLAIN, STACKED = "plain", "stacked"
+FASTER_ON = {
+    "cuda": Loop(STACKED, "steps are recorded once and replayed, so that the GPU does not wait for Python"),
+    "cpu": Loop(PLAIN, "steps that are recorded and replayed pay on a GPU alone"),
+}
+# How many numbers all texts may be when each is as long as the longest: a GiB, which a GPU can spare. A hundred
+# thousand pairs of four hundred words are fewer; twenty thousand texts are more if one has twenty thousand words.
+ROOM = 1 << 28
+FORCED: str | None = None  # one of the two names, whatever the device: for comparing them
+
+
+def choose_loop(model: Model, device: torch.device, *parts: Encoded) -> Loop:
+    """The faster of those that can teach this model these parts of a domain, which a stack keeps on the device."""
+    reason = obstacle([model])
+    if reason is not None:
+        return Loop(PLAIN, reason)
+    if FORCED is not None:
+        return Loop(FORCED, "it was asked for")
+    faster = FASTER_ON.get(device.type, FASTER_ON["cpu"])
+    if faster.name == STACKED and sum(map(padded, parts)) > ROOM:
+        return Loop(PLAIN, "all texts, made as long as the longest, take too much memory at once")
+    return faster
+
+
+def padded(data: Encoded) -> int:
+    """How many numbers the texts are when all are as long as the longest."""
+    if not len(data):
+        return 0
+    return len(data) * len(data.texts[0]) * rounded(max(map(data.work, range(len(data)))))
+
+
+if TYPE_CHECKING:
+    from memgrow.learner import Learner
+
+
+def adapt_together(
+    learners: Sequence["Learner"],
+    domain: Domain,
+    *,
+    earlier: Sequence[Domain] = (),
+    vectors: str | Path | None = None,
+    progress: Progress | None = None,
+) -> list[Stage]:
+    """Let all learners learn a domain: as one stack, or one after another where they cannot be stacked."""
+    progress = progress or Silence()
+    learnings: list[Learning] = []
+    for learner in learners:
+        like = learnings[0] if learnings else None
+        learnings.append(begin(learner, domain, earlier, (), vectors, progress, like))
+    first = learnings[0]
+    alike = all(learning.data is first.data for learning in learnings)
+    reason = obstacle([learning.model for learning in learnings]) if alike else "their vocabularies differ"
+    if reason is not None:
+        progress.note(f"{domain.name}: the learners are taught one after another, as {reason}")
+        return [learner.adapt(domain, earlier=earlier, vectors=vectors, progress=progress) for learner in learners]
+    stages = adapt_stack(learnings, progress)
+    for learner, learning in zip(learners, learnings, strict=True):
+        learner.__dict__ = learning.after.__dict__
+    return stages
+
+
+def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Workspace | None = None) -> list[Stage]:
+    """Teach learners that can be stacked; a workspace, where there is one of them alone, lets a killed run go on."""
+    first = learnings[0]
+    device = first.after.device
+    stack = Stack([learning.model for learning in learnings])
+    data, validation = Staged(first.data, device), Staged(first.validation, device)
+    _prepare(stack, first.after.training.batch, data, validation)
+    if first.old is not None:
+        _meet(learnings, data)
+    with seeded(derive(first.seed, "lockstep"), "train", device=device):
+        outcomes = train_together(
+            stack,
+            data,
+            validation,
+            name=first.lesson.name,
+            settings=first.after.training,
+            trains=first.trains,
+            pasts=[learning.after.past for learning in learnings],
+            seeds=[learning.seed for learning in learnings],
+            progress=progress,
+            keeper=Keeper(first.model, workspace) if workspace else None,
+        )
+    for number, learning in enumerate(learnings):
+        stack.write(number, learning.model)
+        learning.settle()
+    afters = [learning.after for learning in learnings]
+    _note(afters, data, [learning.seed for learning in learnings])
+    notes = [after.past.notes(len(first.data)) for after in afters]
+    answers = {name: correct_together(afters, part) for name, part in first.tested.items()}
+    scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(afters))]
+    finished = zip(learnings, outcomes, notes, scores, strict=True)
+    return [learning.finish(outcome, note, score) for learning, outcome, note, score in finished]
+
+
+def _prepare(stack: Stack, batch: int, data: Staged, validation: Staged) -> None:
+    """Kernels take seconds to compile: that begins as soon as their sizes are known."""
+    if len(stack) > 1:
+        return  # products of all models at once take the steps
+    texts = data.words.shape[1]
+    whole = min(batch, len(data.data))
+    trained = {
+        whole,
+        len(data.data) % batch or whole,
+        data.rows(whole, data.words.shape[2]),
+    }  # with the last, the longest
+    tried = {len(indices) for indices, _, _ in validation.in_batches(1)}
+    for column in stack.template.encoder.columns:
+        for examples in sorted(trained, reverse=True):  # the usual ones first
+            prepare(column, texts * examples, with_gradient=True)
+        for examples in tried:
+            prepare(column, texts * examples, with_gradient=False)
+
+
+def _meet(learnings: Sequence[Learning], data: Staged) -> None:
+    """Ask all old models at once, if anybody asks."""
+    olds = [learning.old for learning in learnings if learning.old is not None]
+    answers: list[torch.Tensor] = []
+
+    def ask(number: int) -> torch.Tensor:
+        if not answers:
+            words = olds[0].encoder.embedding.num_embeddings
+            answers.extend(logits_together(Stack(olds), data.as_known_to(words)))
+        return answers[number]
+
+    for number, (learning, old) in enumerate(zip(learnings, olds, strict=True)):
+        learning.after.past.meet(old, partial(ask, number))
+
+
+def note_together(learners: Sequence["Learner"], domain: Domain) -> None:
+    """Let learners take note of their first domain after the event, as they would have when they learnt it."""
+    models = [learner.trained() for learner in learners]
+    data = learners[0].encode(domain.train)
+    seeds = [derive(learner.seed, "stage", 0) for learner in learners]
+    if obstacle(models) is None:
+        _note(learners, Staged(data, learners[0].device), seeds)
+        return
+    for learner, model, seed in zip(learners, models, seeds, strict=True):
+        with seeded(seed, "note", device=learner.device):
+            learner.past.take_note(model, data, learner.device)
+
+
+def _note(learners: Sequence["Learner"], data: Staged, seeds: Sequence[int]) -> None:
+    """Let every learner take note of a domain; Fisher diagonals are found for all models at once."""
+    for parts in zip(*(learner.past.parts for learner in learners), strict=True):
+        elastic = [part for part in parts if isinstance(part, ElasticWeights)]
+        if not elastic:
+            for part, learner in zip(parts, learners, strict=True):
+                part.take_note(learner.trained(), data.data, learner.device)
+            continue
+        chosen = []
+        for part, seed, learner in zip(elastic, seeds, learners, strict=True):
+            with seeded(seed, "note", device=learner.device):
+                chosen.append(part.sample(len(data.data)))
+        stack = Stack([learner.trained() for learner in learners])
+        diagonals = fisher_together(stack, data, chosen, elastic[0].settings.fisher)
+        for part, learner, diagonal in zip(elastic, learners, diagonals, strict=True):
+            part.absorb(learner.trained(), diagonal)
+
+
+def correct_together(learners: Sequence["Learner"], domain: Domain, split: str = "test") -> list[list[bool]]:
+    """Which examples of one part of a domain each learner answers rightly."""
+    models = [learner.trained() for learner in learners]
+    examples = getattr(domain, split)
+    same = all(learner.vocabulary == learners[0].vocabulary for learner in learners)
+    if not same or obstacle(models) is not None or not examples:
+        return [learner.correct(domain, split) for learner in learners]
+    answers: list[list[bool]] = correct_of(
+        Stack(models), Staged(learners[0].encode(examples), learners[0].device)
+    ).tolist()
+    return answers
