@@ -4,11 +4,11 @@ import re
 from dataclasses import replace
 
 import pytest
-from tests.data.archives import Web, multinli_archive, seal_of, serving
 
 from memgrow.cli import data
 from memgrow.data.corpora import CORPORA
 from memgrow.data.corpora.catalogue import Web as Address
+from tests.support.archives import Web, multinli_archive, seal_of, serving
 
 
 @pytest.fixture(autouse=True)

@@ -4,9 +4,9 @@ import json
 import time
 
 import pytest
-from tests.data.multinli_layout import write_multinli
 
 from memgrow.experiments.paper.tables import TABLES
+from tests.support.multinli_layout import write_multinli
 
 WIDTH = 80
 

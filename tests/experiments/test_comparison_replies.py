@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from tests.experiments.dialogue_records import record, small_pair
 
 from memgrow.cli.recipe import read_recipe
 from memgrow.data import Stream, synthetic_dialogue
@@ -18,6 +17,7 @@ from memgrow.experiments.comparison_setup import LABELS, REPLIES, kind_of, suita
 from memgrow.experiments.grid import Outcome
 from memgrow.experiments.paper.dialogue.protocol import PAIR
 from memgrow.report.comparison import compared_table, digits, domains_table, legend
+from tests.support.dialogue_records import record, small_pair
 
 SEEDS = range(2)
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"

@@ -1,0 +1,73 @@
+"""The benchmark of a whole adaptation runs, and tells what it is made for."""
+
+import importlib.util
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "benchmarks/adaptation.py"
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location("adaptation", SCRIPT)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["adaptation"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_both_modes_tell_seconds_parts_epochs_and_accuracies(tmp_path):
+    command = [sys.executable, str(SCRIPT), "--quick", "--out", str(tmp_path / "found.json")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert {mode: len(one["learners"]) for mode, one in found["modes"].items()} == {"alone": 1, "side by side": 3}
+    for one in found["modes"].values():
+        assert 0 < sum(one["parts"].values()) <= one["seconds"] + 0.01 * len(one["parts"])
+        assert [learner["seed"] for learner in one["learners"]] == list(range(len(one["learners"])))
+        for learner in one["learners"]:
+            assert all(1 <= epochs <= 2 for epochs in learner["epochs"])
+            assert all(0 <= share <= 1 for share in learner["test"].values())
+            assert list(learner["test"]) == ["fiction", "government"]
+    assert found["machine"].startswith("CPU")
+    assert found["command"] == "benchmarks/adaptation.py --quick"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        [],
+        ["--device", "cuda", "--tf32", "--modes", "alone"],
+        ["--modes", "alone, plain loop", "alone"],
+        ["--seeds", "4", "--processes", "2", "--modes", "side by side"],
+        ["--quick", "--modes", "alone"],
+    ],
+)
+def test_the_command_that_is_recorded_makes_the_same_figures_again(benchmark, words):
+    asked = benchmark.options().parse_args([*words, "--data", "here", "--vectors", "there", "--out", "elsewhere"])
+    script, *recorded = shlex.split(benchmark.command_of(asked))
+    assert (ROOT / script).is_file()
+    again = benchmark.options().parse_args(recorded)
+    assert vars(again) == vars(asked) | {"data": None, "vectors": None, "out": None}
+
+
+def test_the_figures_that_are_quoted_name_the_command_that_decided_them(benchmark):
+    found = json.loads((ROOT / "results/adaptation-h200.json").read_text())
+    asked = benchmark.options().parse_args(shlex.split(found["command"])[1:])
+    assert benchmark.command_of(asked) == found["command"]
+    assert asked.tf32 == (found["precision"] == "TF32")
+    assert asked.modes == list(found["modes"])
+
+
+def test_without_data_it_says_what_to_give():
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "give --data and --vectors, or --quick" in done.stderr

@@ -1,0 +1,34 @@
+"""Models that memgrow 0.1.0 saved load, and answer as they did then."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memgrow import Learner
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
+
+FOLDER = Path(__file__).parent / "fixtures" / "model-0.1.0"
+ANSWERS = json.loads((FOLDER / "answers.json").read_text(encoding="utf-8"))
+
+
+def test_a_classifier_answers_as_before() -> None:
+    learner = Learner.load(FOLDER / "classifier", device="cpu")
+    predicted = learner.predict([tuple(row["texts"]) for row in ANSWERS["classifier"]])
+    for answer, row in zip(predicted, ANSWERS["classifier"], strict=True):
+        assert answer.label == row["label"]
+        assert answer.probabilities == pytest.approx(row["probabilities"], abs=1e-6)
+
+
+def test_a_responder_scores_as_before() -> None:
+    learner = Learner.load(FOLDER / "responder", device="cpu")
+    stream = synthetic_dialogue(domains=2, train=40, validation=8, test=6)
+    assert learner.evaluate(stream) == pytest.approx(ANSWERS["responder"], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["classifier", "responder"])
+def test_saving_it_again_writes_the_same_bytes(name: str, tmp_path: Path) -> None:
+    learner = Learner.load(FOLDER / name, device="cpu")
+    learner.save(tmp_path / name)
+    written = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+    assert written == {path.name: path.read_bytes() for path in (FOLDER / name).iterdir()}

@@ -1,0 +1,182 @@
+"""A run that was killed and started again ends with the same bits as one that was not."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from memgrow.errors import ModelError
+from memgrow.learner import Learner
+from memgrow.methods import METHODS, MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
+from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
+
+
+@pytest.fixture(autouse=True)
+def every_step_reports(monkeypatch):
+    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+
+
+def make(method: str = "F+M+V", seed: int = 0) -> Learner:
+    return Learner.create(
+        method,
+        model=ModelSettings(embedding=6, hidden=5, slots=4, perceptron=16, dropout=0.2),
+        training=TrainingSettings(rate=0.01, batch=16, epochs=3),
+        options=MethodSettings(fisher_examples=5),
+        seed=seed,
+        device="cpu",
+    )
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """All that must be the same; history.json holds the seconds, which may differ."""
+    return {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.name not in ("history.json", "manifest.json")
+    }
+
+
+ALONE = [*(name for name in METHODS if name != "multi-task"), "F+V+A+E"]
+
+
+@pytest.mark.parametrize(("method", "kept"), [*((name, LAST) for name in ALONE), ("F+M+V", FIRST), ("F+V+A+E", FIRST)])
+def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, kept, stream, tmp_path, monkeypatch):
+    keep_epoch(kept, monkeypatch)
+    for domain in stream[:2]:
+        (make(method) if domain is stream[0] else Learner.load(tmp_path / "whole")).adapt(
+            domain, folder=tmp_path / "whole"
+        )
+    rng = random.Random(5)
+    broken = 0
+    for domain in stream[:2]:
+        while True:
+            learner = Learner.load(tmp_path / "broken") if domain is not stream[0] else make(method)
+            try:
+                learner.adapt(domain, folder=tmp_path / "broken", save_every=0, progress=Plug(rng.randrange(1, 6)))
+                break
+            except PulledPlug:
+                broken += 1
+    assert broken >= 2
+    for name in ("whole", "broken"):
+        best = {stage.best_epoch for stage in Learner.load(tmp_path / name).history.stages}
+        assert best == {3 if kept == LAST else 1}
+    assert files(tmp_path / "whole") == files(tmp_path / "broken")
+    assert not (tmp_path / "broken.adapting").exists()
+
+
+def test_a_failed_adaptation_leaves_learner_and_folder_as_they_were(stream, tmp_path):
+    learner = make()
+    learner.adapt(stream[0], folder=tmp_path / "model")
+    before, saved = {n: t.clone() for n, t in learner.trained().state_dict().items()}, files(tmp_path / "model")
+    with pytest.raises(PulledPlug):
+        learner.adapt(stream[1], folder=tmp_path / "model", progress=Plug(2))
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.trained().state_dict().items())
+    assert learner.history.domains == (stream[0].name,)
+    assert files(tmp_path / "model") == saved
+
+
+def test_an_unfinished_run_on_other_data_or_settings_is_not_taken_for_this_one(stream, tmp_path):
+    with pytest.raises(PulledPlug):
+        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(2))
+    with pytest.raises(ModelError, match=r"another data: finish that one first"):
+        make().adapt(stream[1], folder=tmp_path / "model")
+    with pytest.raises(ModelError, match=r"another settings"):
+        make(seed=1).adapt(stream[0], folder=tmp_path / "model")
+    make().adapt(stream[0], folder=tmp_path / "model")
+
+
+def test_the_callers_random_numbers_are_left_alone(stream):
+    torch.manual_seed(4)
+    expected = torch.rand(3)
+    torch.manual_seed(4)
+    make().adapt(stream[0])
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_another_seed_gives_another_model(stream):
+    weights = []
+    for seed in (0, 0, 1):
+        learner = make(seed=seed)
+        learner.adapt(stream[0])
+        weights.append(learner.trained().heads[0][0].weight)
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+CHILD = """
+import sys
+import torch
+torch.set_num_threads(1)
+from memgrow.data import synthetic_stream
+from memgrow.learner import Learner
+from memgrow.models import ModelSettings
+from memgrow.training import TrainingSettings
+settings = ModelSettings(embedding=8, hidden=8, slots=8, perceptron=16, dropout=0.2)
+learner = Learner.create(model=settings, training=TrainingSettings(rate=0.01, batch=8, epochs=4), device="cpu")
+domain = synthetic_stream(domains=1, train=240, validation=40, test=20)[0]
+print("ready", flush=True)
+learner.adapt(domain, folder=sys.argv[1], save_every=0)
+"""
+
+
+def test_a_process_killed_at_any_moment_goes_on_and_ends_with_the_same_bits(tmp_path):
+    def start(folder: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path / folder)], stdout=subprocess.PIPE, text=True, env=os.environ
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    process = start("whole")
+    began = time.monotonic()  # the import is over
+    assert process.wait() == 0
+    whole = time.monotonic() - began
+    rng, kills = random.Random(1), 0
+    for _ in range(3):
+        process = start("killed")
+        time.sleep(rng.uniform(0.2, 0.9) * whole)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        if (tmp_path / "killed").exists():
+            break
+    if not (tmp_path / "killed").exists():
+        assert start("killed").wait() == 0
+    assert kills >= 1
+    assert files(tmp_path / "whole") == files(tmp_path / "killed")
+
+
+def test_a_run_that_goes_on_says_so(stream, tmp_path):
+    first, second = Plug(2), Plug()
+    with pytest.raises(PulledPlug):
+        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=first)
+    assert first.notes == []
+    make().adapt(stream[0], folder=tmp_path / "model", progress=second)
+    assert second.notes == [f"{stream[0].name}: goes on in epoch 1, behind batch 2"]
+
+
+@pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])
+def test_a_run_killed_after_it_was_saved_does_not_stand_in_the_way_of_the_next(half, stream, tmp_path, monkeypatch):
+    from memgrow.training.resume import Workspace
+
+    def killed(self) -> None:
+        if half:
+            (self.folder / "manifest.json").unlink()
+        raise PulledPlug
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workspace, "clear", killed)
+        with pytest.raises(PulledPlug):
+            make().adapt(stream[0], folder=tmp_path / "model", save_every=0)
+    assert (tmp_path / "model.adapting").exists()
+    learner = Learner.load(tmp_path / "model")
+    assert learner.history.domains == (stream[0].name,)
+    learner.learn(stream[:2], folder=tmp_path / "model")
+    assert [stage.learned for stage in learner.history.stages] == [(name,) for name in stream[:2].names]
+    assert not (tmp_path / "model.adapting").exists()
