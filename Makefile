@@ -1,11 +1,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
+# One process a core, each with one thread (tests/conftest.py): the models of the tests are tiny.
+PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench clean
+.PHONY: help demo check test test-gpu lint bench clean
 
 help: ## what can be made
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
 # The stamp is newer than what it was made from, so that a changed requirement installs again and nothing else does.
 .venv/installed: pyproject.toml constraints.txt
@@ -16,8 +18,14 @@ help: ## what can be made
 demo: .venv/installed ## fine-tuning beside a growing memory on four domains, with a picture
 	$(BIN)/memgrow demo
 
-test: lint ## everything that must hold: style, types, behaviour
-	$(BIN)/pytest
+check: lint ## the quick part, for daily work: style, types, most of the tests
+	$(PYTEST) -m "not slow and not docs and not emulated and not gpu"
+
+test: lint ## everything that must hold: style, types, behaviour, what the docs show
+	$(PYTEST) -m "not gpu"
+
+test-gpu: .venv/installed ## the tests that need a GPU
+	$(BIN)/pytest tests/gpu
 
 lint: .venv/installed ## ruff and mypy
 	$(BIN)/ruff check .

@@ -14,8 +14,6 @@ from memgrow.training.stacked import together as choice
 from memgrow.training.stacked.together import PLAIN, adapt_together, correct_together
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
 METHODS = ("F", "F+M+V", "F+H+V", "frozen+M", "EWC", "Progressive", "F+M+V+A+D", "F+M+V+Q+L", "EWC+M+V")
 
 

@@ -13,7 +13,10 @@ from memgrow.nn.kernels.cuda.layer import Layer
 from tests.nn.kernels.cuda import emulator
 from tests.nn.kernels.test_kernels import distance, results, twins
 
-pytestmark = pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++ compiler")
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(emulator.compiler() is None, reason="needs a C++ compiler"),
+]
 
 # cell, (input, hidden, slots, slot size), lengths, both directions, rows of a cluster, whether it reads contents; and,
 # where it is not SIZE and 1, blocks of a cluster and clusters of a team
