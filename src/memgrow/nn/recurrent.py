@@ -1,6 +1,7 @@
 """LSTM, GRU and RNN with a memory bank: the contract of torch.nn's layers, plus slots that can grow."""
 
 import math
+from collections.abc import Sequence
 from typing import Any, cast
 
 import torch
@@ -85,6 +86,27 @@ class MemoryRecurrent(nn.Module):
         """The bank that one layer reads in one direction (0 forward, 1 backward)."""
         return self.banks[layer * self.num_directions + direction]
 
+    def weights(self, layer: int, direction: int) -> Weights:
+        """The weights and biases of one layer in one direction."""
+
+        def part(kind: str) -> Any:
+            return getattr(self, kind + _suffix(layer, direction), None)
+
+        return Weights(part("weight_ih"), part("weight_hh"), part("bias_ih"), part("bias_hh"))
+
+    def directions(self, layer: int, initial: Sequence[State]) -> list[Direction]:
+        """All that the recurrence reads in each direction of one layer; `initial` has the first state of each."""
+        return [
+            Direction(state, self.weights(layer, d), self.bank(layer, d).memory, reverse=d == 1)
+            for d, state in enumerate(initial)
+        ]
+
+    def backend_for(self, input: Any) -> tuple[str, str]:
+        """The backend that runs the first layer on such an input, and why it is that one."""
+        packed = self._pack(input)
+        directions = self.directions(0, self._initial(None, packed)[: self.num_directions])
+        return kernels.choose(self.cell, packed.data, directions, self.backend)
+
     def reset_parameters(self) -> None:
         bound = 1 / math.sqrt(self.hidden_size)
         quiet = {id(bank.bias) for bank in self.banks}  # is no weight: it stays what growth set it to
@@ -129,22 +151,13 @@ class MemoryRecurrent(nn.Module):
         finals: list[State] = []
         for layer in range(self.num_layers):
             first = layer * self.num_directions
-            directions = [
-                Direction(initial[first + d], self._weights(layer, d), self.bank(layer, d).memory, reverse=d == 1)
-                for d in range(self.num_directions)
-            ]
+            directions = self.directions(layer, initial[first : first + self.num_directions])
             data, last = kernels.run(self.cell, data, packed.batch_sizes, directions, self.backend)
             finals += last
             layers.append(data)
             if layer + 1 < self.num_layers:
                 data = nn.functional.dropout(data, self.dropout, self.training)
         return layers, finals
-
-    def _weights(self, layer: int, direction: int) -> Weights:
-        def part(kind: str) -> Any:
-            return getattr(self, kind + _suffix(layer, direction), None)
-
-        return Weights(part("weight_ih"), part("weight_hh"), part("bias_ih"), part("bias_hh"))
 
     def _pack(self, input: Any) -> Packed:
         if isinstance(input, PackedSequence):
@@ -219,7 +232,7 @@ class MemoryRecurrent(nn.Module):
             # A layer without slots has no columns for their content: the first slots bring them.
             content = (self.slot_size, 0) if self.slots else (0, self.slot_size if slots else 0)
             for direction in range(self.num_directions):
-                weights = self._weights(layer, direction)
+                weights = self.weights(layer, direction)
                 for name, parameter in weights._asdict().items():
                     if parameter is not None:
                         growth.enlarge(parameter, 0, [unit] * gates, draw)

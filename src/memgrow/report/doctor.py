@@ -7,7 +7,7 @@ import torch
 
 from memgrow.device import allow_tf32
 from memgrow.models import ModelSettings, PairClassifier
-from memgrow.nn import LAYERS, MemoryRecurrent, kernels
+from memgrow.nn import LAYERS
 from memgrow.training.stacked.together import Loop, choose_loop
 
 
@@ -34,7 +34,7 @@ def ways(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str
         data = torch.randn(3, 2, 8, device=device)
         with torch.no_grad():
             layer(data)  # a GPU's kernels are compiled now, so that what stands in their way is known
-        yield name, *_chosen(layer, data)
+        yield name, *layer.backend_for(data)
 
 
 def loops(device: str) -> dict[Loop, list[str]]:
@@ -44,10 +44,3 @@ def loops(device: str) -> dict[Loop, list[str]]:
         model = PairClassifier(ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)
         found.setdefault(choose_loop(model, torch.device(device)), []).append(cell)
     return found
-
-
-def _chosen(layer: MemoryRecurrent, data: torch.Tensor) -> tuple[str, str]:
-    packed = layer._pack(data)
-    state = layer._initial(None, packed)[0]
-    direction = kernels.Direction(state, layer._weights(0, 0), layer.bank(0, 0).memory, False)
-    return kernels.choose(layer.cell, packed.data, [direction] * layer.num_directions)

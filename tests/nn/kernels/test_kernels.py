@@ -5,7 +5,7 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from memgrow.errors import SettingsError
-from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN, kernels
+from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN
 
 LENGTHS = {
     "one row of one word": [1],
@@ -110,19 +110,12 @@ def test_weights_that_do_not_train_get_no_gradient():
     assert layer.banks[0].keys.grad.abs().sum() > 0
 
 
-def chosen(layer, x, backend="auto"):
-    packed = layer._pack(x)
-    states = layer._initial(None, packed)
-    direction = kernels.Direction(states[0], layer._weights(0, 0), layer.bank(0, 0).memory, False)
-    return kernels.choose(layer.cell, packed.data, [direction], backend)
-
-
 def test_the_way_is_chosen_by_cell_and_device_and_can_be_asked_for():
     x = torch.randn(4, 2, 3)
-    assert chosen(MemoryLSTM(3, 4, slots=2), x)[0] == "stepped"
-    assert chosen(MemoryGRU(3, 4, slots=2), x)[0] == "stepped"
-    assert chosen(MemoryRNN(3, 4, slots=2), x) == ("naive", "rnn_tanh has no fast way")
-    assert chosen(MemoryLSTM(3, 4, slots=2), x, "naive") == ("naive", "asked for")
+    assert MemoryLSTM(3, 4, slots=2).backend_for(x)[0] == "stepped"
+    assert MemoryGRU(3, 4, slots=2).backend_for(x)[0] == "stepped"
+    assert MemoryRNN(3, 4, slots=2).backend_for(x) == ("naive", "rnn_tanh has no fast way")
+    assert MemoryLSTM(3, 4, slots=2, backend="naive").backend_for(x) == ("naive", "asked for")
     with pytest.raises(SettingsError, match="no backend 'warp'; there are auto, naive, stepped, cuda"):
         MemoryLSTM(3, 4, backend="warp")
 

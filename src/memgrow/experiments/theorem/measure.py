@@ -162,7 +162,7 @@ def _reading_weights(model: Classifier, after: Classifier) -> float:
     layer, units = old.num_layers - 1, new.hidden_size - old.hidden_size
     pieces = []
     for direction in range(old.num_directions):
-        weights = new._weights(layer, direction)
+        weights = new.weights(layer, direction)
         rows = weights.hh.view(-1, new.hidden_size, new.hidden_size)[:, : old.hidden_size]  # (gates, old units, all)
         content = weights.ih.view(-1, new.hidden_size, weights.ih.shape[1])[:, : old.hidden_size, -old.slot_size :]
         pieces.append((rows[..., old.hidden_size :] if units else content).double().square().mean())

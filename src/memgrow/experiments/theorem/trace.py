@@ -55,14 +55,10 @@ def walk(column: MemoryRecurrent, steps: Tensor, original: Layers | None = None)
         zero = steps.new_zeros(steps.shape[1], column.hidden_size)
         first = (zero,) * CELLS[column.cell].states
         olds = [None] * column.num_directions if original is None else original[layer]
+        directions = column.directions(layer, [first] * column.num_directions)
         traces = [
-            trace(
-                column.cell,
-                steps,
-                Direction(first, column._weights(layer, number), column.bank(layer, number).memory, number == 1),
-                None if old is None else old.before,
-            )
-            for number, old in enumerate(olds)
+            trace(column.cell, steps, direction, None if old is None else old.before)
+            for direction, old in zip(directions, olds, strict=True)
         ]
         layers.append(traces)
         steps = torch.cat(_outputs(traces, olds), dim=-1)
