@@ -27,10 +27,11 @@ test: lint ## everything that must hold: style, types, behaviour, what the docs 
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu
 
-lint: .venv/installed ## ruff and mypy
+lint: .venv/installed ## style, types, and the order of the layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache --no-logo
 
 bench: .venv/installed ## the CPU's speed, beside its peers
 	$(BIN)/python benchmarks/recurrence.py --curves --rounds 3 --out results/recurrence-cpu.json
