@@ -95,23 +95,23 @@ def test_the_theorem_needs_no_corpus(memgrow, tmp_path, monkeypatch):
 
 
 def test_a_run_that_fails_is_told_at_the_end_and_the_tables_are_there(memgrow, quick, tmp_path, monkeypatch):
-    from memgrow.experiments.job import Bench
+    from memgrow.experiments.job import WorkerContext
 
-    do = Bench.do
+    do = WorkerContext.run
 
     def sometimes(self, job, progress):
         if job.run.training.rate == 0.03:
             raise RuntimeError("a cable was pulled")
         return do(self, job, progress)
 
-    monkeypatch.setattr(Bench, "do", sometimes)
+    monkeypatch.setattr(WorkerContext, "run", sometimes)
     words = ("paper", "rates", *quick, "--seeds", 1, "--out", tmp_path)
     assert "1 run failed (the first by F+M+V: " in memgrow.refused(*words)
     high, low = (
         row["cells"]["S"]["mean"] for row in json.loads((tmp_path / "rates.json").read_text())["sheets"][0]["rows"]
     )
     assert (high is None, low is None) == (True, False)
-    monkeypatch.setattr(Bench, "do", do)
+    monkeypatch.setattr(WorkerContext, "run", do)
     memgrow.done(*words)
 
 

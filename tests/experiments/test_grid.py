@@ -14,7 +14,7 @@ import pytest
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments import job as job_module
-from memgrow.experiments.grid import Backlog, Grid, Outcome
+from memgrow.experiments.grid import Grid, JobQueue, Outcome
 from memgrow.experiments.job import Result
 from memgrow.experiments.plan import Job, Task
 from memgrow.experiments.run import Run
@@ -346,7 +346,7 @@ def job(name: str, seeds: range, parent: str | None = None) -> Job:
 
 
 def test_a_job_waits_for_all_of_its_parents():
-    backlog = Backlog([job("b", range(2), "a"), *(half := job("a", range(2)).halves())])
+    backlog = JobQueue([job("b", range(2), "a"), *(half := job("a", range(2)).halves())])
     assert [backlog.take(), backlog.take(), backlog.take()] == [*half, None]
     backlog.settle(Result(half[0]))
     assert backlog.take() is None
@@ -355,7 +355,7 @@ def test_a_job_waits_for_all_of_its_parents():
 
 
 def test_a_stack_that_fails_is_tried_in_halves_and_only_the_culprit_is_lost():
-    backlog = Backlog([job("a", range(4)), job("b", range(4), "a"), job("c", range(4), "b")])
+    backlog = JobQueue([job("a", range(4)), job("b", range(4), "a"), job("c", range(4), "b")])
     ended = []
     while (taken := backlog.take()) is not None:
         keys = [task.key for task in taken.tasks]
@@ -366,7 +366,7 @@ def test_a_stack_that_fails_is_tried_in_halves_and_only_the_culprit_is_lost():
 
 
 def test_a_learner_is_needed_until_its_last_child_is_done():
-    backlog = Backlog([job("a", range(1)), job("b", range(1), "a"), job("c", range(1), "a"), job("d", range(1), "a")])
+    backlog = JobQueue([job("a", range(1)), job("b", range(1), "a"), job("c", range(1), "a"), job("d", range(1), "a")])
     for name, reason, unneeded in (("b", None, set()), ("c", None, set()), ("d", "lost", set())):
         assert backlog.unneeded(Result(job(name, range(1), "a"), reason=reason)) == unneeded
     assert backlog.unneeded(Result(job("d", range(1), "a"))) == {"a0"}

@@ -12,7 +12,7 @@ import pytest
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.paper.dialogue.protocol import PAIR, SOURCE, TARGET
 from memgrow.experiments.paper.dialogue.tables import echo_of
-from memgrow.experiments.reply_records import Trial, checksum, chosen, losses, pack, unpack
+from memgrow.experiments.reply_records import ReplyEvaluation, checksum, chosen, losses, pack, unpack
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 from memgrow.history import Stage
@@ -44,8 +44,8 @@ def test_a_record_of_replies_comes_out_of_a_store_as_it_was(tmp_path):
     store.put(one)
     for again in (store.get("key"), Store(store.bundle().parent).get("key")):
         assert again.to_json() == one.to_json()
-        assert again.replies["test"][SOURCE].said.counts.score() == pytest.approx(30)
-        assert again.replies["validation"][TARGET].said is None
+        assert again.replies["test"][SOURCE].scores.counts.score() == pytest.approx(30)
+        assert again.replies["validation"][TARGET].scores is None
 
 
 def test_a_record_of_labels_is_written_as_before():
@@ -81,11 +81,11 @@ def learner(stream):
 
 
 def test_a_trial_measures_what_evaluate_does(learner, stream, vectors):
-    found = Trial(vectors=vectors).on(learner, stream)["test"][SOURCE]
+    found = ReplyEvaluation(vectors=vectors).evaluate(learner, stream)["test"][SOURCE]
     expected = evaluate_replies(learner, stream[SOURCE], vectors=vectors)
-    assert found.said.counts.score() == pytest.approx(expected.bleu2)
-    assert found.said.similarity.mean() == pytest.approx(expected.w2v_similarity)
-    assert found.said.distinct == pytest.approx((expected.distinct1, expected.distinct2))
+    assert found.scores.counts.score() == pytest.approx(expected.bleu2)
+    assert found.scores.similarity.mean() == pytest.approx(expected.w2v_similarity)
+    assert found.scores.distinct == pytest.approx((expected.distinct1, expected.distinct2))
     assert math.exp(found.loss.sum() / found.tokens.sum()) == pytest.approx(expected.perplexity, rel=1e-4)
 
 
@@ -107,8 +107,8 @@ def test_samples_are_spread_evenly(examples, samples):
 
 def test_an_echo_is_as_good_as_the_messages_are(stream):
     kind = type(stream)(replace(d, test=tuple(replace(e, reply=e.text) for e in d.test)) for d in stream)
-    assert [r.said.counts.score() for r in echo_of(kind, Trial()).values()] == [pytest.approx(100)] * 2
-    assert all(not r.said.samples for r in echo_of(stream, Trial()).values())
+    assert [r.scores.counts.score() for r in echo_of(kind, ReplyEvaluation()).values()] == [pytest.approx(100)] * 2
+    assert all(not r.scores.samples for r in echo_of(stream, ReplyEvaluation()).values())
 
 
 def test_the_committed_records_on_multinli_still_serve():
@@ -123,37 +123,41 @@ def test_the_committed_records_on_multinli_still_serve():
 
 
 def test_the_grid_keeps_numbers_and_replies_but_no_text_of_the_corpus(stream, tmp_path):
-    grid = Grid(stream, Store(tmp_path), device="cpu", workers=1, trial=Trial(samples=4, longest=8))
+    grid = Grid(
+        stream, Store(tmp_path), device="cpu", workers=1, reply_evaluation=ReplyEvaluation(samples=4, longest=8)
+    )
     runs = [Run(method, PAIR, **TINY) for method in ("F+M+V", "EWC", "Progressive", "multi-task")]
     outcome = grid.run(runs)
     assert not outcome.failures
     last = outcome.records[runs[0]][-1].replies
-    assert [sample.index for sample in last["test"][TARGET].said.samples] == [0, 3, 6, 9]
-    assert last["test"][TARGET].said.samples[1].message == checksum(stream[TARGET].test[3].text)
+    assert [sample.index for sample in last["test"][TARGET].scores.samples] == [0, 3, 6, 9]
+    assert last["test"][TARGET].scores.samples[1].message == checksum(stream[TARGET].test[3].text)
     assert len(last["validation"][SOURCE].loss) == 12
-    assert last["validation"][SOURCE].said is None
+    assert last["validation"][SOURCE].scores is None
     kept = "".join(path.read_text() for path in tmp_path.glob("records/*.json"))
     assert not [e for d in stream for part in (d.train, d.validation, d.test) for e in part if e.text in kept]
 
 
 def test_the_grid_goes_on_where_it_was_and_serves_only_what_was_tried_alike(stream, vectors, tmp_path, monkeypatch):
-    from memgrow.experiments.job import Bench
+    from memgrow.experiments.job import WorkerContext
 
-    jobs, do = [], Bench.do
-    monkeypatch.setattr(Bench, "do", lambda bench, job, progress: (jobs.append(job), do(bench, job, progress))[1])
+    jobs, do = [], WorkerContext.run
+    monkeypatch.setattr(
+        WorkerContext, "run", lambda bench, job, progress: (jobs.append(job), do(bench, job, progress))[1]
+    )
 
     def run(trial, *methods):
         jobs.clear()
-        grid = Grid(stream, Store(tmp_path), device="cpu", workers=1, trial=trial)
+        grid = Grid(stream, Store(tmp_path), device="cpu", workers=1, reply_evaluation=trial)
         outcome = grid.run(Run(method, PAIR, **TINY) for method in methods)
         assert not outcome.failures
         return len(jobs), outcome
 
-    measured = Trial(vectors=vectors)
+    measured = ReplyEvaluation(vectors=vectors)
     assert run(measured, "F")[0] == 2
     assert run(measured, "F", "F+V")[0] == 2  # the first stage's model is made again, for want of it
     again, outcome = run(measured, "F", "F+V")
     assert again == 0
-    assert all(r[-1].replies["test"][TARGET].said.similarity is not None for r in outcome.records.values())
-    assert run(Trial(), "F")[0] == 0  # has more than is asked for
-    assert run(Trial(longest=3), "F")[0] == 2
+    assert all(r[-1].replies["test"][TARGET].scores.similarity is not None for r in outcome.records.values())
+    assert run(ReplyEvaluation(), "F")[0] == 0  # has more than is asked for
+    assert run(ReplyEvaluation(longest=3), "F")[0] == 2

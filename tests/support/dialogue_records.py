@@ -8,7 +8,7 @@ import numpy as np
 from memgrow.data import Stream, synthetic_dialogue
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.paper.dialogue.protocol import PAIR
-from memgrow.experiments.reply_records import Replied, Said, Sample
+from memgrow.experiments.reply_records import ReplyRecord, ReplyScores, Sample
 from memgrow.experiments.run import Record
 from memgrow.history import Stage
 from memgrow.methods import Grew
@@ -24,14 +24,14 @@ def said(share, similarity=None, examples=EXAMPLES):
         np.outer(right, [WORDS, WORDS - 1]), np.tile([WORDS, WORDS - 1], (examples, 1)), np.full(examples, WORDS)
     )
     cosines = None if similarity is None else np.full(examples, similarity)
-    return Said(counts, (0.25, 0.5), cosines, (Sample(0, "abc", "so it is"),))
+    return ReplyScores(counts, (0.25, 0.5), cosines, (Sample(0, "abc", "so it is"),))
 
 
 def record(stage, share, perplexity, similarity=0.5):
     tokens = np.full(EXAMPLES, WORDS + 1)
     replies = {
         part: {
-            name: Replied(
+            name: ReplyRecord(
                 tokens * math.log(perplexity(stage, name, part)),
                 tokens,
                 said(share(stage, name), similarity) if part == "test" else None,

@@ -17,7 +17,7 @@ from memgrow.errors import SettingsError
 from memgrow.experiments.comparison import METHODS, Comparison, Settings, runs_of
 from memgrow.experiments.comparison_setup import LABELS, Kind, kind_of, open_stream, refuse_incomparable, suitable
 from memgrow.experiments.grid import Grid
-from memgrow.experiments.reply_records import Trial
+from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.store import Store
 from memgrow.methods import MethodSettings
 from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
@@ -115,7 +115,7 @@ def compare(
             workers=workers,
             stack=kind.stack,
             progress=bar,
-            trial=Trial(beam=beam, samples=0) if kind.spoken else None,
+            reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.spoken else None,
         )
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
     comparison = Comparison.of(runs, outcome, kind)

@@ -54,7 +54,7 @@ def make_dialogue(console: "Console", asked: Asked, names: Sequence[str], words:
             workers=asked.workers,
             stack=1,  # models that answer with words are not stacked: seeds go to different workers instead
             progress=bar,
-            trial=settings.trial(asked.w2v),
+            reply_evaluation=settings.trial(asked.w2v),
         )
         session = DialogueSession(settings, asked.out, grid, words, asked.makes)
         ran = session.run(names)

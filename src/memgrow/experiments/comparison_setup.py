@@ -44,7 +44,7 @@ def _accuracies(record: Record) -> Scores:
 
 def _bleu2(record: Record) -> Scores:
     test = record.replies.get("test", {})
-    return {name: replied.said.counts.score() / 100 for name, replied in test.items() if replied.said is not None}
+    return {name: replied.scores.counts.score() / 100 for name, replied in test.items() if replied.scores is not None}
 
 
 def perplexities(record: Record) -> Scores:

@@ -11,9 +11,9 @@ from memgrow.data import Stream
 from memgrow.data import domain as fingerprints
 from memgrow.device import find_device
 from memgrow.errors import SettingsError
-from memgrow.experiments.job import Bench, Result
+from memgrow.experiments.job import Result, WorkerContext
 from memgrow.experiments.plan import Job, Ledger, jobs_for
-from memgrow.experiments.reply_records import Trial
+from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 from memgrow.experiments.workers import Here, Workers
@@ -52,7 +52,7 @@ class Unwatched:
         return
 
 
-class Backlog:
+class JobQueue:
     """Hands out jobs once what they go on from is there, those with the longest way behind them first."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
@@ -131,7 +131,7 @@ class Grid:
 
     `workers` is how many processes work side by side (1: this one alone; None: as many as suit the device). On a GPU
     up to `stack` seeds are trained together. With `keep_models` the learner of every stage is in the store afterwards.
-    `trial` is how models that answer with words are tried: a stream of messages and replies needs one.
+    `reply_evaluation` is how models that answer with words are tried: a stream of messages and replies needs one.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class Grid:
         stack: int = 10,
         progress: Watcher | None = None,
         keep_models: bool = False,
-        trial: Trial | None = None,
+        reply_evaluation: ReplyEvaluation | None = None,
     ) -> None:
         if stack < 1 or (workers is not None and workers < 0):
             raise SettingsError(f"stack must be at least 1 and workers not below 0, not {stack} and {workers}")
@@ -153,9 +153,9 @@ class Grid:
         self.device = find_device(device).type
         self.workers, self.stack = workers, stack if self.device == "cuda" else 1
         self.progress, self.keep_models = progress or Unwatched(), keep_models
-        self.trial = trial
+        self.reply_evaluation = reply_evaluation
         words = fingerprints.of_file(vectors) if vectors else ""
-        self.ledger = Ledger.of(stream, store, words, trial.fingerprints() if trial else {})
+        self.ledger = Ledger.of(stream, store, words, reply_evaluation.fingerprints() if reply_evaluation else {})
 
     def model(self, run: Run) -> Path:
         """Where the learner is at the end of a run, if models are kept."""
@@ -185,7 +185,7 @@ class Grid:
 
     def _make(self, jobs: Sequence[Job]) -> Mapping[str, str]:
         """Do all jobs that can be done; returns the keys of the stages that failed, and why."""
-        backlog = Backlog(jobs)
+        backlog = JobQueue(jobs)
         self.progress.begin(len(jobs), sum(job.total for job in jobs))
         with self._crew(jobs) as crew:
             while True:
@@ -201,7 +201,9 @@ class Grid:
                         self.store.drop_model(key)
 
     def _crew(self, jobs: Sequence[Job]) -> Here | Workers:
-        bench = Bench(self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device, self.trial)
+        bench = WorkerContext(
+            self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device, self.reply_evaluation
+        )
         suitable = ON_A_GPU if self.device == "cuda" else _cores()
         if sum(job.total for job in jobs) < LITTLE:
             suitable = 1

@@ -13,7 +13,7 @@ import torch
 from memgrow.data import Domain, Stream
 from memgrow.errors import MemgrowError, ModelError
 from memgrow.experiments.plan import Job, Task, labels_of
-from memgrow.experiments.reply_records import Replied, Trial
+from memgrow.experiments.reply_records import ReplyEvaluation, ReplyRecord
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
 from memgrow.history import Stage
@@ -26,16 +26,16 @@ from memgrow.training.stacked.together import adapt_together, correct_together, 
 Answers = Mapping[str, Sequence[bool]]
 
 
-class Tried(NamedTuple):
+class Tested(NamedTuple):
     """What came of a learner's trial, as a record keeps it."""
 
     validation: Answers
     test: Answers
-    replies: Mapping[str, Mapping[str, Replied]] = MappingProxyType({})
+    replies: Mapping[str, Mapping[str, ReplyRecord]] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
-class Bench:
+class WorkerContext:
     """What every job needs."""
 
     stream: Stream
@@ -43,9 +43,9 @@ class Bench:
     store: Store
     vectors: Path | None
     device: str
-    trial: Trial | None = None  # of models that answer with words
+    reply_evaluation: ReplyEvaluation | None = None  # of models that answer with words
 
-    def do(self, job: Job, progress: Progress) -> list[Record]:
+    def run(self, job: Job, progress: Progress) -> list[Record]:
         """The records of a job, which are in the store by then; none for notes."""
         learners = [self._learner(task) for task in job.tasks]
         stages: Sequence[Stage | None] = [None] * len(learners)
@@ -92,7 +92,7 @@ class Bench:
             records.append(record)
         return records
 
-    def _answers(self, learners: Sequence[Learner]) -> list[Tried]:
+    def _answers(self, learners: Sequence[Learner]) -> list[Tested]:
         """Which examples each learner gets right."""
         right: dict[str, dict[str, list[list[bool]]]] = {
             part: {
@@ -102,18 +102,18 @@ class Bench:
             for part in ("validation", "test")
         }
         return [
-            Tried(
+            Tested(
                 {name: tuple(answers[number]) for name, answers in right["validation"].items()},
                 {name: tuple(answers[number]) for name, answers in right["test"].items()},
             )
             for number in range(len(learners))
         ]
 
-    def _replies(self, learners: Sequence[Learner]) -> list[Tried]:
-        if self.trial is None:
+    def _replies(self, learners: Sequence[Learner]) -> list[Tested]:
+        if self.reply_evaluation is None:
             raise ModelError("these models answer with words, and here only labels can be counted right or wrong")
         nothing: Answers = dict.fromkeys(self.stream.names, ())
-        return [Tried(nothing, nothing, self.trial.on(learner, self.stream)) for learner in learners]
+        return [Tested(nothing, nothing, self.reply_evaluation.evaluate(learner, self.stream)) for learner in learners]
 
 
 def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
@@ -136,10 +136,10 @@ class Result:
     reason: str | None = None  # why it failed
 
 
-def attempt(job: Job, bench: Bench, progress: Progress) -> Result:
+def run_job(job: Job, bench: WorkerContext, progress: Progress) -> Result:
     """Do a job; whatever goes wrong with it ends this job alone."""
     try:
-        return Result(job, tuple(bench.do(job, progress)))
+        return Result(job, tuple(bench.run(job, progress)))
     except Exception as error:
         failed = Result(job, reason=why(error))
     # Behind the handler: the traceback would hold on to the tensors that are to be given back.

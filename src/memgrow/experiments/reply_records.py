@@ -36,7 +36,7 @@ class Sample:
 
 
 @dataclass(frozen=True, eq=False)
-class Said:
+class ReplyScores:
     """What was answered to messages, held against the replies that the data gives."""
 
     counts: BleuCounts
@@ -56,7 +56,7 @@ class Said:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Said":
+    def from_json(cls, value: Mapping[str, Any]) -> "ReplyScores":
         words, similar = unpack(value["words"]), value["similarity"]
         counts = BleuCounts(
             matches=np.stack([unpack(packed) for packed in value["matches"]], axis=1),
@@ -69,27 +69,27 @@ class Said:
 
 
 @dataclass(frozen=True, eq=False)
-class Replied:
+class ReplyRecord:
     """One part of a domain: -log p of the replies given, and what was answered, each where it was asked for."""
 
     loss: NDArray[np.float64] | None = None  # (examples,), in nats
     tokens: NDArray[np.int64] | None = None  # (examples,): words and ends that the loss is of
-    said: Said | None = None
+    scores: ReplyScores | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "loss": None if self.loss is None else pack(self.loss, LOSS),
             "tokens": None if self.tokens is None else pack(self.tokens),
-            "said": None if self.said is None else self.said.to_json(),
+            "said": None if self.scores is None else self.scores.to_json(),
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Replied":
+    def from_json(cls, value: Mapping[str, Any]) -> "ReplyRecord":
         loss, tokens, said = value["loss"], value["tokens"], value["said"]
         return cls(
             None if loss is None else unpack(loss) / LOSS,
             None if tokens is None else unpack(tokens),
-            None if said is None else Said.from_json(said),
+            None if said is None else ReplyScores.from_json(said),
         )
 
 
@@ -111,7 +111,7 @@ Words = list[list[str]]
 
 
 @dataclass(frozen=True)
-class Trial:
+class ReplyEvaluation:
     """Settings of it. The replies that are kept are to test messages at even distances, the first of them included."""
 
     beam: int = 1  # 1: greedily
@@ -124,24 +124,26 @@ class Trial:
         made = {"how replies are made": f"beam {self.beam}, {self.longest} words, {self.samples} kept"}
         return made | ({"vectors of W2V-Sim": fingerprints.of_file(self.vectors)} if self.vectors else {})
 
-    def on(self, learner: Learner, stream: Stream) -> dict[str, dict[str, Replied]]:
+    def evaluate(self, learner: Learner, stream: Stream) -> dict[str, dict[str, ReplyRecord]]:
         """By part and domain: losses on the validation examples, losses and answers on the test examples."""
         answers = {domain.name: self._answers(learner, domain.test) for domain in stream if domain.test}
-        said = self.measured({domain.name: domain.test for domain in stream if domain.test}, answers)
+        said = self.score({domain.name: domain.test for domain in stream if domain.test}, answers)
         return {
-            "validation": {domain.name: Replied(*losses(learner, domain.validation)) for domain in stream},
-            "test": {domain.name: Replied(*losses(learner, domain.test), said.get(domain.name)) for domain in stream},
+            "validation": {domain.name: ReplyRecord(*losses(learner, domain.validation)) for domain in stream},
+            "test": {
+                domain.name: ReplyRecord(*losses(learner, domain.test), said.get(domain.name)) for domain in stream
+            },
         }
 
-    def measured(
+    def score(
         self, examples: Mapping[str, Sequence[Example]], answers: Mapping[str, Sequence[str]]
-    ) -> dict[str, Said]:
+    ) -> dict[str, ReplyScores]:
         """Answers by domain, as texts, held against the examples' own replies."""
         said = {name: [tokenise(answer) for answer in some] for name, some in answers.items()}
         given = {name: [tokenise(example.reply or "") for example in some] for name, some in examples.items()}
         similar = self._similarity(said, given)
         return {
-            name: Said(
+            name: ReplyScores(
                 bleu2_counts(words, given[name]),
                 (distinct(words, 1), distinct(words, 2)),
                 similar.get(name),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from memgrow.experiments.reply_records import Replied
+from memgrow.experiments.reply_records import ReplyRecord
 from memgrow.history import Stage
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.models import ModelSettings
@@ -102,7 +102,7 @@ class Record:
     test: Mapping[str, Sequence[bool]]
     run: Mapping[str, Any] = field(default_factory=dict)  # what it is the record of, every setting included
     held_out: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what it was tried on, and how
-    replies: Mapping[str, Mapping[str, Replied]] = field(default_factory=dict)
+    replies: Mapping[str, Mapping[str, ReplyRecord]] = field(default_factory=dict)
 
     def stands_for(self, run: Run, held_out: Mapping[str, str]) -> bool:
         """Whether it can serve: a default may have changed since, or a domain's test examples."""
@@ -128,7 +128,7 @@ class Record:
         answers = {part: {name: _unpack(a) for name, a in value[part].items()} for part in ("validation", "test")}
         stage = Stage.from_json(value["stage"])
         words = {
-            part: {name: Replied.from_json(a) for name, a in given.items()}
+            part: {name: ReplyRecord.from_json(a) for name, a in given.items()}
             for part, given in value.get("replies", {}).items()
         }
         about = (value.get("run", {}), value.get("held_out", {}))

@@ -13,7 +13,7 @@ import torch
 
 from memgrow.device import allow_tf32
 from memgrow.errors import SettingsError
-from memgrow.experiments.job import Bench, Result, attempt
+from memgrow.experiments.job import Result, WorkerContext, run_job
 from memgrow.experiments.plan import Job
 from memgrow.progress import Step
 
@@ -28,7 +28,7 @@ PATIENCE = 5.0  # seconds that a worker has to end by itself
 class Here:
     """One job after another in this process."""
 
-    def __init__(self, bench: Bench, tell: Tell) -> None:
+    def __init__(self, bench: WorkerContext, tell: Tell) -> None:
         self.bench, self.tell = bench, tell
         self._job: Job | None = None
         self._threads = torch.get_num_threads()
@@ -49,13 +49,13 @@ class Here:
 
     def wait(self) -> list[Result]:
         job, self._job = self._job, None
-        return [] if job is None else [attempt(job, self.bench, Voice(lambda said: self.tell(job, said)))]
+        return [] if job is None else [run_job(job, self.bench, Voice(lambda said: self.tell(job, said)))]
 
 
 class Workers:
     """Several processes. One that dies takes its job with it, and another takes its place."""
 
-    def __init__(self, bench: Bench, tell: Tell, count: int) -> None:
+    def __init__(self, bench: WorkerContext, tell: Tell, count: int) -> None:
         self.bench, self.tell = bench, tell
         self._workers = [_Worker(bench) for _ in range(count)]
 
@@ -104,7 +104,7 @@ class Workers:
 class _Worker:
     """A process at the other end of a line."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: WorkerContext) -> None:
         context = multiprocessing.get_context("spawn")
         self.line, theirs = context.Pipe()
         self.process: BaseProcess = context.Process(target=_work, args=(theirs, bench), daemon=True)
@@ -165,17 +165,17 @@ class Voice:
         self.say(sentence)
 
 
-def _work(line: Connection, bench: Bench) -> None:
+def _work(line: Connection, bench: WorkerContext) -> None:
     """The life of a worker: job after job until there is none, or nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one sees to the others
     _take_threads(bench)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
         line.send(READY)
         while (job := line.recv()) is not None:
-            line.send(attempt(job, bench, Voice(line.send, GLANCE)))
+            line.send(run_job(job, bench, Voice(line.send, GLANCE)))
 
 
-def _take_threads(bench: Bench) -> None:
+def _take_threads(bench: WorkerContext) -> None:
     """On a CPU one thread to a job: what a seed gives must not depend on how many work side by side."""
     if bench.device == "cpu":
         torch.set_num_threads(1)

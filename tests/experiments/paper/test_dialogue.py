@@ -16,7 +16,7 @@ from memgrow.experiments.paper.dialogue.protocol import PAIR, PAPER, QUICK, SOUR
 from memgrow.experiments.paper.dialogue.tables import SEARCH, dialogue_tables
 from memgrow.experiments.paper.making import figures, run_all
 from memgrow.experiments.paper.tables import TABLES, named
-from memgrow.experiments.reply_records import Replied, checksum
+from memgrow.experiments.reply_records import ReplyRecord, checksum
 from memgrow.metrics.paper_test import paper_test
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
@@ -105,7 +105,7 @@ def test_rows_are_tested_against_the_proposed_one():
 
 
 def test_the_messages_as_replies_are_a_row_without_seeds():
-    echo = {name: Replied(said=said(0.9, 0.7)) for name in PAIR}
+    echo = {name: ReplyRecord(scores=said(0.9, 0.7)) for name in PAIR}
     row = lines_of(made(echo=echo))["echo"]
     assert row["line"] is None
     assert row["cells"]["bleu2_T"]["values"] == [90]

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.experiments.reply_records import Said
+from memgrow.experiments.reply_records import ReplyScores
 from memgrow.metrics.paper_test import ARROWS, SIZE, SUBSETS, signed_rank
 from memgrow.metrics.replies import BleuCounts
 from memgrow.metrics.significance import holm, paired_over_seeds
 
-Row = Mapping[int, Said]
+Row = Mapping[int, ReplyScores]
 """What a row's models answered to one domain's test messages, by seed."""
 
 Line = dict[str, Any]
@@ -76,7 +76,7 @@ def _test(whole: Floats, subsets: Floats, boot: Floats) -> Line:
 class _Bleu:
     """BLEU-2 of many models at once: one product for each block of sets, as the weights are what is large."""
 
-    def __init__(self, models: Sequence[Said]) -> None:
+    def __init__(self, models: Sequence[ReplyScores]) -> None:
         parts = [np.column_stack((m.counts.matches, m.counts.totals, m.counts.references)) for m in models]
         self.columns = np.concatenate(parts, axis=1).astype(np.float64)  # (examples, models * 5)
         self.each = np.eye(len(models))
@@ -89,7 +89,7 @@ class _Bleu:
 class _Similarity:
     """The mean of W2V-Sim, which all models have."""
 
-    def __init__(self, models: Sequence[Said]) -> None:
+    def __init__(self, models: Sequence[ReplyScores]) -> None:
         self.columns = np.column_stack([_cosines(model) for model in models])  # (examples, models)
 
     def __call__(self, weights: Floats) -> Floats:  # (sets, models)
@@ -100,7 +100,7 @@ class _Similarity:
 SCORES: dict[str, type[_Bleu] | type[_Similarity]] = {"bleu2": _Bleu, "w2v_sim": _Similarity}
 
 
-def _cosines(model: Said) -> Floats:
+def _cosines(model: ReplyScores) -> Floats:
     assert model.similarity is not None  # rows without it are not compared by it
     return model.similarity
 

@@ -8,10 +8,10 @@ from memgrow.experiments.paper.dialogue.measures import loss
 from memgrow.experiments.paper.protocol import Protocol
 from memgrow.experiments.paper.rows import Results, Row
 from memgrow.experiments.paper.sheet import summary
-from memgrow.experiments.reply_records import Replied
+from memgrow.experiments.reply_records import ReplyRecord
 from memgrow.experiments.run import Record
 
-Tried = Mapping[int, Mapping[str, Replied]]
+Tried = Mapping[int, Mapping[str, ReplyRecord]]
 """By seed and domain."""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from memgrow.experiments.paper.dialogue.protocol import LETTERS
-from memgrow.experiments.reply_records import Replied, Said
+from memgrow.experiments.reply_records import ReplyRecord, ReplyScores
 from memgrow.metrics.replies import perplexity
 
 
@@ -15,7 +15,7 @@ class Measure:
     name: str
     title: str
     digits: int  # that are kept
-    of: Callable[[Replied], float | None]
+    of: Callable[[ReplyRecord], float | None]
 
     @property
     def columns(self) -> dict[str, str]:
@@ -23,24 +23,24 @@ class Measure:
         return {f"{self.name}_{letter}": domain for letter, domain in LETTERS.items()}
 
 
-def _of_said(figure: Callable[[Said], float | None]) -> Callable[[Replied], float | None]:
-    return lambda replied: None if replied.said is None else figure(replied.said)
+def _of_said(figure: Callable[[ReplyScores], float | None]) -> Callable[[ReplyRecord], float | None]:
+    return lambda replied: None if replied.scores is None else figure(replied.scores)
 
 
-def loss(replied: Replied) -> float | None:
+def loss(replied: ReplyRecord) -> float | None:
     """Nats to a token."""
     if replied.loss is None or replied.tokens is None or not replied.tokens.sum():
         return None
     return float(replied.loss.sum() / replied.tokens.sum())
 
 
-def _perplexity(replied: Replied) -> float | None:
+def _perplexity(replied: ReplyRecord) -> float | None:
     if loss(replied) is None or replied.loss is None or replied.tokens is None:
         return None
     return perplexity(replied.loss, replied.tokens)
 
 
-def _similarity(said: Said) -> float | None:
+def _similarity(said: ReplyScores) -> float | None:
     return None if said.similarity is None else float(said.similarity.mean())
 
 

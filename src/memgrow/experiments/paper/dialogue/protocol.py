@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.experiments.paper.protocol import Data, Protocol
-from memgrow.experiments.reply_records import Trial
+from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
@@ -23,9 +23,9 @@ class DialogueProtocol(Protocol):
     samples: int = 10  # replies of each domain in Table 6
     resamples: int = 10_000  # of the bootstrap
 
-    def trial(self, vectors: Path | None) -> Trial:
+    def trial(self, vectors: Path | None) -> ReplyEvaluation:
         """How models are tried; `vectors` are those of W2V-Sim."""
-        return Trial(self.beam, self.longest, self.samples, vectors)
+        return ReplyEvaluation(self.beam, self.longest, self.samples, vectors)
 
     def to_json(self) -> dict[str, Any]:
         settings = {name: asdict(getattr(self, name)) for name in ("model", "training", "options", "data")}

@@ -32,7 +32,7 @@ class DialogueSession:
 
     @cached_property
     def tables(self) -> dict[str, Table]:
-        trial = self.grid.trial
+        trial = self.grid.reply_evaluation
         return dialogue_tables(echo_of(self.grid.stream, trial) if trial else None)
 
     def run(self, names: Sequence[str]) -> Ran:
@@ -40,7 +40,7 @@ class DialogueSession:
 
     def table(self, name: str, ran: Ran) -> dict[str, Any]:
         """The figures of a table, as they have been written."""
-        trial, vectors = self.grid.trial, self.grid.vectors
+        trial, vectors = self.grid.reply_evaluation, self.grid.vectors
         about = {
             "paper": printed()["source"].replace("MultiNLI", "dialogue"),
             "command": " ".join(("memgrow paper", name, *self.words)),

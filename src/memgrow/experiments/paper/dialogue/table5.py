@@ -12,7 +12,7 @@ from memgrow.experiments.paper.protocol import PROPOSED, Protocol
 from memgrow.experiments.paper.rows import Printed, Results, Row
 from memgrow.experiments.paper.sheet import summary
 from memgrow.experiments.paper.table1 import NO_MEMORY
-from memgrow.experiments.reply_records import Replied
+from memgrow.experiments.reply_records import ReplyRecord
 
 LINES: tuple[tuple[int | None, str, str, tuple[str, ...], bool], ...] = (
     # line, name, method, domains, memory
@@ -59,7 +59,7 @@ def rows(protocol: Protocol) -> list[Row]:
 
 
 def make(
-    protocol: DialogueProtocol, results: Results, seeds: int, echo: Mapping[str, Replied] | None = None
+    protocol: DialogueProtocol, results: Results, seeds: int, echo: Mapping[str, ReplyRecord] | None = None
 ) -> dict[str, Any]:
     """The figures. `echo` is how the messages themselves do as replies, by domain."""
     lines, answers = [], []
@@ -100,9 +100,9 @@ def _add_tests(lines: list[dict[str, Any]], answers: list[Tried], resamples: int
         for column, domain in measure.columns.items():
             said = [
                 {
-                    seed: replied.said
+                    seed: replied.scores
                     for seed, by_domain in given.items()
-                    if (replied := by_domain[domain]).said is not None and measure.of(replied) is not None
+                    if (replied := by_domain[domain]).scores is not None and measure.of(replied) is not None
                 }
                 for given in answers
             ]

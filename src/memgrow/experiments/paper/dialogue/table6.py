@@ -22,7 +22,7 @@ def rows(protocol: Protocol) -> list[Row]:
 def make(protocol: Protocol, results: Results, seeds: int) -> dict[str, Any]:
     (row,) = rows(protocol)
     walked = walks(row, protocol, results, seeds).get(0)
-    said = {name: walked[-1].replies["test"][name].said for name in PAIR} if walked else {}
+    said = {name: walked[-1].replies["test"][name].scores for name in PAIR} if walked else {}
     samples = [
         {"domain": name, **asdict(sample)} for name, some in said.items() if some is not None for sample in some.samples
     ]

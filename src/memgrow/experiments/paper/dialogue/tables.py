@@ -6,13 +6,13 @@ from functools import partial
 from memgrow.data import Stream
 from memgrow.experiments.paper.dialogue import table5, table6, tuning
 from memgrow.experiments.paper.tables import Table
-from memgrow.experiments.reply_records import Replied, Trial
+from memgrow.experiments.reply_records import ReplyEvaluation, ReplyRecord
 
 SEEDS = 3
 SEARCH = Table("tuning", "EWC's strength in dialogue", tuning.rows, tuning.make, tuning.SEEDS, tuning.SEEDS)
 
 
-def dialogue_tables(echo: Mapping[str, Replied] | None = None) -> dict[str, Table]:
+def dialogue_tables(echo: Mapping[str, ReplyRecord] | None = None) -> dict[str, Table]:
     """All of them; `echo` is how the messages themselves do as replies."""
     first = partial(table5.make, echo=echo)
     tables = (
@@ -22,9 +22,9 @@ def dialogue_tables(echo: Mapping[str, Replied] | None = None) -> dict[str, Tabl
     return {table.name: table for table in tables}
 
 
-def echo_of(stream: Stream, trial: Trial) -> dict[str, Replied]:
+def echo_of(stream: Stream, trial: ReplyEvaluation) -> dict[str, ReplyRecord]:
     """Every test message as the reply to itself. Its words are the corpus's, so none of them is kept."""
     examples = {domain.name: domain.test for domain in stream}
-    silent = Trial(samples=0, vectors=trial.vectors)
-    said = silent.measured(examples, {name: [example.text for example in some] for name, some in examples.items()})
-    return {name: Replied(said=some) for name, some in said.items()}
+    silent = ReplyEvaluation(samples=0, vectors=trial.vectors)
+    said = silent.score(examples, {name: [example.text for example in some] for name, some in examples.items()})
+    return {name: ReplyRecord(scores=some) for name, some in said.items()}
