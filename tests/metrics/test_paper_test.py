@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import wilcoxon
 
 from memgrow.errors import DataError, SettingsError
-from memgrow.metrics.paper_test import signed_rank
-from memgrow.metrics.significance import paper_test, paper_test_between_seeds, paper_test_false_positives
+from memgrow.metrics.false_positives import paper_test_between_seeds, paper_test_false_positives
+from memgrow.metrics.paper_test import paper_test, signed_rank
 
 
 @pytest.mark.parametrize(

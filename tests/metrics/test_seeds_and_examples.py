@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from memgrow.errors import DataError
-from memgrow.metrics.seeds_and_examples import crossed_bootstrap, mcnemar
-from memgrow.metrics.significance import paired_over_examples
+from memgrow.metrics.seeds_and_examples import crossed_bootstrap, mcnemar, paired_over_examples
 
 
 def answers(only_first: int, only_second: int, both: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -1,6 +1,9 @@
-"""Whole tables against a row of theirs, and the correction for many comparisons."""
+"""Figures of seeds against values worked out by hand, what intervals and p-values promise, and Holm's correction."""
 
 import json
+import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -8,24 +11,126 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memgrow.errors import DataError, SettingsError
-from memgrow.metrics.significance import compare_rows, holm, paired_over_seeds, paper_test
+from memgrow.metrics.significance import holm, paired_over_seeds, sign_flip, spread
 
+ACCURACIES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=10)
 P_VALUES = st.dictionaries(st.text(max_size=3), st.floats(0, 1), min_size=1, max_size=8)
 
 
-@pytest.fixture(scope="module")
-def rows() -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(0)
-    ours = rng.random((10, 800)) < 0.65
-    flipped = rng.random((10, 800))
-    return {
-        "ours": ours,
-        "same": ours.copy(),
-        "much worse": ours & (flipped > 0.15),
-        "a little worse": ours & (flipped > 0.01),
-        "better": (ours | (flipped > 0.85))[:6],
-        "noise": rng.random((12, 800)) < 0.65,
-    }
+def test_the_spread_is_that_worked_out_by_hand():
+    found = spread([1.0, 2.0, 3.0])
+    assert (found.mean, found.std, found.n) == (2.0, 1.0, 3)
+    half = 4.302653 / math.sqrt(3)  # the 97.5% point of t with two degrees of freedom
+    assert (found.low, found.high) == pytest.approx((2 - half, 2 + half), rel=1e-6)
+
+
+def test_a_pair_of_methods_is_compared_as_by_hand():
+    found = paired_over_seeds([5.0, 7.0, 9.0], [4.0, 5.0, 6.0])  # differences 1, 2, 3
+    t = 2 * math.sqrt(3)
+    assert (found.difference, found.std, found.n) == (2.0, 1.0, 3)
+    assert found.p_t == pytest.approx(1 - t / math.sqrt(t**2 + 2))  # two degrees of freedom have a closed form
+    assert found.p_permutation == 2 / 8  # all signs equal, either way
+    assert (found.low, found.high) == pytest.approx((2 - 4.302653 / math.sqrt(3), 2 + 4.302653 / math.sqrt(3)))
+
+
+def test_a_single_seed_has_no_spread_and_proves_nothing():
+    alone = spread([0.7])
+    assert (alone.std, alone.low, alone.high) == (None, None, None)
+    found = paired_over_seeds([0.7], [0.6])
+    assert (found.p_t, found.low, found.high, found.p_permutation) == (None, None, None, 1.0)
+
+
+def test_equal_figures_differ_by_nothing():
+    found = paired_over_seeds([0.1, 0.2, 0.3], [0.1, 0.2, 0.3])
+    assert (found.difference, found.p_t, found.p_permutation) == (0.0, 1.0, 1.0)
+
+
+def test_differences_that_are_equal_up_to_rounding_are_no_certainty():
+    found = paired_over_seeds([0.71, 0.61, 0.81], [0.70, 0.60, 0.80])
+    assert (found.p_t, found.low) == (None, None)
+    assert found.p_permutation == 2 / 8
+
+
+@given(ACCURACIES)
+def test_turning_the_methods_round_turns_the_differences_round(pairs):
+    a, b = zip(*pairs, strict=True)
+    there, back = paired_over_seeds(a, b), paired_over_seeds(b, a)
+    assert there.difference == -back.difference
+    assert (there.p_t, there.p_permutation) == (back.p_t, back.p_permutation)
+    if there.low is not None:
+        assert (there.low, there.high) == pytest.approx((-back.high, -back.low))
+
+
+@given(ACCURACIES)
+def test_the_interval_leaves_out_zero_just_when_p_is_below_five_in_a_hundred(pairs):
+    found = paired_over_seeds(*zip(*pairs, strict=True))
+    if found.low is not None and abs(found.p_t - 0.05) > 1e-6:
+        assert (found.low > 0 or found.high < 0) == (found.p_t < 0.05)
+
+
+@given(ACCURACIES)
+def test_no_permutation_is_rarer_than_the_signs_as_they_are_and_their_opposite(pairs):
+    found = paired_over_seeds(*zip(*pairs, strict=True))
+    assert 2 / 2**found.n <= found.p_permutation <= 1
+
+
+def test_many_seeds_are_flipped_at_random_to_nearly_the_same_p():
+    differences = np.random.default_rng(1).normal(0.4, 1, 17)
+    signs = 2 * ((np.arange(2**17)[:, None] >> np.arange(17)) % 2) - 1
+    exact = np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12)
+    assert sign_flip(differences) == pytest.approx(exact, abs=0.01)
+    assert sign_flip(np.ones(40)) > 0
+
+
+@pytest.mark.parametrize("seeds", [3, 10])
+def test_equal_methods_differ_as_often_as_the_level_says(seeds):
+    draws = np.random.default_rng(2).normal(0, 1, (1500, 2, seeds))
+    found = [paired_over_seeds(a, b) for a, b in draws]
+    assert np.mean([one.p_t < 0.05 for one in found]) == pytest.approx(0.05, abs=0.02)
+    assert np.mean([one.p_t < 0.5 for one in found]) == pytest.approx(0.5, abs=0.04)
+    assert np.mean([one.p_permutation < 0.05 for one in found]) <= 0.07
+
+
+def test_a_real_difference_is_found():
+    rng = np.random.default_rng(3)
+    found = paired_over_seeds(0.63 + rng.normal(0, 0.01, 10), 0.60 + rng.normal(0, 0.01, 10))
+    assert found.p_t < 0.01
+    assert found.p_permutation < 0.01
+    assert found.low < 0.03 < found.high
+
+
+def test_the_interval_of_the_mean_holds_the_truth_as_often_as_it_says():
+    found = [spread(row) for row in np.random.default_rng(4).normal(0.6, 0.02, (1500, 5))]
+    assert np.mean([one.low <= 0.6 <= one.high for one in found]) == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("values", [[], [[0.5]], [0.5, float("nan")]])
+def test_figures_of_failed_runs_are_refused(values):
+    with pytest.raises(DataError, match="one finite number for each seed"):
+        spread(values)
+
+
+def test_seeds_without_a_partner_are_refused():
+    with pytest.raises(DataError, match="2 figures cannot be set beside 3"):
+        paired_over_seeds([0.1, 0.2], [0.1, 0.2, 0.3])
+
+
+def test_without_scipy_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    with pytest.raises(SettingsError, match=r"memgrow\[stats\]"):
+        spread([0.1, 0.2])
+    with pytest.raises(SettingsError, match=r"memgrow\[stats\]"):
+        paired_over_seeds([0.1, 0.2], [0.1, 0.3])
+
+
+def test_scipy_is_loaded_only_when_a_figure_needs_it():
+    code = "import sys, memgrow.metrics.significance; sys.exit(any(name.startswith('scipy') for name in sys.modules))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_what_was_found_can_be_written_as_json():
+    for found in (spread([0.5]), paired_over_seeds([0.5, 0.6], [0.4, 0.6])):
+        assert json.loads(json.dumps(found.to_json(), allow_nan=False)) == found.to_json()
 
 
 def test_holm_is_that_worked_out_by_hand():
@@ -55,74 +160,3 @@ def test_holm_seldom_finds_anything_where_nothing_is():
     found = [min(holm(dict(enumerate(table))).values()) < 0.05 for table in tables]
     assert np.mean(found) == pytest.approx(0.05, abs=0.015)
     assert np.mean((tables < 0.05).any(axis=1)) > 0.4  # uncorrected
-
-
-def test_every_row_but_the_reference_is_compared_with_it(rows):
-    found = compare_rows("ours", rows, resamples=200)
-    assert list(found) == [name for name in rows if name != "ours"]
-    assert {one.reference for one in found.values()} == {"ours"}
-
-
-def test_differences_are_below_zero_where_the_row_is_worse(rows):
-    found = compare_rows("ours", rows, resamples=500)
-    worse, better = found["much worse"], found["better"]
-    assert worse.over_seeds.high < 0
-    assert worse.over_examples.boot_high < 0
-    assert worse.paper.arrow == "DOWN"
-    assert set(worse.arrows) == {"DOWN"}
-    assert better.over_seeds.low > 0
-    assert better.paper.arrow == "UP"
-    assert (
-        max(worse.adjusted.p_t, worse.adjusted.p_permutation, worse.adjusted.p_crossed, worse.adjusted.p_mcnemar) < 0.05
-    )
-    assert worse.accuracy.mean - worse.reference_accuracy.mean == pytest.approx(worse.over_seeds.difference)
-
-
-def test_the_same_row_again_is_no_different(rows):
-    same = compare_rows("ours", rows, resamples=200)["same"]
-    assert same.paper.arrow is None
-    assert same.over_seeds.difference == 0
-    assert (same.adjusted.p_t, same.adjusted.p_permutation, same.adjusted.p_crossed, same.adjusted.p_mcnemar) == (
-        1,
-    ) * 4
-
-
-def test_rows_with_fewer_or_more_seeds_are_compared_on_the_common_ones(rows):
-    found = compare_rows("ours", rows, resamples=200)
-    assert found["better"].over_seeds == paired_over_seeds(rows["better"].mean(1), rows["ours"][:6].mean(1))
-    assert len(found["better"].arrows) == found["better"].over_examples.seeds == 6
-    assert found["noise"].over_seeds.n == 10
-
-
-def test_the_paper_test_of_a_row_is_that_of_the_first_seed_and_each_seed_has_an_arrow(rows):
-    noise = compare_rows("ours", rows, resamples=200)["noise"]
-    assert noise.paper == paper_test(rows["ours"][0], rows["noise"][0])
-    assert noise.arrows[0] == noise.paper.arrow
-    assert len(set(noise.arrows)) > 1  # what the paper's arrow says hangs on the seed
-
-
-def test_holm_counts_the_rows_of_the_table(rows):
-    alone = compare_rows("ours", {name: rows[name] for name in ("ours", "much worse")}, resamples=200)
-    among = compare_rows("ours", rows, resamples=200)
-    raw = among["much worse"].over_seeds.p_t
-    assert alone["much worse"].adjusted.p_t == raw
-    assert raw < among["much worse"].adjusted.p_t <= 5 * raw
-
-
-def test_one_seed_of_each_is_enough_for_what_one_seed_can_tell(rows):
-    found = compare_rows("ours", {name: row[0] for name, row in rows.items()}, resamples=200)["much worse"]
-    assert found.over_seeds.p_t is None
-    assert found.adjusted.p_t is None
-    assert found.adjusted.p_mcnemar < 0.05
-
-
-def test_a_table_of_comparisons_can_be_written_as_json(rows):
-    found = compare_rows("ours", rows, resamples=50)
-    assert json.loads(json.dumps({name: one.to_json() for name, one in found.items()}, allow_nan=False))
-
-
-def test_rows_that_cannot_be_compared_are_refused_in_a_sentence(rows):
-    with pytest.raises(SettingsError, match="no row 'theirs'"):
-        compare_rows("theirs", rows)
-    with pytest.raises(DataError, match="'short' was tested on 10 examples and 'ours' on 800"):
-        compare_rows("ours", {"ours": rows["ours"], "short": rows["ours"][:, :10]})

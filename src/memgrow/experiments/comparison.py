@@ -16,7 +16,7 @@ from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
 from memgrow.methods import RECOMMENDED, MethodSettings, find_method
 from memgrow.metrics import AccuracyMatrix
-from memgrow.metrics.paired import Paired, paired_over_seeds, sign_flip
+from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.models import ModelSettings
 from memgrow.storage import finite
 from memgrow.training.loop import TrainingSettings

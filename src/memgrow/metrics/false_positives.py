@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memgrow.errors import DataError, SettingsError
-from memgrow.metrics.correctness import Correct, correctness
 from memgrow.metrics.paper_test import ARROWS, SIZE, SUBSETS, PaperTest, paper_test
-from memgrow.metrics.seeds_and_examples import mcnemar
+from memgrow.metrics.seeds_and_examples import Correct, correctness, mcnemar
 
 
 @dataclass(frozen=True)

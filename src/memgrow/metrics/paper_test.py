@@ -3,7 +3,7 @@
 It is here because the paper's arrows come from it, not because it should be trusted. The subsets are drawn from one and
 the same test set, so they are no independent evidence: whatever difference chance gave the two models on that test set
 comes back in every subset, and p falls towards zero as more subsets are drawn. Nor does a single model per method say
-how much of the difference is the seed's. `false_positives.py` measures how often equal methods get an arrow.
+how much of the difference is the seed's. benchmarks/paper_test.py measures how often equal methods get an arrow.
 """
 
 from dataclasses import asdict, dataclass
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memgrow.metrics.correctness import pair
+from memgrow.metrics.seeds_and_examples import pair
 
 Arrow = Literal["DOWN", "down", "up", "UP"]
 SUBSETS, SIZE = 10, 200
@@ -62,7 +62,8 @@ def signed_rank(differences: NDArray[np.int64]) -> tuple[float, float]:
     """Wilcoxon's exact p-values of "below zero" and "above zero".
 
     Zeros are left out and ties share their mean rank, both as Wilcoxon had it. Subsets of 200 tie often, which is where
-    tabulated and approximate p-values are off; so the distribution is built from the ranks that there are.
+    tabulated and approximate p-values are off (as scipy's are before 1.15); so the distribution is built from the ranks
+    that there are.
     """
     moved = differences[differences != 0]
     if moved.size == 0:

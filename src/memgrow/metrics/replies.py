@@ -1,78 +1,49 @@
-"""W2V-Sim: how near an output's words are to its reference's, as the cosine of their averaged word vectors."""
+"""How good replies are: BLEU-2, distinct-n, perplexity and W2V-Sim. Texts come as words that somebody else has split.
+
+BLEU-2 is the paper's: the geometric mean of unigram and bigram precision, penalised by length. Over a whole test set,
+with c words in all outputs and r in all references,
+
+    BLEU-2 = 100 x min(1, exp(1 - r / c)) x sqrt(p1 x p2),
+
+where p1 is the share of the outputs' words, and p2 that of their pairs of neighbouring words, which the reference of
+the same example has too, each counted at most as often as it is there. Nothing is smoothed: without a single common
+pair of words the score is 0. It is what sacrebleu gives with orders 1 and 2, no smoothing and no tokeniser.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from statistics import fmean
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError
 from memgrow.text.vectors import Vectors
 
 Texts = Sequence[Sequence[str]]  # the words of each text
-
-
-def check_texts(outputs: Texts, references: Texts) -> None:
-    """As many outputs as references, at least one, and each in words."""
-    if len(outputs) != len(references):
-        raise DataError(f"{len(outputs):,} outputs cannot be set beside {len(references):,} references; give as many")
-    check_words(outputs)
-    check_words(references)
-
-
-def check_words(texts: Texts) -> None:
-    if not texts:
-        raise DataError("there is no text to measure; give at least one")
-    if any(isinstance(text, str) for text in texts):
-        raise DataError("a text to measure must be a list of words, not a string; split it first")
-
-
-def ngrams(words: Sequence[str], order: int) -> Iterator[tuple[str, ...]]:
-    """So many neighbouring words each; none where there are fewer."""
-    return zip(*(words[start:] for start in range(order)), strict=False)
-
-
-ORDERS = (1, 2)
-SMOOTHING = "none"
-
 Counts = NDArray[np.int64]
+Row = NDArray[np.float32]
 
-
-@dataclass(frozen=True)
-class Bleu2:
-    """The score from 0 to 100, what it is made of, and how others can have the same with sacrebleu."""
-
-    score: float
-    precisions: tuple[float, float]  # of words and of pairs of words, from 0 to 100
-    brevity_penalty: float
-    output_words: int
-    reference_words: int
-    max_order: int
-    signature: str  # sacrebleu's, which does not say the order
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+ORDERS = (1, 2)  # words, and pairs of neighbouring words
 
 
 @dataclass(frozen=True, eq=False)
 class BleuCounts:
-    """What each example adds to the score of any set that it is in."""
+    """The counts of each example, from which BLEU-2 of any set of examples follows."""
 
     matches: Counts  # (examples, 2): words, and pairs of words, that the reference has too
     totals: Counts  # (examples, 2): words, and pairs of words
     references: Counts  # (examples,): words of the reference
 
     def score(self) -> float:
-        """The score of all examples: that of `bleu2`, without sacrebleu."""
+        """BLEU-2 of all examples together, from 0 to 100."""
         return float(self.scores(np.ones((1, len(self.references))))[0])
 
     def scores(self, weights: ArrayLike) -> NDArray[np.float64]:  # (sets,)
-        """The score of each set of a bootstrap, from how often each example is in it: (sets, examples).
+        """BLEU-2 of each set of a bootstrap.
 
-        Shares of a set serve as well as whole numbers.
+        The weights, (sets, examples), say how often each example is in each set, or with what share.
         """
         times = np.atleast_2d(np.asarray(weights, dtype=np.float64))
         matches, totals, words = times @ self.matches, times @ self.totals, times @ self.references
@@ -84,31 +55,8 @@ class BleuCounts:
         return found
 
 
-def bleu2(outputs: Texts, references: Texts) -> Bleu2:
-    """The score of the outputs, given as words, each against the one reference of its example. Needs sacrebleu."""
-    check_texts(outputs, references)
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise SettingsError("BLEU needs sacrebleu: install it with `pip install 'memgrow[dialogue]'`") from error
-    # The words are there already, so sacrebleu is to split at spaces alone, and not to warn of that (`force`).
-    metric = BLEU(
-        max_ngram_order=max(ORDERS), tokenize="none", effective_order=False, smooth_method=SMOOTHING, force=True
-    )
-    found = metric.corpus_score([" ".join(one) for one in outputs], [[" ".join(one) for one in references]])
-    return Bleu2(
-        score=float(found.score),
-        precisions=(float(found.precisions[0]), float(found.precisions[1])),
-        brevity_penalty=float(found.bp),
-        output_words=int(found.sys_len),
-        reference_words=int(found.ref_len),
-        max_order=max(ORDERS),
-        signature=str(metric.get_signature()),
-    )
-
-
 def bleu2_counts(outputs: Texts, references: Texts) -> BleuCounts:
-    """The counts of each example, from its output and its reference as words."""
+    """Count the matches of each output, given as words, with the reference of its example."""
     check_texts(outputs, references)
     pairs = list(zip(outputs, references, strict=True))
     return BleuCounts(
@@ -122,34 +70,20 @@ def _matches(output: Sequence[str], reference: Sequence[str], order: int) -> int
     return (Counter(ngrams(output, order)) & Counter(ngrams(reference, order))).total()
 
 
-@dataclass(frozen=True)
-class Diversity:
-    """Shares from 0 to 1 of different words, and pairs of words, among all; and words in a reply."""
-
-    distinct_1: float
-    distinct_2: float
-    mean_length: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def diversity(outputs: Texts) -> Diversity:
-    """Of all outputs together, given as words. It falls as there are more of them: compare sets of one size."""
-    check_words(outputs)
-    return Diversity(distinct(outputs, 1), distinct(outputs, 2), fmean(len(words) for words in outputs))
-
-
 def distinct(outputs: Texts, order: int) -> float:
-    """Different runs of so many words, as a share of all such runs within outputs; 0 if there are none."""
-    runs = [run for words in outputs for run in ngrams(words, order)]
-    return len(set(runs)) / len(runs) if runs else 0.0
+    """Distinct-n: the share of different n-grams among all n-grams of the outputs; 0 if there are none.
+
+    It falls as there are more outputs: compare sets of one size.
+    """
+    check_words(outputs)
+    found = [ngram for words in outputs for ngram in ngrams(words, order)]
+    return len(set(found)) / len(found) if found else 0.0
 
 
 def perplexity(losses: ArrayLike, tokens: ArrayLike) -> float:
-    """From the summed negative log-likelihood (in nats) and the count of tokens, of all replies or of each.
+    """Perplexity from the negative log-likelihood (in nats) and the number of tokens, of all replies or of each.
 
-    The mark that ends a reply is a token like any other. Beyond what a float holds it is infinite.
+    The mark that ends a reply is a token like any other. Beyond what a float holds the perplexity is infinite.
     """
     loss, count = float(np.sum(losses, dtype=np.float64)), float(np.sum(tokens, dtype=np.float64))
     if np.shape(losses) != np.shape(tokens) or count <= 0 or not loss >= 0:
@@ -159,9 +93,6 @@ def perplexity(losses: ArrayLike, tokens: ArrayLike) -> float:
         )
     with np.errstate(over="ignore"):
         return float(np.exp(loss / count))
-
-
-Row = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +118,9 @@ def words_to_look_up(*sides: Texts) -> list[str]:
 
 
 def w2v_similarity(outputs: Texts, references: Texts, vectors: Vectors) -> Similarity:
-    """Each output, given as words, against the reference of its example.
+    """The cosine of the averaged word vectors of each output, given as words, and the reference of its example.
 
-    Words without a vector are left out. An output or a reference without any word that has one, such as an empty
-    output, is as similar as nothing: 0.
+    Words without a vector are left out. Where no word of an output or of a reference has one, the similarity is 0.
     """
     check_texts(outputs, references)
     each = np.array(
@@ -222,3 +152,24 @@ def _cosine(a: NDArray[np.float64] | None, b: NDArray[np.float64] | None) -> flo
 def _coverage(texts: Iterable[Sequence[str]], rows: Mapping[str, Row]) -> float:
     words = [word in rows for text in texts for word in text]
     return sum(words) / len(words) if words else 0.0
+
+
+def check_texts(outputs: Texts, references: Texts) -> None:
+    """Refuse texts that cannot be compared: as many outputs as references are needed, at least one, each in words."""
+    if len(outputs) != len(references):
+        raise DataError(f"{len(outputs):,} outputs cannot be set beside {len(references):,} references; give as many")
+    check_words(outputs)
+    check_words(references)
+
+
+def check_words(texts: Texts) -> None:
+    """Refuse an empty set of texts, and texts that are not split into words."""
+    if not texts:
+        raise DataError("there is no text to measure; give at least one")
+    if any(isinstance(text, str) for text in texts):
+        raise DataError("a text to measure must be a list of words, not a string; split it first")
+
+
+def ngrams(words: Sequence[str], order: int) -> Iterator[tuple[str, ...]]:
+    """All runs of `order` neighbouring words; none where there are fewer words."""
+    return zip(*(words[start:] for start in range(order)), strict=False)

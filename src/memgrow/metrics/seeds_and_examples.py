@@ -1,4 +1,8 @@
-"""Two methods compared over test examples and seeds at once, and two single models by McNemar's test."""
+"""Two methods compared over seeds and test examples at once, and two single models by McNemar's test.
+
+The material is correctness: for each seed and test example whether the model was right. Seeds and examples are crossed
+random effects: every seed answers every example, and either could have been others.
+"""
 
 from dataclasses import asdict, dataclass
 from math import sqrt
@@ -7,8 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memgrow.metrics.correctness import Correct, pair
-from memgrow.metrics.paired import CONFIDENCE, interval, two_sided
+from memgrow.errors import DataError
+from memgrow.metrics.significance import CONFIDENCE, interval, two_sided
+
+Correct = NDArray[np.bool_]
 
 RESAMPLES = 10_000
 AT_ONCE = 200_000  # numbers of one block of resamples, so that a block stays in the processor's cache
@@ -55,7 +61,7 @@ class Crossed:
 
 
 def paired_over_examples(a: ArrayLike, b: ArrayLike, seed: int = 0, *, resamples: int = RESAMPLES) -> Crossed:
-    """Two methods from their correctness, (seeds, examples), at the same seeds on the same examples."""
+    """Compare two methods by their correctness, (seeds, examples), at the same seeds on the same examples."""
     first, second = pair(a, b)
     differences = first.astype(np.float64) - second
     seeds, examples = differences.shape
@@ -81,6 +87,25 @@ def paired_over_examples(a: ArrayLike, b: ArrayLike, seed: int = 0, *, resamples
     )
 
 
+def correctness(values: ArrayLike, name: str) -> Correct:
+    """The values as (seeds, examples) of true and false; a single model may come without its first axis."""
+    array = np.atleast_2d(np.asarray(values))
+    if array.ndim != 2 or array.size == 0:
+        raise DataError(f"{name} has the shape {np.shape(values)}: give one row per seed and one column per example")
+    if array.dtype != np.bool_ and not np.isin(array, (0, 1)).all():
+        raise DataError(f"{name} holds values other than true and false: give for each example whether it was right")
+    return array.astype(np.bool_)
+
+
+def pair(a: ArrayLike, b: ArrayLike) -> tuple[Correct, Correct]:
+    """Two methods at the same seeds on the same examples."""
+    first, second = correctness(a, "the first method"), correctness(b, "the second method")
+    if first.shape != second.shape:
+        shapes = " and ".join("{} seeds x {} examples".format(*one.shape) for one in (first, second))
+        raise DataError(f"two methods are compared on the same seeds and examples, and these have {shapes}")
+    return first, second
+
+
 def crossed_bootstrap(
     values: NDArray[np.float64], resamples: int, rng: np.random.Generator
 ) -> NDArray[np.float64]:  # (resamples,)
@@ -99,7 +124,7 @@ def mcnemar(a: Correct, b: Correct) -> McNemar:
     """Whether two models differ on the same examples, from those that one of them alone has right."""
     only_first, only_second = int((a & ~b).sum()), int((b & ~a).sum())
     apart = only_first + only_second
-    # In whole numbers: the tails of thousands of coins are beyond what floats hold.
+    # In whole numbers, exact to the last digit for thousands of examples; scipy's binomtest is so to about 13 digits.
     tail = ways = 1
     for heads in range(min(only_first, only_second)):
         ways = ways * (apart - heads) // (heads + 1)
@@ -109,6 +134,8 @@ def mcnemar(a: Correct, b: Correct) -> McNemar:
 
 @dataclass(frozen=True)
 class _Errors:
+    """Standard errors of the mean if seeds and examples, or only one of the two, were drawn anew."""
+
     both: float | None
     seeds: float | None
     examples: float | None
@@ -138,6 +165,6 @@ def _standard_errors(values: NDArray[np.float64]) -> _Errors:
 
 
 def _weights(count: int, resamples: int, rng: np.random.Generator) -> NDArray[np.float64]:  # (resamples, count)
-    """What share of each resample each of `count` things has when as many are drawn with replacement."""
+    """The share that each of `count` things has in each resample when as many are drawn with replacement."""
     draws = rng.integers(0, count, (resamples, count)) + count * np.arange(resamples)[:, None]
     return np.bincount(draws.ravel(), minlength=resamples * count).reshape(resamples, count) / count

@@ -1,76 +1,93 @@
-"""Is a method better than another? Rows of a table against one of them, by the paper's test and by better ones."""
+"""Is a method better than another? Figures of several seeds: their spread, two methods seed by seed, many comparisons.
 
-from collections.abc import Mapping
+Intervals and p-values come from Student's t and, beside it, from flipping the signs of the differences. They speak of
+other seeds on the same test set; `seeds_and_examples` also asks what other test examples would change.
+"""
+
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from memgrow.errors import DataError, SettingsError
-from memgrow.metrics.correctness import Correct, correctness
-from memgrow.metrics.false_positives import (
-    FalsePositives,
-    Rate,
-    SeedPairs,
-    paper_test_between_seeds,
-    paper_test_false_positives,
-)
-from memgrow.metrics.paired import Paired, Spread, paired_over_seeds, spread
-from memgrow.metrics.paper_test import Arrow, PaperTest, paper_test
-from memgrow.metrics.seeds_and_examples import RESAMPLES, Crossed, McNemar, paired_over_examples
 
-__all__ = [
-    "Adjusted",
-    "Arrow",
-    "Comparison",
-    "Crossed",
-    "FalsePositives",
-    "McNemar",
-    "Paired",
-    "PaperTest",
-    "Rate",
-    "SeedPairs",
-    "Spread",
-    "compare_rows",
-    "holm",
-    "paired_over_examples",
-    "paired_over_seeds",
-    "paper_test",
-    "paper_test_between_seeds",
-    "paper_test_false_positives",
-    "spread",
-]
+CONFIDENCE = 0.95
+NO_SPREAD = 1e-12  # below this a standard error is rounding; accuracies are at most 100
+EXACT = 16  # up to this many seeds all 2^n flips are tried
+FLIPS = 20_000
+
+Figures = Sequence[float] | NDArray[np.floating[Any]]
 
 
 @dataclass(frozen=True)
-class Adjusted:
-    """The p-values of a comparison after Holm's correction for the number of rows, each kind of test by itself."""
+class Spread:
+    """Mean and sample standard deviation over `n` seeds, with the 95% interval of the mean; none from a single one."""
 
-    p_t: float | None
-    p_permutation: float | None
-    p_crossed: float | None
-    p_mcnemar: float | None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A row against the reference; all differences are row minus reference, so below zero where the row is worse.
-
-    `paper` is the paper's test on the first seed, `arrows` the arrow that each of the seeds would have given.
-    """
-
-    reference: str
-    accuracy: Spread
-    reference_accuracy: Spread
-    over_seeds: Paired
-    over_examples: Crossed
-    adjusted: Adjusted
-    paper: PaperTest
-    arrows: tuple[Arrow | None, ...]
+    mean: float
+    std: float | None
+    n: int
+    low: float | None
+    high: float | None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Paired:
+    """By how much the first method is above the second: mean and std of the differences, 95% interval, p two-sided.
+
+    With n seeds `p_permutation` is never below 2/2^n: five seeds cannot bring it under 0.05. Where all differences are
+    equal and not zero there is no spread to judge by, and no interval and no `p_t`.
+    """
+
+    difference: float
+    std: float | None
+    n: int
+    low: float | None
+    high: float | None
+    p_t: float | None
+    p_permutation: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def spread(values: Figures) -> Spread:
+    """The mean of one method's seeds, and how far they are apart."""
+    array = _figures(values)
+    mean, std, error = _moments(array)
+    return Spread(mean, std, array.size, *interval(mean, error, array.size - 1))
+
+
+def paired_over_seeds(a: Figures, b: Figures) -> Paired:
+    """Compare the accuracies of two methods, each at the same seeds in the same order."""
+    first, second = _figures(a), _figures(b)
+    if first.size != second.size:
+        raise DataError(f"seeds are compared in pairs: {first.size} figures cannot be set beside {second.size}")
+    differences = first - second
+    mean, std, error = _moments(differences)
+    low, high = interval(mean, error, differences.size - 1)
+    p_t = two_sided(mean, error, differences.size - 1)
+    return Paired(mean, std, differences.size, low, high, p_t, sign_flip(differences))
+
+
+def sign_flip(differences: NDArray[np.float64], seed: int = 0) -> float:
+    """The share of random signs that give the differences as large a mean, either way, as they have.
+
+    `scipy.stats.permutation_test` draws other flips beyond EXACT seeds, and takes far longer.
+    """
+    n = differences.size
+    if n <= EXACT:
+        flips = (np.arange(2**n)[:, None] >> np.arange(n)) % 2
+    else:
+        flips = np.random.default_rng(seed).integers(0, 2, (FLIPS, n))
+        flips[0] = 1  # the signs as they are belong among the flips: otherwise p could be zero
+    means = np.abs((2.0 * flips - 1) @ differences)
+    rounding = 1e-9 * np.abs(differences).sum()
+    return float(np.mean(means >= abs(differences.sum()) - rounding))
 
 
 def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
@@ -87,50 +104,44 @@ def holm(p_values: Mapping[str, float | None]) -> dict[str, float | None]:
     return adjusted
 
 
-def compare_rows(
-    reference: str, rows: Mapping[str, ArrayLike], seed: int = 0, *, resamples: int = RESAMPLES
-) -> dict[str, Comparison]:
-    """Every other row against the reference, from correctness (seeds, examples) of each on the same examples.
-
-    Row k of each array is the same seed's; where one has fewer seeds, the first so many of both are compared.
-    """
-    if reference not in rows:
-        raise SettingsError(f"there is no row {reference!r} to compare with: there are {', '.join(rows)}")
-    tables = {name: correctness(values, f"row {name!r}") for name, values in rows.items()}
-    ours = tables.pop(reference)
-    for name, row in tables.items():
-        if row.shape[1] != ours.shape[1]:
-            raise DataError(
-                f"row {name!r} was tested on {row.shape[1]} examples and {reference!r} on {ours.shape[1]}: "
-                "rows are compared on the same examples"
-            )
-    pairs = {name: _common(row, ours) for name, row in tables.items()}
-    over_seeds = {name: paired_over_seeds(_accuracies(a), _accuracies(b)) for name, (a, b) in pairs.items()}
-    over_examples = {name: paired_over_examples(a, b, seed, resamples=resamples) for name, (a, b) in pairs.items()}
-    p_t = holm({name: one.p_t for name, one in over_seeds.items()})
-    p_permutation = holm({name: one.p_permutation for name, one in over_seeds.items()})
-    p_crossed = holm({name: one.p for name, one in over_examples.items()})
-    p_mcnemar = holm({name: one.mcnemar.p for name, one in over_examples.items()})
-    return {
-        name: Comparison(
-            reference=reference,
-            accuracy=spread(_accuracies(a)),
-            reference_accuracy=spread(_accuracies(b)),
-            over_seeds=over_seeds[name],
-            over_examples=over_examples[name],
-            adjusted=Adjusted(p_t[name], p_permutation[name], p_crossed[name], p_mcnemar[name]),
-            paper=paper_test(b, a, seed),
-            arrows=tuple(paper_test(us, other, seed).arrow for other, us in zip(a, b, strict=True)),
-        )
-        for name, (a, b) in pairs.items()
-    }
+def interval(estimate: float, error: float | None, freedom: float) -> tuple[float | None, float | None]:
+    """The 95% interval by Student's t; none where nothing varies, for then there is nothing to judge by."""
+    if error is None or error <= NO_SPREAD:
+        return None, None
+    half = float(_scipy_special().stdtrit(freedom, (1 + CONFIDENCE) / 2)) * error
+    return estimate - half, estimate + half
 
 
-def _common(a: Correct, b: Correct) -> tuple[Correct, Correct]:
-    seeds = min(len(a), len(b))
-    return a[:seeds], b[:seeds]
+def two_sided(estimate: float, error: float | None, freedom: float) -> float | None:
+    """The p-value of "the truth is zero": 1 where every difference is zero, none where nothing else can be said."""
+    if error is None:
+        return None
+    if error <= NO_SPREAD:
+        return 1.0 if abs(estimate) <= NO_SPREAD else None
+    return min(1.0, 2 * float(_scipy_special().stdtr(freedom, -abs(estimate) / error)))
 
 
-def _accuracies(correct: Correct) -> NDArray[np.float64]:  # (seeds,)
-    accuracies: NDArray[np.float64] = correct.mean(axis=1)
-    return accuracies
+def _scipy_special() -> Any:
+    """The module with Student's t that `scipy.stats.t` wraps: the same figures, without loading all of scipy.stats."""
+    try:
+        import scipy.special
+    except ImportError as error:
+        raise SettingsError(
+            "intervals and p-values need scipy: install it with `pip install 'memgrow[stats]'`"
+        ) from error
+    return scipy.special
+
+
+def _moments(values: NDArray[np.float64]) -> tuple[float, float | None, float | None]:
+    """Mean, standard deviation, and standard error of the mean."""
+    if values.size < 2:
+        return float(values.mean()), None, None
+    std = float(values.std(ddof=1))
+    return float(values.mean()), std, std / float(np.sqrt(values.size))
+
+
+def _figures(values: Figures) -> NDArray[np.float64]:
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
+        raise DataError("figures of seeds must be one finite number for each seed: leave out runs that failed")
+    return array

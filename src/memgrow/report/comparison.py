@@ -8,7 +8,7 @@ from rich.text import Text
 
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
 from memgrow.methods import find_method
-from memgrow.metrics.paired import Paired
+from memgrow.metrics.significance import Paired
 from memgrow.report.growth import counted
 from memgrow.report.percent import UNKNOWN, percent
 from memgrow.report.perplexity import perplexity_text

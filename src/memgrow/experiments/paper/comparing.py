@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.metrics.significance import holm, paired_over_examples, paired_over_seeds, paper_test
+from memgrow.metrics.paper_test import paper_test
+from memgrow.metrics.seeds_and_examples import paired_over_examples
+from memgrow.metrics.significance import holm, paired_over_seeds
 
 Answers = Mapping[int, Mapping[str, NDArray[np.bool_]]]
 """By seed and genre, which examples were answered right."""
