@@ -16,7 +16,7 @@ from memgrow.report.paper_markdown import markdown
 from memgrow.report.paper_page import BLOCKS, write_page
 from memgrow.report.paper_show import show_table
 from memgrow.report.paper_tables import paper_tables
-from memgrow.report.paper_text import accuracy, p_value, printed
+from memgrow.report.paper_text import accuracy, printed
 from tests.support.paper_records import Runner
 
 WIDTH = 80
@@ -108,10 +108,6 @@ def test_markdown_shows_the_papers_figures_and_both_kinds_of_test(made):
     assert "against F+M+V: difference in points [95% interval], p; arrows by seed:" in text
     (line,) = (line for line in text.splitlines() if line.startswith("| 12 | Progressive | −"))
     assert "<.001; 2 ⇓" in line
-
-
-def test_p_values_are_short():
-    assert [p_value(p) for p in (None, 0.00004, 0.0123, 1.0)] == ["-", "<.001", ".012", "1.000"]
 
 
 # Pictures

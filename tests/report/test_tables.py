@@ -6,10 +6,10 @@ from rich.console import Console
 from memgrow.history import History, Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
-from memgrow.report.growth import growth
 from memgrow.report.learner import (
     MatrixTable,
     comparison_table,
+    growth,
     methods_table,
     scores_table,
     stage_line,

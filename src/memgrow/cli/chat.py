@@ -12,7 +12,7 @@ from memgrow.cli.errors import whisper
 from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.models import REPLY
-from memgrow.report.percent import percent
+from memgrow.report.table import percent
 
 console = Console(highlight=False)
 

@@ -23,8 +23,8 @@ from memgrow.methods import MethodSettings
 from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
 from memgrow.report.comparison_picture import draw_comparison
 from memgrow.report.grid_bar import GridBar
-from memgrow.report.growth import counted
 from memgrow.report.learner import MatrixTable
+from memgrow.report.table import counted
 from memgrow.text.vector_files import detect
 
 console = Console(highlight=False)

@@ -9,7 +9,7 @@ from memgrow.cli.errors import whisper
 from memgrow.data import Example
 from memgrow.data.records import count_cut
 from memgrow.learner import Learner
-from memgrow.report.growth import counted
+from memgrow.report.table import counted
 from memgrow.storage import finite
 
 

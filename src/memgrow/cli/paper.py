@@ -11,7 +11,7 @@ from rich.text import Text
 
 from memgrow.cli import options as opt
 from memgrow.errors import SettingsError
-from memgrow.report.growth import counted
+from memgrow.report.table import counted
 
 if TYPE_CHECKING:
     from memgrow.experiments.grid import Watcher

@@ -9,9 +9,7 @@ from rich.text import Text
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
 from memgrow.methods import find_method
 from memgrow.metrics.significance import Paired
-from memgrow.report.growth import counted
-from memgrow.report.percent import UNKNOWN, percent
-from memgrow.report.perplexity import perplexity_text
+from memgrow.report.table import UNKNOWN, counted, percent, perplexity_text
 
 CLEAR, PERPLEXITY = "*", "perpl."
 COLUMNS = ("method", "average", f"against {BASELINE}", "forgot", PERPLEXITY, "parameters", "time")

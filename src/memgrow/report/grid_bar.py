@@ -15,8 +15,7 @@ from memgrow.experiments.job import Result
 from memgrow.experiments.plan import Job
 from memgrow.methods import find_method
 from memgrow.progress import Step
-from memgrow.report.percent import percent
-from memgrow.report.perplexity import perplexity_text
+from memgrow.report.table import percent, perplexity_text
 
 MINUTE, HOUR = 60, 3600
 SURE = 0.02  # share of the work behind which the time left is worth telling

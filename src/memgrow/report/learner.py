@@ -13,11 +13,10 @@ from rich.text import Text
 from memgrow.data import Example
 from memgrow.history import History, Stage
 from memgrow.learner import Learner
-from memgrow.methods import LETTERS, METHODS
+from memgrow.methods import LETTERS, METHODS, Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.nn import MemoryBank, count_parameters
-from memgrow.report.growth import counted, growth
-from memgrow.report.percent import percent
+from memgrow.report.table import counted, percent
 
 
 def about(learner: Learner) -> dict[str, Any]:
@@ -156,6 +155,7 @@ NAMES = {
     "backward_transfer": "backward transfer",
     "forward_transfer": "forward transfer",
 }
+GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "columns": "column"}
 
 
 def summary_line(history: History) -> str:
@@ -169,6 +169,13 @@ def summary_line(history: History) -> str:
     if parts and untested:
         parts.append(f"not tested at the end: {', '.join(untested)} (--watch FILE tests earlier domains)")
     return "; ".join(parts)
+
+
+def growth(grew: Grew) -> str:
+    """What a stage added to a model, in words."""
+    # A new model is a column itself: that goes without saying.
+    added = {what: count for what, count in vars(grew).items() if count and not (what == "columns" and grew.hidden)}
+    return ", ".join(counted(count, GROWN[what]) for what, count in added.items()) or "nothing"
 
 
 def stage_line(stage: Stage) -> Text:

@@ -11,7 +11,8 @@ from rich.text import Text
 
 from memgrow.experiments.paper.dialogue.measures import BESIDE, TESTED, Measure
 from memgrow.experiments.paper.dialogue.protocol import LETTERS
-from memgrow.report.paper_text import MISSING, accuracy, arrow, p_value, test_of
+from memgrow.report.paper_text import accuracy, arrow, test_of
+from memgrow.report.table import MISSING, p_value
 
 SHOWN = {"bleu2": 2, "w2v_sim": 3}  # digits
 SHORT = {"perplexity": "perpl.", "distinct1": "dist-1", "distinct2": "dist-2", "length": "words"}

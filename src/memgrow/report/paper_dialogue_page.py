@@ -6,7 +6,8 @@ from typing import Any
 from memgrow.experiments.paper.dialogue.measures import BESIDE, TESTED
 from memgrow.experiments.paper.dialogue.protocol import LETTERS
 from memgrow.report.paper_dialogue import LEGEND, SHOWN, known, ours, paper, sentences
-from memgrow.report.paper_text import MISSING, accuracy, arrows_of_seeds, p_value, signed, test_of
+from memgrow.report.paper_text import accuracy, arrows_of_seeds, test_of
+from memgrow.report.table import MISSING, p_value, signed
 
 Figures = Mapping[str, Any]
 TROUBLE = str.maketrans({"|": "\\|", "`": "'", "<": "&lt;"})  # what Markdown would take for its own

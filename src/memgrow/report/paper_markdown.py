@@ -3,18 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from memgrow.report.paper_text import (
-    MISSING,
-    SHORT,
-    accuracy,
-    arrow,
-    arrows_of_seeds,
-    difference,
-    p_value,
-    printed,
-    signed,
-    test_of,
-)
+from memgrow.report.paper_text import SHORT, accuracy, arrow, arrows_of_seeds, difference, printed, test_of
+from memgrow.report.table import MISSING, p_value, signed
 
 BESIDE = ", the paper's in brackets"
 

@@ -8,7 +8,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from memgrow.report.paper_text import MISSING, SHORT, accuracy, arrow, difference, p_value, printed, signed, test_of
+from memgrow.report.paper_text import SHORT, accuracy, arrow, difference, printed, test_of
+from memgrow.report.table import MISSING, p_value, signed
 
 FEW = 3  # columns that stand side by side with all they have; more of them are stacked
 MEASURES = {"validation": "validation", "forgetting": "forgot", "epochs": "epochs", "seconds": "seconds"}

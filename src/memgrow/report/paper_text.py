@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-MISSING = "-"
+from memgrow.report.table import MISSING, signed
+
 ARROWS = {"DOWN": "⇓", "down": "↓", "up": "↑", "UP": "⇑"}
 SHORT = {"fiction": "Fic", "government": "Gov", "slate": "Slate", "telephone": "Tel", "travel": "Travel"}
 LEGEND = (
@@ -30,16 +31,6 @@ def accuracy(cell: Cell, between: str = " ± ", digits: int = 1) -> str:
 def printed(cell: Cell) -> str:
     """What the paper has, with its arrow."""
     return f"{cell['paper']:.2f}{arrow(cell.get('paper_arrow'))}" if "paper" in cell else ""
-
-
-def p_value(p: float | None) -> str:
-    if p is None:
-        return MISSING
-    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
-
-
-def signed(value: float | None, digits: int = 1) -> str:
-    return MISSING if value is None else f"{value:+.{digits}f}".replace("-", "−")
 
 
 def difference(test: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memgrow.errors import SettingsError
 from memgrow.metrics import AccuracyMatrix
-from memgrow.report.percent import UNKNOWN
+from memgrow.report.table import UNKNOWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

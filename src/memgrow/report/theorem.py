@@ -8,7 +8,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from memgrow.report.percent import UNKNOWN, percent
+from memgrow.report.table import UNKNOWN, percent
 
 Report = Mapping[str, Any]
 
