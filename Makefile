@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-gpu lint bench clean
+.PHONY: help demo check test test-gpu lint docs bench clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,7 +21,7 @@ demo: .venv/installed ## fine-tuning beside a growing memory on four domains, wi
 check: lint ## the quick part, for daily work: style, types, most of the tests
 	$(PYTEST) -m "not slow and not docs and not emulated and not gpu"
 
-test: lint ## everything that must hold: style, types, behaviour, what the docs show
+test: lint docs ## everything that must hold: style, types, behaviour, what the docs show
 	$(PYTEST) -m "not gpu"
 
 test-gpu: .venv/installed ## the tests that need a GPU
@@ -32,6 +32,9 @@ lint: .venv/installed ## style, types, and the order of the layers
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
+
+docs: .venv/installed ## the pages held against results and code
+	$(BIN)/python docs/check.py
 
 bench: .venv/installed ## the CPU's speed, beside its peers
 	$(BIN)/python benchmarks/recurrence.py --curves --rounds 3 --out results/recurrence-cpu.json

@@ -22,11 +22,6 @@ def chart():
     return module
 
 
-def test_the_picture_was_made_from_the_results_as_they_are(chart):
-    with Image.open(ROOT / "docs/speed.png") as picture:
-        assert picture.text["Description"] == chart.checksum(ROOT / "results"), "run python benchmarks/chart.py"
-
-
 def test_there_is_a_panel_for_each_file_that_is_there(chart, tmp_path):
     for name in (chart.LAYER, chart.CLASSIFIER):
         shutil.copy(ROOT / "results" / name, tmp_path)

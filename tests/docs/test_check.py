@@ -1,0 +1,63 @@
+"""docs/check.py tells what is wrong with a page, and says so with its exit code."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def check():
+    spec = importlib.util.spec_from_file_location("check", ROOT / "docs/check.py")
+    module = importlib.util.module_from_spec(spec)
+    before = list(sys.path)
+    spec.loader.exec_module(module)
+    sys.path[:] = before
+    return module
+
+
+@pytest.fixture
+def page(check, tmp_path, monkeypatch):
+    """A page that is the only one."""
+    page = tmp_path / "README.md"
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    monkeypatch.setattr(check, "PAGES", [page])
+    return page
+
+
+def test_a_link_that_leads_nowhere_is_told(check, page):
+    page.write_text("# One\n[there](#one) [not there](#two) [no page](three.md) [far](https://example.org)\n")
+    assert list(check.links_lead_somewhere()) == [
+        "README.md: #two: there is no such heading",
+        "README.md: three.md leads nowhere",
+    ]
+
+
+def test_links_in_code_are_none(check, page):
+    page.write_text("```text\n[no link](nowhere.md)\n```\n")
+    assert list(check.links_lead_somewhere()) == []
+
+
+def test_figures_that_are_out_of_date_are_told(check, page, monkeypatch):
+    page.write_text("<!-- figures: speed -->\nslow\n<!-- end of figures -->\n")
+    places = {"speed": ("README.md", lambda _: "fast"), "size": ("README.md", lambda _: "small")}
+    monkeypatch.setattr(check.figures, "PLACES", places)
+    monkeypatch.setattr(check.figures, "load", dict)
+    out_of_date, missing = check.figures_are_those_that_were_measured()
+    assert "python docs/figures.py --write" in out_of_date
+    assert missing == "README.md has no place for the figures 'size'"
+
+
+@pytest.mark.parametrize(("said", "code"), [((), 0), (("a page is wrong", "and another"), 1)])
+def test_the_exit_code_says_whether_all_is_well(check, monkeypatch, capsys, said, code):
+    def pages_are_right():
+        yield from said
+
+    monkeypatch.setattr(check, "CHECKS", [pages_are_right])
+    assert check.main() == code
+    printed = capsys.readouterr().out
+    assert "pages are right" in printed
+    assert all(sentence in printed for sentence in said)
