@@ -1,11 +1,14 @@
+"""Words come apart as in the Penn Treebank, and tokenising again changes nothing."""
+
+import random
 import unicodedata
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memgrow.text import tokenise
-from memgrow.text.tokenise import _REPAIRS, _TOKEN
+from memgrow.text.tokenise import REPAIRS, TOKEN
 
 RICH = ["n't", "N'T", "'", "’", '"', "`", ".", "...", "-", "--", "n", "t", "s", "'s", "'ll", "a", "Mr", "etc", "ph.d"]
 RICH += ["U.S.", "1", "23", ",", ":", "/", " ", "\n", "_", "\u0301", "\u200d", "\u00ad", "\u200b", "é", "LRB", "-RRB-"]
@@ -93,14 +96,11 @@ def test_any_text_is_the_same_when_tokenised_again(text: str) -> None:
     check_that_tokenising_again_changes_nothing(text)
 
 
-@given(st.lists(st.sampled_from(RICH)).map("".join))
-@example("on'tn't")
-@example("x-n't'n't")
-@example("a.b.n't's")
-@example("a.n't")
-@settings(derandomize=True, deadline=None, max_examples=3000)
-def test_tangles_of_quotes_dots_and_hyphens_are_the_same_when_tokenised_again(text: str) -> None:
-    check_that_tokenising_again_changes_nothing(text)
+def test_tangles_of_quotes_dots_and_hyphens_are_the_same_when_tokenised_again() -> None:
+    chance = random.Random(0)
+    tangles = ("".join(chance.choices(RICH, k=chance.randint(1, 12))) for _ in range(20_000))  # faster than hypothesis
+    for text in ("on'tn't", "x-n't'n't", "a.b.n't's", "a.n't", *tangles):
+        check_that_tokenising_again_changes_nothing(text)
 
 
 @given(st.lists(st.sampled_from(RICH)).map("".join))
@@ -136,5 +136,5 @@ def test_accents_are_kept_as_they_are_written() -> None:
 
 @given(st.lists(st.one_of(st.sampled_from(RICH), st.characters(codec="utf-8"))).map("".join))
 def test_no_token_crosses_white_space_so_that_pieces_may_be_read_one_by_one(text):
-    whole = _TOKEN.findall(text.translate(_REPAIRS))
-    assert [token for piece in text.translate(_REPAIRS).split() for token in _TOKEN.findall(piece)] == whole
+    whole = TOKEN.findall(text.translate(REPAIRS))
+    assert [token for piece in text.translate(REPAIRS).split() for token in TOKEN.findall(piece)] == whole

@@ -1,15 +1,27 @@
+"""Word vectors in every format and packing, faults told with their place, and numbers parsed to the bit."""
+
 import gzip
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from memgrow.errors import DataError
 from memgrow.text import read_vectors
+from memgrow.text.vector_files import parse_decimals
 
+PLAIN = st.builds(
+    lambda sign, digits, dot: sign + (digits if dot < 0 else f"{digits[:dot]}.{digits[dot:]}"),
+    st.sampled_from(["", "-", "+"]),
+    st.integers(0, 10**15 - 1).map(str) | st.text("0123456789", min_size=1, max_size=15),
+    st.integers(-1, 15),
+)
 TABLE = {"the": [0.1, -2.0, 3.5], "Paris": [1e-5, 0.0, 7.25], "dog": [4.0, 5.0, -0.75], "naïve": [0.5, 0.25, 0.125]}
 
 
@@ -296,3 +308,43 @@ def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
         read_vectors(tmp_path / "absent.txt", [])
     with pytest.raises(DataError, match="is a folder"):
         read_vectors(str(tmp_path), [])
+
+
+def same_bits(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    """Unlike ==, which takes 0 and -0 for the same."""
+    return np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))
+
+
+@example([["-0", "0", "-0.00"], ["-.0", "+0.", "-5"]])
+@given(
+    st.integers(1, 4).flatmap(
+        lambda size: st.lists(st.lists(PLAIN, min_size=size, max_size=size), min_size=1, max_size=5)
+    )
+)
+def test_plain_numbers_are_read_to_the_bit(rows):
+    expected = np.array(rows, dtype=np.float64).astype(np.float32)
+    found = parse_decimals([" ".join(row).encode() for row in rows], len(rows[0]))
+    assert found is not None
+    assert found.dtype == np.float32
+    assert same_bits(found, expected)
+
+
+def test_what_is_not_a_plain_number_is_refused_wherever_it_stands():
+    odd = ["1e5", "nan", "-", "", ".", "1.2.3", "1-2", "--1", "0x1", "1_0", "1,5", "1.5x", "1" * 16, "\u0663"]
+    for number, place in product(odd, range(3)):
+        fields = ["1.5", "-2", ".25"]
+        fields[place] = number
+        assert parse_decimals([b"3 4 5", " ".join(fields).encode()], 3) is None, fields
+
+
+def test_rows_of_another_length_are_refused():
+    for row in (b"1 2", b"1 2 3 4", b"1  3", b" 1 2", b"1\t2 3"):
+        assert parse_decimals([b"3 4 5", row], 3) is None, row
+
+
+@given(st.text(alphabet="0123456789+-. eE", max_size=30))
+def test_whatever_is_read_is_what_python_reads(text):
+    fields = text.split(" ")
+    found = parse_decimals([text.encode()], len(fields))
+    if found is not None:
+        assert same_bits(found, np.array([[float(field) for field in fields]], dtype=np.float32))

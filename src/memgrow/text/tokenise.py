@@ -1,7 +1,7 @@
-"""Text into words, close to the Penn Treebank's way, and the same again on text already apart.
+"""Text into words, close to the Penn Treebank's way. Tokenising is idempotent: tokens joined by spaces stay the same.
 
-Why it is the same again: no alternative of the pattern looks further than one character past its own end, and only
-to refuse, so a token that stands alone is matched as it was matched among its neighbours.
+That holds because no alternative of the pattern looks further than one character past its own end, and only to refuse;
+so a token that stands alone is matched as it was matched among its neighbours.
 """
 
 import re
@@ -19,7 +19,7 @@ _ABBREVIATIONS = (
     *("Jan", "Feb", "Aug", "Sept", "Oct", "Nov", "Dec", "Ph.D"),
 )
 
-_REPAIRS = str.maketrans(
+REPAIRS = str.maketrans(
     {
         **dict.fromkeys("\u2018\u2019\u201b\u02bc\uff07", "'"),  # typographic apostrophes
         **dict.fromkeys("\u2010\u2011", "-"),
@@ -30,7 +30,7 @@ _REPAIRS = str.maketrans(
 
 
 def _marks() -> str:
-    """Accents, vowel signs and joiners, which `\\w` leaves out, as the inside of a character class."""
+    """The accents, vowel signs and joiners that `\\w` leaves out, as the inside of a character class."""
     ranges: list[list[int]] = [[0x200C, 0x200D]]
     for code in range(0x300, 0x20000):
         if unicodedata.category(chr(code))[0] == "M":
@@ -44,7 +44,7 @@ def _marks() -> str:
 def _pattern() -> re.Pattern[str]:
     letter, sign, mark = r"[^\W\d_]", r"[^\W_]", f"[{_marks()}]"
     # Possessive (`++`) where one sign repeats: nothing is tried twice, so the time is linear in the text. Groups are
-    # not, as Python before 3.11.5 does not step back out of one that fails half way; behind them nothing can fail.
+    # not, as Python before 3.11.5 does not step back out of one that fails half way; after them nothing can fail.
     initials = rf"(?:{letter}\.){{2,}}+|{letter}\.{letter}(?!{sign}|{mark})"  # U.S. or e.g
     start = rf"(?:{initials}|\d++(?:[.,:/]\d++)*|{sign})"  # or 3,000.50 or any letter or digit
     part = rf"{start}{sign}*+(?:{mark}++{sign}*+)*"
@@ -61,30 +61,30 @@ def _pattern() -> re.Pattern[str]:
     )
 
 
-_TOKEN = _pattern()
-_SHORT = 32  # characters of a piece that may well come again
+TOKEN = _pattern()  # of texts after REPAIRS
+_SHORT = 32  # characters: longer pieces hardly ever come again
 
 
 def tokenise(text: str) -> list[str]:
-    """The words and punctuation marks of a text, in order; nothing but white space gives an empty list."""
+    """Split a text into words and punctuation marks, in order; nothing but white space gives an empty list."""
     if not text.isascii():
-        text = text.translate(_REPAIRS)
+        text = text.translate(REPAIRS)
     pieces = text.split()  # no token crosses white space
-    return [token for piece in pieces for token in (_recalled(piece) if len(piece) <= _SHORT else _tokens(piece))]
+    return [token for piece in pieces for token in (_cached_tokens(piece) if len(piece) <= _SHORT else _tokens(piece))]
 
 
 def _tokens(piece: str) -> tuple[str, ...]:
-    tokens = _TOKEN.findall(piece)
+    tokens = TOKEN.findall(piece)
     if "'" not in piece:
         return tuple(tokens)
-    return tuple(part for token in tokens for part in (_parted(token) if "'" in token else (token,)))
+    return tuple(part for token in tokens for part in (_without_clitics(token) if "'" in token else (token,)))
 
 
-_recalled = lru_cache(maxsize=1 << 16)(_tokens)  # most pieces of a corpus come again and again
+_cached_tokens = lru_cache(maxsize=1 << 16)(_tokens)  # most pieces of a corpus come again and again
 
 
-def _parted(word: str) -> list[str]:
-    """Contractions taken off the end one by one: shouldn't've becomes should, n't, 've."""
+def _without_clitics(word: str) -> list[str]:
+    """Take contractions off the end one by one: shouldn't've becomes should, n't, 've."""
     if word[0] == "'":
         return [word]
     end = len(word)
@@ -94,7 +94,7 @@ def _parted(word: str) -> list[str]:
         if word[end - 1] in "tT":
             start -= 1  # the n of n't
             if start == 0 or word[start - 1] in ".-'":
-                break  # no whole word would be left in front
+                break  # no whole word would be left before it
         pieces.append(word[start:end])
         end = start
     return [word[:end], *reversed(pieces)]

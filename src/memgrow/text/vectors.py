@@ -16,7 +16,7 @@ from memgrow.text.vector_files import (
 )
 
 _ROWS_PER_REPORT = 1000
-_ROWS_AT_ONCE = 32  # that are parsed: few enough to stay in the processor's cache
+_ROWS_AT_ONCE = 32  # parsed together: few enough to stay in the processor's cache
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,7 +29,7 @@ class Vectors:
 
 
 def read_vectors(path: str | Path, words: Iterable[str], progress: Callable[[int, int], None] | None = None) -> Vectors:
-    """The vectors of these words, each looked up as written, then lower-cased, then capitalised.
+    """Read the vectors of these words, each looked up as written, then lower-cased, then capitalised.
 
     `path` is GloVe text, word2vec text or word2vec binary, plain, .gz or .zip. `progress` now and then receives
     the bytes read of the file on disk and its size.
@@ -39,8 +39,8 @@ def read_vectors(path: str | Path, words: Iterable[str], progress: Callable[[int
     read_rows, parse = (binary_rows, binary_vectors) if layout.binary else (text_rows, text_vectors)
     wanted = _wanted(words)
     rows: dict[str, Row] = {}
-    found: list[tuple[RawRow, list[str]]] = []  # and for which words; not parsed yet
-    ranks: dict[str, int] = {}
+    found: list[tuple[RawRow, list[str]]] = []  # rows that are not parsed yet, each with the words it is for
+    ranks: dict[str, int] = {}  # how close the spelling found so far is to each word
     count = 0
     total = path.stat().st_size
     with unpacked(path) as file:
@@ -57,7 +57,7 @@ def read_vectors(path: str | Path, words: Iterable[str], progress: Callable[[int
                 if len(found) == _ROWS_AT_ONCE:
                     rows |= _parsed(found, parse, layout.size, path)
                     found = []
-        finally:  # where a row cannot be read, too: of two faults in a file the first one is told
+        finally:  # also where a row cannot be read: of two faults in a file the first one is told
             rows |= _parsed(found, parse, layout.size, path)
     if progress is not None:
         progress(total, total)

@@ -1,4 +1,4 @@
-"""The words a model knows, each with a number that never changes while the vocabulary grows."""
+"""The vocabulary of a model: words, each with a number that never changes while the vocabulary grows."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -72,7 +72,7 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, words: object) -> "Vocabulary":
-        """What `to_json` gave, checked: a list of strings that starts with the two specials, no word twice."""
+        """Check and take what `to_json` gave: a list of strings that starts with the two specials, no word twice."""
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ModelError("a vocabulary is a list of strings, and this is not; save the model again")
         if tuple(words[: len(_SPECIALS)]) != _SPECIALS:
