@@ -28,7 +28,7 @@ from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.device import find_device
 from memgrow.methods import Several
 from memgrow.methods.trains import everything
-from memgrow.models import ModelSettings, Responder
+from memgrow.models import ModelSettings, build
 from memgrow.models.responder import lay_out
 from memgrow.training.lazy_adam import DeferredAdam, defers
 from memgrow.training.loop import TrainingSettings, _step
@@ -87,7 +87,8 @@ class Trainer:
 
     def __init__(self, size: Size, backend: str, device: torch.device) -> None:
         torch.manual_seed(0)
-        self.model, self.device, self.clip = Responder(size.model, size.words).to(device), device, size.training.clip
+        self.model = build("reply", size.model, size.words).to(device)
+        self.device, self.clip = device, size.training.clip
         for column in (*self.model.encoder.columns, *self.model.decoder.columns):
             column.backend = backend
         self.trains, self.past = everything(None, self.model), Several([])

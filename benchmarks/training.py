@@ -28,7 +28,7 @@ from torch import Tensor
 from memgrow.data.batches import Encoded, collate, shuffled
 from memgrow.methods import Several
 from memgrow.methods.trains import everything
-from memgrow.models import ModelSettings, PairClassifier
+from memgrow.models import ModelSettings, PairClassifier, build
 from memgrow.training.lazy_adam import DeferredAdam
 from memgrow.training.loop import _step
 
@@ -64,7 +64,7 @@ def by_hand(model: PairClassifier, data: Encoded, indices: list[int]) -> Tensor:
 
 def new_model(backend: str) -> PairClassifier:
     torch.manual_seed(0)
-    model = PairClassifier(ModelSettings(), WORDS, LABELS)
+    model = build("pair", ModelSettings(), WORDS, LABELS)
     model.encoder.newest.backend = backend
     return model
 

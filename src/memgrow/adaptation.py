@@ -143,7 +143,7 @@ class Learning:
 
     def _old_answers(self) -> Tensor:
         assert isinstance(self.old, Classifier)  # others are refused at the beginning
-        return self.old.logits(self.data.as_known_to(self.old.encoder.embedding.num_embeddings))
+        return self.old.logits(self.data.as_known_to(self.old.vocabulary_size))
 
     def settle(self) -> None:
         """Let the method do what it does when training has ended."""
@@ -247,7 +247,7 @@ def _grown(
 ) -> tuple[Model, Vocabulary, Grew]:
     """The model as it starts on a domain: a new one, or a copy of the old one that has grown."""
     settings, method = learner.settings, learner.method
-    known = Vocabulary() if old is None else learner.vocabulary
+    known = settings.encoder.first_vocabulary(settings) if old is None else learner.vocabulary
     vocabulary = known
     if old is None or "words" in method.grows:
         vocabulary = known.extended(worded.sentences(), learner.training.min_count)
@@ -257,8 +257,9 @@ def _grown(
         progress.note(f"{lesson.name}: {found} of {len(words)} new words have a vector in {Path(vectors).name}")
     if old is None:
         model = build(lesson.task, settings, len(vocabulary), len(lesson.labels), lesson.name).to(learner.device)
-        with torch.no_grad():
-            model.encoder.embedding.weight[len(known) :] = rows.to(learner.device)
+        if model.word_vectors is not None:
+            with torch.no_grad():
+                model.word_vectors.weight[len(known) :] = rows.to(learner.device)
         return model, vocabulary, Grew(settings.slots, settings.hidden, len(words), 1)
     model = copy.deepcopy(old)
     return model, vocabulary, grow_for(model, method, learner.options, lesson.name, rows)

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from memgrow.models import ModelSettings, Responder
+from memgrow.models import ModelSettings, build
 from memgrow.models.decoding import beam_search, decode
 
 WORDS, LONGEST = 5, 3  # three words to choose from, beside the end and the unknown word
@@ -21,7 +21,7 @@ def model(request):
     """Sure enough of itself that the best reply is seldom the shortest; an unknown word is as good as impossible."""
     shape, seed = request.param
     torch.manual_seed(seed)
-    model = Responder(ModelSettings(embedding=6, hidden=5, slots=4, **SHAPES[shape]), WORDS).double()
+    model = build("reply", ModelSettings(embedding=6, hidden=5, slots=4, **SHAPES[shape]), WORDS).double()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.startswith(("heads", "decoder")):
@@ -112,6 +112,6 @@ def test_a_reply_that_ended_goes_before_one_that_was_cut(model):
 
 
 def test_with_no_word_to_say_the_reply_is_empty():
-    model = Responder(ModelSettings(embedding=6, hidden=5, slots=4), words=2)
+    model = build("reply", ModelSettings(embedding=6, hidden=5, slots=4), words=2)
     for reply in decode(model, torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 1]), beam=3):
         assert (reply.words, reply.score, reply.ended) == ((), 0.0, True)

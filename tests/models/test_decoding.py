@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memgrow.errors import SettingsError
-from memgrow.models import ModelSettings, Responder
+from memgrow.models import ModelSettings, build
 from memgrow.models.decoding import decode
 from memgrow.text import UNKNOWN_INDEX
 
@@ -25,7 +25,7 @@ def practised(request):
     """A model of two columns that has learnt some replies of several lengths, half by heart."""
     torch.manual_seed(5)
     settings = ModelSettings(**{"embedding": 6, "hidden": 7, "slots": 4, "dropout": 0.1, **request.param})
-    model = Responder(settings, WORDS, "first")
+    model = build("reply", settings, WORDS, domain="first")
     model.grow(slots=3, quiet=1.0, domain="second")
     model.add_column(5, 2, "third")
     model.double()

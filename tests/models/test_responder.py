@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.utils.rnn import PackedSequence
 
-from memgrow.models import ModelSettings, Responder
-from memgrow.models.reply_decoder import walk
+from memgrow.models import ModelSettings, build
+from memgrow.models.recurrent_encoder import run_columns
 from memgrow.text import UNKNOWN_INDEX
 
 WORDS = 11
@@ -21,7 +21,9 @@ KINDS = {
 
 def responder(columns=1, **settings):
     torch.manual_seed(0)
-    model = Responder(ModelSettings(**{"embedding": 6, "hidden": 5, "slots": 4, **settings}), WORDS, "first")
+    model = build(
+        "reply", ModelSettings(**{"embedding": 6, "hidden": 5, "slots": 4, **settings}), WORDS, domain="first"
+    )
     for _ in range(columns - 1):
         model.add_column(7, 3, "later")
     return model.double()
@@ -166,4 +168,4 @@ def test_the_shares_of_a_later_column_are_those_of_the_states_that_its_steps_sta
         weights = bank.attend(states[-1][0][0, 0])[1]
         torch.testing.assert_close(shares["later"][0, number], weights[:3].sum())
         torch.testing.assert_close(shares["latest"][0, number], weights[3:].sum())
-        _, states = walk(model.decoder.columns, PackedSequence(vector.view(1, -1), torch.tensor([1])), states)
+        _, states = run_columns(model.decoder.columns, PackedSequence(vector.view(1, -1), torch.tensor([1])), states)

@@ -8,8 +8,7 @@ import torch
 
 from memgrow.errors import SettingsError
 from memgrow.methods.plugin import old_part
-from memgrow.models import ModelSettings, Responder
-from memgrow.models.rebuilding import rebuild_responder
+from memgrow.models import ModelSettings, build, rebuild
 from memgrow.nn import count_parameters, matching_hidden
 
 WORDS = 11
@@ -24,7 +23,9 @@ KINDS = {
 @pytest.fixture(params=KINDS.values(), ids=KINDS)
 def model(request):
     torch.manual_seed(0)
-    return Responder(ModelSettings(**{"embedding": 6, "hidden": 5, "slots": 4, **request.param}), WORDS, "first")
+    return build(
+        "reply", ModelSettings(**{"embedding": 6, "hidden": 5, "slots": 4, **request.param}), WORDS, domain="first"
+    )
 
 
 def pairs():
@@ -64,7 +65,7 @@ def test_new_words_leave_the_scores_of_old_ones_as_they_were(model):
 @pytest.mark.parametrize("new", [1, 5, 100])
 def test_new_words_take_no_more_than_their_part_of_the_probability(new):
     torch.manual_seed(0)
-    model = Responder(ModelSettings(cell="gru", embedding=6, hidden=5, slots=4), WORDS)
+    model = build("reply", ModelSettings(cell="gru", embedding=6, hidden=5, slots=4), WORDS)
     trained(model)
     with torch.no_grad():  # a model that is sure of itself
         model.heads[-1].output.weight.mul_(9)
@@ -171,7 +172,7 @@ def test_a_model_built_from_its_shape_takes_the_weights_and_answers_alike(model)
     model.grow(slots=2, domain="third", quiet=2.0)
     model.add_column(7, 3, "fourth")
     model.grow(hidden=1, domain="fifth", words=torch.randn(1, 6))
-    again = rebuild_responder(model.settings, model.shape())
+    again = rebuild("reply", model.settings, 0, model.shape())
     again.load_state_dict(model.state_dict())
     assert again.shape() == model.shape()
     assert torch.equal(again(*pairs()).tokens, model(*pairs()).tokens)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from memgrow.models import ModelSettings, Responder
+from memgrow.models import ModelSettings, build
 from memgrow.models.decoding import decode
 
 WORDS = 7
@@ -12,7 +12,7 @@ WORDS = 7
 @pytest.fixture
 def model():
     torch.manual_seed(2)
-    model = Responder(ModelSettings(cell="gru", embedding=6, hidden=5, slots=4), WORDS)
+    model = build("reply", ModelSettings(cell="gru", embedding=6, hidden=5, slots=4), WORDS)
     with torch.no_grad():
         model.heads[-1].output.weight.mul_(4)
     return model

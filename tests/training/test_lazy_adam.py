@@ -15,7 +15,7 @@ from memgrow.methods.plugin import Past
 from memgrow.methods.trains import everything, new_slots
 from memgrow.models import ModelSettings, build
 from memgrow.training import lazy_adam as deferred
-from memgrow.training.lazy_adam import WORDS, DeferredAdam, defers
+from memgrow.training.lazy_adam import DeferredAdam, defers
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import Position, Workspace
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
@@ -299,7 +299,7 @@ def test_vectors_wait_only_where_all_of_them_train_and_none_is_an_answer(monkeyp
     monkeypatch.setattr(deferred, "LARGE", 10)
     model, nothing = build("text", MODEL, 10, 2, "first"), Several([])
     assert defers(model, everything(None, model), nothing)
-    assert not defers(model, Trains({WORDS: (0, 5)}), nothing)
+    assert not defers(model, Trains({model.name_of(model.word_vectors.weight): (0, 5)}), nothing)
     assert not defers(model, new_slots(model, model), nothing)
     small = build("text", MODEL, 9, 2, "first")
     assert not defers(small, everything(None, small), nothing)

@@ -39,12 +39,13 @@ def new_slots(old: Model | None, new: Model) -> Trains:
     if old is None:
         return everything(old, new)
     before = {name: parameter.shape for name, parameter in old.named_parameters()}
+    head = set(map(id, new.head_parameters()))
     since = {}
     for name, parameter in new.named_parameters():
         grown = [dim for dim, size in enumerate(parameter.shape) if size != before[name][dim]]
         if grown:
             since[name] = (grown[0], before[name][grown[0]])
-        elif name.startswith("heads."):
+        elif id(parameter) in head:
             since[name] = ALL
     return Trains(since)
 
@@ -53,6 +54,5 @@ def newest_column(old: Model | None, new: Model) -> Trains:
     """The newest column and its head; on the first domain, all there is."""
     if old is None:
         return everything(old, new)
-    number = len(new.heads) - 1
-    mine = (f"encoder.columns.{number}.", f"decoder.columns.{number}.", f"heads.{number}.")
-    return Trains({name: ALL for name, _ in new.named_parameters() if name.startswith(mine)})
+    newest = set(map(id, new.newest_parameters()))
+    return Trains({name: ALL for name, parameter in new.named_parameters() if id(parameter) in newest})

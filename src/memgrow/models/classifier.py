@@ -8,9 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, by_length, collate
-from memgrow.models.encoder import TextEncoder
+from memgrow.models.encoder import Encoder
 from memgrow.models.model import LARGE, Model, Taught
-from memgrow.models.settings import ModelSettings
 from memgrow.nn import Growth
 
 
@@ -20,13 +19,10 @@ class Classifier(Model):
     texts: ClassVar[int]  # in one example
     copies: ClassVar[int]  # of a sentence's vector among the features
 
-    def __init__(self, settings: ModelSettings, words: int, labels: int, domain: str | None = None) -> None:
-        super().__init__()
-        self.settings = settings
-        self.labels = labels
-        self.encoder = TextEncoder(settings, words, domain)
-        self.heads = cast(list[nn.Sequential], nn.ModuleList())  # one for each column; the newest one answers
-        self.heads.append(self._new_head())
+    def __init__(self, encoder: Encoder, labels: int) -> None:
+        nn.Module.__init__(self)
+        self.encoder, self.labels = encoder, labels
+        self.heads = nn.ModuleList(self._new_head(count + 1) for count in range(len(encoder.sizes)))
 
     @abstractmethod
     def features(self, vectors: Tensor) -> Tensor:
@@ -90,28 +86,20 @@ class Classifier(Model):
         growth.commit()
         first.in_features = first.weight.shape[1]
 
-    def add_column(
-        self,
-        hidden: int,
-        slots: int = 0,
-        domain: str | None = None,
-        optimiser: torch.optim.Optimizer | None = None,
-    ) -> None:
-        """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
-        column = self.encoder.new_column(hidden, slots, domain)
-        self.encoder.columns.append(column)
-        self.heads.append(self._new_head())
-        if optimiser is not None:
-            optimiser.add_param_group({"params": [*column.parameters(), *self.heads[-1].parameters()]})
+    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
+        self.encoder.add_column(hidden, slots, domain)
+        self.heads.append(self._new_head(len(self.encoder.sizes)))
 
-    def _new_head(self) -> nn.Sequential:
+    def _new_head(self, columns: int) -> nn.Sequential:
+        """A head that reads the first columns."""
+        settings = self.settings
         head = nn.Sequential(
-            nn.Linear(self.copies * sum(self.encoder.sizes), self.settings.perceptron),
+            nn.Linear(self.copies * sum(self.encoder.sizes[:columns]), settings.perceptron),
             nn.ReLU(),
-            nn.Dropout(self.settings.dropout),
-            nn.Linear(self.settings.perceptron, self.labels),
+            nn.Dropout(settings.dropout),
+            nn.Linear(settings.perceptron, self.labels),
         )
-        return head.to(self.encoder.embedding.weight.device)
+        return head.to(self.device)
 
 
 class TextClassifier(Classifier):

@@ -9,7 +9,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.errors import SettingsError
-from memgrow.models.reply_decoder import END, walk
+from memgrow.models.recurrent_encoder import run_columns
+from memgrow.models.reply_decoder import END
 from memgrow.models.responder import Responder
 from memgrow.nn import MemoryRecurrent
 from memgrow.text import UNKNOWN_INDEX
@@ -67,7 +68,7 @@ class Steps:
         rows, model = len(self) * self._width, self._model
         start = model.decoder.start.expand(rows, -1)
         vectors = start if said is None else model.encoder.embedding(said.flatten())
-        states, self._states = walk(self._columns, PackedSequence(vectors, torch.tensor([rows])), self._states)
+        states, self._states = run_columns(self._columns, PackedSequence(vectors, torch.tensor([rows])), self._states)
         scores = model.scores(states.view(len(self), self._width, -1), self._message)
         scores[..., UNKNOWN_INDEX] = float("-inf")  # nobody can say an unknown word; the end has padding's place
         return torch.log_softmax(scores, dim=-1)
@@ -251,7 +252,7 @@ def decode(
         raise SettingsError("a reply is either searched for or drawn: give a beam or a temperature, not both")
     if not len(words):
         return []
-    words, training = words.to(model.encoder.embedding.weight.device), model.training
+    words, training = words.to(model.device), model.training
     model.eval()
     try:
         if temperature is not None:

@@ -1,20 +1,192 @@
-"""Sentences to vectors: word vectors, one or more recurrent columns with memory, and pooling."""
+"""What an encoder is: texts in, a vector for each out. `ENCODERS` names the kinds, `ModelSettings.cell` picks one.
 
-from collections.abc import Sequence
+Models, methods, checkpoints and reports ask an encoder for what they need of it (sizes, word vectors, banks, shape), so
+that a further kind is a subclass of `Encoder` and a row in `ENCODERS`; nothing else knows what is inside.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from memgrow.errors import SettingsError
-from memgrow.models.settings import ModelSettings
-from memgrow.nn import LAYERS, Growth, MemoryRecurrent
+from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.growth import Layout
-from memgrow.text import Vectors, read_vectors
+from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise
+
+POOLINGS = ("mean", "last")
+SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Sizes and parts of a model before it grows. The defaults are the paper's, for MultiNLI."""
+
+    cell: str = "lstm"  # which encoder, a row of ENCODERS: lstm, gru and rnn are recurrent networks of that cell
+    embedding: int = 300  # size of a word's vector
+    hidden: int = 300
+    slots: int = 500  # of the first domain; 0 is the plain network without a memory
+    slot_size: int | None = None  # None: the hidden size
+    layers: int = 1
+    bidirectional: bool = True
+    pooling: str = "mean"  # of all states, or the last ones
+    perceptron: int = 300  # hidden units between features and labels
+    dropout: float = 0.0  # on word vectors, between layers and in the perceptron
+    tied: bool = False  # a responder scores words by their own vectors; a classifier has no use for it
+
+    def __post_init__(self) -> None:
+        for name, known in (("cell", tuple(ENCODERS)), ("pooling", POOLINGS)):
+            if getattr(self, name) not in known:
+                raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
+        for name in ("embedding", "hidden", "layers", "perceptron"):
+            if getattr(self, name) < 1:
+                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.slots < 0 or (self.slot_size is not None and self.slot_size < 1):
+            raise SettingsError(f"slots must be 0 or more and slot_size 1 or more, not {self.slots}, {self.slot_size}")
+        if not 0 <= self.dropout < 1:
+            raise SettingsError(f"dropout must be at least 0 and below 1, not {self.dropout}")
+
+    @property
+    def encoder(self) -> "type[Encoder]":
+        """The kind of encoder that these settings ask for."""
+        return ENCODERS[self.cell]
+
+
+class Encoder(nn.Module, ABC):
+    """Reads token indices (R, T) and lengths (R); returns a vector (R, sum of sizes) for each row.
+
+    What is here suits an encoder of one column whose memory is in `banks` and whose words have `word_vectors`; one
+    that grows in other ways overrides `grows`, `plan`, `layout`, `shape` and `rebuild` together.
+    """
+
+    grows: ClassVar[frozenset[str]] = frozenset(("slots", "words"))  # of slots, words, hidden and column
+
+    def __init__(self, settings: ModelSettings, words: int, domain: str | None = None) -> None:
+        """For a vocabulary of so many `words`, padding and unknown included; the first slots belong to `domain`."""
+        super().__init__()
+        self.settings = settings
+
+    # From a text to its tokens. They are numbered by the learner's vocabulary, which grows with "words".
+
+    @classmethod
+    def tokenizer(cls, settings: ModelSettings) -> Callable[[str], list[str]]:
+        """Splits a text into tokens: words, unless an encoder has a tokenizer of its own."""
+        return tokenise
+
+    @classmethod
+    def first_vocabulary(cls, settings: ModelSettings) -> Vocabulary:
+        """The tokens that the encoder knows before it has seen any text."""
+        return Vocabulary()
+
+    # Reading
+
+    @abstractmethod
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor: ...
+
+    @property
+    @abstractmethod
+    def sizes(self) -> list[int]:
+        """How many numbers each column contributes to a text's vector; all but Progressive have one column."""
+
+    @property
+    @abstractmethod
+    def vocabulary_size(self) -> int:
+        """How many tokens it knows, padding and unknown included."""
+
+    @property
+    def word_vectors(self) -> nn.Embedding | None:
+        """The table of word vectors, if each batch reads from it only the rows of its own words."""
+        return None
+
+    @property
+    def banks(self) -> Sequence[MemoryBank]:
+        """The banks that new slots join and that `reading` tells of."""
+        return ()
+
+    @property
+    def hidden_units(self) -> list[int]:
+        """Of each column, for reports; none where nothing of the kind can be counted."""
+        return []
+
+    @abstractmethod
+    def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
+        """For each of `banks`: the share of attention that each domain's slots get, (R, T) each, 0 after the end."""
+
+    # Growing
+
+    def plan(
+        self,
+        growth: Growth,
+        *,
+        slots: int = 0,
+        hidden: int = 0,
+        domain: str | None = None,
+        quiet: float = 0.0,
+        words: Tensor | None = None,
+    ) -> None:
+        """Make new slots and units, and vectors (new, embedding) of new words, part of a larger growth."""
+        if hidden:
+            self._refuse("hidden units")
+        for bank in self.banks:
+            bank.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        self._plan_words(growth, words)
+
+    def layout(self, hidden: int) -> Layout:
+        """How a text's vector is laid out when the newest column grows by `hidden` units."""
+        return [(size, 0) for size in self.sizes]
+
+    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
+        """Add a column that reads all earlier ones: a progressive network."""
+        self._refuse("columns")
+
+    def newest_parameters(self) -> Iterable[nn.Parameter]:
+        """Those of the newest column: what trains when the earlier ones are frozen."""
+        return self.parameters()
+
+    # In a checkpoint
+
+    def shape(self) -> dict[str, Any]:
+        """How far it has grown, as JSON: with the settings, all that `rebuild` needs."""
+        return {"words": self.vocabulary_size, "slots": segments_of(self.banks[0]) if self.banks else []}
+
+    @classmethod
+    def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any]) -> Self:
+        """An encoder of a shape, its weights still to be filled in."""
+        new = cls(replace(settings, slots=0), shape["words"])
+        for segment in shape["slots"]:
+            growth = Growth()
+            new.plan(growth, slots=segment["count"], domain=segment["domain"], quiet=float(segment["quiet"]))
+            growth.commit()
+        new.settings = settings
+        return new
+
+    def _plan_words(self, growth: Growth, words: Tensor | None) -> None:
+        if words is None or not len(words):
+            return
+        table = self.word_vectors
+        if table is None:
+            self._refuse("words")
+        count = table.num_embeddings
+        growth.enlarge(table.weight, 0, [(count, len(words))], lambda _: words)
+        growth.then(lambda: setattr(table, "num_embeddings", count + len(words)))
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise SettingsError(f"the encoder {self.settings.cell!r} cannot grow by {what}: use a method that adds none")
+
+
+ENCODERS: dict[str, type[Encoder]] = {}
+"""The kinds of encoder by name; each adds its own."""
+
+
+def segments_of(bank: MemoryBank) -> list[dict[str, Any]]:
+    """The slots of a bank by the domain that they came with, as JSON."""
+    return [{"domain": s.domain, "count": s.stop - s.start, "quiet": s.quiet} for s in bank.segments]
 
 
 def first_vectors(words: Sequence[str], size: int, file: str | Path | None = None) -> tuple[Tensor, int]:
@@ -42,106 +214,3 @@ def first_vectors(words: Sequence[str], size: int, file: str | Path | None = Non
 def _read(file: str, words: tuple[str, ...]) -> Vectors:
     """Learners that differ in their seed ask for the same words of the same file, one after another."""
     return read_vectors(file, words)
-
-
-SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
-
-
-class TextEncoder(nn.Module):
-    """Reads word indices (R, T) and lengths (R); returns a vector for each row.
-
-    There is one column unless the network is progressive: then a further column reads the word vectors and the
-    states of all columns before it, and the vector is that of all columns together.
-    """
-
-    def __init__(self, settings: ModelSettings, words: int, domain: str | None = None) -> None:
-        super().__init__()
-        self.settings = settings
-        self.embedding = nn.Embedding(words, settings.embedding, padding_idx=0)
-        nn.init.normal_(self.embedding.weight, std=SPREAD)
-        with torch.no_grad():
-            self.embedding.weight[:2] = 0  # padding, and the unknown word until training says something of it
-        self.dropout = nn.Dropout(settings.dropout)
-        self.columns = cast(list[MemoryRecurrent], nn.ModuleList())
-        self.columns.append(self.new_column(settings.hidden, settings.slots, domain))
-
-    def new_column(self, hidden: int, slots: int, domain: str | None) -> MemoryRecurrent:
-        """A column fit to stand behind those that are there."""
-        settings = self.settings
-        column = LAYERS[settings.cell](
-            settings.embedding + sum(self.sizes),
-            hidden,
-            slots,
-            settings.slot_size,
-            settings.layers,
-            dropout=settings.dropout,
-            bidirectional=settings.bidirectional,
-            domain=domain,
-        )
-        return column.to(self.embedding.weight.device)
-
-    @property
-    def newest(self) -> MemoryRecurrent:
-        return self.columns[-1]
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many numbers each column contributes to a sentence's vector."""
-        return [column.hidden_size * column.num_directions for column in self.columns]
-
-    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        return self.encode(packed, self.embedding(packed.data))
-
-    def encode(self, packed: PackedSequence, embedded: Tensor) -> Tensor:
-        """Vectors (R, sum of sizes) of packed sentences whose word vectors are `embedded`."""
-        seen, pooled = self.dropout(embedded), []
-        for column in self.columns:
-            output, final = column(packed._replace(data=seen))
-            pooled.append(self._pool(output, final))
-            seen = torch.cat((seen, output.data), dim=-1)
-        return torch.cat(pooled, dim=-1)
-
-    def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
-        """For each bank of the newest column: the share of attention that each domain's slots get, (R, T) each."""
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        seen = self.embedding(packed.data)
-        for column in self.columns[:-1]:
-            seen = torch.cat((seen, column(packed._replace(data=seen))[0].data), dim=-1)
-        shares = []
-        for bank, weights in zip(self.newest.banks, self.newest.reading(packed._replace(data=seen)), strict=True):
-            padded, _ = pad_packed_sequence(weights, batch_first=True)
-            shares.append(bank.share(padded))
-        return shares
-
-    def plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        quiet: float = 0.0,
-        words: Tensor | None = None,
-    ) -> None:
-        """Make new slots and units in the newest column, and rows of new words, part of a larger growth."""
-        self.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
-        if words is not None and len(words):
-            count = self.embedding.num_embeddings
-            growth.enlarge(self.embedding.weight, 0, [(count, len(words))], lambda _: words)
-            growth.then(lambda: setattr(self.embedding, "num_embeddings", count + len(words)))
-
-    def layout(self, hidden: int) -> Layout:
-        """How a sentence's vector is laid out when the newest column grows by `hidden` units."""
-        return [
-            (column.hidden_size, hidden if column is self.newest else 0)
-            for column in self.columns
-            for _ in range(column.num_directions)
-        ]
-
-    def _pool(self, output: PackedSequence, final: Any) -> Tensor:
-        if self.settings.pooling == "mean":
-            states, lengths = pad_packed_sequence(output, batch_first=True)  # zeros behind each sentence's end
-            return states.sum(1) / lengths.to(states).unsqueeze(1)
-        last = final[0] if isinstance(final, tuple) else final  # (layers * directions, R, H)
-        return torch.cat(tuple(last[-self.newest.num_directions :]), dim=-1)

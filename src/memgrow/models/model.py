@@ -1,14 +1,15 @@
 """What a learner asks of any model, whether it answers with labels or with words."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded
-from memgrow.models.encoder import TextEncoder
-from memgrow.models.settings import ModelSettings
+from memgrow.models.encoder import Encoder, ModelSettings
+from memgrow.nn import MemoryBank
 
 LARGE = 256  # examples in a batch where no gradient is needed
 
@@ -24,12 +25,14 @@ class Taught(NamedTuple):
 
 
 class Model(nn.Module, ABC):
-    """Reads texts by an encoder, and grows."""
+    """Reads texts by an encoder, and grows. It has a head for each column of the encoder; the newest one answers."""
 
-    settings: ModelSettings
-    encoder: TextEncoder
+    encoder: Encoder
+    heads: Any
     fisher: ClassVar[str | None] = None  # the only variant of the Fisher information that it has, if it has but one
-    heads: Any  # one for each column of the encoder; the newest one answers
+
+    @abstractmethod
+    def __init__(self, encoder: Encoder, labels: int) -> None: ...
 
     @abstractmethod
     def teach(self, batch: Batch) -> Taught:
@@ -57,7 +60,6 @@ class Model(nn.Module, ABC):
     ) -> None:
         """Add slots, hidden units and words (their vectors, (new, embedding)) in one call, or nothing at all."""
 
-    @abstractmethod
     def add_column(
         self,
         hidden: int,
@@ -66,25 +68,31 @@ class Model(nn.Module, ABC):
         optimiser: torch.optim.Optimizer | None = None,
     ) -> None:
         """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
+        self._widen(hidden, slots, domain)
+        if optimiser is not None:
+            optimiser.add_param_group({"params": self.newest_parameters()})
 
-    def shape(self) -> dict[str, Any]:
-        """How far the model has grown: with the settings, all that is needed to build it anew.
+    @abstractmethod
+    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
+        """Add the column and its head."""
 
-        What else has columns, such as a decoder, grows together with the encoder, which speaks for it.
-        """
-        return {
-            "words": self.encoder.embedding.num_embeddings,
-            "columns": [
-                {
-                    "hidden": column.hidden_size,
-                    "slots": [
-                        {"domain": s.domain, "count": s.stop - s.start, "quiet": s.quiet}
-                        for s in column.banks[0].segments
-                    ],
-                }
-                for column in self.encoder.columns
-            ],
-        }
+    @property
+    def settings(self) -> ModelSettings:
+        return self.encoder.settings
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def vocabulary_size(self) -> int:
+        """How many words it knows, padding and unknown included."""
+        return self.encoder.vocabulary_size
+
+    @property
+    def word_vectors(self) -> nn.Embedding | None:
+        """The table of word vectors, if each batch reads from it only the rows of its own words."""
+        return self.encoder.word_vectors
 
     @property
     def scores_by_vectors(self) -> bool:
@@ -92,5 +100,25 @@ class Model(nn.Module, ABC):
         return False
 
     @property
-    def device(self) -> torch.device:
-        return self.encoder.embedding.weight.device
+    def banks(self) -> Sequence[MemoryBank]:
+        """The banks that new slots join."""
+        return self.encoder.banks
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Those of all heads."""
+        return list(self.heads.parameters())
+
+    def newest_parameters(self) -> list[nn.Parameter]:
+        """Those of the newest column and of its head."""
+        return [*self.encoder.newest_parameters(), *self.heads[-1].parameters()]
+
+    def name_of(self, parameter: Tensor) -> str:
+        """The name of one of its parameters."""
+        return next(name for name, own in self.named_parameters() if own is parameter)
+
+    def shape(self) -> dict[str, Any]:
+        """How far the model has grown: with the settings, all that is needed to build it anew.
+
+        What else has columns, such as a decoder, grows together with the encoder, which speaks for it.
+        """
+        return self.encoder.shape()

@@ -1,66 +1,18 @@
 """The writer of replies: columns of the encoder's cell with banks of their own."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from memgrow.models.chunked_cross_entropy import surprise
-from memgrow.models.encoder import SPREAD, TextEncoder
-from memgrow.models.settings import ModelSettings
-from memgrow.nn import LAYERS, Growth, MemoryRecurrent
+from memgrow.models.encoder import SPREAD, ModelSettings
+from memgrow.models.recurrent_encoder import Columns, Message, grow_by
+from memgrow.nn import Growth, MemoryRecurrent
 from memgrow.nn.growth import Layout
 from memgrow.text import PADDING_INDEX
-
-State = tuple[Tensor, ...]
-"""Of one column: (h,) or, for an LSTM, (h, c), each (layers * directions, B, H)."""
-
-
-def walk(
-    columns: Sequence[MemoryRecurrent], packed: PackedSequence, first: Sequence[State] | None = None
-) -> tuple[Tensor, list[State]]:
-    """The states of all columns at each packed step, side by side (rows, S), and the last state of each column."""
-    seen, lasts = packed.data, []
-    for number, column in enumerate(columns):
-        output, last = column(packed._replace(data=seen), None if first is None else first[number])
-        seen = torch.cat((seen, output.data), dim=-1)
-        lasts.append(_as_state(last))
-    return seen[:, packed.data.shape[1] :], lasts
-
-
-def _as_state(last: Any) -> State:
-    return last if isinstance(last, tuple) else (last,)
-
-
-class Message(NamedTuple):
-    """What is known of a batch of messages, for the decoder to attend to."""
-
-    states: Tensor  # (B, T, S), 0 behind the end of a message
-    there: Tensor  # (B, T): whether there is a word
-
-    def some(self, rows: Tensor) -> "Message":
-        return Message(self.states.index_select(0, rows), self.there.index_select(0, rows))
-
-
-class MessageEncoder(TextEncoder):
-    """Reads word indices (B, T) and lengths (B, at least 1) of messages."""
-
-    def read(self, words: Tensor, lengths: Tensor) -> tuple[Message, list[State]]:
-        """The states of all columns at each word, and the state that each column's decoder starts from.
-
-        That is the last state; of an encoder that reads in both directions, the mean of the two last states.
-        """
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        embedded = self.dropout(self.embedding(packed.data))
-        rows, lasts = walk(self.columns, packed._replace(data=embedded))
-        states, _ = pad_packed_sequence(packed._replace(data=rows), batch_first=True)
-        there = torch.arange(states.shape[1], device=states.device) < lengths.to(states.device).unsqueeze(1)
-        sides = self.newest.num_directions
-        first = [tuple(part.reshape(-1, sides, *part.shape[1:]).mean(1) for part in last) for last in lasts]
-        return Message(states, there), first
 
 
 class Reading(nn.Module):
@@ -164,47 +116,15 @@ class Output(nn.Module):
         return vectors if self.weight is None else self.weight
 
 
-class ReplyDecoder(nn.Module):
-    """Reads a reply's words from left to right, behind a vector of its own that stands for the start."""
+class ReplyDecoder(Columns):
+    """Reads a reply's words from left to right, after a vector of its own that stands for the start."""
 
-    def __init__(self, settings: ModelSettings, domain: str | None = None) -> None:
+    def __init__(self, settings: ModelSettings, columns: Sequence[Mapping[str, Any]]) -> None:
+        """With a column for each of the encoder's `columns`, of as many units and slots (see its shape)."""
         super().__init__()
-        self.settings = settings
+        self.settings, self.bidirectional = settings, False
         self.start = nn.Parameter(torch.randn(settings.embedding) * SPREAD)
         self.columns = cast(list[MemoryRecurrent], nn.ModuleList())
-        self.columns.append(self.new_column(settings.hidden, settings.slots, domain))
-
-    def new_column(self, hidden: int, slots: int, domain: str | None) -> MemoryRecurrent:
-        """A column fit to stand behind those that are there."""
-        settings = self.settings
-        sizes = (settings.embedding + sum(self.sizes), hidden, slots, settings.slot_size, settings.layers)
-        return LAYERS[settings.cell](*sizes, dropout=settings.dropout, domain=domain).to(self.start.device)
-
-    @property
-    def newest(self) -> MemoryRecurrent:
-        return self.columns[-1]
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many numbers each column's state has."""
-        return [column.hidden_size for column in self.columns]
-
-    def reading(self, packed: PackedSequence, first: list[State]) -> list[dict[str, Tensor]]:
-        """For each bank of the newest column: the share of attention that each domain's slots get, (B, steps) each."""
-        earlier, _ = walk(self.columns[:-1], packed, first)
-        seen = packed._replace(data=torch.cat((packed.data, earlier), dim=-1))
-        shares = []
-        for bank, weights in zip(self.newest.banks, self.newest.reading(seen, first[-1]), strict=True):
-            padded, _ = pad_packed_sequence(weights, batch_first=True)
-            shares.append(bank.share(padded))
-        return shares
-
-    def plan(
-        self, growth: Growth, *, slots: int = 0, hidden: int = 0, domain: str | None = None, quiet: float = 0.0
-    ) -> None:
-        """Make new slots and units in the newest column part of a larger growth."""
-        self.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
-
-    def layout(self, hidden: int) -> Layout:
-        """How the states are laid out when the newest column grows by `hidden` units."""
-        return [(column.hidden_size, hidden if column is self.newest else 0) for column in self.columns]
+        for column in columns:
+            self.add_column(column["hidden"])
+            grow_by(self.newest, column["slots"])

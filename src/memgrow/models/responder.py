@@ -1,7 +1,8 @@
 """A sequence-to-sequence responder: a message in, a reply out, banks on both sides."""
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, cast
 
 import torch
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from memgrow.data.batches import Batch, Encoded, by_length, collate
+from memgrow.errors import SettingsError
+from memgrow.models.encoder import Encoder
 from memgrow.models.model import LARGE, Model, Taught
-from memgrow.models.reply_decoder import END, Head, Message, MessageEncoder, ReplyDecoder, walk
-from memgrow.models.settings import ModelSettings
-from memgrow.nn import Growth
+from memgrow.models.recurrent_encoder import Message, RecurrentEncoder, run_columns
+from memgrow.models.reply_decoder import END, Head, ReplyDecoder
+from memgrow.nn import Growth, MemoryBank
 
 
 class KnownReplies(NamedTuple):
@@ -70,19 +73,20 @@ class Shares(NamedTuple):
 class Responder(Model):
     """Encoder and decoder share the words' vectors; the decoder starts from the encoder's last state."""
 
-    encoder: MessageEncoder
+    encoder: RecurrentEncoder
     fisher = "empirical"  # there is no end of replies to take an expectation over
 
-    def __init__(self, settings: ModelSettings, words: int, domain: str | None = None) -> None:
-        super().__init__()
-        self.settings = settings
-        # Columns of any size have slots of one size, so that a shape says all there is to know about them.
-        sized = replace(settings, slot_size=settings.hidden if settings.slot_size is None else settings.slot_size)
-        self.encoder = MessageEncoder(sized, words, domain)
-        self.decoder = ReplyDecoder(sized, domain)
-        self.dropout = nn.Dropout(settings.dropout)
-        self.heads = cast(list[Head], nn.ModuleList())  # one for each column; the newest one answers
-        self.heads.append(self._new_head())
+    def __init__(self, encoder: Encoder, labels: int = 0) -> None:
+        nn.Module.__init__(self)
+        if not isinstance(encoder, RecurrentEncoder):
+            raise SettingsError(
+                f"a reply is written by a recurrent network that starts from the encoder's last state, which "
+                f"{encoder.settings.cell!r} has not: set cell to lstm, gru or rnn"
+            )
+        self.encoder = encoder
+        self.decoder = ReplyDecoder(encoder.settings, encoder.shape()["columns"])
+        self.dropout = nn.Dropout(encoder.settings.dropout)
+        self.heads = nn.ModuleList(self._new_head(count + 1) for count in range(len(encoder.sizes)))
 
     def forward(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> ReplyLoss:
         """The loss of replies (B, L), of 0 or more words each, to messages (B, T)."""
@@ -118,7 +122,7 @@ class Responder(Model):
     def rows(self, words: Tensor, lengths: Tensor, known: KnownReplies) -> Tensor:
         """What the output layer sees at each step of known replies (rows, size)."""
         message, first = self.encoder.read(words, lengths)
-        states, _ = walk(self.decoder.columns, self._inputs(known), first)
+        states, _ = run_columns(self.decoder.columns, self._inputs(known), first)
         reading = self.heads[-1].reading
         found = known.gather(reading(known.spread(states), message))
         return cast(Tensor, self.dropout(reading.combine(states, found)))
@@ -132,7 +136,7 @@ class Responder(Model):
     def reading(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> Shares:
         """Whose slots are read, for messages and their replies."""
         _, first = self.encoder.read(words, lengths)
-        decoder = self.decoder.reading(self._inputs(lay_out(replies, reply_lengths)), first)
+        decoder = self.decoder.shares(self._inputs(lay_out(replies, reply_lengths)), first)
         return Shares(self.encoder.reading(words, lengths), decoder)
 
     def grow(
@@ -149,26 +153,24 @@ class Responder(Model):
         """Add slots to the banks of both sides, hidden units to both, and words (their vectors), or nothing at all."""
         growth = Growth(optimiser, generator)
         self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
-        self.decoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
+        self.decoder.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
         for head in self.heads:  # all speak of the same words
             head.output.plan_words(growth, 0 if words is None else len(words))
         self.heads[-1].plan(growth, self.encoder.layout(hidden), self.decoder.layout(hidden), hidden)
         growth.commit()
 
-    def add_column(
-        self,
-        hidden: int,
-        slots: int = 0,
-        domain: str | None = None,
-        optimiser: torch.optim.Optimizer | None = None,
-    ) -> None:
-        """Add a column on both sides that reads all earlier ones, and a head that reads them all."""
-        self.encoder.columns.append(self.encoder.new_column(hidden, slots, domain))
-        self.decoder.columns.append(self.decoder.new_column(hidden, slots, domain))
-        self.heads.append(self._new_head())
-        if optimiser is not None:
-            new = (self.encoder.newest, self.decoder.newest, self.heads[-1])
-            optimiser.add_param_group({"params": [parameter for part in new for parameter in part.parameters()]})
+    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
+        self.encoder.add_column(hidden, slots, domain)
+        self.decoder.add_column(hidden, slots, domain)
+        self.heads.append(self._new_head(len(self.encoder.sizes)))
+
+    @property
+    def banks(self) -> Sequence[MemoryBank]:
+        return [*self.encoder.banks, *self.decoder.banks]
+
+    def newest_parameters(self) -> list[nn.Parameter]:
+        parts = (self.encoder.newest, self.decoder.newest, self.heads[-1])
+        return [parameter for part in parts for parameter in part.parameters()]
 
     @property
     def scores_by_vectors(self) -> bool:
@@ -181,7 +183,9 @@ class Responder(Model):
         vectors = torch.cat((start, self.encoder.embedding(heard.data[count:])))
         return heard._replace(data=self.encoder.dropout(vectors))
 
-    def _new_head(self) -> Head:
-        sizes = (sum(self.encoder.sizes), sum(self.decoder.sizes), self.decoder.newest.hidden_size)
-        words, tied = self.encoder.embedding.num_embeddings, self.settings.embedding if self.settings.tied else None
-        return Head(*sizes, words, tied).to(self.encoder.embedding.weight.device)
+    def _new_head(self, columns: int) -> Head:
+        """A head that reads the first columns of both sides."""
+        sizes = (sum(self.encoder.sizes[:columns]), sum(self.decoder.sizes[:columns]))
+        tied = self.settings.embedding if self.settings.tied else None
+        hidden = self.decoder.columns[columns - 1].hidden_size
+        return Head(*sizes, hidden, self.vocabulary_size, tied).to(self.device)

@@ -6,7 +6,7 @@ from importlib.metadata import version
 import torch
 
 from memgrow.device import allow_tf32
-from memgrow.models import ModelSettings, PairClassifier
+from memgrow.models import ModelSettings, build
 from memgrow.nn import LAYERS
 from memgrow.training.stacked.together import Loop, choose_loop
 
@@ -41,6 +41,6 @@ def loops(device: str) -> dict[Loop, list[str]]:
     """The loops that teach a classifier on a device, each with its cells."""
     found: dict[Loop, list[str]] = {}
     for cell in LAYERS:
-        model = PairClassifier(ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)
+        model = build("pair", ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)
         found.setdefault(choose_loop(model, torch.device(device)), []).append(cell)
     return found

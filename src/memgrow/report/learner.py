@@ -21,9 +21,8 @@ from memgrow.report.table import counted, percent
 
 def about(learner: Learner) -> dict[str, Any]:
     model = learner.trained()
-    newest = model.encoder.newest
     slots: dict[str, int] = {}
-    for segment in newest.banks[0].segments:
+    for segment in model.banks[0].segments if model.banks else ():
         slots[segment.domain] = slots.get(segment.domain, 0) + segment.stop - segment.start
     return {
         "task": learner.task,
@@ -33,7 +32,7 @@ def about(learner: Learner) -> dict[str, Any]:
         "slots_in_each_bank": slots,
         "banks": sum(isinstance(part, MemoryBank) and len(part) > 0 for part in model.modules()),
         "words": len(learner.vocabulary) - 2,
-        "hidden_units": [column.hidden_size for column in model.encoder.columns],
+        "hidden_units": model.encoder.hidden_units,
         "parameters": count_parameters(model),
     }
 

@@ -28,7 +28,6 @@ from memgrow.methods import Several, Trains
 from memgrow.methods.trains import ALL
 from memgrow.models import Model
 
-WORDS = "encoder.embedding.weight"
 LARGE = 5000  # words: with fewer, a batch of usual size needs so many of them that plain Adam is as fast or faster
 LAST = "last"  # in the optimiser's state: the step that each row has been brought up to
 POWERS = 4  # of r, from 0 on, whose sums are kept
@@ -38,8 +37,10 @@ PIECE = 4096  # rows that are brought up to date at a time: what is in between s
 
 def defers(model: Model, trains: Trains, past: Several) -> bool:
     """Whether the words' vectors can wait: nothing but a batch's own words looks at them, and there are many."""
-    free = trains.since.get(WORDS) == ALL and not past.sees_every_step and not model.scores_by_vectors
-    return free and model.encoder.embedding.num_embeddings >= LARGE
+    table = model.word_vectors
+    if table is None or table.num_embeddings < LARGE or past.sees_every_step or model.scores_by_vectors:
+        return False
+    return trains.since.get(model.name_of(table.weight)) == ALL
 
 
 @dataclass(frozen=True)

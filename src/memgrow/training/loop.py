@@ -67,7 +67,8 @@ def train(
     """Train until validation accuracy no longer rises; leaves the weights of the best epoch in the model."""
     device = next(model.parameters()).device
     optimiser = torch.optim.Adam(trains.prepare(model), lr=settings.rate, fused=True)
-    vectors = DeferredAdam(model.encoder.embedding.weight, optimiser) if defers(model, trains, past) else None
+    table = model.word_vectors if defers(model, trains, past) else None
+    vectors = None if table is None else DeferredAdam(table.weight, optimiser)
     restored = workspace.restore(model, optimiser)
     position, best = restored or (Position(), _snapshot(model))
     if restored:
@@ -126,7 +127,8 @@ def _step(
     """One update; what comes back is still on the device. The words' vectors may be moved apart."""
     optimiser.zero_grad(set_to_none=True)
     borrowed = None if vectors is None else vectors.borrow(batch.words)
-    with nullcontext() if borrowed is None else borrowed.within(model.encoder.embedding):
+    table = model.word_vectors
+    with nullcontext() if borrowed is None or table is None else borrowed.within(table):
         taught = model.teach(batch)
     parameters = dict(model.named_parameters())
     guidance = None if taught.logits is None else past.guidance(taught.logits, batch.examples)

@@ -14,7 +14,7 @@ from memgrow.data import Example
 from memgrow.data.batches import Encoded, encode, split_words
 from memgrow.errors import DataError, ModelError
 from memgrow.experiments.theorem.closed_form import Estimate
-from memgrow.experiments.theorem.trace import Moved, Seen, compare, kept_entries, look
+from memgrow.experiments.theorem.trace import Moved, Seen, compare, kept_entries, look, newest_column
 from memgrow.learner import Learner
 from memgrow.models import Classifier
 from memgrow.nn import count_parameters, matching_hidden
@@ -27,7 +27,7 @@ GROWTHS: dict[str, Callable[[Classifier, int], dict[str, Any]]] = {  # how a mod
     "slots": lambda model, slots: {"slots": slots},
     "quiet slots": lambda model, slots: {"slots": slots, "quiet": QUIET},
     "units, matched": lambda model, slots: {"hidden": max(1, matching_hidden(model, slots))},
-    "units, d": lambda model, slots: {"hidden": model.encoder.newest.slot_size},  # the theorem's own pairing
+    "units, d": lambda model, slots: {"hidden": newest_column(model).slot_size},  # the theorem's own pairing
 }
 
 
@@ -88,7 +88,7 @@ def measure(
     """
     check(learner, examples, domain)
     model = learner.classifier().eval()
-    slots = slots or learner.options.slots or model.settings.slots or model.encoder.newest.slots
+    slots = slots or learner.options.slots or model.settings.slots or newest_column(model).slots
     data = encode(split_words(examples, learner.training.max_words), learner.vocabulary, learner.labels or ())
     before = [(words, look(model, words)) for words in _by_length(data, learner.device)]
     answers = model.logits(data).argmax(-1)
@@ -105,7 +105,7 @@ def measure(
         domain,
         examples=len(examples),
         words=total.words,
-        slots=model.encoder.newest.slots,
+        slots=newest_column(model).slots,
         read=total.read / total.words,
         state=total.state / total.words,
         vector=total.vector / total.texts,
@@ -116,7 +116,7 @@ def measure(
 
 def check(learner: Learner, examples: Sequence[Example], domain: str = "") -> None:
     """Refuse what cannot be measured."""
-    if not learner.trained().encoder.newest.slots:
+    if not newest_column(learner.trained()).slots:
         raise ModelError("this model has no slots, and the theorem is about adding some: use one with slots above 0")
     if not examples:
         raise DataError(f"{domain or 'the data'} has no test examples to measure on: give a file with some")
@@ -143,7 +143,7 @@ class _Found:
 def _compared(
     before: Sequence[tuple[Tensor, Seen]], answers: Tensor, data: Encoded, model: Classifier, after: Classifier
 ) -> _Found:
-    hidden = after.encoder.newest.hidden_size - model.encoder.newest.hidden_size
+    hidden = newest_column(after).hidden_size - newest_column(model).hidden_size
     kept, moved = kept_entries(model, hidden), Moved()
     for words, seen in before:
         moved += compare(seen, look(after, words, seen), kept)
@@ -158,7 +158,7 @@ def _agreement(one: Tensor, other: Tensor) -> float:
 
 def _reading_weights(model: Classifier, after: Classifier) -> float:
     """Mean squared weight from what is new in a step to the old units: from the content, or from new units."""
-    old, new = model.encoder.newest, after.encoder.newest
+    old, new = newest_column(model), newest_column(after)
     layer, units = old.num_layers - 1, new.hidden_size - old.hidden_size
     pieces = []
     for direction in range(old.num_directions):

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from memgrow.errors import ModelError
 from memgrow.experiments.theorem.closed_form import assumption_holds
-from memgrow.models import Classifier
+from memgrow.models import Model, RecurrentEncoder
 from memgrow.nn import MemoryRecurrent
 from memgrow.nn.kernels import CELLS, Direction, State, attend
 
@@ -82,15 +83,22 @@ class Seen:
     vectors: Tensor  # (B, S)
 
 
+def newest_column(model: Model) -> MemoryRecurrent:
+    """The layer whose states are followed: the theorem is about recurrent networks."""
+    if not isinstance(model.encoder, RecurrentEncoder):
+        raise ModelError(f"the theorem is about recurrent networks, and {model.settings.cell!r} is none")
+    return model.encoder.newest
+
+
 @torch.no_grad()
-def look(model: Classifier, words: Tensor, original: Seen | None = None) -> Seen:
+def look(model: Model, words: Tensor, original: Seen | None = None) -> Seen:
     """Read texts of one length (B, T); as the grown form of a model that has seen `original`, or for itself."""
-    encoder = model.encoder
-    with _overheard(encoder.newest) as heard:
-        vectors = encoder(words, torch.full((len(words),), words.shape[1]))
+    column = newest_column(model)
+    with _overheard(column) as heard:
+        vectors = model.encoder(words, torch.full((len(words),), words.shape[1]))
     inputs, outputs = (_by_step(packed) for packed in heard)
-    layers = walk(encoder.newest, inputs, None if original is None else original.layers)
-    return Seen(layers, outputs.chunk(encoder.newest.num_directions, dim=-1), vectors)
+    layers = walk(column, inputs, None if original is None else original.layers)
+    return Seen(layers, outputs.chunk(column.num_directions, dim=-1), vectors)
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,7 @@ def compare(before: Seen, after: Seen, kept: Sequence[int]) -> Moved:
     return total
 
 
-def kept_entries(model: Classifier, hidden: int) -> list[int]:
+def kept_entries(model: Model, hidden: int) -> list[int]:
     """Where a text's vector has its old entries when the model will have grown by `hidden` units."""
     kept: list[int] = []
     at = 0

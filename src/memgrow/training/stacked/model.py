@@ -1,15 +1,14 @@
-"""The Fisher diagonals of several models at once; see `memgrow.methods.fisher` for what they are."""
+"""Several classifiers of one shape as one: their weights stacked, their forward pass, their Fisher diagonals."""
 
 from collections.abc import Callable, Sequence
 from typing import cast
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from memgrow.models import Classifier, Model
+from memgrow.models import Classifier, Model, RecurrentEncoder
 from memgrow.nn import MemoryRecurrent
-from memgrow.training.lazy_adam import WORDS
 from memgrow.training.stacked.data import Staged
 from memgrow.training.stacked.graphs import Graphs
 from memgrow.training.stacked.recurrence import Slots, Weights, recur, turned
@@ -20,7 +19,7 @@ def obstacle(models: Sequence[Model]) -> str | None:
     first = models[0]
     if not isinstance(first, Classifier):
         return "only classifiers are stacked"
-    if first.settings.cell != "lstm" or first.settings.layers != 1:
+    if not isinstance(first.encoder, RecurrentEncoder) or first.settings.cell != "lstm" or first.settings.layers != 1:
         return "only models of one LSTM layer are stacked"
     if any(_form(model) != _form(first) for model in models[1:]):
         return "the models are not of one shape"
@@ -36,12 +35,24 @@ class Stack:
 
     def __init__(self, models: Sequence[Model]) -> None:
         self.template = cast(Classifier, models[0])  # for what all have in common; its numbers are not read
+        self.encoder = cast(RecurrentEncoder, self.template.encoder)
+        self._names = {id(parameter): name for name, parameter in self.template.named_parameters()}
+        self.words = self._names[id(self.encoder.word_vectors.weight)]  # the name of the word vectors
         named = [dict(model.named_parameters()) for model in models]
         self.parameters = {name: torch.stack([m[name].detach() for m in named]) for name in named[0]}
         self.training = False
 
     def __len__(self) -> int:
         return len(next(iter(self.parameters.values())))
+
+    @property
+    def columns(self) -> Sequence[MemoryRecurrent]:
+        """Of the template."""
+        return self.encoder.columns
+
+    def of(self, parameter: Tensor) -> Tensor:
+        """What the models of the stack have in the place of one of the template's parameters: (K, ...)."""
+        return self.parameters[self._names[id(parameter)]]
 
     @torch.no_grad()
     def write(self, number: int, model: Model) -> None:
@@ -54,57 +65,50 @@ class Stack:
 
         `vectors` gives those of the `numbers` of words, where they are not to be read from the parameters.
         """
-        encoder, settings = self.template.encoder, self.template.settings
         steps = torch.arange(len(words), device=words.device).view(-1, 1, 1)
         inside = steps < lengths  # (T, R, K)
         mirror = torch.where(inside, lengths - 1 - steps, steps)
-        seen = F.dropout((vectors or self._embed)(self.numbers(words)), settings.dropout, self.training)  # (T, R, K, F)
+        embedded = (vectors or self._embed)(self.numbers(words))  # (T, R, K, F)
+        seen = F.dropout(embedded, self.encoder.dropout.p, self.training)
         pooled = []
-        for number, column in enumerate(encoder.columns):
-            output = self._walk(f"encoder.columns.{number}.", column, seen, mirror)  # (T, R, directions, K, H)
+        for column in self.columns:
+            output = self._states(column, seen, mirror)  # (T, R, directions, K, H)
             pooled.append(self._pool(output, inside, lengths))
-            if number + 1 < len(encoder.columns):
+            if column is not self.encoder.newest:
                 first, *backward = output.unbind(2)
                 seen = torch.cat((seen, first, *(turned(way, mirror) for way in backward)), dim=-1)
         features = self.template.features(torch.cat(pooled, dim=-1)).transpose(0, 1)  # (K, B, copies * S)
-        head = f"heads.{len(encoder.columns) - 1}."
-        inner = F.dropout(self._linear(head + "0.", features).relu(), settings.dropout, self.training)
-        return self._linear(head + "3.", inner)
+        return self._answer(features)
 
     def numbers(self, words: Tensor) -> Tensor:
         """Of each word (..., K), its row in the vectors of all models, one behind another."""
-        models, count, _ = self.parameters[WORDS].shape
+        models, count, _ = self.parameters[self.words].shape
         return words + torch.arange(models, device=words.device) * count
 
     def _embed(self, numbers: Tensor) -> Tensor:
-        return F.embedding(numbers, self.parameters[WORDS].flatten(0, 1))
+        return F.embedding(numbers, self.parameters[self.words].flatten(0, 1))
 
-    def _walk(self, prefix: str, column: MemoryRecurrent, seen: Tensor, mirror: Tensor) -> Tensor:
+    def _states(self, column: MemoryRecurrent, seen: Tensor, mirror: Tensor) -> Tensor:
         """What each direction of a column yields: (T, R, directions, K, H), the backward one in its own order."""
-        size, suffixes = seen.shape[-1], ("_l0", "_l0_reverse")[: column.num_directions]
-
-        def each(kind: str) -> list[Tensor]:
-            return [self.parameters[prefix + kind + suffix] for suffix in suffixes]
-
-        reading = each("weight_ih")  # (K, 4H, F + M)
-        biases = [a + b for a, b in zip(each("bias_ih"), each("bias_hh"), strict=True)]
+        size, ways = seen.shape[-1], [column.weights(0, direction) for direction in range(column.num_directions)]
+        reading = [self.of(way.ih) for way in ways]  # (K, 4H, F + M)
+        biases = [self.of(cast(Tensor, way.bias_ih)) + self.of(cast(Tensor, way.bias_hh)) for way in ways]
         weights = Weights(
-            torch.stack([weight[..., :size] for weight in reading]), torch.stack(biases), torch.cat(each("weight_hh"))
+            torch.stack([weight[..., :size] for weight in reading]),
+            torch.stack(biases),
+            torch.cat([self.of(way.hh) for way in ways]),
         )
         memory = None
         if column.slots:
-            banks = [f"{prefix}banks.{number}." for number in range(len(suffixes))]
             through = [
-                torch.bmm(self.parameters[bank + "values"], weight[..., size:].transpose(1, 2))
-                for bank, weight in zip(banks, reading, strict=True)
+                torch.bmm(self.of(bank.values), weight[..., size:].transpose(1, 2))
+                for bank, weight in zip(column.banks, reading, strict=True)
             ]
-            quiet = [
-                own.logit_bias(self.parameters[bank + "bias"]) for own, bank in zip(column.banks, banks, strict=True)
-            ]
+            quiet = [bank.logit_bias(self.of(bank.bias)) for bank in column.banks]
             known = [bias for bias in quiet if bias is not None]
-            keys = torch.cat([self.parameters[bank + "keys"] for bank in banks])
+            keys = torch.cat([self.of(bank.keys) for bank in column.banks])
             memory = Slots(keys, torch.cat(through), torch.cat(known) if known else None)
-        return recur(seen, mirror, weights, memory).view(*seen.shape[:2], len(suffixes), len(self), -1)
+        return recur(seen, mirror, weights, memory).view(*seen.shape[:2], len(ways), len(self), -1)
 
     def _pool(self, output: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:
         """(R, K, directions * H): the mean of a text's states, or each direction's last."""
@@ -115,9 +119,16 @@ class Stack:
             vectors = output.gather(0, last).squeeze(0)
         return vectors.transpose(1, 2).flatten(2)
 
-    def _linear(self, prefix: str, x: Tensor) -> Tensor:
-        weight, bias = self.parameters[prefix + "weight"], self.parameters[prefix + "bias"]
-        return torch.baddbmm(bias.unsqueeze(1), x, weight.transpose(1, 2))
+    def _answer(self, x: Tensor) -> Tensor:
+        """What the newest head makes of features (K, B, S): logits (K, B, labels)."""
+        for layer in self.template.heads[-1]:
+            if isinstance(layer, nn.Linear):
+                x = torch.baddbmm(self.of(layer.bias).unsqueeze(1), x, self.of(layer.weight).transpose(1, 2))
+            elif isinstance(layer, nn.Dropout):
+                x = F.dropout(x, layer.p, self.training)
+            else:
+                x = layer(x)
+        return x
 
 
 def fisher_together(

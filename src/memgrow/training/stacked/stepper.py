@@ -16,7 +16,7 @@ from memgrow.models import Model
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
 from memgrow.training import loop as training
-from memgrow.training.lazy_adam import WORDS, Borrowed, DeferredAdam, defers
+from memgrow.training.lazy_adam import Borrowed, DeferredAdam, defers
 from memgrow.training.loop import Outcome, TrainingSettings
 from memgrow.training.resume import Position, Workspace
 from memgrow.training.stacked.data import Staged, epoch_of
@@ -175,8 +175,8 @@ class Stepper:
         self.optimiser = torch.optim.Adam(
             list(self.moving.values()), lr=settings.rate, fused=True, capturable=self.device.type == "cuda"
         )
-        deferred = WORDS in self.moving and defers(stack.template, trains, self.past)
-        self.vectors = DeferredAdam(self.moving[WORDS], self.optimiser) if deferred else None
+        deferred = stack.words in self.moving and defers(stack.template, trains, self.past)
+        self.vectors = DeferredAdam(self.moving[stack.words], self.optimiser) if deferred else None
         self.numbers = torch.zeros(len(stack), settings.batch, dtype=torch.long, device=self.device)
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
         self.seen = 0
@@ -230,7 +230,7 @@ class Stepper:
 
     def _step(self, numbers: Tensor, steps: int) -> None:
         borrowed = self._borrowed(numbers, steps)
-        moving = self.moving if borrowed is None else {**self.moving, WORDS: borrowed.vectors}
+        moving = self.moving if borrowed is None else {**self.moving, self.stack.words: borrowed.vectors}
         parameters = list(moving.values())
         gradients: list[Tensor] = []
         for piece in torch.split(numbers, self.data.rows(numbers.shape[1], steps), dim=1):

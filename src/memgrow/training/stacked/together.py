@@ -141,7 +141,7 @@ def _prepare(stack: Stack, batch: int, data: Staged, validation: Staged) -> None
         data.rows(whole, data.words.shape[2]),
     }  # with the last, the longest
     tried = {len(indices) for indices, _, _ in validation.in_batches(1)}
-    for column in stack.template.encoder.columns:
+    for column in stack.columns:
         for examples in sorted(trained, reverse=True):  # the usual ones first
             prepare(column, texts * examples, with_gradient=True)
         for examples in tried:
@@ -155,8 +155,7 @@ def _meet(learnings: Sequence[Learning], data: Staged) -> None:
 
     def ask(number: int) -> torch.Tensor:
         if not answers:
-            words = olds[0].encoder.embedding.num_embeddings
-            answers.extend(logits_together(Stack(olds), data.as_known_to(words)))
+            answers.extend(logits_together(Stack(olds), data.as_known_to(olds[0].vocabulary_size)))
         return answers[number]
 
     for number, (learning, old) in enumerate(zip(learnings, olds, strict=True)):
