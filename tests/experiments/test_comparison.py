@@ -7,7 +7,7 @@ import pytest
 
 from memgrow.data import Columns, Domain, Example, Stream
 from memgrow.errors import DataError, SettingsError
-from memgrow.experiments.comparison import Comparison, Settings, Walk, runs_of
+from memgrow.experiments.comparison import Comparison, RunResult, Settings, runs_of
 from memgrow.experiments.comparison_setup import open_stream, refuse_incomparable
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record
@@ -71,16 +71,16 @@ def test_fine_tuning_and_retraining_are_always_among_the_methods():
 def test_figures_are_those_of_the_answers(comparison):
     found = comparison.summary["F+V"]
     averages = [0.8, 0.8, 0.8]
-    assert found["average"]["mean"] == pytest.approx(fmean(averages))
-    assert list(found["average"]["seeds"]) == [0, 1, 2]
-    assert found["forgetting"]["seeds"] == pytest.approx({0: 0.1, 1: 0.2, 2: 0.0})
-    assert found["forgetting"]["spread"] == pytest.approx(stdev([0.1, 0.2, 0.0]))
-    assert found["parameters"]["mean"] == 1000
-    assert found["seconds"]["mean"] == 60
-    assert comparison.summary["multi-task"]["forgetting"]["mean"] is None
+    assert found["average"].mean == pytest.approx(fmean(averages))
+    assert list(found["average"].seeds) == [0, 1, 2]
+    assert found["forgetting"].seeds == pytest.approx({0: 0.1, 1: 0.2, 2: 0.0})
+    assert found["forgetting"].spread == pytest.approx(stdev([0.1, 0.2, 0.0]))
+    assert found["parameters"].mean == 1000
+    assert found["seconds"].mean == 60
+    assert comparison.summary["multi-task"]["forgetting"].mean is None
 
 
-def test_methods_that_see_all_data_stand_behind_the_others_and_those_by_what_they_end_with(comparison):
+def test_methods_that_see_all_data_come_after_the_others_and_those_by_what_they_end_with(comparison):
     assert comparison.order == ("F+V", "EWC", "F", "multi-task")
 
 
@@ -112,7 +112,7 @@ def test_a_seed_that_failed_is_left_out_of_both_sides_of_a_pair(outcome):
     comparison = Comparison.of(runs, partly)
     assert comparison.against("EWC").n == 2
     assert comparison.against("EWC").difference == pytest.approx(0.05)
-    assert comparison.summary["EWC"]["average"]["seeds"].keys() == {0, 1, 2}
+    assert comparison.summary["EWC"]["average"].seeds.keys() == {0, 1, 2}
 
 
 def test_a_method_without_any_run_is_missing_and_the_rest_is_there(outcome):
@@ -149,14 +149,14 @@ def test_the_verdict_names_the_best_without_old_data_and_who_may_be_as_good(comp
 def test_one_seed_has_no_spread_and_no_verdict_on_ties(outcome):
     runs = runs_of(STREAM, ANSWERS, range(1), Settings())
     comparison = Comparison.of(runs, outcome)
-    assert comparison.summary["F"]["average"]["spread"] is None
+    assert comparison.summary["F"]["average"].spread is None
     assert legend(comparison, 1) == ""
     assert "not clearly" not in verdict(comparison)
 
 
-def test_a_walk_is_as_long_as_its_records(outcome):
+def test_a_result_has_a_row_for_each_record(outcome):
     for run, records in outcome.records.items():
-        assert len(Walk.of(records).matrix.rows) == len(run.stages())
+        assert len(RunResult.of_records(records).matrix.rows) == len(run.stages())
 
 
 # Streams

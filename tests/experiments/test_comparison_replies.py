@@ -53,15 +53,15 @@ def shown(what, width: int = 80) -> str:
 
 def test_scores_are_bleu2_and_forgetting_is_what_was_lost_of_it():
     found = comparison().summary["F"]
-    assert found["average"]["mean"] == pytest.approx(0.2)
-    assert found["forgetting"]["mean"] == pytest.approx(0.3)
-    assert found["parameters"]["mean"] == 2000
+    assert found["average"].mean == pytest.approx(0.2)
+    assert found["forgetting"].mean == pytest.approx(0.3)
+    assert found["parameters"].mean == 2000
     assert comparison().against("F+V").difference == pytest.approx(0.1)
-    assert comparison().summary["multi-task"]["forgetting"]["mean"] is None
+    assert comparison().summary["multi-task"]["forgetting"].mean is None
 
 
 def test_perplexity_is_the_geometric_mean_over_domains_at_the_end():
-    assert comparison().summary["F"]["perplexity"]["mean"] == pytest.approx(math.sqrt(4 * 9), rel=1e-3)
+    assert comparison().summary["F"]["perplexity"].mean == pytest.approx(math.sqrt(4 * 9), rel=1e-3)
     written = comparison().to_json()["F"]["perplexities"]
     assert written[0] == pytest.approx(PERPLEXITY, rel=1e-3)
 

@@ -15,41 +15,49 @@ from memgrow.progress import Silence
 NAMES = ("kitchen", "harbour", "clinic")
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch, tiny, short):
-    monkeypatch.setattr(demo, "MODEL", tiny)
-    monkeypatch.setattr(demo, "TRAINING", short)
-    monkeypatch.setattr(
+def make_small(patch, tiny, short) -> None:
+    patch.setattr(demo, "MODEL", tiny)
+    patch.setattr(demo, "TRAINING", short)
+    patch.setattr(
         demo, "synthetic_stream", lambda seed: synthetic_stream(domains=3, train=30, validation=12, test=12, seed=seed)
     )
 
 
-@pytest.fixture
-def comparison(small) -> demo.Comparison:
-    return demo.compare(["F", "f+m+v"], 2, 5, "cpu", Silence())
+@pytest.fixture(autouse=True)
+def small(monkeypatch, tiny, short):
+    make_small(monkeypatch, tiny, short)
 
 
-def test_each_method_has_a_run_for_each_seed(comparison):
-    assert list(comparison.runs) == ["F", "F+M+V"]
-    for runs in comparison.runs.values():
-        assert [history.domains for history in runs] == [NAMES] * 2
-        assert runs[0].matrix != runs[1].matrix or runs[0].stages[0].fingerprint != runs[1].stages[0].fingerprint
+@pytest.fixture(scope="module")
+def made(tiny, short) -> demo.Demo:
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch, tiny, short)
+        return demo.run_demo(["F", "f+m+v"], range(5, 7), "cpu", Silence())
 
 
-def test_methods_learn_the_same_data(comparison):
-    data = [[stage.fingerprint for history in runs for stage in history.stages] for runs in comparison.runs.values()]
+def test_each_method_has_a_run_for_each_seed(made):
+    assert list(made.histories) == ["F", "F+M+V"]
+    for runs in made.histories.values():
+        assert {seed: history.domains for seed, history in runs.items()} == {5: NAMES, 6: NAMES}
+        assert runs[5].matrix != runs[6].matrix or runs[5].stages[0].fingerprint != runs[6].stages[0].fingerprint
+
+
+def test_methods_learn_the_same_data(made):
+    data = [
+        [stage.fingerprint for history in runs.values() for stage in history.stages] for runs in made.histories.values()
+    ]
     assert data[0] == data[1]
     assert len(set(data[0])) == 6
 
 
-def test_the_same_seed_gives_the_same_matrices(comparison):
-    again = demo.compare(["F"], 1, 6, "cpu", Silence())
-    assert again.runs["F"][0].matrix == comparison.runs["F"][1].matrix
+def test_the_same_seed_gives_the_same_matrices(made):
+    again = demo.run_demo(["F"], range(6, 7), "cpu", Silence())
+    assert again.histories["F"][6].matrix == made.histories["F"][6].matrix
 
 
-def test_the_mean_matrix_is_the_mean_of_every_field(comparison):
-    first, second = (history.matrix for history in comparison.runs["F"])
-    mean = comparison.mean_matrix("F")
+def test_the_mean_matrix_is_the_mean_of_every_field(made):
+    first, second = (history.matrix for history in made.histories["F"].values())
+    mean = made.comparison.mean_matrix("F")
     assert [row.learned for row in mean.rows] == [(name,) for name in NAMES]
     for stage in range(3):
         for name in NAMES:
@@ -57,9 +65,9 @@ def test_the_mean_matrix_is_the_mean_of_every_field(comparison):
             assert mean.score(stage, name) == pytest.approx(expected)
 
 
-def test_the_summary_has_mean_and_spread_over_the_seeds(comparison):
-    first, second = comparison.runs["F+M+V"]
-    found = comparison.summary()["F+M+V"]
+def test_the_summary_has_mean_and_spread_over_the_seeds(made):
+    first, second = made.histories["F+M+V"].values()
+    found = made.to_json()["summary"]["F+M+V"]
     low, high = sorted((first.matrix.average(), second.matrix.average()))
     assert found["average"]["mean"] == pytest.approx((low + high) / 2)
     assert found["average"]["spread"] == pytest.approx((high - low) / 2**0.5)
@@ -67,12 +75,17 @@ def test_the_summary_has_mean_and_spread_over_the_seeds(comparison):
     assert found["seconds"]["mean"] > 0
 
 
-def test_json_has_all_runs_and_their_settings(comparison, tiny):
-    found = json.loads(json.dumps(comparison.to_json()))
+def test_what_is_unknown_is_a_zero_in_json():
+    found = demo.run_demo(["multi-task"], range(1), "cpu", Silence()).to_json()["summary"]["multi-task"]
+    assert found["forgetting"] == {"mean": 0.0, "spread": 0.0}
+
+
+def test_json_has_all_runs_and_their_settings(made, tiny):
+    found = json.loads(json.dumps(made.to_json()))
     assert (found["seeds"], found["first_seed"]) == (2, 5)
     assert found["settings"]["model"]["hidden"] == tiny.hidden
-    for method, runs in comparison.runs.items():
-        assert [History.from_json(run) for run in found["runs"][method]] == list(runs)
+    for method, runs in made.histories.items():
+        assert [History.from_json(run) for run in found["runs"][method]] == list(runs.values())
 
 
 def test_the_command_writes_figures_and_picture_and_shows_both_matrices(tmp_path):

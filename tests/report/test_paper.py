@@ -11,12 +11,12 @@ from memgrow.experiments.paper.files import write_figures
 from memgrow.experiments.paper.making import figures, run_all
 from memgrow.experiments.paper.protocol import PAPER
 from memgrow.experiments.paper.tables import DIALOGUE, TABLES
-from memgrow.report.paper_curve import draw_scaling, draw_slots
 from memgrow.report.paper_markdown import markdown
 from memgrow.report.paper_page import BLOCKS, write_page
 from memgrow.report.paper_show import show_table
 from memgrow.report.paper_tables import paper_tables
 from memgrow.report.paper_text import accuracy, printed
+from memgrow.report.plots import draw_scaling, draw_slots
 from tests.support.paper_records import Runner
 
 WIDTH = 80

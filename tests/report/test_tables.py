@@ -3,12 +3,13 @@
 import pytest
 from rich.console import Console
 
+from memgrow.experiments.comparison import Comparison, RunResult
 from memgrow.history import History, Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
+from memgrow.report.comparison import demo_table
 from memgrow.report.learner import (
     MatrixTable,
-    comparison_table,
     growth,
     methods_table,
     scores_table,
@@ -80,11 +81,13 @@ def test_the_methods_fit():
 
 
 def test_one_seed_has_no_spread_and_several_have():
-    one = {"mean": 0.5, "spread": 0.125}
-    summary = {"F": dict.fromkeys(("average", "forgetting"), one) | dict.fromkeys(("parameters", "seconds"), one)}
-    assert "±" not in show(comparison_table(summary, 1))
-    assert "50.0 ± 12.5" in show(comparison_table(summary, 3))
-    assert "3 seeds" in show(comparison_table(summary, 3))
+    def made(*scores: float) -> Comparison:
+        rows = (AccuracyMatrix().with_row(["a"], {"a": score}) for score in scores)
+        return Comparison({"F": {seed: RunResult(matrix, 1000, 2.0) for seed, matrix in enumerate(rows)}})
+
+    assert "±" not in show(demo_table(made(0.5), 1))
+    assert "50.0 ± 12.5" in show(demo_table(made(0.375, 0.5, 0.625), 3))
+    assert "3 seeds" in show(demo_table(made(0.375, 0.5, 0.625), 3))
 
 
 def test_the_summary_names_what_is_known_alone():

@@ -22,15 +22,15 @@ from memgrow.data.load import refuse_namesakes
 from memgrow.data.records import examples_from_words
 from memgrow.errors import SettingsError
 from memgrow.experiments.demo import METHODS as DEMO_METHODS
-from memgrow.experiments.demo import compare as compare_methods
+from memgrow.experiments.demo import run_demo
 from memgrow.learner import Learner
 from memgrow.report.bar import Bar
+from memgrow.report.comparison import demo_table
 from memgrow.report.doctor import findings
 from memgrow.report.learner import (
     MatrixTable,
     about,
     about_table,
-    comparison_table,
     letters_table,
     matrix_title,
     methods_table,
@@ -39,7 +39,7 @@ from memgrow.report.learner import (
     stages_table,
     summary_line,
 )
-from memgrow.report.picture import draw_matrices
+from memgrow.report.plots import draw_matrices
 
 
 def register(app: typer.Typer) -> None:
@@ -90,17 +90,17 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)
     console.print("Four domains arrive one after another; cues of one conflict with those of the next.")
     with Bar(console) as bar:
-        comparison = compare_methods(names(methods) or DEMO_METHODS, seeds, seed or 0, device, bar)
-    matrices = {method: comparison.mean_matrix(method) for method in comparison.runs}
+        made = run_demo(names(methods) or DEMO_METHODS, range(seed or 0, (seed or 0) + seeds), device, bar)
+    matrices = {method: made.comparison.mean_matrix(method) for method in made.comparison.results}
     for method, matrix in matrices.items():
         console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
-    console.print(comparison_table(comparison.summary(), seeds))
+    console.print(demo_table(made.comparison, seeds))
     figures, picture = out / "demo.json", out / "demo.png"
-    figures.write_text(json.dumps(comparison.to_json(), indent=1) + "\n", encoding="utf-8")
+    figures.write_text(json.dumps(made.to_json(), indent=1) + "\n", encoding="utf-8")
     _say(f"The figures are in {figures}.")
     runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
     try:
-        forgot = {method: values["forgetting"]["mean"] for method, values in comparison.summary().items()}
+        forgot = {name: values["forgetting"].mean or 0.0 for name, values in made.comparison.summary.items()}
         draw_matrices(matrices, picture, f"Four synthetic domains in turn ({runs})", forgot)
     except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
         whisper(f"There is no picture: {error}")

@@ -21,9 +21,9 @@ from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.store import Store
 from memgrow.methods import MethodSettings
 from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
-from memgrow.report.comparison_picture import draw_comparison
 from memgrow.report.grid_bar import GridBar
 from memgrow.report.learner import MatrixTable
+from memgrow.report.plots import draw_comparison
 from memgrow.report.table import counted
 from memgrow.text.vector_files import detect
 
@@ -101,7 +101,7 @@ def compare(
     refuse_incomparable(loaded.stream)
     names = suitable(names, loaded.stream, chosen)
     kind = kind_of(loaded.stream)
-    if beam > 1 and not kind.spoken:
+    if beam > 1 and not kind.is_dialogue:
         raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
     settings = _settings(asked, vectors, kind)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
@@ -115,12 +115,12 @@ def compare(
             workers=workers,
             stack=kind.stack,
             progress=bar,
-            reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.spoken else None,
+            reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.is_dialogue else None,
         )
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
     comparison = Comparison.of(runs, outcome, kind)
     _show(comparison, seeds)
-    if comparison.walks:
+    if comparison.results:
         _write(comparison, loaded.stream, settings, range(first, first + seeds), out)
     if comparison.failures:
         raise SettingsError(_told(comparison, seeds * len(runs)))
@@ -159,7 +159,7 @@ def _show(comparison: Comparison, seeds: int) -> None:
         matrix = comparison.mean_matrix(method)
         if len(matrix.rows) > 1:
             console.print(MatrixTable(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
-    if comparison.walks:
+    if comparison.results:
         console.print(domains_table(comparison))
         console.print(compared_table(comparison, seeds))
         for sentence in (legend(comparison, seeds), verdict(comparison)):

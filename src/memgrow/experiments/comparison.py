@@ -1,4 +1,4 @@
-"""Methods side by side on one stream: what each ends with, what it forgets, what it costs, seed by seed."""
+"""Methods compared on one stream: what each ends with, what it forgets and what it costs, seed by seed."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,6 +14,7 @@ from memgrow.errors import SettingsError
 from memgrow.experiments.comparison_setup import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
+from memgrow.history import History
 from memgrow.methods import RECOMMENDED, MethodSettings, find_method
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
@@ -48,8 +49,8 @@ def runs_of(
 
 
 @dataclass(frozen=True)
-class Walk:
-    """One run: its matrix of scores, what it took, and of replies their perplexities at the end."""
+class RunResult:
+    """One run through a stream: its matrix of scores, its cost, and of replies their perplexities at the end."""
 
     matrix: AccuracyMatrix
     parameters: int
@@ -57,12 +58,17 @@ class Walk:
     perplexities: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Sequence[Record], kind: Kind = LABELS) -> "Walk":
+    def of_records(cls, records: Sequence[Record], kind: Kind = LABELS) -> "RunResult":
         matrix = AccuracyMatrix()
         for record in records:
             matrix = matrix.with_row(record.stage.learned, kind.scores(record))
         seconds = sum(record.stage.seconds for record in records)
         return cls(matrix, records[-1].stage.parameters, seconds, perplexities(records[-1]))
+
+    @classmethod
+    def of_history(cls, history: History) -> "RunResult":
+        seconds = sum(stage.seconds for stage in history.stages)
+        return cls(history.matrix, history.stages[-1].parameters, seconds)
 
     def figures(self) -> dict[str, float | None]:
         replies = {"perplexity": geometric_mean(self.perplexities.values())} if self.perplexities else {}
@@ -76,10 +82,25 @@ class Walk:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The walks of each method, by seed. A seed that failed is not among them."""
+class OverSeeds:
+    """A figure of one method: its mean, its standard deviation and the values of the seeds that have one."""
 
-    walks: Mapping[str, Mapping[int, Walk]]
+    mean: float | None
+    spread: float | None
+    seeds: Mapping[int, float]
+
+    @classmethod
+    def of(cls, values: Mapping[int, float | None]) -> "OverSeeds":
+        seeds = {seed: value for seed, value in values.items() if value is not None}
+        known = list(seeds.values())
+        return cls(_mean(known) if known else None, _spread(known), seeds)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The results of each method by seed. A seed that failed is not among them."""
+
+    results: Mapping[str, Mapping[int, RunResult]]
     failures: tuple[Failure, ...] = ()
     kind: Kind = LABELS
 
@@ -87,33 +108,30 @@ class Comparison:
     def of(cls, runs: Mapping[str, Mapping[int, Run]], outcome: Outcome, kind: Kind = LABELS) -> "Comparison":
         made = outcome.records
         found = {
-            method: {seed: Walk.of(made[run], kind) for seed, run in by_seed.items() if run in made}
+            method: {seed: RunResult.of_records(made[run], kind) for seed, run in by_seed.items() if run in made}
             for method, by_seed in runs.items()
         }
-        return cls({method: walks for method, walks in found.items() if walks}, outcome.failures, kind)
+        return cls({method: results for method, results in found.items() if results}, outcome.failures, kind)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Methods by what they end with, the best first; those that see all data at once behind the others."""
-        averages = {method: self.summary[method]["average"]["mean"] or 0.0 for method in self.walks}
-        return tuple(sorted(self.walks, key=lambda name: (find_method(name).together, -averages[name])))
+        """Methods by their average at the end, the best first; those that see all data at once after the others."""
+        averages = {method: self.summary[method]["average"].mean or 0.0 for method in self.results}
+        return tuple(sorted(self.results, key=lambda name: (find_method(name).together, -averages[name])))
 
     @cached_property
-    def summary(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Mean, spread and every seed's value of each figure."""
-        figures = {
-            method: {seed: walk.figures() for seed, walk in walks.items()} for method, walks in self.walks.items()
-        }
-        return {
-            method: {
-                name: _summed({seed: row[name] for seed, row in rows.items()}) for name in next(iter(rows.values()))
-            }
-            for method, rows in figures.items()
-        }
+    def summary(self) -> dict[str, dict[str, OverSeeds]]:
+        """The figures of each method over the seeds."""
+        summary = {}
+        for method, results in self.results.items():
+            rows = {seed: result.figures() for seed, result in results.items()}
+            names = next(iter(rows.values()))
+            summary[method] = {name: OverSeeds.of({seed: row[name] for seed, row in rows.items()}) for name in names}
+        return summary
 
     def mean_matrix(self, method: str) -> AccuracyMatrix:
         """The scores of a method after every stage, averaged over the seeds."""
-        matrices = [walk.matrix for walk in self.walks[method].values()]
+        matrices = [result.matrix for result in self.results[method].values()]
         mean = AccuracyMatrix()
         for stage, row in enumerate(matrices[0].rows):
             scores = {name: fmean(matrix.rows[stage].scores[name] for matrix in matrices) for name in row.scores}
@@ -122,9 +140,9 @@ class Comparison:
 
     def against(self, method: str, other: str = BASELINE) -> Paired | None:
         """The difference in average score, paired over the seeds that both have; intervals need scipy."""
-        if method == other or not {method, other} <= set(self.walks):
+        if method == other or not {method, other} <= set(self.results):
             return None
-        ours, theirs = (self.summary[name]["average"]["seeds"] for name in (method, other))
+        ours, theirs = (self.summary[name]["average"].seeds for name in (method, other))
         both = [seed for seed in ours if seed in theirs]
         if not both:
             return None
@@ -138,33 +156,19 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         """All figures; null stands for a number that is beyond a float, as a perplexity may be."""
-        plain: dict[str, Any] = finite(self._figures())
+        plain: dict[str, Any] = finite({method: self._figures(method) for method in self.order})
         return plain
 
-    def _figures(self) -> dict[str, Any]:
+    def _figures(self, method: str) -> dict[str, Any]:
+        results = self.results[method]
+        against = {other: self.against(method, other) for other in (BASELINE, RETRAINING)}
+        by_seed = {seed: result.perplexities for seed, result in results.items() if result.perplexities}
         return {
-            method: {
-                **self.summary[method],
-                "against": {
-                    other: paired.to_json()
-                    for other in (BASELINE, RETRAINING)
-                    if (paired := self.against(method, other)) is not None
-                },
-                "matrices": {seed: walk.matrix.to_json() for seed, walk in self.walks[method].items()},
-                **self._perplexities(method),
-            }
-            for method in self.order
+            **{name: asdict(figure) for name, figure in self.summary[method].items()},
+            "against": {other: paired.to_json() for other, paired in against.items() if paired is not None},
+            "matrices": {seed: result.matrix.to_json() for seed, result in results.items()},
+            **({"perplexities": by_seed} if by_seed else {}),
         }
-
-    def _perplexities(self, method: str) -> dict[str, Any]:
-        by_seed = {seed: walk.perplexities for seed, walk in self.walks[method].items() if walk.perplexities}
-        return {"perplexities": by_seed} if by_seed else {}
-
-
-def _summed(values: Mapping[int, float | None]) -> dict[str, Any]:
-    seeds = {seed: value for seed, value in values.items() if value is not None}
-    known = list(seeds.values())
-    return {"mean": _mean(known) if known else None, "spread": _spread(known), "seeds": seeds}
 
 
 def _mean(values: Sequence[float]) -> float:

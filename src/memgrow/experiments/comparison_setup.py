@@ -35,7 +35,7 @@ class Kind:
     model: ModelSettings  # as in recipes/small*.yaml: ten thousand short texts take minutes on two cores
     training: TrainingSettings
     stack: int = 10  # seeds that are trained together on a GPU, at most
-    spoken: bool = False  # whether models answer with words, whose scores may well be below a tenth
+    is_dialogue: bool = False  # whether models answer with words, whose scores may well be below a tenth
 
 
 def _accuracies(record: Record) -> Scores:
@@ -77,7 +77,7 @@ REPLIES = Kind(
     ModelSettings(cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
     TrainingSettings(rate=2e-3, epochs=15),
     stack=1,  # models that answer with words are not stacked: seeds go to different workers instead
-    spoken=True,
+    is_dialogue=True,
 )
 
 

@@ -1,15 +1,15 @@
-"""The synthetic stream, learnt by several methods and seeds: what each forgets."""
+"""The demo: a small comparison of methods on the synthetic stream, where each seed makes its own data."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
+from functools import cached_property
 from typing import Any
 
 from memgrow.data import synthetic_stream
+from memgrow.experiments.comparison import Comparison, RunResult
 from memgrow.history import History
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings, find_method
-from memgrow.metrics import AccuracyMatrix
+from memgrow.methods import find_method
 from memgrow.models import ModelSettings
 from memgrow.progress import Progress
 from memgrow.training.loop import TrainingSettings
@@ -20,60 +20,46 @@ METHODS = ("F", "F+M+V")
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """The histories of each method, one for each seed."""
+class Demo:
+    """The histories of each method by seed."""
 
-    runs: Mapping[str, Sequence[History]]
-    first_seed: int = 0
+    histories: Mapping[str, Mapping[int, History]]
 
-    def mean_matrix(self, method: str) -> AccuracyMatrix:
-        """The accuracy matrix of a method, averaged over the seeds."""
-        matrices = [history.matrix for history in self.runs[method]]
-        mean = AccuracyMatrix()
-        for stage, row in enumerate(matrices[0].rows):
-            scores = {name: fmean(matrix.rows[stage].scores[name] for matrix in matrices) for name in row.scores}
-            mean = mean.with_row(row.learned, scores)
-        return mean
-
-    def summary(self) -> dict[str, dict[str, dict[str, float]]]:
-        """Mean and spread over the seeds of average accuracy, forgetting, and parameters and seconds at the end."""
-        return {
-            method: {
-                name: _spread(values)
-                for name, values in {
-                    "average": [history.matrix.average() or 0.0 for history in runs],
-                    "forgetting": [history.matrix.forgetting() or 0.0 for history in runs],
-                    "parameters": [float(history.stages[-1].parameters) for history in runs],
-                    "seconds": [sum(stage.seconds for stage in history.stages) for history in runs],
-                }.items()
+    @cached_property
+    def comparison(self) -> Comparison:
+        return Comparison(
+            {
+                method: {seed: RunResult.of_history(history) for seed, history in by_seed.items()}
+                for method, by_seed in self.histories.items()
             }
-            for method, runs in self.runs.items()
-        }
+        )
 
     def to_json(self) -> dict[str, Any]:
-        settings = {"model": asdict(MODEL), "training": asdict(TRAINING)}
-        runs = {method: [history.to_json() for history in runs] for method, runs in self.runs.items()}
+        seeds = list(next(iter(self.histories.values())))
         return {
-            "seeds": len(next(iter(self.runs.values()))),
-            "first_seed": self.first_seed,
-            "settings": settings,
-            "summary": self.summary(),
-            "runs": runs,
+            "seeds": len(seeds),
+            "first_seed": seeds[0],
+            "settings": {"model": asdict(MODEL), "training": asdict(TRAINING)},
+            "summary": {
+                method: {
+                    name: {"mean": figure.mean or 0.0, "spread": figure.spread or 0.0}
+                    for name, figure in figures.items()
+                }
+                for method, figures in self.comparison.summary.items()
+            },
+            "runs": {
+                method: [history.to_json() for history in by_seed.values()]
+                for method, by_seed in self.histories.items()
+            },
         }
 
 
-def compare(methods: Iterable[str], seeds: int, first_seed: int, device: str, progress: Progress) -> Comparison:
+def run_demo(methods: Iterable[str], seeds: range, device: str, progress: Progress) -> Demo:
     """Learn the synthetic stream by each method, with each seed for data and model alike."""
-    runs: dict[str, list[History]] = {find_method(method).name: [] for method in methods}
-    for seed in range(first_seed, first_seed + seeds):
+    histories: dict[str, dict[int, History]] = {find_method(method).name: {} for method in methods}
+    for seed in seeds:
         stream = synthetic_stream(seed=seed)
-        for method, histories in runs.items():
-            learner = Learner.create(
-                method, model=MODEL, training=TRAINING, options=MethodSettings(), seed=seed, device=device
-            )
-            histories.append(learner.learn(stream, progress=progress))
-    return Comparison(runs, first_seed)
-
-
-def _spread(values: Sequence[float]) -> dict[str, float]:
-    return {"mean": fmean(values), "spread": stdev(values) if len(values) > 1 else 0.0}
+        for method, by_seed in histories.items():
+            learner = Learner.create(method, model=MODEL, training=TRAINING, seed=seed, device=device)
+            by_seed[seed] = learner.learn(stream, progress=progress)
+    return Demo(histories)

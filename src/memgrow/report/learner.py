@@ -247,19 +247,5 @@ def letters_table() -> Table:
     return table
 
 
-def comparison_table(summary: Mapping[str, Mapping[str, Mapping[str, float]]], seeds: int) -> Table:
-    """One line for each method: mean and, with several seeds, spread."""
-    table = _table(f"at the end, {counted(seeds, 'seed')}")
-    for name in ("method", "average", "forgot", "parameters", "seconds"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    for method, values in summary.items():
-        cells = [
-            percent(values[name]["mean"]) + (f" ± {percent(values[name]['spread'])}" if seeds > 1 else "")
-            for name in ("average", "forgetting")
-        ]
-        table.add_row(method, *cells, f"{values['parameters']['mean']:,.0f}", f"{values['seconds']['mean']:.1f}")
-    return table
-
-
 def _table(title: str | None = None) -> Table:
     return Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")

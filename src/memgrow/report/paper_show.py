@@ -8,9 +8,9 @@ from rich.console import Console
 from rich.text import Text
 
 from memgrow.errors import SettingsError
-from memgrow.report.paper_curve import draw_scaling, draw_slots
 from memgrow.report.paper_tables import paper_tables
 from memgrow.report.paper_text import LEGEND
+from memgrow.report.plots import draw_scaling, draw_slots
 from memgrow.report.theorem import theorem_tables
 from memgrow.report.theorem_plot import draw_theorem
 

@@ -6,12 +6,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from memgrow.errors import SettingsError
+from memgrow.report.plots import DPI, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SIDE, HEIGHT, DPI = 5.2, 4.6, 130  # inches of a field, dots in an inch
+SIDE, HEIGHT = 5.2, 4.6  # inches of a field
 UNITS, SLOTS, QUIET = "#c4561b", "#1f6f8b", "#7fb3c4"
 LINES = ("#1f6f8b", "#3f9e6e", "#8a6fb0", "#777777")
 FAINT = "#cccccc"
@@ -22,15 +22,10 @@ MEASURES = {"step": ("one step", "state"), "run": ("along a text", "state"), "te
 
 def draw_theorem(report: Mapping[str, Any], path: str | Path) -> None:
     """Write a PNG (or what else the name's ending says): closed forms, the assumption, and trained models if any."""
-    try:
-        # A figure by itself, without pyplot: a caller's backend and open figures are left alone.
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise SettingsError("pictures need matplotlib: install it with `pip install 'memgrow[plots]'`") from error
     fields = [_draw_drawn, _draw_bound, _draw_sweep, *([_draw_measured] if report["measured"] else [])]
     columns = 2 if len(fields) == 4 else 3
     rows = len(fields) // columns
-    figure = Figure(figsize=(SIDE * columns, HEIGHT * rows), layout="constrained")
+    figure = new_figure(SIDE * columns, HEIGHT * rows)
     for axis, field in zip(figure.subplots(rows, columns).flat, fields, strict=True):
         field(axis, report)
     figure.savefig(path, dpi=DPI)

@@ -9,7 +9,7 @@ import pytest
 
 from memgrow.errors import SettingsError
 from memgrow.metrics import AccuracyMatrix
-from memgrow.report.picture import draw_matrices
+from memgrow.report.plots import draw_matrices
 
 MATRIX = (
     AccuracyMatrix().with_row(["a"], {"a": 0.8, "b": 0.0}).with_row(["b"], {"b": 0.7}).with_row(["$c_$"], {"$c_$": 1.0})
@@ -60,7 +60,7 @@ def test_a_hole_is_a_dot_and_zero_is_a_figure(tmp_path, texts):
 
 def test_the_callers_own_pictures_are_left_alone():
     code = (
-        "import sys; from memgrow.metrics import AccuracyMatrix; from memgrow.report.picture import draw_matrices; "
+        "import sys; from memgrow.metrics import AccuracyMatrix; from memgrow.report.plots import draw_matrices; "
         "import io; draw_matrices({'F': AccuracyMatrix().with_row(['a'], {'a': 1.0})}, io.BytesIO(), ''); "
         "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
     )

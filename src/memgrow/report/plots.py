@@ -1,0 +1,179 @@
+"""Pictures by matplotlib: accuracy matrices, methods compared, and curves of the paper's tables.
+
+Every picture is a PNG, or what else the ending of its file's name says.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import ceil, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memgrow.errors import SettingsError
+from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
+from memgrow.metrics import AccuracyMatrix
+from memgrow.report.table import UNKNOWN
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+
+DPI = 130  # dots in an inch; all other sizes are in inches
+
+# Heat maps of accuracy matrices
+SIDE, IN_A_ROW = 4.6, 4
+DARKEST, LIGHTEST = 30, 100  # percent at the two ends of the colours
+MIDDLE = 70  # from here on the ground is so light that figures are black
+
+# Methods compared
+WIDTH, HEAD, LINE = 9.0, 1.6, 0.42
+COLOUR, REFERENCE = "#2a6f97", {BASELINE: "#8a8a8a", RETRAINING: "#c1666b"}
+
+# Curves
+PANEL = (4.6, 3.6)
+OURS, PAPER = "#1f4e79", "#b0642a"
+
+Figures = Mapping[str, Any]
+"""A table of the paper's as its JSON file has it."""
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """A figure by itself, without pyplot: a caller's backend and open figures are left alone."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise SettingsError("pictures need matplotlib: install it with `pip install 'memgrow[plots]'`") from error
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_matrices(
+    matrices: Mapping[str, AccuracyMatrix], path: str | Path, title: str, forgot: Mapping[str, float] | None = None
+) -> None:
+    """Draw one heat map for each method, with average and forgetting above it.
+
+    `forgot` is for means over seeds: the forgetting of a mean matrix is another number.
+    """
+    columns, rows = min(len(matrices), IN_A_ROW), ceil(len(matrices) / IN_A_ROW)
+    figure = new_figure(SIDE * columns, SIDE * rows)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat[len(matrices) :]:
+        axis.set_axis_off()
+    for axis, (name, matrix) in zip(axes.flat, matrices.items(), strict=False):
+        image = _draw_matrix(axis, name, matrix, (forgot or {}).get(name, matrix.forgetting()))
+    for axis in axes[:, 0]:
+        axis.set_ylabel("after learning")
+    figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label="test accuracy, %")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=DPI)
+
+
+def _draw_matrix(axis: "Axes", name: str, matrix: AccuracyMatrix, forgetting: float | None) -> "AxesImage":
+    domains, learned_at = matrix.domains, matrix.learned_at()
+    scores = [[matrix.score(stage, domain) for domain in domains] for stage in range(len(matrix.rows))]
+    values = [[nan if score is None else 100 * score for score in row] for row in scores]
+    image = axis.imshow(values, vmin=DARKEST, vmax=LIGHTEST, cmap="viridis")
+    for stage, row in enumerate(values):
+        for column, (domain, value) in enumerate(zip(domains, row, strict=True)):
+            learned = learned_at.get(domain, len(values))
+            axis.text(
+                column,
+                stage,
+                UNKNOWN if value != value else f"{value:.0f}",
+                ha="center",
+                va="center",
+                color="white" if value <= MIDDLE else "black",
+                alpha=1.0 if stage >= learned else 0.55,
+                fontweight="bold" if stage == learned else "normal",
+            )
+    # A dollar in a name is a dollar, and no formula.
+    axis.set_xticks(range(len(domains)), domains, rotation=20, parse_math=False)
+    axis.set_yticks(range(len(values)), ["→ " + "+".join(row.learned) for row in matrix.rows], parse_math=False)
+    axis.set_xlabel("accuracy on")
+    average = matrix.average()
+    parts = [f"average {100 * average:.1f}"] if average is not None else []
+    parts += [f"forgot {100 * forgetting:.1f}"] if forgetting is not None else []
+    axis.set_title(f"{name}: {', '.join(parts)}" if parts else name, fontsize=11)
+    return image
+
+
+def draw_comparison(comparison: Comparison, path: str | Path, title: str) -> None:
+    """Draw average and forgetting of the methods below each other, every seed a dot."""
+    methods = comparison.order
+    figure = new_figure(WIDTH, HEAD + LINE * len(methods))
+    panels = {
+        "average": f"{comparison.kind.average}\n(right is better)",
+        "forgetting": "forgetting, points\n(left is better)",
+    }
+    axes = figure.subplots(1, len(panels), sharey=True)
+    for axis, (name, label) in zip(axes, panels.items(), strict=True):
+        _draw_seeds(axis, comparison, name)
+        axis.set_xlabel(label)
+    axes[0].set_yticks(range(len(methods)), methods)
+    axes[0].set_ylim(len(methods) - 0.5, -0.5)
+    figure.suptitle(title, parse_math=False)
+    figure.savefig(path, dpi=DPI)
+
+
+def _draw_seeds(axis: "Axes", comparison: Comparison, name: str) -> None:
+    for line, method in enumerate(comparison.order):
+        value, colour = comparison.summary[method][name], REFERENCE.get(method, COLOUR)
+        if value.mean is None:
+            continue
+        seeds = [100 * one for one in value.seeds.values()]
+        axis.plot(seeds, [line] * len(seeds), "o", color=colour, alpha=0.35, markersize=5)
+        axis.plot(100 * value.mean, line, "|", color=colour, markersize=16, markeredgewidth=3)
+        if method in REFERENCE:
+            axis.axvline(100 * value.mean, color=colour, linewidth=0.8, linestyle=":")
+    axis.grid(axis="x", alpha=0.25)
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(left=False)
+
+
+def draw_slots(figures: Figures, path: str | Path) -> None:
+    """Draw validation accuracy on S and on T against the slots of each domain: ours with its spread, and the paper's.
+
+    Refused while a number of slots has no runs: a curve with holes would be taken for a whole one.
+    """
+    (sheet,) = figures["sheets"]
+    if missing := [row["name"] for row in sheet["rows"] if row["cells"]["average"]["mean"] is None]:
+        raise SettingsError(f"there are no runs with {', '.join(missing)} slots: make them first")
+    columns = [column for column in sheet["columns"] if column != "average"]
+    figure = new_figure(PANEL[0] * len(columns), PANEL[1])
+    axes = figure.subplots(1, len(columns), squeeze=False)[0]
+    for axis, column in zip(axes, columns, strict=True):
+        rows = [(row["value"], row["cells"][column]) for row in sheet["rows"]]
+        _draw_curve(axis, [row for row in rows if row[1]["mean"] is not None], color=OURS, label="ours")
+        paper = [(value, cell["paper"]) for value, cell in rows if "paper" in cell]
+        axis.plot([value for value, _ in paper], [printed for _, printed in paper], "s--", color=PAPER, label="paper")
+        axis.grid(alpha=0.3)
+        axis.set_xlabel("slots of each domain")
+        axis.set_ylabel(f"validation accuracy on {column}, %")
+    axes[0].legend(frameon=False)
+    figure.savefig(path, dpi=DPI)
+
+
+def draw_scaling(study: Figures, path: str | Path) -> None:
+    """Draw the average over all domains against the amount of data, method by method."""
+    figure = new_figure(*PANEL)
+    axis = figure.subplots()
+    labels = [sheet["title"] for sheet in study["sheets"]]
+    for method in study["methods"]:
+        cells = [row["cells"]["average"] for sheet in study["sheets"] for row in sheet["rows"] if row["name"] == method]
+        known = [(number, cell) for number, cell in enumerate(cells) if cell["mean"] is not None]
+        _draw_curve(axis, known, label=method)
+    axis.set_xticks(range(len(labels)), labels, rotation=15)
+    axis.set_xlabel(study["about"])
+    axis.set_ylabel("average test accuracy at the end, %")
+    axis.legend(frameon=False)
+    figure.savefig(path, dpi=DPI)
+
+
+def _draw_curve(axis: "Axes", cells: Sequence[tuple[float, Figures]], **style: Any) -> None:
+    axis.errorbar(
+        [place for place, _ in cells],
+        [cell["mean"] for _, cell in cells],
+        yerr=[cell["spread"] or 0.0 for _, cell in cells],
+        marker="o",
+        capsize=3,
+        **style,
+    )
