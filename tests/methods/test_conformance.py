@@ -1,11 +1,16 @@
-"""What every method promises, on a network with memory, on a plain one, and on one that replies."""
+"""What every method promises, on a network with memory, on a plain one, and on one that replies.
+
+Each method learns three domains once on each kind of network; the tests look at what was kept on the way.
+"""
 
 import sys
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import torch
 
-from memgrow.data import Stream
+from memgrow.data import Domain, Stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
@@ -13,24 +18,28 @@ from memgrow.models import ModelSettings
 from memgrow.replying import replies
 
 SLOTS = 20  # for each later domain
-
-
 KINDS = {
     "memory": ModelSettings(embedding=6, hidden=5, slots=4, perceptron=16, dropout=0.1),
     "plain": ModelSettings(embedding=6, hidden=5, slots=0, perceptron=16, dropout=0.1),
     "replies": ModelSettings(cell="gru", embedding=6, hidden=5, slots=4, bidirectional=False, dropout=0.1),
     "plain replies": ModelSettings(cell="gru", embedding=6, hidden=5, slots=0, bidirectional=False, dropout=0.1),
 }
+Weights = dict[str, torch.Tensor]
 
 
-@pytest.fixture(params=KINDS)
+@dataclass(frozen=True)
+class Learnt:
+    """A learner after three domains, and what it was before."""
+
+    learner: Learner
+    weights: list[Weights]  # after each domain
+    folders: list[Path]  # what was saved after each domain
+    references: tuple[list[int], list[int]]  # to parts of the first domain, before and after it was learnt
+
+
+@pytest.fixture(params=KINDS, scope="module")
 def kind(request) -> str:
     return request.param
-
-
-@pytest.fixture
-def settings(kind) -> ModelSettings:
-    return KINDS[kind]
 
 
 @pytest.fixture(scope="module")
@@ -38,19 +47,24 @@ def dialogues() -> Stream:
     return synthetic_dialogue(domains=3, train=48, validation=16, test=24)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stream(kind, stream, dialogues) -> Stream:
     return dialogues if "replies" in kind else stream
 
 
-@pytest.fixture(params=METHODS)
-def learner(request, settings, short) -> Learner:
+@pytest.fixture(params=METHODS, scope="module")
+def learnt(request, kind, stream, short, tmp_path_factory) -> Learnt:
     options = MethodSettings(slots=SLOTS, fisher_examples=10)
-    return Learner.create(request.param, model=settings, training=short, options=options, device="cpu")
-
-
-def weights(learner: Learner) -> dict[str, torch.Tensor]:
-    return {name: tensor.clone() for name, tensor in learner.trained().state_dict().items()}
+    learner = Learner.create(request.param, model=KINDS[kind], training=short, options=options, device="cpu")
+    folder, before = tmp_path_factory.mktemp("learnt"), references(stream[0])
+    kept, folders, after = [], [], []
+    for number in range(3):
+        adapt(learner, stream, number)
+        after = after or references(stream[0])
+        kept.append(weights(learner))
+        folders.append(folder / str(number))
+        learner.save(folders[-1])
+    return Learnt(learner, kept, folders, (before, after))
 
 
 def adapt(learner: Learner, stream, number: int) -> None:
@@ -58,10 +72,16 @@ def adapt(learner: Learner, stream, number: int) -> None:
     learner.adapt(stream[number], earlier=earlier, watch=stream)
 
 
-def test_three_domains_grow_the_model_as_promised(learner, stream):
-    method = learner.method
-    for number in range(3):
-        adapt(learner, stream, number)
+def weights(learner: Learner) -> Weights:
+    return {name: tensor.clone() for name, tensor in learner.trained().state_dict().items()}
+
+
+def references(domain: Domain) -> list[int]:
+    return [sys.getrefcount(part) for part in (domain.train, domain.train[0], domain.train[0].text)]
+
+
+def test_three_domains_grow_the_model_as_promised(learnt, stream):
+    learner, method = learnt.learner, learnt.learner.method
     first, *later = learner.history.stages
     assert first.grew.columns == 1
     for before, stage in zip((first, *later), later, strict=False):
@@ -85,15 +105,12 @@ def test_three_domains_grow_the_model_as_promised(learner, stream):
     assert set(learner.history.matrix.domains) == set(stream.names)
 
 
-def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learner, stream):
-    adapt(learner, stream, 0)
-    old = weights(learner)
-    adapt(learner, stream, 1)
-    new = weights(learner)
+def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt):
+    old, new, _ = learnt.weights
     frozen = {
         "frozen+M": {name for name in old if not name.startswith("heads.")},
         "Progressive": set(old),
-    }.get(learner.method.name, set())
+    }.get(learnt.learner.method.name, set())
     for name in frozen:
         kept = new[name]
         for dim, size in enumerate(old[name].shape):  # the part that was there before
@@ -105,20 +122,13 @@ def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learner, strea
             assert not torch.equal(tensor, old[name]), f"{name} was to train"
 
 
-def test_saving_and_loading_between_domains_changes_nothing(learner, stream, tmp_path):
-    twin = Learner.create(
-        learner.method.name,
-        model=learner.settings,
-        training=learner.training,
-        options=learner.options,
-        device="cpu",
-    )
-    for number in range(3):
-        adapt(learner, stream, number)
+def test_saving_and_loading_between_domains_changes_nothing(learnt, stream, tmp_path):
+    learner, twin = learnt.learner, Learner.load(learnt.folders[0], device="cpu")
+    for number in (1, 2):
         adapt(twin, stream, number)
         twin.save(tmp_path / "model")
         twin = Learner.load(tmp_path / "model", device="cpu")
-    ours, theirs = weights(learner), weights(twin)
+    ours, theirs = learnt.weights[-1], weights(twin)
     assert list(ours) == list(theirs)
     for name, tensor in ours.items():
         assert torch.equal(tensor, theirs[name]), name
@@ -128,9 +138,8 @@ def test_saving_and_loading_between_domains_changes_nothing(learner, stream, tmp
         assert torch.equal(tensor, twin.past.tensors()[name])
 
 
-def test_prediction_needs_no_domain(learner, stream):
-    for number in range(2):
-        adapt(learner, stream, number)
+def test_prediction_needs_no_domain(learnt, stream):
+    learner = Learner.load(learnt.folders[1], device="cpu")
     mixed = [example for domain in stream for example in domain.test]
     if stream[0].has_replies:
         assert len(replies(learner, mixed, max_words=5)) == len(mixed)
@@ -143,8 +152,6 @@ def test_prediction_needs_no_domain(learner, stream):
     assert sum(right) / len(right) == pytest.approx(learner.evaluate(stream[0])[stream[0].name])
 
 
-def test_no_reference_to_a_domains_data_is_kept(learner, stream):
-    domain = stream[0]
-    before = [sys.getrefcount(part) for part in (domain.train, domain.train[0], domain.train[0].text)]
-    adapt(learner, stream, 0)
-    assert [sys.getrefcount(part) for part in (domain.train, domain.train[0], domain.train[0].text)] == before
+def test_no_reference_to_a_domains_data_is_kept(learnt):
+    before, after = learnt.references
+    assert after == before
