@@ -180,11 +180,11 @@ TABLES = (
     *("recommended", "slots", "rates", "conditions", "tuning"),
 )
 PLACES = {
-    "comparison": ("README.md", comparison),
+    "comparison": ("docs/results.md", comparison),
     "matrix": ("docs/tutorial.md", matrix),
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
     "sentiment": ("README.md", sentiment),
-    "five-genres": ("README.md", five_genres),
+    "five-genres": ("docs/results.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),
     "reply-lengths": ("docs/paper.md", reply_lengths),
     **{f"paper-{name}": ("docs/paper.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
