@@ -1,6 +1,5 @@
 """Messages and replies go the way of all data: files, parts, notices, a sentence for what cannot be used."""
 
-import hashlib
 import json
 from itertools import combinations
 
@@ -8,7 +7,6 @@ import pytest
 
 from memgrow.data import (
     Columns,
-    Domain,
     Example,
     load_for_evaluation,
     load_stream,
@@ -150,13 +148,3 @@ def test_a_slice_tells_replies_to_one_message_apart_and_does_not_depend_on_their
     kept = fair_slice(examples, 10)
     assert len(set(kept)) == 10
     assert set(fair_slice(examples[::-1], 10)) == set(kept)
-
-
-def test_a_reply_is_part_of_a_fingerprint_and_without_one_it_is_as_it_ever_was():
-    def print_of(*examples):
-        return Domain("books", train=examples).fingerprint()
-
-    plain = print_of(Example("a", label="x"), Example("b", "c"))
-    assert plain == hashlib.sha256(b"books\x1da\x1f\x1fx\x1eb\x1fc\x1f\x1e\x1d").hexdigest()
-    prints = {print_of(Example("a", reply=reply)) for reply in (None, "", "b", "c")}
-    assert len(prints) == 4

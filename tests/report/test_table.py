@@ -3,7 +3,8 @@
 from rich.console import Console
 from rich.text import Text
 
-from memgrow.report.table import Column, Table, counted, numbers, p_value, percent, perplexity_text, signed
+from memgrow.errors import counted
+from memgrow.report.table import Column, Table, numbers, p_value, percent, perplexity_text, signed
 
 TABLE = Table(
     "E|h|, [bold]",

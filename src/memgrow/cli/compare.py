@@ -13,7 +13,7 @@ from memgrow.cli import options as opt
 from memgrow.cli.errors import whisper
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Stream
-from memgrow.errors import SettingsError
+from memgrow.errors import SettingsError, counted
 from memgrow.experiments.comparison import METHODS, Comparison, Settings, runs_of
 from memgrow.experiments.comparison_setup import LABELS, Kind, kind_of, open_stream, refuse_incomparable, suitable
 from memgrow.experiments.grid import Grid
@@ -24,7 +24,6 @@ from memgrow.report.comparison import compared_table, digits, domains_table, leg
 from memgrow.report.grid_bar import GridBar
 from memgrow.report.learner import MatrixTable
 from memgrow.report.plots import draw_comparison
-from memgrow.report.table import counted
 from memgrow.text.vector_files import detect
 
 console = Console(highlight=False)

@@ -8,8 +8,8 @@ from typing import Any
 from memgrow.cli.errors import whisper
 from memgrow.data import Example
 from memgrow.data.records import count_cut
+from memgrow.errors import counted
 from memgrow.learner import Learner
-from memgrow.report.table import counted
 from memgrow.storage import finite
 
 

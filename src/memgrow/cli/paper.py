@@ -10,8 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.errors import SettingsError
-from memgrow.report.table import counted
+from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
     from memgrow.experiments.grid import Watcher

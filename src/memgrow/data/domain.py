@@ -1,13 +1,20 @@
-"""Short names for data: the same for the same examples, another for any others."""
+"""What a model learns from: examples, the domains they belong to, streams of domains, and fingerprints of their data.
+
+A fingerprint is the same for the same data and another for any other. Finished stages and runs are found again by
+fingerprints, so the bytes that are hashed here must never change.
+"""
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import overload
 
 from memgrow.errors import DataError
+
+LENGTH = 24  # hexadecimal digits of a short fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +29,11 @@ class Example:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What a model reads; the reply is what it should write."""
+        """The texts that a model reads; the reply is what it should write."""
         return (self.text,) if self.pair is None else (self.text, self.pair)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Domain:
     """A named set of examples in three parts."""
 
@@ -42,11 +49,15 @@ class Domain:
 
     @property
     def has_replies(self) -> bool:
-        """Whether there is answering to be learnt from it."""
+        """Whether any of its examples has a reply."""
         return any(example.reply is not None for part in (self.train, self.validation, self.test) for example in part)
 
     def fingerprint(self) -> str:
-        """The same for the same name and training and validation examples: tells one run's data from another's."""
+        """The fingerprint of the name and of the training and validation examples, by which a stage knows its data."""
+        return self._fingerprint
+
+    @cached_property
+    def _fingerprint(self) -> str:
         digest = hashlib.sha256(self.name.encode(errors="surrogateescape"))
         for part in (self.train, self.validation):
             digest.update(b"\x1d")
@@ -95,22 +106,19 @@ class Stream(Sequence[Domain]):
         return f"Stream({' -> '.join(self.names)})"
 
 
-LENGTH = 24  # hexadecimal digits
-
-
-def of_domain(domain: Domain, beside: str = "") -> str:
-    """Of all three parts, and of what else decides what is learnt from them."""
+def domain_fingerprint(domain: Domain, beside: str = "") -> str:
+    """The fingerprint of all three parts, and of what else (`beside`) decides what is learnt from them."""
     parts = (domain.train, domain.validation, domain.test)
-    return _short(domain.name, *map(_examples, parts), beside)
+    return _short(domain.name, *map(_digest, parts), beside)
 
 
-def of_held_out(domain: Domain) -> str:
-    """Of the examples that a model is tried on."""
-    return _short(_examples(domain.validation), _examples(domain.test))
+def held_out_fingerprint(domain: Domain) -> str:
+    """The fingerprint of the examples that a model is tried on."""
+    return _short(_digest(domain.validation), _digest(domain.test))
 
 
-def of_file(path: str | Path) -> str:
-    """Of a file's content, whatever its name."""
+def file_fingerprint(path: str | Path) -> str:
+    """The fingerprint of a file's content, whatever its name."""
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()[:LENGTH]
@@ -118,7 +126,7 @@ def of_file(path: str | Path) -> str:
         raise DataError(f"cannot read {path} ({error.strerror}): check the name") from error
 
 
-def _examples(examples: Iterable[Example]) -> str:
+def _digest(examples: Iterable[Example]) -> str:
     digest = hashlib.sha256()
     for example in examples:
         answer = example.label if example.reply is None else [example.reply]

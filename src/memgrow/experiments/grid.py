@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from memgrow.data import Stream
-from memgrow.data import domain as fingerprints
+from memgrow.data.domain import file_fingerprint
 from memgrow.device import find_device
 from memgrow.errors import SettingsError
 from memgrow.experiments.job import Result, WorkerContext
@@ -154,7 +154,7 @@ class Grid:
         self.workers, self.stack = workers, stack if self.device == "cuda" else 1
         self.progress, self.keep_models = progress or Unwatched(), keep_models
         self.reply_evaluation = reply_evaluation
-        words = fingerprints.of_file(vectors) if vectors else ""
+        words = file_fingerprint(vectors) if vectors else ""
         self.ledger = Ledger.of(stream, store, words, reply_evaluation.fingerprints() if reply_evaluation else {})
 
     def model(self, run: Run) -> Path:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from memgrow.data import Stream
-from memgrow.data import domain as fingerprints
+from memgrow.data.domain import domain_fingerprint, held_out_fingerprint
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 
@@ -60,8 +60,8 @@ class Ledger:
         cls, stream: Stream, store: Store, vectors: str, trial: Mapping[str, str] = MappingProxyType({})
     ) -> "Ledger":
         beside = f"{labels_of(stream)} {vectors}"
-        data = {domain.name: fingerprints.of_domain(domain, beside) for domain in stream}
-        held_out = {domain.name: fingerprints.of_held_out(domain) for domain in stream}
+        data = {domain.name: domain_fingerprint(domain, beside) for domain in stream}
+        held_out = {domain.name: held_out_fingerprint(domain) for domain in stream}
         return cls(stream, store, data, {**held_out, **trial})
 
     def key(self, run: Run) -> str:

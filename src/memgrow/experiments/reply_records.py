@@ -13,8 +13,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 
 from memgrow.data import Example, Stream
-from memgrow.data import domain as fingerprints
 from memgrow.data.batches import by_length, collate
+from memgrow.data.domain import file_fingerprint
 from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.metrics.replies import BleuCounts, bleu2_counts, distinct, w2v_similarity, words_to_look_up
@@ -122,7 +122,7 @@ class ReplyEvaluation:
     def fingerprints(self) -> dict[str, str]:
         """What a record must agree with to serve; one that has W2V-Sim serves where that is not asked for."""
         made = {"how replies are made": f"beam {self.beam}, {self.longest} words, {self.samples} kept"}
-        return made | ({"vectors of W2V-Sim": fingerprints.of_file(self.vectors)} if self.vectors else {})
+        return made | ({"vectors of W2V-Sim": file_fingerprint(self.vectors)} if self.vectors else {})
 
     def evaluate(self, learner: Learner, stream: Stream) -> dict[str, dict[str, ReplyRecord]]:
         """By part and domain: losses on the validation examples, losses and answers on the test examples."""

@@ -4,10 +4,11 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from memgrow.errors import counted
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds
 from memgrow.methods import find_method
 from memgrow.metrics.significance import Paired
-from memgrow.report.table import UNKNOWN, counted, percent, perplexity_text
+from memgrow.report.table import UNKNOWN, percent, perplexity_text
 
 CLEAR, PERPLEXITY = "*", "perpl."
 COLUMNS = ("method", "average", f"against {BASELINE}", "forgot", PERPLEXITY, "parameters", "time")

@@ -11,12 +11,13 @@ from rich.table import Table
 from rich.text import Text
 
 from memgrow.data import Example
+from memgrow.errors import counted
 from memgrow.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import LETTERS, METHODS, Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.nn import MemoryBank, count_parameters
-from memgrow.report.table import counted, percent
+from memgrow.report.table import percent
 
 
 def about(learner: Learner) -> dict[str, Any]:

@@ -104,10 +104,6 @@ def signed(value: float | None, digits: int = 1) -> str:
     return MISSING if value is None else f"{value:+.{digits}f}".replace("-", "−")
 
 
-def counted(count: int, what: str) -> str:
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
-
-
 def p_value(p: float | None) -> str:
     if p is None:
         return MISSING

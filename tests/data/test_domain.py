@@ -1,0 +1,80 @@
+"""Examples, domains and streams, and the fingerprints by which finished work is found again."""
+
+import hashlib
+import pickle
+from dataclasses import replace
+
+import pytest
+
+from memgrow.data import Domain, Example, Stream
+from memgrow.data.domain import domain_fingerprint, file_fingerprint, held_out_fingerprint
+from memgrow.errors import DataError
+
+BOOKS = Domain("books", train=(Example("a", label="x"), Example("b", label="w")), test=(Example("c", label="x"),))
+TOYS = Domain("toys")
+
+
+def test_a_stream_is_walked_sliced_and_asked_by_name():
+    stream = Stream([BOOKS, TOYS])
+    assert list(stream) == [BOOKS, TOYS]
+    assert stream[:1].names == ("books",)
+    assert stream["toys"] is stream[-1] is TOYS
+
+
+def test_an_unknown_domain_is_refused_with_those_there_are():
+    with pytest.raises(DataError, match="no domain 'dvd' in this stream; it has books, toys"):
+        Stream([BOOKS, TOYS])["dvd"]
+
+
+def test_a_domain_cannot_come_twice():
+    with pytest.raises(DataError, match="books comes more than once"):
+        Stream([BOOKS, TOYS, BOOKS])
+
+
+def test_labels_are_those_of_the_training_part_in_alphabetical_order():
+    assert BOOKS.labels == ("w", "x")
+    assert TOYS.labels == ()
+
+
+def test_a_fingerprint_changes_with_what_is_learnt_from_and_with_nothing_else():
+    assert BOOKS.fingerprint() == replace(BOOKS, test=()).fingerprint()
+    moved = replace(BOOKS, train=BOOKS.train[:1], validation=BOOKS.train[1:])
+    relabelled = replace(BOOKS, train=(BOOKS.train[0], Example("b", label="x")))
+    renamed = replace(BOOKS, name="tomes")
+    prints = {domain.fingerprint() for domain in (BOOKS, moved, relabelled, renamed)}
+    assert len(prints) == 4
+
+
+def test_where_an_example_stands_is_not_part_of_what_it_is():
+    assert Example("a", where="x.csv, line 2") == Example("a", where="y.csv, line 9")
+
+
+def test_a_reply_is_part_of_a_fingerprint_and_without_one_it_is_as_it_ever_was():
+    def print_of(*examples):
+        return Domain("books", train=examples).fingerprint()
+
+    plain = print_of(Example("a", label="x"), Example("b", "c"))
+    assert plain == hashlib.sha256(b"books\x1da\x1f\x1fx\x1eb\x1fc\x1f\x1e\x1d").hexdigest()
+    prints = {print_of(Example("a", reply=reply)) for reply in (None, "", "b", "c")}
+    assert len(prints) == 4
+
+
+def test_fingerprints_are_those_of_the_records_that_were_made_with_them(tmp_path):
+    domain = Domain("books", (Example("a", "b", "x"),), (Example("c", label="y"),), (Example("d", reply="e"),))
+    assert domain.fingerprint() == "532694e76cde7c36273dcf8f65139e23874c3c370a2e2002664daa947123767a"
+    assert domain_fingerprint(domain) == "ca539816aab3f7d511d67273"
+    assert domain_fingerprint(domain, "vectors") == "3f4c09a5ae49253badf75e18"
+    assert held_out_fingerprint(domain) == "719a01baf0ae749231e40ab6"
+    (tmp_path / "any").write_bytes(b"vectors\n")
+    assert file_fingerprint(tmp_path / "any") == "1757e2b35577ca600d578af1"
+    with pytest.raises(DataError, match="cannot read"):
+        file_fingerprint(tmp_path / "lost")
+
+
+def test_a_fingerprint_is_computed_once_and_changes_nothing_else():
+    domain = replace(BOOKS)
+    assert domain.fingerprint() is domain.fingerprint()
+    assert domain == BOOKS
+    assert hash(domain) == hash(BOOKS)
+    assert replace(domain, name="tomes").fingerprint() != domain.fingerprint()
+    assert pickle.loads(pickle.dumps(domain)) == domain
