@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memgrow.data import Domain, Example
-from memgrow.data.batches import Encoded, Worded, encode, split_words
+from memgrow.data.batches import Encoded, Worded, encode
 from memgrow.device import wake
 from memgrow.errors import DataError, SettingsError
 from memgrow.history import Stage
@@ -203,7 +203,7 @@ def begin(
     after.past, after.history = copy.deepcopy(learner.past), copy.deepcopy(learner.history)
     old = None if learner.method.afresh else learner.model
     with seeded(seed, "growth", device=learner.device):
-        worded = split_words(lesson.train, learner.training.max_words) if like is None else like.worded
+        worded = learner.tokenized(lesson.train) if like is None else like.worded
         if worded.cut and like is None:
             limit = learner.training.max_words
             progress.note(f"{lesson.name}: only the first {limit} words are read of {worded.cut} text(s)")

@@ -10,11 +10,11 @@ import torch
 from memgrow.adaptation import Lesson, begin, check_examples
 from memgrow.checkpoint import pack, unpack
 from memgrow.data import Domain, Example, Stream
-from memgrow.data.batches import Encoded, collate, encode, split_words
+from memgrow.data.batches import Encoded, Worded, collate, encode, split_words
 from memgrow.device import find_device
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.history import History, Stage
-from memgrow.methods import RECOMMENDED, MethodSettings, find_method
+from memgrow.methods import RECOMMENDED, MethodSettings, check_growth, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings
 from memgrow.progress import Progress, Silence
 from memgrow.storage import read_folder, write_folder
@@ -49,6 +49,7 @@ class Learner:
         device: str,
     ) -> None:
         self.method = find_method(method)
+        check_growth(self.method, model)
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
         self.task, self.labels = task, None if labels is None else tuple(labels)
@@ -133,6 +134,7 @@ class Learner:
     def use(self, method: str, options: MethodSettings | None = None) -> None:
         """Go on with another method."""
         new, options = find_method(method), options or self.options
+        check_growth(new, self.settings)
         past = new.past(options)
         strange = past.inherit(self.past)
         if self.history.stages and any(part.needs_every_domain for part in strange):
@@ -212,7 +214,11 @@ class Learner:
         """Examples as this learner's model reads them, checked."""
         labels = self.labels if labelled else None
         check_examples(examples, self.task or "", labels)
-        return encode(split_words(examples, self.training.max_words), self.vocabulary, labels or ())
+        return encode(self.tokenized(examples), self.vocabulary, labels or ())
+
+    def tokenized(self, examples: Sequence[Example]) -> Worded:
+        """Examples as tokens of the kind that this learner's encoder reads."""
+        return split_words(examples, self.training.max_words, self.settings.encoder.tokenizer(self.settings))
 
     def _key(self, lesson: Lesson, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""

@@ -1,6 +1,6 @@
 """From examples to tensors: word indices once, then batches of texts of similar length."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import isqrt
@@ -74,11 +74,13 @@ class Batch:
     examples: Tensor  # (B): their numbers in the data
 
 
-def split_words(examples: Sequence[Example], max_words: int) -> Worded:
+def split_words(
+    examples: Sequence[Example], max_words: int, tokenizer: Callable[[str], list[str]] = tokenise
+) -> Worded:
     """Of a text longer than `max_words` the beginning is read; one without any word is read as an unknown word."""
     texts, cut = [], 0
     for example in examples:
-        words = [tokenise(text) for text in (*example.texts, *_reply(example))]
+        words = [tokenizer(text) for text in (*example.texts, *_reply(example))]
         cut += sum(len(text) > max_words for text in words)
         texts.append(tuple(text[:max_words] or [UNKNOWN] for text in words))
     answered = any(example.reply is not None for example in examples)

@@ -1,6 +1,6 @@
 """How a model meets a new domain."""
 
-from memgrow.methods.growth import Grew, grow_for
+from memgrow.methods.growth import Grew, check_growth, grow_for
 from memgrow.methods.plugin import MethodSettings, Past, Several
 from memgrow.methods.table import LETTERS, METHODS, RECOMMENDED, Method, find_method
 from memgrow.methods.trains import Trains
@@ -15,6 +15,7 @@ __all__ = [
     "Past",
     "Several",
     "Trains",
+    "check_growth",
     "find_method",
     "grow_for",
 ]

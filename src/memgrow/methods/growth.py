@@ -7,7 +7,7 @@ from torch import Tensor
 from memgrow.errors import SettingsError
 from memgrow.methods.plugin import MethodSettings
 from memgrow.methods.table import Method
-from memgrow.models import Model
+from memgrow.models import Model, ModelSettings
 from memgrow.nn import matching_hidden
 
 
@@ -19,6 +19,20 @@ class Grew:
     hidden: int = 0
     words: int = 0
     columns: int = 0
+
+
+GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column": "columns"}
+
+
+def check_growth(method: Method, settings: ModelSettings) -> None:
+    """Refuse a method that adds what this kind of encoder cannot grow by."""
+    lacking = [GROWN[what] for what in method.grows if what not in settings.encoder.grows]
+    if lacking:
+        possible = " and ".join(GROWN[what] for what in sorted(settings.encoder.grows)) or "nothing"
+        raise SettingsError(
+            f"{method.name} adds {' and '.join(lacking)}, but the encoder {settings.cell!r} grows by {possible} alone: "
+            "use another method, or another encoder (model.cell)"
+        )
 
 
 def grow_for(model: Model, method: Method, settings: MethodSettings, domain: str, words: Tensor | None = None) -> Grew:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from memgrow.adaptation import check_examples
 from memgrow.data import Example
-from memgrow.data.batches import Encoded, encode, split_words
+from memgrow.data.batches import Encoded
 from memgrow.errors import DataError, ModelError
 from memgrow.experiments.theorem.closed_form import Estimate
 from memgrow.experiments.theorem.trace import Moved, Seen, compare, kept_entries, look, newest_column
@@ -89,7 +89,7 @@ def measure(
     check(learner, examples, domain)
     model = learner.classifier().eval()
     slots = slots or learner.options.slots or model.settings.slots or newest_column(model).slots
-    data = encode(split_words(examples, learner.training.max_words), learner.vocabulary, learner.labels or ())
+    data = learner.encode(examples)
     before = [(words, look(model, words)) for words in _by_length(data, learner.device)]
     answers = model.logits(data).argmax(-1)
     effects: dict[str, Effect] = {}
