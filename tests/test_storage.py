@@ -1,16 +1,75 @@
-"""A folder is written whole or not at all, and read only if every byte is what was written."""
+"""A file or a folder is written whole or not at all, and read only if every byte is what was written."""
 
 import errno
 import json
+from contextlib import suppress
+from math import inf, nan
 
 import pytest
 import torch
 
-from memgrow import storage as checkpoint
+from memgrow import storage
 from memgrow.errors import ModelError
-from memgrow.storage import FORMAT, load_tensors, pack_tensors, read_folder, write_folder
+from memgrow.storage import (
+    FORMAT,
+    atomic_folder,
+    atomic_open,
+    atomic_write,
+    finite,
+    load_tensors,
+    pack_tensors,
+    read_folder,
+    write_folder,
+)
 
 FILES = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000}
+
+
+@pytest.mark.parametrize("content", [b"\x00\xff", "\u00e9\r\n", ""])
+def test_a_file_holds_what_was_written_and_nothing_is_left_beside_it(tmp_path, content):
+    path = tmp_path / "deep" / "file.json"
+    for written in ("before", content):
+        assert atomic_write(path, written) == path
+    assert path.read_bytes() == (content if isinstance(content, bytes) else content.encode())
+    assert [path.name for path in path.parent.iterdir()] == ["file.json"]
+
+
+def test_after_an_error_a_file_is_as_it_was(tmp_path):
+    atomic_write(tmp_path / "file", "before")
+    with suppress(ZeroDivisionError), atomic_open(tmp_path / "file") as file:
+        file.write(b"half")
+        file.flush()
+        assert (tmp_path / "file").read_text() == "before"
+        raise ZeroDivisionError
+    assert (tmp_path / "file").read_text() == "before"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_what_two_processes_write_at_once_is_the_whole_of_one_of_them(tmp_path, monkeypatch):
+    with atomic_open(tmp_path / "file") as ours:
+        ours.write(b"ours, and long")
+        with monkeypatch.context() as patch:
+            patch.setattr(storage.os, "getpid", lambda: -1)
+            atomic_write(tmp_path / "file", "theirs")
+        assert (tmp_path / "file").read_text() == "theirs"
+    assert (tmp_path / "file").read_text() == "ours, and long"
+
+
+def test_a_folder_is_replaced_by_what_fills_it_or_stays(tmp_path):
+    with atomic_folder(tmp_path / "folder") as beside:
+        (beside / "one").write_text("1")
+    with suppress(ZeroDivisionError), atomic_folder(tmp_path / "folder") as beside:
+        (beside / "two").write_text("2")
+        raise ZeroDivisionError
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["one"]
+    with atomic_folder(tmp_path / "folder") as beside:
+        (beside / "two").write_text("2")
+    assert [path.name for path in (tmp_path / "folder").iterdir()] == ["two"]
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_numbers_that_json_has_no_word_for_become_null():
+    assert finite({"a": inf, "b": [{"c": nan}, (1.5, -inf)]}) == {"a": None, "b": [{"c": None}, [1.5, None]]}
 
 
 def test_what_is_written_is_read(tmp_path):
@@ -27,7 +86,7 @@ def test_writing_again_replaces_all_files_and_leaves_nothing_beside(tmp_path):
 
 
 def test_without_the_system_call_that_exchanges_names_the_result_is_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoint, "_exchange", lambda a, b: False)
+    monkeypatch.setattr(storage, "exchange", lambda a, b: False)
     write_folder(tmp_path / "model", FILES)
     write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == {"c.json": b"3"}
@@ -40,7 +99,7 @@ def test_a_full_disk_leaves_the_old_model_and_says_so(tmp_path, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(checkpoint, "_write", full)
+    monkeypatch.setattr(storage, "write_file", full)
     with pytest.raises(ModelError, match=r"could not write .* \(No space left on device\).*unchanged"):
         write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == FILES
@@ -140,7 +199,7 @@ def test_a_link_goes_on_pointing_to_the_model(tmp_path):
 def test_without_exchange_a_rename_that_fails_or_a_kill_leaves_the_old_model(tmp_path, monkeypatch):
     from pathlib import Path
 
-    monkeypatch.setattr(checkpoint, "_exchange", lambda a, b: False)
+    monkeypatch.setattr(storage, "exchange", lambda a, b: False)
     write_folder(tmp_path / "model", FILES)
     rename = Path.rename
 

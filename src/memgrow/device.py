@@ -8,6 +8,8 @@ import torch
 
 from memgrow.errors import SettingsError
 
+NO_MEMORY = ("DefaultCPUAllocator", "Storage size calculation overflowed", "out of memory")  # in torch's words
+
 
 def find_device(name: str) -> torch.device:
     """auto: the GPU if there is one."""
@@ -16,6 +18,11 @@ def find_device(name: str) -> torch.device:
     if name == "cuda" and not torch.cuda.is_available():
         raise SettingsError("torch finds no CUDA device on this machine: use the device cpu or auto")
     return torch.device("cuda" if name == "cuda" or (name == "auto" and torch.cuda.is_available()) else "cpu")
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that something does not fit: torch has more than one way to say so."""
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
 
 
 def allow_tf32(device: torch.device) -> None:

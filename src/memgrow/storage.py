@@ -1,4 +1,4 @@
-"""Figures as JSON can hold them."""
+"""Files and folders that are written whole or not at all, and JSON that anybody can read."""
 
 import ctypes
 import hashlib
@@ -6,10 +6,11 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import safetensors.torch
 from safetensors import SafetensorError
@@ -17,11 +18,49 @@ from torch import Tensor
 
 from memgrow.errors import ModelError
 
-FORMAT = 1
+FORMAT = 1  # of a folder with a manifest; a reader refuses a later one
 MANIFEST = "manifest.json"
 
 
+# One file
+
+
+@contextmanager
+def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
+    """A file to write to, which becomes `path` at the end of the block; after an error `path` is as it was."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.writing")  # several processes may fill one cache
+    try:
+        with beside.open("wb") as file:
+            yield file
+            _flush(file)
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def atomic_write(path: str | Path, content: bytes | str) -> Path:
+    """Write a file, text as UTF-8, in place of what was there: a reader finds the old content or the new."""
+    with atomic_open(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return Path(path)
+
+
+# What is in it
+
+
+def finite(value: Any) -> Any:
+    """The same with None for infinite numbers, which JSON has no word for."""
+    if isinstance(value, Mapping):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
 def pack_json(value: Any) -> bytes:
+    """JSON as a person can read it, infinite numbers and all: settings that are read back may be infinite."""
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
@@ -29,35 +68,34 @@ def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
 
 
-def unpack_tensors(data: bytes) -> dict[str, Tensor]:
-    return safetensors.torch.load(data)
+def load_tensors(files: Mapping[str, bytes], name: str) -> dict[str, Tensor]:
+    """The tensors of one file of a folder; none if the folder does not have it."""
+    try:
+        return safetensors.torch.load(files[name]) if name in files else {}
+    except SafetensorError as error:
+        raise ModelError(f"{name} does not hold tensors ({error}): go back to a saved model") from error
+
+
+# A folder of files with a manifest that has their checksums
 
 
 def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
     """Write `files` and a manifest as the folder `path`, in place of what was there: all of it or nothing."""
-    path = Path(os.path.realpath(path))  # behind a link, what it points to
-    _recover(path)
+    path = Path(os.path.realpath(path))  # of a link, what it points to
     if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise ModelError(f"{path} is there already and is not a memgrow model: choose another name, or move it away")
-    size = sum(map(len, files.values()))
-    beside = path.with_name(f".{path.name}.writing")  # one name, so that what a killed run left is cleared by the next
+    manifest = {"format": FORMAT, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
     try:
-        shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
-        sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
-        manifest = {"format": FORMAT, "sha256": sums}
-        for name, data in {**files, MANIFEST: pack_json(manifest)}.items():
-            _write(beside / name, data)
-        _keep_others(path, beside)
-        _put_in_place(beside, path)
+        with atomic_folder(path) as beside:
+            for name, data in {**files, MANIFEST: pack_json(manifest)}.items():
+                write_file(beside / name, data)
+            _keep_others(path, beside)
     except OSError as error:
-        reason = error.strerror or str(error)
+        size = sum(map(len, files.values()))
         raise ModelError(
-            f"could not write {size / 1e6:.1f} MB as {path} ({reason}): make room or choose another place; "
-            "what was there before is unchanged"
+            f"could not write {size / 1e6:.1f} MB as {path} ({error.strerror or error}): make room or choose another "
+            "place; what was there before is unchanged"
         ) from error
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def read_folder(path: str | Path) -> dict[str, bytes]:
@@ -80,19 +118,42 @@ def read_folder(path: str | Path) -> dict[str, bytes]:
     return {name: _read(path / name, expected) for name, expected in sums.items()}
 
 
-def load_tensors(files: Mapping[str, bytes], name: str) -> dict[str, Tensor]:
-    """The tensors of one file of a folder; none if the folder does not have it."""
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` at the end of the block; after an error `path` is as it was."""
+    _recover(path)
+    beside = path.with_name(f".{path.name}.writing")  # one name, so that what a killed run left is cleared by the next
+    shutil.rmtree(beside, ignore_errors=True)
     try:
-        return unpack_tensors(files[name]) if name in files else {}
-    except SafetensorError as error:
-        raise ModelError(f"{name} does not hold tensors ({error}): go back to a saved model") from error
+        beside.mkdir(parents=True)
+        yield beside
+        _put_in_place(beside, path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
 
 
-def _write(path: Path, data: bytes) -> None:
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file of a folder that nobody reads yet, and see that it is on the disk."""
     with path.open("wb") as file:
         file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+        _flush(file)
+
+
+def exchange(a: Path, b: Path) -> bool:
+    """Swap two names in one step (Linux has a system call for it); False where that cannot be done."""
+    at_fdcwd, rename_exchange = -100, 2
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    return bool(swap(at_fdcwd, os.fsencode(a), at_fdcwd, os.fsencode(b), rename_exchange) == 0)
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _read(path: Path, expected: str) -> bytes:
@@ -106,7 +167,7 @@ def _read(path: Path, expected: str) -> bytes:
 
 
 def _keep_others(old: Path, new: Path) -> None:
-    """What a user has put beside our files stays there."""
+    """Copy what a user has put beside our files."""
     try:
         ours = {MANIFEST, *json.loads((old / MANIFEST).read_bytes())["sha256"]}
     except (OSError, ValueError, KeyError, TypeError):
@@ -120,7 +181,7 @@ def _put_in_place(beside: Path, path: Path) -> None:
     """Give the new folder the name of the old one, so that a reader finds one or the other at every moment."""
     if not path.exists():
         beside.rename(path)
-    elif not _exchange(beside, path):
+    elif not exchange(beside, path):
         # Where the system cannot exchange two names there is a moment without the name, but no half folder. A run that
         # is killed in that moment leaves the old folder under another name, and `_recover` gives it its own back.
         path.rename(_aside(path))
@@ -139,24 +200,3 @@ def _recover(path: Path) -> None:
     if not path.exists() and _aside(path).exists():
         _aside(path).rename(path)
     shutil.rmtree(_aside(path), ignore_errors=True)
-
-
-def _exchange(a: Path, b: Path) -> bool:
-    """Swap two names in one step (Linux has a system call for it); False where that cannot be done."""
-    at_fdcwd, rename_exchange = -100, 2
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        swap = ctypes.CDLL(None, use_errno=True).renameat2
-    except AttributeError:
-        return False
-    return bool(swap(at_fdcwd, os.fsencode(a), at_fdcwd, os.fsencode(b), rename_exchange) == 0)
-
-
-def finite(value: Any) -> Any:
-    """The same with None for infinite numbers, which JSON has no word for."""
-    if isinstance(value, Mapping):
-        return {name: finite(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(part) for part in value]
-    return None if isinstance(value, float) and not isfinite(value) else value

@@ -79,7 +79,7 @@ def test_a_damaged_bundle_is_an_error_that_names_it(store, cut):
 
 def test_nothing_half_written_is_ever_read(store, monkeypatch):
     store.put(record("a", 1.0))
-    monkeypatch.setattr("memgrow.experiments.store.os.fsync", lambda _: (_ for _ in ()).throw(OSError("no space")))
+    monkeypatch.setattr("memgrow.storage.os.fsync", lambda _: (_ for _ in ()).throw(OSError("no space")))
     with pytest.raises(OSError, match="no space"):
         store.put(record("a", 2.0))
     assert store.get("a") == record("a", 1.0)

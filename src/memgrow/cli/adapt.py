@@ -1,12 +1,19 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from memgrow.adaptation import admit, check_examples
-from memgrow.cli.recipe import Recipe
-from memgrow.data import Domain, Stream
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, say, split_names
+from memgrow.cli.recipe import Recipe, read_recipe
+from memgrow.data import Columns, Domain, Loaded, Stream, load_for_evaluation, load_stream
+from memgrow.data.load import refuse_namesakes
 from memgrow.device import allow_tf32
 from memgrow.errors import ModelError, SettingsError
 from memgrow.history import Stage
@@ -14,11 +21,68 @@ from memgrow.learner import Learner
 from memgrow.methods import RECOMMENDED, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.report.bar import Bar
-from memgrow.report.learner import stage_line
+from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
 from memgrow.storage import MANIFEST
 from memgrow.training.loop import TrainingSettings
 
 PARTS = {MANIFEST, "config.json", "model.safetensors"}  # a folder with any of these is a model, be it half copied
+
+
+def adapt(
+    model: opt.Model,
+    data: opt.Files,
+    method: opt.Method = None,
+    vectors: opt.Vectors = None,
+    recipe: opt.Recipe = None,
+    set_: opt.Set = None,
+    seed: opt.Seed = None,
+    device: opt.Device = "auto",
+    text: opt.Text = None,
+    pair: opt.Pair = None,
+    label: opt.Label = None,
+    reply: opt.Reply = None,
+    by: opt.By = None,
+    domains: opt.Domains = None,
+    group: opt.Group = None,
+    split_column: opt.SplitColumn = None,
+    validation: opt.Validation = None,
+    test: opt.Test = None,
+    held_out: opt.HeldOut = None,
+    watch: opt.Watch = None,
+    limit: opt.Limit = None,
+    skip_empty: opt.SkipEmpty = False,
+    again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
+) -> None:
+    """Learn domains in turn, in a new MODEL or going on from it; resumes if killed.
+
+    Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
+    """
+    # What is quick to check comes first: a long file need not be read for a misspelt method.
+    learner = open_or_create(model, read_recipe(recipe, set_ or ()), method, seed, device)
+    columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
+    loaded = load_stream(
+        data,
+        columns=columns,
+        validation=validation or (),
+        test=test or (),
+        held_out=held_out or (),
+        domains=split_names(domains),
+        limit=limit,
+        skip_empty=skip_empty,
+    )
+    refuse_namesakes(data, by)
+    watched = (
+        load_for_evaluation(watch, replace(columns, group=None), skip_empty=skip_empty) if watch else Loaded(Stream(()))
+    )
+    for notice in (*loaded.notices, *watched.notices):
+        say(notice, "dim")
+    with Bar(console) as bar:
+        stages = learn_stream(
+            learner, loaded.stream, watched.stream, folder=model, vectors=vectors, again=again, bar=bar
+        )
+    console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
+    say(summary_line(learner.history))
+    say(f"Saved as {model}." if stages else f"There was nothing new to learn: {model} is as it was.")
 
 
 def open_or_create(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:

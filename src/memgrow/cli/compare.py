@@ -1,16 +1,13 @@
 """`memgrow compare`: methods side by side on anybody's own stream."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.errors import whisper
+from memgrow.cli.output import console, save_picture, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError, counted
@@ -24,9 +21,8 @@ from memgrow.report.comparison import compared_table, digits, domains_table, leg
 from memgrow.report.grid_bar import GridBar
 from memgrow.report.learner import MatrixTable
 from memgrow.report.plots import draw_comparison
+from memgrow.storage import atomic_write, pack_json
 from memgrow.text.vector_files import detect
-
-console = Console(highlight=False)
 
 Given = Annotated[
     list[str],
@@ -39,11 +35,6 @@ Methods = Annotated[
 Seeds = Annotated[int, typer.Option(metavar="N", help="How many runs of each, with seeds in turn.", min=1)]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes; else as many as suit.", min=1)]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="For figures, picture and finished runs.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(compare)
 
 
 def compare(
@@ -80,7 +71,7 @@ def compare(
     """
     # What is quick to check comes first: a long file need not be read for a misspelt method.
     asked = read_recipe(recipe, set_ or ())
-    named = _names(methods)
+    named = split_names(methods)
     chosen = named or ([asked.method] if asked.method else [])
     names = named or [*METHODS, *chosen]
     first = (asked.seed or 0) if seed is None else seed
@@ -91,12 +82,12 @@ def compare(
         validation=validation or (),
         test=test or (),
         held_out=held_out or (),
-        domains=_names(domains),
+        domains=split_names(domains),
         limit=limit,
         skip_empty=skip_empty,
     )
     for notice in loaded.notices:
-        console.print(Text(notice, "dim"))
+        say(notice, "dim")
     refuse_incomparable(loaded.stream)
     names = suitable(names, loaded.stream, chosen)
     kind = kind_of(loaded.stream)
@@ -122,7 +113,7 @@ def compare(
     if comparison.results:
         _write(comparison, loaded.stream, settings, range(first, first + seeds), out)
     if comparison.failures:
-        raise SettingsError(_told(comparison, seeds * len(runs)))
+        raise SettingsError(_failed(comparison, seeds * len(runs)))
 
 
 def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
@@ -143,14 +134,14 @@ def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
 
 def _introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
     sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
-    _say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
+    say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     model, training = settings.model, settings.training
     small = " (small sizes; --recipe and --set change them)" if (model, training) == (kind.model, kind.training) else ""
-    sizes_and_training = (
+    say(
         f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "
-        f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}"
+        f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}",
+        "dim",
     )
-    console.print(Text(sizes_and_training, "dim"))
 
 
 def _show(comparison: Comparison, seeds: int) -> None:
@@ -162,7 +153,7 @@ def _show(comparison: Comparison, seeds: int) -> None:
         console.print(domains_table(comparison))
         console.print(compared_table(comparison, seeds))
         for sentence in (legend(comparison, seeds), verdict(comparison)):
-            _say(sentence)
+            say(sentence)
 
 
 def _write(comparison: Comparison, stream: Stream, settings: Settings, seeds: range, out: Path) -> None:
@@ -178,22 +169,13 @@ def _write(comparison: Comparison, stream: Stream, settings: Settings, seeds: ra
             for one in comparison.failures
         ],
     }
-    figures, picture = out / "compare.json", out / "compare.png"
-    beside = out / ".compare.json.writing"
-    beside.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    beside.replace(figures)
-    _say(f"The figures are in {figures}.")
-    beside = out / ".compare.writing.png"
-    try:
-        draw_comparison(comparison, beside, f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})")
-    except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
-        whisper(f"There is no picture: {error}")
-    else:
-        beside.replace(picture)
-        _say(f"The picture is {picture}.")
+    figures = atomic_write(out / "compare.json", pack_json(content))
+    say(f"The figures are in {figures}.")
+    title = f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})"
+    save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
 
 
-def _told(comparison: Comparison, runs: int) -> str:
+def _failed(comparison: Comparison, runs: int) -> str:
     """Which runs failed, the reason of the first, and what to do."""
     failures = comparison.failures
     which = ", ".join(dict.fromkeys(failure.run.method for failure in failures))
@@ -201,13 +183,3 @@ def _told(comparison: Comparison, runs: int) -> str:
         f"{len(failures)} of {counted(runs, 'run')} failed ({which}): {failures[0].reason}; "
         "the same command again tries only what failed"
     )
-
-
-def _names(listed: str | None) -> list[str] | None:
-    return [name.strip() for name in listed.split(",") if name.strip()] if listed else None
-
-
-def _say(sentence: str) -> None:
-    """Print a sentence that may hold names of a user's own, which are never markup."""
-    if sentence:
-        console.print(Text(sentence))

@@ -8,30 +8,22 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
-from rich.text import Text
 
-from memgrow.cli.errors import whisper
+from memgrow.cli.output import console, note_to_stderr, say
 from memgrow.data.corpora import CORPORA, corpus_called, data_folder
 from memgrow.data.corpora import get as fetch
 from memgrow.data.corpora.download import Watch
 
 SILENCE = 30.0  # seconds between two lines in a log: enough to see that there is life
 
-console = Console(highlight=False)
-data = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The corpus: see memgrow data list.", show_default=False)]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.add_typer(data, name="data")
-
-
-@data.callback()
+@commands.callback()
 def about() -> None:
     """Corpora that can be fetched: get one, list them, say where they are.
 
@@ -39,7 +31,7 @@ def about() -> None:
     """
 
 
-@data.command()
+@commands.command()
 def get(
     name: Name,
     again: Annotated[bool, typer.Option("--again", help="Fetch anew what is there already.")] = False,
@@ -53,16 +45,16 @@ def get(
     """
     corpus = corpus_called(name)
     if corpus.is_in(corpus.folder) and not again:
-        _say(f"{name} is in {corpus.folder} already; --again fetches it anew.")
+        say(f"{name} is in {corpus.folder} already; --again fetches it anew.", soft_wrap=True)
         return
     with _watching(name) as watch:
         sentences = fetch(corpus, source, watch)
     for sentence in sentences:
-        console.print(Text(sentence, "dim"))
-    _say(f"{name} is in {corpus.folder}.")
+        say(sentence, "dim")
+    say(f"{name} is in {corpus.folder}.", soft_wrap=True)
 
 
-@data.command(name="list")
+@commands.command(name="list")
 def list_() -> None:
     """The corpora by name.
 
@@ -78,7 +70,7 @@ def list_() -> None:
     console.print(table)
 
 
-@data.command()
+@commands.command()
 def where(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One corpus alone.", show_default=False)] = None,
 ) -> None:
@@ -88,7 +80,7 @@ def where(
     """
     folder = corpus_called(name).folder if name else data_folder()
     if name and not corpus_called(name).is_in(folder):
-        whisper(f"{name} is not there yet; run: memgrow data get {name}")
+        note_to_stderr(f"{name} is not there yet; run: memgrow data get {name}")
     sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
 
 
@@ -117,12 +109,7 @@ def _watching(name: str) -> Iterator[Watch]:
             bars.update(bars.task_ids[-1], completed=done, total=total)
         elif time.monotonic() - spoke >= SILENCE:
             spoke = time.monotonic()
-            _say(f"{name}: {doing}" + (f", {done / total:.0%}" if total else ""))
+            say(f"{name}: {doing}" + (f", {done / total:.0%}" if total else ""))
 
     with bars:
         yield watch
-
-
-def _say(sentence: str) -> None:
-    """Print a sentence that may hold names of a user's own, which are never markup."""
-    console.print(Text(sentence), soft_wrap=True)

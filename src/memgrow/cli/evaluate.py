@@ -1,26 +1,17 @@
-"""`memgrow evaluate`."""
+"""`memgrow evaluate`: how well a model does on files."""
 
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from memgrow.cli import options as opt
-from memgrow.cli.errors import whisper
-from memgrow.cli.output import names, tell_of_cuts, write_json
+from memgrow.cli.output import console, note_cut_texts, note_to_stderr, split_names, write_json
 from memgrow.data import Columns, load_for_evaluation
 from memgrow.data.load import refuse_namesakes
 from memgrow.learner import Learner
 from memgrow.models import REPLY
 from memgrow.report.learner import replies_table, scores_table
-
-console = Console(highlight=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(evaluate)
 
 
 def evaluate(
@@ -47,7 +38,7 @@ def evaluate(
     """
     columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
     learner = Learner.load(model, device)
-    loaded = load_for_evaluation(data, columns, names(domains), skip_empty=skip_empty)
+    loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
     refuse_namesakes(data, by)
     if learner.task == REPLY:
         from memgrow.replying import evaluate_replies
@@ -60,8 +51,8 @@ def evaluate(
         shown = dict(scores)
         table = scores_table(scores, {domain.name: len(domain.test) for domain in loaded.stream})
     for notice in loaded.notices:
-        whisper(notice)
-    tell_of_cuts([example for domain in loaded.stream for example in domain.test], learner)
+        note_to_stderr(notice)
+    note_cut_texts([example for domain in loaded.stream for example in domain.test], learner)
     if as_json:
         write_json(shown)
     else:

@@ -1,28 +1,58 @@
-"""What several commands write, and how they read a list of names."""
+"""What commands read and write: names in, sentences, JSON and pictures out."""
 
 import json
 import sys
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
 
-from memgrow.cli.errors import whisper
+from rich.console import Console
+from rich.text import Text
+
 from memgrow.data import Example
 from memgrow.data.records import count_cut
-from memgrow.errors import counted
+from memgrow.errors import SettingsError, counted
 from memgrow.learner import Learner
-from memgrow.storage import finite
+from memgrow.storage import atomic_open, finite
+
+console = Console(highlight=False)
+stderr = Console(stderr=True, highlight=False)
 
 
-def names(listed: str | None) -> list[str] | None:
+def split_names(listed: str | None) -> list[str] | None:
+    """The names of a list with commas; None if there are none."""
     return [name.strip() for name in listed.split(",") if name.strip()] if listed else None
 
 
+def say(sentence: str, style: str = "", soft_wrap: bool = False) -> None:
+    """Print a sentence that may hold names of a user's own, which are never markup; soft_wrap: as one line."""
+    if sentence:
+        console.print(Text(sentence, style), soft_wrap=soft_wrap)
+
+
+def note_to_stderr(sentence: str) -> None:
+    """Say something beside the output, so that a pipe does not get it."""
+    stderr.print(Text(sentence, "dim"))
+
+
 def write_json(value: Any, indent: int | None = None) -> None:
-    """A line of JSON in UTF-8, whatever the terminal's own encoding is."""
+    """Print JSON in UTF-8, whatever the terminal's own encoding is."""
     sys.stdout.buffer.write((json.dumps(finite(value), ensure_ascii=False, indent=indent) + "\n").encode())
 
 
-def tell_of_cuts(examples: Iterable[Example], learner: Learner) -> None:
+def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
+    """Write a picture and say where it is. It is an extra: without matplotlib the figures are worth having as well."""
+    try:
+        with atomic_open(path) as file:
+            draw(file)
+    except SettingsError as error:
+        note_to_stderr(f"There is no picture: {error}")
+    else:
+        say(f"The picture is {path}.")
+
+
+def note_cut_texts(examples: Iterable[Example], learner: Learner) -> None:
+    """Say how many texts are longer than the model reads."""
     limit = learner.training.max_words
     if cut := count_cut(examples, limit):
-        whisper(f"{counted(cut, 'text')} longer than {limit} words: only the beginning is read")
+        note_to_stderr(f"{counted(cut, 'text')} longer than {limit} words: only the beginning is read")

@@ -6,18 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from memgrow.cli import options as opt
+from memgrow.cli.output import console, say
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
     from memgrow.experiments.grid import Watcher
     from memgrow.experiments.paper.making import Ran
     from memgrow.experiments.paper.workshop import Workshop
-
-console = Console(highlight=False)
 
 What = Annotated[
     list[str],
@@ -46,11 +43,6 @@ Limit = Annotated[
 Seeds = Annotated[int | None, typer.Option(metavar="N", help="Seeds; else each table's own number.", min=1)]
 Out = Annotated[Path | None, typer.Option(metavar="FOLDER", help="For tables and runs; else results/paper.")]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes; else as many as suit.", min=1)]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(paper)
 
 
 def paper(
@@ -128,13 +120,16 @@ def _make_page(page: Path, folder: Path, asked: bool) -> None:
 
     if asked:
         on_page = write_page(page, folder)
-        _say(f"{page} shows {', '.join(on_page) or 'no tables: it has no marks for them'}.")
+        say(f"{page} shows {', '.join(on_page) or 'no tables: it has no marks for them'}.", soft_wrap=True)
 
 
 def _end(ran: "Ran", no_runs: bool) -> None:
     """What has yet to be made, or has failed."""
     if ran.failures and no_runs:
-        _say(f"{counted(len(ran.failures), 'run')} have yet to be made: leave --no-runs out to make them.")
+        say(
+            f"{counted(len(ran.failures), 'run')} have yet to be made: leave --no-runs out to make them.",
+            soft_wrap=True,
+        )
     elif ran.failures:
         first = next(iter(ran.failures.values()))
         raise SettingsError(
@@ -180,7 +175,3 @@ def _words(options: Mapping[str, Path | int | None], quick: bool) -> list[str]:
         if value is not None
     }
     return [*(f"--{name} {value}" for name, value in shown.items()), *(["--quick"] if quick else [])]
-
-
-def _say(sentence: str) -> None:
-    console.print(Text(sentence), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`memgrow predict`."""
+"""`memgrow predict` and `chat`: labels for texts, or replies to them."""
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,22 +6,18 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.errors import whisper
-from memgrow.cli.output import tell_of_cuts, write_json
+from memgrow.cli.output import console, note_cut_texts, note_to_stderr, say, write_json
 from memgrow.data import Columns, Example, read_unlabelled
 from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks
-from memgrow.errors import SettingsError
+from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.models import REPLY
+from memgrow.report.table import percent
 
 CHUNK = 1024  # texts that are answered together: a pipe of any length takes little memory
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(predict)
 
 
 def predict(
@@ -56,13 +52,48 @@ def predict(
     else:
         examples = examples_from_lines(sys.stdin.buffer, columns, learner.task)
         if sys.stdin.isatty():
-            whisper("Type a text a line; Ctrl-D ends.")
+            note_to_stderr("Type a text a line; Ctrl-D ends.")
             size = 1  # somebody waits for each answer
     for chunk in in_chunks(examples, size):
-        tell_of_cuts(chunk, learner)
+        note_cut_texts(chunk, learner)
         for example, answer in zip(chunk, _answers(learner, chunk, beam), strict=True):
             write_json({"texts": example.texts, **answer})
         sys.stdout.flush()
+
+
+def chat(
+    model: opt.Model,
+    beam: opt.Beam = 1,
+    temperature: Annotated[
+        float | None,
+        typer.Option(metavar="T", help="Draw words by chance: 1 as probable as they are, less is calmer.", min=0.01),
+    ] = None,
+    max_words: Annotated[int, typer.Option(metavar="N", help="A longer reply is cut.", min=1)] = 40,
+    seed: opt.Seed = 0,
+    device: opt.Device = "auto",
+) -> None:
+    """Talk to a model that has learnt replies; shows whose slots each reply read.
+
+    A line is a message, and has no memory of the one before it. An empty line or Ctrl-D ends.
+
+    Example: memgrow chat model/ --beam 5
+    """
+    from memgrow.replying import replies, whose_slots
+
+    learner = Learner.load(model, device)
+    if learner.task != REPLY:
+        raise ModelError(f"{model} answers with labels, not with words: use memgrow predict")
+    if sys.stdin.isatty():
+        note_to_stderr("Type a message a line; an empty line ends.")
+    for turn, line in enumerate(sys.stdin):
+        if not (message := line.strip()):
+            break
+        (reply,) = replies(
+            learner, [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
+        )
+        console.print(Text(reply.text + ("" if reply.ended else " …")))
+        if shares := whose_slots(learner, message, reply):
+            say("   " + ", ".join(f"{name} {percent(share)}%" for name, share in shares.items()), "dim")
 
 
 def _answers(learner: Learner, examples: Sequence[Example], beam: int) -> Iterator[dict[str, Any]]:

@@ -1,16 +1,13 @@
 """`memgrow theorem`: Theorem 1 in numbers."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.errors import whisper
+from memgrow.cli.output import console, note_to_stderr, save_picture, say, split_names
 from memgrow.data import Columns, Stream, load_for_evaluation
 from memgrow.data.load import refuse_namesakes
 from memgrow.errors import SettingsError
@@ -19,13 +16,7 @@ from memgrow.learner import Learner
 from memgrow.report.theorem import theorem_tables
 from memgrow.report.theorem_plot import draw_theorem
 from memgrow.report.ticks import Ticks
-
-console = Console(highlight=False)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(theorem)
+from memgrow.storage import atomic_write
 
 
 def theorem(
@@ -65,13 +56,12 @@ def theorem(
     learners = {} if model is None else {model.name: Learner.load(model, device)}
     stream = Stream(())
     if data:
-        named = [name.strip() for name in domains.split(",") if name.strip()] if domains else None
         columns = Columns(text=text, pair=pair, label=label, by=by)
-        loaded = load_for_evaluation(data, columns, named, skip_empty=skip_empty)
+        loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
         refuse_namesakes(data, by)
         stream = loaded.stream
         for notice in loaded.notices:
-            whisper(notice)
+            note_to_stderr(notice)
     with Ticks(console, "Theorem 1", parts(len(learners), len(stream), draws)) as ticks:
         report = theorem_report(
             learners,
@@ -85,28 +75,6 @@ def theorem(
         )
     for shown in theorem_tables(report):
         console.print(shown)
-    keep(report, out)
-
-
-def keep(report: dict[str, Any], folder: Path) -> None:
-    """Write theorem.json and theorem.png, and say where they are."""
-    folder.mkdir(parents=True, exist_ok=True)
-    figures, picture = folder / "theorem.json", folder / "theorem.png"
-    _put(figures, lambda path: path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8"))
-    console.print(Text(f"The figures are in {figures}."))
-    try:
-        _put(picture, lambda path: draw_theorem(report, path))
-    except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
-        whisper(f"There is no picture: {error}")
-    else:
-        console.print(Text(f"The picture is {picture}."))
-
-
-def _put(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside and rename, so that a file is whole or what it was before."""
-    beside = path.with_name(f".{path.stem}.writing{path.suffix}")
-    try:
-        write(beside)
-        beside.replace(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    figures = atomic_write(out / "theorem.json", json.dumps(report, indent=1) + "\n")
+    say(f"The figures are in {figures}.")
+    save_picture(out / "theorem.png", lambda file: draw_theorem(report, file))

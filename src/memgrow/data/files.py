@@ -11,6 +11,7 @@ from pathlib import Path
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.splits import PART_NAMES, PARTS
 from memgrow.errors import DataError
+from memgrow.storage import atomic_open
 
 LONGEST_FIELD = 2**31 - 1  # the csv module stops at 131,072 characters unless told otherwise
 
@@ -207,13 +208,11 @@ def _write(domain: Domain, folder: Path) -> Path:
     path = folder / f"{domain.name}.jsonl"
     if path.name != f"{domain.name}.jsonl":
         raise DataError(f"the domain {domain.name!r} cannot name a file in {folder}; rename it without slashes")
-    # Written beside and renamed, so that a reader never sees half a file.
-    unfinished = path.with_name(path.name + ".part")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+    with atomic_open(path) as file:
         for part in PARTS:
             for example in getattr(domain, part):
-                file.write(json.dumps(_fields(example) | {"split": part}, ensure_ascii=False) + "\n")
-    return unfinished.replace(path)
+                file.write((json.dumps(_fields(example) | {"split": part}, ensure_ascii=False) + "\n").encode())
+    return path
 
 
 def _fields(example: Example) -> dict[str, str]:

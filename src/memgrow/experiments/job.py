@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import torch
 
 from memgrow.data import Domain, Stream
+from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError
 from memgrow.experiments.plan import Job, Task, labels_of
 from memgrow.experiments.reply_records import ReplyEvaluation, ReplyRecord
@@ -124,9 +125,6 @@ def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
     note_together(learners, domain)
 
 
-NO_MEMORY = ("DefaultCPUAllocator", "Storage size calculation overflowed", "out of memory")  # in torch's words
-
-
 @dataclass(frozen=True)
 class Result:
     """How a job ended."""
@@ -152,7 +150,7 @@ def why(error: Exception) -> str:
     """One sentence; for what is no user's mistake, with the place where it happened."""
     if isinstance(error, MemgrowError):
         return str(error)
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY):
+    if is_out_of_memory(error):
         return "there was not enough memory: choose fewer workers, or a smaller batch, hidden, slots or max_words"
     if isinstance(error, OSError):
         return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"

@@ -3,7 +3,6 @@
 import gzip
 import io
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.experiments.run import Record
-from memgrow.storage import read_folder
+from memgrow.storage import atomic_write, read_folder
 
 BUNDLE, RECORDS, MODELS = "records.jsonl.gz", "records", "models"
 KEPT = "kept"  # a file in the folder of a model that is to stay
@@ -38,7 +37,7 @@ class Store:
 
     def put(self, record: Record) -> None:
         """Keep a record, in place of an older one of its key."""
-        _write(self._path(record.key), _line(record))
+        atomic_write(self._path(record.key), _line(record))
 
     def model(self, key: str) -> Path:
         """Where the learner of that stage is kept while later stages need it."""
@@ -73,7 +72,7 @@ class Store:
         with gzip.GzipFile(filename="", mode="wb", fileobj=packed, mtime=0) as file:
             for key in sorted(records):
                 file.write(_line(records[key]))
-        _write(self.folder / BUNDLE, packed.getvalue())
+        atomic_write(self.folder / BUNDLE, packed.getvalue())
         self._bundled = records
         for path in single:
             path.unlink()
@@ -118,14 +117,3 @@ def _read_bundle(path: Path) -> dict[str, Record]:
 
 def _line(record: Record) -> bytes:
     return (json.dumps(record.to_json(), sort_keys=True, ensure_ascii=False, separators=(",", ":")) + "\n").encode()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Written beside and renamed: a reader finds all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.writing")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)

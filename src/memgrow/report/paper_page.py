@@ -13,6 +13,7 @@ from memgrow.report.paper_dialogue_page import dialogue_markdown
 from memgrow.report.paper_markdown import markdown
 from memgrow.report.paper_text import LEGEND
 from memgrow.report.paper_theorem import theorem_markdown
+from memgrow.storage import atomic_write
 
 PREFIX = "paper-"  # of a mark's name, before that of the table
 TITLE = "# The paper's experiments on MultiNLI and on dialogue\n"
@@ -53,10 +54,7 @@ def write_page(page: Path, folder: Path) -> list[str]:
     for name in shown:
         made = block(name, folder, page)
         text = _mark(name).sub(lambda found, made=made: f"{found[1]}{made}\n{found[3]}", text)  # type: ignore[misc]
-    page.parent.mkdir(parents=True, exist_ok=True)
-    beside = page.with_name(f".{page.name}.writing")
-    beside.write_text(text, encoding="utf-8")
-    beside.replace(page)
+    atomic_write(page, text)
     return [name for name in shown if name != HOW]
 
 

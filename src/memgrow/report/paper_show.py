@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from rich.console import Console
 from rich.text import Text
@@ -13,6 +13,7 @@ from memgrow.report.paper_text import LEGEND
 from memgrow.report.plots import draw_scaling, draw_slots
 from memgrow.report.theorem import theorem_tables
 from memgrow.report.theorem_plot import draw_theorem
+from memgrow.storage import atomic_open
 
 Figures = Mapping[str, Any]
 
@@ -40,14 +41,13 @@ def show_theorem(console: Console, figures: Figures, folder: Path) -> None:
     _say(console, f"The figures are in {folder / 'theorem.json'}.\n")
 
 
-def _draw(console: Console, draw: Callable[[Figures, Path], None], figures: Figures, path: Path) -> None:
-    beside = path.with_name(f".{path.stem}.writing{path.suffix}")
+def _draw(console: Console, draw: Callable[[Figures, BinaryIO], None], figures: Figures, path: Path) -> None:
     try:
-        draw(figures, beside)
+        with atomic_open(path) as file:
+            draw(figures, file)
     except SettingsError as error:  # a picture is an extra: without it the figures are worth having all the same
         console.print(Text(f"There is no picture: {error}", "dim"))
     else:
-        beside.replace(path)
         _say(console, f"The picture is {path}.")
 
 

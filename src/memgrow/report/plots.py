@@ -6,7 +6,7 @@ Every picture is a PNG, or what else the ending of its file's name says.
 from collections.abc import Mapping, Sequence
 from math import ceil, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memgrow.errors import SettingsError
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
@@ -47,7 +47,10 @@ def new_figure(width: float, height: float) -> "Figure":
 
 
 def draw_matrices(
-    matrices: Mapping[str, AccuracyMatrix], path: str | Path, title: str, forgot: Mapping[str, float] | None = None
+    matrices: Mapping[str, AccuracyMatrix],
+    path: str | Path | BinaryIO,
+    title: str,
+    forgot: Mapping[str, float] | None = None,
 ) -> None:
     """Draw one heat map for each method, with average and forgetting above it.
 
@@ -96,7 +99,7 @@ def _draw_matrix(axis: "Axes", name: str, matrix: AccuracyMatrix, forgetting: fl
     return image
 
 
-def draw_comparison(comparison: Comparison, path: str | Path, title: str) -> None:
+def draw_comparison(comparison: Comparison, path: str | Path | BinaryIO, title: str) -> None:
     """Draw average and forgetting of the methods below each other, every seed a dot."""
     methods = comparison.order
     figure = new_figure(WIDTH, HEAD + LINE * len(methods))
@@ -129,7 +132,7 @@ def _draw_seeds(axis: "Axes", comparison: Comparison, name: str) -> None:
     axis.tick_params(left=False)
 
 
-def draw_slots(figures: Figures, path: str | Path) -> None:
+def draw_slots(figures: Figures, path: str | Path | BinaryIO) -> None:
     """Draw validation accuracy on S and on T against the slots of each domain: ours with its spread, and the paper's.
 
     Refused while a number of slots has no runs: a curve with holes would be taken for a whole one.
@@ -152,7 +155,7 @@ def draw_slots(figures: Figures, path: str | Path) -> None:
     figure.savefig(path, dpi=DPI)
 
 
-def draw_scaling(study: Figures, path: str | Path) -> None:
+def draw_scaling(study: Figures, path: str | Path | BinaryIO) -> None:
     """Draw the average over all domains against the amount of data, method by method."""
     figure = new_figure(*PANEL)
     axis = figure.subplots()

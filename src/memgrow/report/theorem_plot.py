@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memgrow.report.plots import DPI, new_figure
 
@@ -20,7 +20,7 @@ COLOURS = {"slots": SLOTS, "quiet slots": QUIET, "units, matched": UNITS, "units
 MEASURES = {"step": ("one step", "state"), "run": ("along a text", "state"), "text": ("text vector", "vector")}
 
 
-def draw_theorem(report: Mapping[str, Any], path: str | Path) -> None:
+def draw_theorem(report: Mapping[str, Any], path: str | Path | BinaryIO) -> None:
     """Write a PNG (or what else the name's ending says): closed forms, the assumption, and trained models if any."""
     fields = [_draw_drawn, _draw_bound, _draw_sweep, *([_draw_measured] if report["measured"] else [])]
     columns = 2 if len(fields) == 4 else 3

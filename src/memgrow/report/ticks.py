@@ -7,7 +7,6 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
-from memgrow.cli.errors import whisper
 from memgrow.report.bar import SILENCE
 
 NAME = 40  # letters of a part's name that the bar has room for
@@ -44,4 +43,4 @@ class Ticks:
         self._bars.update(self._task, advance=1, description=what)
         if not self.console.is_terminal and time.monotonic() - self._spoke >= SILENCE:
             self._spoke = time.monotonic()
-            whisper(f"{self.name}: {self._done} of {self.parts} parts done ({what})")
+            self.console.print(f"{self.name}: {self._done} of {self.parts} parts done ({what})")

@@ -1,7 +1,6 @@
 """Fetch a corpus into the data folder: the archive first, checked, then its files, all of them or none."""
 
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from urllib.request import url2pathname
 from memgrow.data.corpora.catalogue import Corpus, Web
 from memgrow.data.corpora.download import Watch, unseen
 from memgrow.errors import DataError
+from memgrow.storage import atomic_folder
 
 NOTE = "corpus.json"
 
@@ -18,24 +18,11 @@ NOTE = "corpus.json"
 @contextmanager
 def replacing(folder: Path, name: str) -> Iterator[Path]:
     """An empty folder to be filled, which then takes the place of `folder`; after an error nothing has changed."""
-    beside = folder.with_name(
-        f".{folder.name}.unpacking"
-    )  # one name, so that the next run clears what a killed one left
-    shutil.rmtree(beside, ignore_errors=True)
-    beside.mkdir(parents=True)
-    try:
+    with atomic_folder(folder) as beside:
         yield beside
         files = {path.name: path.stat().st_size for path in sorted(beside.iterdir())}
         note = json.dumps({"corpus": name, "files": files}, indent=1) + "\n"
         (beside / NOTE).write_text(note, encoding="utf-8")
-        old = folder.with_name(f".{folder.name}.old")
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        beside.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
 
 
 def refuse_strange(folder: Path) -> None:

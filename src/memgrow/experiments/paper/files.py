@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.errors import DataError
-from memgrow.storage import finite
+from memgrow.storage import atomic_write, finite
 
 FLAT = re.compile(r"\[\n\s*([^\[\]{}]*?)\n\s*\]")  # a list that holds no others
 BREAK = re.compile(r"\s*\n\s*")
@@ -15,13 +15,9 @@ BREAK = re.compile(r"\s*\n\s*")
 
 def write_figures(folder: Path, name: str, figures: Mapping[str, Any]) -> Path:
     """NAME.json in the folder, in place of an older one."""
-    folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(finite(figures), indent=1, ensure_ascii=False)
     text = FLAT.sub(lambda found: f"[{BREAK.sub(' ', found[1])}]", text)
-    path = folder / f"{name}.json"
-    beside = path.with_name(f".{path.name}.writing")
-    beside.write_text(text + "\n", encoding="utf-8")
-    return beside.replace(path)
+    return atomic_write(folder / f"{name}.json", text + "\n")
 
 
 def read_figures(folder: Path, name: str) -> dict[str, Any] | None:

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import torch
 
+from memgrow.storage import atomic_write
+
 SHARED_LIMIT = 227 * 1024  # bytes of shared memory that one block may have on the GPUs this is for
 Defines = tuple[tuple[str, int], ...]
 _MAX_DYNAMIC_SHARED, _LARGE_CLUSTERS, _CLUSTER_DIMENSION = 8, 14, 4  # numbers of the driver's interface
@@ -128,10 +130,7 @@ def _compile(source: str, defines: Defines, architecture: str) -> bytes:
         return kept.read_bytes()
     binary = _compile_now(text, words, source)
     with contextlib.suppress(OSError):  # a cache that cannot be written is only slower
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        beside = kept.with_suffix(f".{os.getpid()}")
-        beside.write_bytes(binary)
-        beside.replace(kept)
+        atomic_write(kept, binary)
     return binary
 
 

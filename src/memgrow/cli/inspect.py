@@ -1,0 +1,71 @@
+"""`memgrow inspect`, `methods` and `doctor`: what a model, memgrow and this machine have to say of themselves."""
+
+from typing import Annotated
+
+import typer
+
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, say, write_json
+from memgrow.data.records import examples_from_words
+from memgrow.learner import Learner
+from memgrow.report.doctor import findings
+from memgrow.report.learner import (
+    MatrixTable,
+    about,
+    about_table,
+    letters_table,
+    matrix_title,
+    methods_table,
+    reading_shares,
+    reading_table,
+    stages_table,
+    summary_line,
+)
+
+
+def inspect(
+    model: opt.Model,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TEXT",
+            help="A text (two for a model of pairs) to see whose slots it reads.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: opt.AsJson = False,
+    device: opt.Device = "auto",
+) -> None:
+    """What a model knows and has been through; whose slots a text reads.
+
+    Example: memgrow inspect model/ "a quiet, moving book"
+    """
+    learner = Learner.load(model, device)
+    examples = examples_from_words(texts or [], learner.task)
+    if as_json:
+        read = [{"texts": example.texts, "banks": reading_shares(learner, example)} for example in examples]
+        write_json({"about": about(learner), "history": learner.history.to_json(), "reading": read}, indent=1)
+        return
+    console.print(about_table(learner))
+    console.print(stages_table(learner.history))
+    console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
+    say(summary_line(learner.history))
+    for example in examples:
+        console.print(reading_table(learner, example))
+
+
+def doctor() -> None:
+    """Which way the recurrence takes on this machine, and why.
+
+    Example: memgrow doctor
+    """
+    for sentence in findings():
+        say(sentence)
+
+
+def methods() -> None:
+    """The methods by name.
+
+    Example: memgrow methods
+    """
+    console.print(methods_table(), letters_table())
