@@ -48,7 +48,7 @@ def curves(_: Results) -> str:
     outside = short - few * each
     lines += [
         "",
-        f"A step forward and backward takes {1000 * each:.0f} microseconds, all that is outside steps {outside:.2f} ms.",
+        f"A step forward and backward takes {1000 * each:.0f} microseconds, all outside steps {outside:.2f} ms.",
     ]
     return "\n".join(lines)
 
