@@ -14,12 +14,11 @@ import pytest
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments import job as job_module
-from memgrow.experiments.grid import Grid, JobQueue, Outcome
-from memgrow.experiments.job import Result
-from memgrow.experiments.plan import Job, Task
+from memgrow.experiments.grid import Grid, Outcome
+from memgrow.experiments.plan import Job, JobQueue, Result, Task
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
-from memgrow.experiments.workers import _Worker
+from memgrow.experiments.workers import Worker
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
@@ -207,8 +206,9 @@ def test_stopping_keeps_what_is_finished(grid, runs, witness):
     assert [len(run.learns) for run in witness.made] == [3]
 
 
+@pytest.mark.slow
 def test_several_workers_give_what_one_gives_even_if_they_are_killed(grid, runs, alone, witness):
-    asked = runs("F", "EWC", "multi-task", seeds=2)
+    asked = runs("F", "EWC", seeds=2)
     endless = replace(asked[0], training=replace(TRAINING, epochs=10**4, patience=10**4)).upto(1)
 
     def kill(job: Job) -> None:
@@ -226,9 +226,9 @@ def test_several_workers_give_what_one_gives_even_if_they_are_killed(grid, runs,
 
 
 def test_workers_that_cannot_start_are_not_started_for_ever():
-    worker = SimpleNamespace(ready=False, job=None, end=lambda: None, process=SimpleNamespace(exitcode=1))
+    worker = SimpleNamespace(ready=False, job=None, join=lambda: None, process=SimpleNamespace(exitcode=1))
     with pytest.raises(SettingsError, match="__main__"):
-        _Worker.lost(worker)
+        Worker.lost(worker)
 
 
 def test_models_are_gone_when_nobody_needs_them(grid, runs, store):
@@ -334,7 +334,7 @@ def test_impossible_numbers_are_refused(stream, store):
             Grid(stream, store, **options)
 
 
-# The backlog, on jobs of several seeds
+# The queue, on jobs of several seeds
 
 
 def job(name: str, seeds: range, parent: str | None = None) -> Job:
@@ -346,30 +346,30 @@ def job(name: str, seeds: range, parent: str | None = None) -> Job:
 
 
 def test_a_job_waits_for_all_of_its_parents():
-    backlog = JobQueue([job("b", range(2), "a"), *(half := job("a", range(2)).halves())])
-    assert [backlog.take(), backlog.take(), backlog.take()] == [*half, None]
-    backlog.settle(Result(half[0]))
-    assert backlog.take() is None
-    backlog.settle(Result(half[1]))
-    assert backlog.take() == job("b", range(2), "a")
+    queue = JobQueue([job("b", range(2), "a"), *(half := job("a", range(2)).halves())])
+    assert [queue.take(), queue.take(), queue.take()] == [*half, None]
+    queue.finish(Result(half[0]))
+    assert queue.take() is None
+    queue.finish(Result(half[1]))
+    assert queue.take() == job("b", range(2), "a")
 
 
 def test_a_stack_that_fails_is_tried_in_halves_and_only_the_culprit_is_lost():
-    backlog = JobQueue([job("a", range(4)), job("b", range(4), "a"), job("c", range(4), "b")])
+    queue = JobQueue([job("a", range(4)), job("b", range(4), "a"), job("c", range(4), "b")])
     ended = []
-    while (taken := backlog.take()) is not None:
+    while (taken := queue.take()) is not None:
         keys = [task.key for task in taken.tasks]
-        ended += backlog.settle(Result(taken, reason="no memory" if "a2" in keys else None))
-    assert backlog.reasons == dict.fromkeys(("a2", "b2", "c2"), "no memory")
+        ended += queue.finish(Result(taken, reason="no memory" if "a2" in keys else None))
+    assert queue.reasons == dict.fromkeys(("a2", "b2", "c2"), "no memory")
     done = {task.key for result in ended if result.reason is None for task in result.job.tasks}
     assert done == {f"{name}{seed}" for name in "abc" for seed in (0, 1, 3)}
 
 
 def test_a_learner_is_needed_until_its_last_child_is_done():
-    backlog = JobQueue([job("a", range(1)), job("b", range(1), "a"), job("c", range(1), "a"), job("d", range(1), "a")])
+    queue = JobQueue([job("a", range(1)), job("b", range(1), "a"), job("c", range(1), "a"), job("d", range(1), "a")])
     for name, reason, unneeded in (("b", None, set()), ("c", None, set()), ("d", "lost", set())):
-        assert backlog.unneeded(Result(job(name, range(1), "a"), reason=reason)) == unneeded
-    assert backlog.unneeded(Result(job("d", range(1), "a"))) == {"a0"}
+        assert queue.unneeded(Result(job(name, range(1), "a"), reason=reason)) == unneeded
+    assert queue.unneeded(Result(job("d", range(1), "a"))) == {"a0"}
 
 
 def test_settings_that_only_some_methods_read_make_other_runs_but_share_the_first_stage(grid, runs, witness):

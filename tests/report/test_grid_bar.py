@@ -6,8 +6,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from memgrow.experiments.job import Result
-from memgrow.experiments.plan import Job, Task
+from memgrow.experiments.plan import Job, Result, Task
 from memgrow.experiments.run import Record, Run
 from memgrow.history import Stage
 from memgrow.methods import Grew

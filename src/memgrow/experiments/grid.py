@@ -1,7 +1,6 @@
-"""The grid: many runs, each stage of them made once, side by side, and never again once it is finished."""
+"""A grid of runs: each stage is made once, by several processes where that pays, and never again once finished."""
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,32 +10,35 @@ from memgrow.data import Stream
 from memgrow.data.domain import file_fingerprint
 from memgrow.device import find_device
 from memgrow.errors import SettingsError
-from memgrow.experiments.job import Result, WorkerContext
-from memgrow.experiments.plan import Job, Ledger, jobs_for
+from memgrow.experiments.job import WorkerContext
+from memgrow.experiments.plan import Job, JobQueue, Ledger, Result, jobs_for
 from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
-from memgrow.experiments.workers import Here, Workers
+from memgrow.experiments.workers import ThisProcess, WorkerPool
 from memgrow.progress import Step
+
+ON_A_GPU = 4  # processes that share one: more wait for each other
+LITTLE = 5000  # examples to learn from in all: with less, it takes longer to start processes than to do without
 
 
 class Watcher(Protocol):
     """Anything that can show how far a grid is: a bar, a log, a page."""
 
     def begin(self, jobs: int, work: float) -> None:
-        """So much is to be done."""
+        """Called once, with the number of jobs and the examples that they learn from in all."""
 
     def step(self, job: Job, step: Step) -> None:
-        """So far is the training of a job."""
+        """Called as the training of a job goes on."""
 
     def end(self, result: Result) -> None:
-        """A job has ended, well or not."""
+        """Called when a job has ended, well or not."""
 
     def note(self, sentence: str) -> None:
-        """Something that a user should know."""
+        """Called with what a user should know."""
 
 
-class Unwatched:
+class NoWatcher:
     """Shows nothing."""
 
     def begin(self, jobs: int, work: float) -> None:
@@ -50,63 +52,6 @@ class Unwatched:
 
     def note(self, sentence: str) -> None:
         return
-
-
-class JobQueue:
-    """Hands out jobs once what they go on from is there, those with the longest way behind them first."""
-
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self._waiting = sorted(jobs, key=lambda job: -(job.total + job.behind))
-        self._missing = {task.key for job in self._waiting for task in job.tasks}
-        self._children = Counter(task.parent for job in self._waiting for task in job.tasks)
-        self.reasons: dict[str, str] = {}  # why a stage failed, by its key
-
-    def take(self) -> Job | None:
-        """The next job that can be started."""
-        for job in self._waiting:
-            if not any(task.parent in self._missing for task in job.tasks):
-                self._waiting.remove(job)
-                return job
-        return None
-
-    def settle(self, result: Result) -> list[Result]:
-        """What has ended with this result: the job, and if it failed all that waited for it.
-
-        A failed job of several seeds has not ended: its halves are tried, as they may be too many at once.
-        """
-        job = result.job
-        if result.reason is None:
-            self._missing -= {task.key for task in job.tasks}
-            return [result]
-        if len(job.tasks) > 1:
-            self._waiting = [*job.halves(), *self._waiting]
-            return []
-        self.reasons[job.tasks[0].key] = result.reason
-        return [result, *self._orphans(result.reason)]
-
-    def unneeded(self, result: Result) -> set[str]:
-        """The learners that nobody goes on from any more. One whose child failed is needed to try again."""
-        parents = {task.parent for task in result.job.tasks if task.parent and result.reason is None}
-        self._children -= Counter(task.parent for task in result.job.tasks if result.reason is None)
-        return {parent for parent in parents if parent not in self._children}
-
-    def _orphans(self, reason: str) -> list[Result]:
-        """Take out every task whose parent has failed, and the tasks that go on from it, and so on."""
-        lost: list[Result] = []
-        for job in list(self._waiting):
-            orphans = tuple(task for task in job.tasks if task.parent in self.reasons)
-            if not orphans:
-                continue
-            self.reasons |= {task.key: reason for task in orphans}
-            others = tuple(task for task in job.tasks if task not in orphans)
-            at = self._waiting.index(job)
-            self._waiting[at : at + 1] = [replace(job, tasks=others)] if others else []
-            lost.append(Result(replace(job, tasks=orphans), reason=reason))
-        return [*lost, *self._orphans(reason)] if lost else []
-
-
-ON_A_GPU = 4  # processes that share one: more wait for each other
-LITTLE = 5000  # examples to learn from in all: with less, it takes longer to start processes than to do without
 
 
 @dataclass(frozen=True)
@@ -131,7 +76,7 @@ class Grid:
 
     `workers` is how many processes work side by side (1: this one alone; None: as many as suit the device). On a GPU
     up to `stack` seeds are trained together. With `keep_models` the learner of every stage is in the store afterwards.
-    `reply_evaluation` is how models that answer with words are tried: a stream of messages and replies needs one.
+    `reply_evaluation` is how models that answer with words are evaluated: a stream of replies needs one.
     """
 
     def __init__(
@@ -152,7 +97,7 @@ class Grid:
         self.stream, self.store, self.vectors = stream, store, vectors
         self.device = find_device(device).type
         self.workers, self.stack = workers, stack if self.device == "cuda" else 1
-        self.progress, self.keep_models = progress or Unwatched(), keep_models
+        self.progress, self.keep_models = progress or NoWatcher(), keep_models
         self.reply_evaluation = reply_evaluation
         words = file_fingerprint(vectors) if vectors else ""
         self.ledger = Ledger.of(stream, store, words, reply_evaluation.fingerprints() if reply_evaluation else {})
@@ -185,23 +130,23 @@ class Grid:
 
     def _make(self, jobs: Sequence[Job]) -> Mapping[str, str]:
         """Do all jobs that can be done; returns the keys of the stages that failed, and why."""
-        backlog = JobQueue(jobs)
+        queue = JobQueue(jobs)
         self.progress.begin(len(jobs), sum(job.total for job in jobs))
-        with self._crew(jobs) as crew:
+        with self._workers(jobs) as workers:
             while True:
-                while crew.free and (job := backlog.take()):
-                    crew.start(job)
-                results = crew.wait()
+                while workers.free and (job := queue.take()):
+                    workers.start(job)
+                results = workers.wait()
                 if not results:
-                    return backlog.reasons
+                    return queue.reasons
                 for result in results:
-                    for ended in backlog.settle(result):
+                    for ended in queue.finish(result):
                         self.progress.end(ended)
-                    for key in set() if self.keep_models else backlog.unneeded(result):
+                    for key in set() if self.keep_models else queue.unneeded(result):
                         self.store.drop_model(key)
 
-    def _crew(self, jobs: Sequence[Job]) -> Here | Workers:
-        bench = WorkerContext(
+    def _workers(self, jobs: Sequence[Job]) -> ThisProcess | WorkerPool:
+        context = WorkerContext(
             self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device, self.reply_evaluation
         )
         suitable = ON_A_GPU if self.device == "cuda" else _cores()
@@ -210,14 +155,14 @@ class Grid:
         count = min(suitable if self.workers is None else self.workers, len(jobs))
         notes: set[str] = set()
 
-        def tell(job: Job, said: Step | str) -> None:
+        def report(job: Job, said: Step | str) -> None:
             if isinstance(said, Step):
                 self.progress.step(job, said)
             elif said not in notes:  # every seed and method has the same to say of a domain
                 notes.add(said)
                 self.progress.note(said)
 
-        return Workers(bench, tell, count) if count > 1 else Here(bench, tell)
+        return WorkerPool(context, report, count) if count > 1 else ThisProcess(context, report)
 
     def _outcome(self, runs: Iterable[Run], reasons: Mapping[str, str]) -> Outcome:
         records, failures = {}, []

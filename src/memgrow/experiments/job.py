@@ -1,19 +1,19 @@
-"""A job attempted: what came of it, or why nothing did, in a sentence."""
+"""One job done by a worker: learners adapted, evaluated and recorded, or a sentence that says why not."""
 
 import gc
 import traceback
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from memgrow.data import Domain, Stream
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError
-from memgrow.experiments.plan import Job, Task, labels_of
+from memgrow.experiments.plan import Job, Result, Task, labels_of
 from memgrow.experiments.reply_records import ReplyEvaluation, ReplyRecord
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
@@ -28,7 +28,7 @@ Answers = Mapping[str, Sequence[bool]]
 
 
 class Tested(NamedTuple):
-    """What came of a learner's trial, as a record keeps it."""
+    """How a learner did on all domains, as a record keeps it."""
 
     validation: Answers
     test: Answers
@@ -37,17 +37,17 @@ class Tested(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What every job needs."""
+    """What a worker needs for any job: the data, where results are kept, and the device."""
 
     stream: Stream
-    held_out: dict[str, str]  # fingerprints of what learners are tried on
+    held_out: dict[str, str]  # fingerprints of what learners are evaluated on
     store: Store
     vectors: Path | None
     device: str
     reply_evaluation: ReplyEvaluation | None = None  # of models that answer with words
 
     def run(self, job: Job, progress: Progress) -> list[Record]:
-        """The records of a job, which are in the store by then; none for notes."""
+        """Do a job and return its records, which are in the store by then; notes have none."""
         learners = [self._learner(task) for task in job.tasks]
         stages: Sequence[Stage | None] = [None] * len(learners)
         if job.run.takes_notes():
@@ -83,32 +83,30 @@ class WorkerContext:
         return learner
 
     def _records(self, tasks: Sequence[Task], learners: Sequence[Learner], stages: Sequence[Stage]) -> list[Record]:
-        """Try the learners on all domains, and keep what came of it."""
-        tried = self._replies(learners) if learners[0].task == REPLY else self._answers(learners)
+        """Evaluate the learners on all domains, and keep what came of it."""
+        tested = self._replies(learners) if learners[0].task == REPLY else self._answers(learners)
         records = []
-        for task, stage, found in zip(tasks, stages, tried, strict=True):
-            about: dict[str, Any] = {"run": asdict(task.run), "held_out": self.held_out}
-            record = Record(task.key, stage, found.validation, found.test, replies=dict(found.replies), **about)
+        for task, stage, found in zip(tasks, stages, tested, strict=True):
+            record = Record(
+                task.key, stage, found.validation, found.test, asdict(task.run), self.held_out, dict(found.replies)
+            )
             self.store.put(record)
             records.append(record)
         return records
 
     def _answers(self, learners: Sequence[Learner]) -> list[Tested]:
         """Which examples each learner gets right."""
-        right: dict[str, dict[str, list[list[bool]]]] = {
-            part: {
-                domain.name: correct_together(learners, domain, part) if getattr(domain, part) else [[]] * len(learners)
-                for domain in self.stream
-            }
+        none: list[list[bool]] = [[]] * len(learners)
+        right = {
+            (part, domain.name): correct_together(learners, domain, part) if getattr(domain, part) else none
             for part in ("validation", "test")
+            for domain in self.stream
         }
-        return [
-            Tested(
-                {name: tuple(answers[number]) for name, answers in right["validation"].items()},
-                {name: tuple(answers[number]) for name, answers in right["test"].items()},
-            )
-            for number in range(len(learners))
-        ]
+
+        def answers(part: str, number: int) -> Answers:
+            return {name: tuple(right[part, name][number]) for name in self.stream.names}
+
+        return [Tested(answers("validation", number), answers("test", number)) for number in range(len(learners))]
 
     def _replies(self, learners: Sequence[Learner]) -> list[Tested]:
         if self.reply_evaluation is None:
@@ -125,29 +123,20 @@ def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
     note_together(learners, domain)
 
 
-@dataclass(frozen=True)
-class Result:
-    """How a job ended."""
-
-    job: Job
-    records: tuple[Record, ...] = field(default=())
-    reason: str | None = None  # why it failed
-
-
-def run_job(job: Job, bench: WorkerContext, progress: Progress) -> Result:
-    """Do a job; whatever goes wrong with it ends this job alone."""
+def run_job(job: Job, context: WorkerContext, progress: Progress) -> Result:
+    """Do a job; what goes wrong with it ends this job alone."""
     try:
-        return Result(job, tuple(bench.run(job, progress)))
+        return Result(job, tuple(context.run(job, progress)))
     except Exception as error:
-        failed = Result(job, reason=why(error))
-    # Behind the handler: the traceback would hold on to the tensors that are to be given back.
+        failed = Result(job, reason=reason_of(error))
+    # After the handler: the traceback would hold on to the tensors that are to be given back.
     gc.collect()
     torch.cuda.empty_cache()
     return failed
 
 
-def why(error: Exception) -> str:
-    """One sentence; for what is no user's mistake, with the place where it happened."""
+def reason_of(error: Exception) -> str:
+    """Why a job failed, in a sentence; for what is no user's mistake, with the place where it happened."""
     if isinstance(error, MemgrowError):
         return str(error)
     if is_out_of_memory(error):

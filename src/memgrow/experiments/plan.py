@@ -1,6 +1,9 @@
-"""What there is to do before all runs have their records: jobs, each with what it goes on from."""
+"""What is still to be done for a set of runs: jobs, which of them wait for others, and the queue that hands them out.
 
-from collections import defaultdict
+A job makes one stage of runs that differ in their seed alone. It needs the learners of the stage before it.
+"""
+
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -30,7 +33,7 @@ class Job:
 
     tasks: tuple[Task, ...]  # their runs differ in seed alone
     work: float  # of one task: examples to be learnt from
-    behind: float = 0.0  # work of the longest chain that waits for it
+    waiting: float = 0.0  # work of the longest chain of jobs that waits for it
 
     @property
     def run(self) -> Run:
@@ -46,23 +49,33 @@ class Job:
 
 
 @dataclass(frozen=True)
+class Result:
+    """How a job ended."""
+
+    job: Job
+    records: tuple[Record, ...] = ()
+    reason: str | None = None  # why it failed
+
+
+@dataclass(frozen=True)
 class Ledger:
     """What is known of the data and of finished stages."""
 
     stream: Stream
     store: Store
     data: Mapping[str, str]  # fingerprints by domain
-    held_out: Mapping[str, str]  # fingerprints of what models are tried on, and how
+    held_out: Mapping[str, str]  # fingerprints of what models are evaluated on, and how
     _found: dict[str, Record] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, stream: Stream, store: Store, vectors: str, trial: Mapping[str, str] = MappingProxyType({})
+        cls, stream: Stream, store: Store, vectors: str, evaluation: Mapping[str, str] = MappingProxyType({})
     ) -> "Ledger":
+        """`vectors` and `evaluation` are fingerprints of the word vectors and of how replies are evaluated."""
         beside = f"{labels_of(stream)} {vectors}"
         data = {domain.name: domain_fingerprint(domain, beside) for domain in stream}
         held_out = {domain.name: held_out_fingerprint(domain) for domain in stream}
-        return cls(stream, store, data, {**held_out, **trial})
+        return cls(stream, store, data, {**held_out, **evaluation})
 
     def key(self, run: Run) -> str:
         return run.key(self.data)
@@ -84,7 +97,7 @@ def labels_of(stream: Stream) -> tuple[str, ...]:
 
 
 def work_of(run: Run, stream: Stream) -> float:
-    """How many examples a stage learns from, about."""
+    """About how many examples a stage learns from."""
     if run.takes_notes():
         return float(run.options.fisher_examples)
     names = run.learns if run.parent() is None else run.learns[-1:]
@@ -92,7 +105,7 @@ def work_of(run: Run, stream: Stream) -> float:
 
 
 def jobs_for(runs: Iterable[Run], ledger: Ledger, stack: int, keep_models: bool = False) -> list[Job]:
-    """The jobs that are to be done, each behind those it waits for; at most `stack` seeds to a job."""
+    """The jobs that are to be done, each after those it waits for; at most `stack` seeds to a job."""
     wanted: dict[Run, bool] = {}  # stages to be made, and whether their learners are needed
 
     def want(run: Run, learner: bool) -> None:
@@ -108,16 +121,18 @@ def jobs_for(runs: Iterable[Run], ledger: Ledger, stack: int, keep_models: bool 
     for stage in dict.fromkeys(stage for run in runs for stage in run.stages()):
         want(stage, keep_models)
 
-    behind: dict[Run, float] = defaultdict(float)
+    waiting: dict[Run, float] = defaultdict(float)
     for run in reversed(wanted):
         if (parent := run.parent()) is not None:
-            behind[parent] = max(behind[parent], behind[run] + work_of(run, ledger.stream))
+            waiting[parent] = max(waiting[parent], waiting[run] + work_of(run, ledger.stream))
 
     alike: dict[Run, list[Run]] = defaultdict(list)
     for run in wanted:
         alike[replace(run, seed=0)].append(run)
     return [
-        Job(tuple(_task(run, wanted[run], ledger) for run in group), work_of(group[0], ledger.stream), behind[group[0]])
+        Job(
+            tuple(_task(run, wanted[run], ledger) for run in group), work_of(group[0], ledger.stream), waiting[group[0]]
+        )
         for seeds in alike.values()
         for group in _chunks(sorted(seeds, key=lambda run: run.seed), stack)
     ]
@@ -131,3 +146,58 @@ def _task(run: Run, keep: bool, ledger: Ledger) -> Task:
 
 def _chunks(runs: Sequence[Run], size: int) -> list[Sequence[Run]]:
     return [runs[start : start + size] for start in range(0, len(runs), size)]
+
+
+class JobQueue:
+    """Hands out jobs once the learners that they go on from are there, those with the longest chain of work first."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._waiting = sorted(jobs, key=lambda job: -(job.total + job.waiting))
+        self._missing = {task.key for job in self._waiting for task in job.tasks}
+        self._children = Counter(task.parent for job in self._waiting for task in job.tasks)
+        self.reasons: dict[str, str] = {}  # why a stage failed, by its key
+
+    def take(self) -> Job | None:
+        """The next job that can be started."""
+        for job in self._waiting:
+            if not any(task.parent in self._missing for task in job.tasks):
+                self._waiting.remove(job)
+                return job
+        return None
+
+    def finish(self, result: Result) -> list[Result]:
+        """Everything that has ended with this result: the job and, if it failed, all that waited for it.
+
+        A failed job of several seeds has not ended: its halves are tried, as they may be too many at once.
+        """
+        job = result.job
+        if result.reason is None:
+            self._missing -= {task.key for task in job.tasks}
+            return [result]
+        if len(job.tasks) > 1:
+            self._waiting = [*job.halves(), *self._waiting]
+            return []
+        self.reasons[job.tasks[0].key] = result.reason
+        return [result, *self._orphans(result.reason)]
+
+    def unneeded(self, result: Result) -> set[str]:
+        """The learners that nobody goes on from any more. One whose child failed is needed to try again."""
+        if result.reason is not None:
+            return set()
+        parents = [task.parent for task in result.job.tasks]
+        self._children -= Counter(parents)
+        return {parent for parent in parents if parent and parent not in self._children}
+
+    def _orphans(self, reason: str) -> list[Result]:
+        """Take out every task whose parent has failed, and the tasks that go on from it, and so on."""
+        lost: list[Result] = []
+        for job in list(self._waiting):
+            orphans = tuple(task for task in job.tasks if task.parent in self.reasons)
+            if not orphans:
+                continue
+            self.reasons |= {task.key: reason for task in orphans}
+            others = tuple(task for task in job.tasks if task not in orphans)
+            at = self._waiting.index(job)
+            self._waiting[at : at + 1] = [replace(job, tasks=others)] if others else []
+            lost.append(Result(replace(job, tasks=orphans), reason=reason))
+        return [*lost, *self._orphans(reason)] if lost else []

@@ -1,4 +1,4 @@
-"""Who does the jobs: this process, or several that are started for it and replaced when they die."""
+"""Who does the jobs: this process, or a pool of processes, each of which is replaced when it dies."""
 
 import multiprocessing
 import signal
@@ -13,28 +13,28 @@ import torch
 
 from memgrow.device import allow_tf32
 from memgrow.errors import SettingsError
-from memgrow.experiments.job import Result, WorkerContext, run_job
-from memgrow.experiments.plan import Job
+from memgrow.experiments.job import WorkerContext, run_job
+from memgrow.experiments.plan import Job, Result
 from memgrow.progress import Step
 
-Tell = Callable[[Job, Step | str], None]
+Report = Callable[[Job, Step | str], None]
 """Takes what a job says while it is done: how far training is, or a sentence."""
 
 READY = "ready"
-GLANCE = 1.0  # seconds between two reports of a worker
-PATIENCE = 5.0  # seconds that a worker has to end by itself
+REPORT_EVERY_S = 1.0  # at most, by one worker
+TIMEOUT_S = 5.0  # for a worker to end by itself
 
 
-class Here:
-    """One job after another in this process."""
+class ThisProcess:
+    """Does one job after another in this process."""
 
-    def __init__(self, bench: WorkerContext, tell: Tell) -> None:
-        self.bench, self.tell = bench, tell
+    def __init__(self, context: WorkerContext, report: Report) -> None:
+        self.context, self.report = context, report
         self._job: Job | None = None
         self._threads = torch.get_num_threads()
 
-    def __enter__(self) -> "Here":
-        _take_threads(self.bench)
+    def __enter__(self) -> "ThisProcess":
+        _set_threads(self.context)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -49,47 +49,47 @@ class Here:
 
     def wait(self) -> list[Result]:
         job, self._job = self._job, None
-        return [] if job is None else [run_job(job, self.bench, Voice(lambda said: self.tell(job, said)))]
+        return [] if job is None else [run_job(job, self.context, Reporter(lambda said: self.report(job, said)))]
 
 
-class Workers:
+class WorkerPool:
     """Several processes. One that dies takes its job with it, and another takes its place."""
 
-    def __init__(self, bench: WorkerContext, tell: Tell, count: int) -> None:
-        self.bench, self.tell = bench, tell
-        self._workers = [_Worker(bench) for _ in range(count)]
+    def __init__(self, context: WorkerContext, report: Report, count: int) -> None:
+        self.context, self.report = context, report
+        self._workers = [Worker(context) for _ in range(count)]
 
-    def __enter__(self) -> "Workers":
+    def __enter__(self) -> "WorkerPool":
         return self
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
-            worker.dismiss()
+            worker.stop()
         for worker in self._workers:
-            worker.end()
+            worker.join()
 
     @property
     def free(self) -> bool:
         return any(worker.job is None for worker in self._workers)
 
     def start(self, job: Job) -> None:
-        next(worker for worker in self._workers if worker.job is None).take(job)
+        next(worker for worker in self._workers if worker.job is None).start(job)
 
     def wait(self) -> list[Result]:
         """At least one result of what is under way; none if nothing is."""
         results: list[Result] = []
         while not results and any(worker.job is not None for worker in self._workers):
-            heard = wait([worker.line for worker in self._workers])
+            readable = wait([worker.pipe for worker in self._workers])
             for number, worker in enumerate(self._workers):
-                if worker.line in heard:
-                    results += self._hear(number, worker)
+                if worker.pipe in readable:
+                    results += self._receive(number, worker)
         return results
 
-    def _hear(self, number: int, worker: "_Worker") -> list[Result]:
+    def _receive(self, number: int, worker: "Worker") -> list[Result]:
         try:
-            said = worker.line.recv()
+            said = worker.pipe.recv()
         except (EOFError, OSError):
-            self._workers[number] = _Worker(self.bench)
+            self._workers[number] = Worker(self.context)
             return worker.lost()
         if isinstance(said, Result):
             worker.job = None
@@ -97,30 +97,30 @@ class Workers:
         if said == READY:
             worker.ready = True
         elif worker.job is not None:
-            self.tell(worker.job, said)
+            self.report(worker.job, said)
         return []
 
 
-class _Worker:
-    """A process at the other end of a line."""
+class Worker:
+    """A process at the other end of a pipe."""
 
-    def __init__(self, bench: WorkerContext) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.line, theirs = context.Pipe()
-        self.process: BaseProcess = context.Process(target=_work, args=(theirs, bench), daemon=True)
+    def __init__(self, context: WorkerContext) -> None:
+        spawn = multiprocessing.get_context("spawn")
+        self.pipe, theirs = spawn.Pipe()
+        self.process: BaseProcess = spawn.Process(target=_work, args=(theirs, context), daemon=True)
         self.process.start()
-        theirs.close()  # so that the line breaks when the process ends
+        theirs.close()  # so that the pipe breaks when the process ends
         self.job: Job | None = None
         self.ready = False
 
-    def take(self, job: Job) -> None:
+    def start(self, job: Job) -> None:
         self.job = job
         with suppress(OSError):  # it has just died: `wait` will find out
-            self.line.send(job)
+            self.pipe.send(job)
 
     def lost(self) -> list[Result]:
-        """What is left of a process that has died."""
-        self.end()
+        """The result of a job whose process has died."""
+        self.join()
         code = self.process.exitcode or 0
         if not self.ready:
             raise SettingsError(
@@ -132,51 +132,51 @@ class _Worker:
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return [Result(self.job, reason=f"its process died ({how}), perhaps for want of memory: try fewer workers")]
 
-    def dismiss(self) -> None:
-        """Ask an idle process to end, and stop one that is at work."""
+    def stop(self) -> None:
+        """Ask an idle process to end, and terminate one that is at work."""
         if self.job is None and self.ready:
             with suppress(OSError):
-                self.line.send(None)
+                self.pipe.send(None)
         else:
             self.process.terminate()
 
-    def end(self) -> None:
-        self.process.join(PATIENCE)
+    def join(self) -> None:
+        self.process.join(TIMEOUT_S)
         if self.process.is_alive():
             self.process.kill()
             self.process.join()
-        self.line.close()
+        self.pipe.close()
 
 
 @dataclass
-class Voice:
-    """Passes on what a training tells: every sentence, and now and then a step."""
+class Reporter:
+    """Passes on what a training tells: every sentence, and a step at most every so many seconds."""
 
-    say: Callable[[Step | str], None]
-    every: float = 0.0
-    spoke: float = 0.0
+    send: Callable[[Step | str], None]
+    every_s: float = 0.0
+    sent_at: float = 0.0
 
     def step(self, step: Step) -> None:
-        if time.monotonic() - self.spoke >= self.every:
-            self.spoke = time.monotonic()
-            self.say(step)
+        if time.monotonic() - self.sent_at >= self.every_s:
+            self.sent_at = time.monotonic()
+            self.send(step)
 
     def note(self, sentence: str) -> None:
-        self.say(sentence)
+        self.send(sentence)
 
 
-def _work(line: Connection, bench: WorkerContext) -> None:
-    """The life of a worker: job after job until there is none, or nobody is left to ask."""
+def _work(pipe: Connection, context: WorkerContext) -> None:
+    """The main function of a worker: job after job until there is none, or nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one sees to the others
-    _take_threads(bench)
+    _set_threads(context)
     with suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        line.send(READY)
-        while (job := line.recv()) is not None:
-            line.send(run_job(job, bench, Voice(line.send, GLANCE)))
+        pipe.send(READY)
+        while (job := pipe.recv()) is not None:
+            pipe.send(run_job(job, context, Reporter(pipe.send, REPORT_EVERY_S)))
 
 
-def _take_threads(bench: WorkerContext) -> None:
-    """On a CPU one thread to a job: what a seed gives must not depend on how many work side by side."""
-    if bench.device == "cpu":
+def _set_threads(context: WorkerContext) -> None:
+    """On a CPU one thread to a job: what a seed gives must not depend on how many workers there are."""
+    if context.device == "cpu":
         torch.set_num_threads(1)
-    allow_tf32(torch.device(bench.device))
+    allow_tf32(torch.device(context.device))

@@ -11,8 +11,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Column
 from rich.text import Text
 
-from memgrow.experiments.job import Result
-from memgrow.experiments.plan import Job
+from memgrow.experiments.plan import Job, Result
 from memgrow.methods import find_method
 from memgrow.progress import Step
 from memgrow.report.table import percent, perplexity_text
