@@ -95,7 +95,7 @@ def test_no_lines_no_answers(memgrow, made):
         (b'a\tb\n{"premise": \n', r"standard input, line 2: this is not a JSON object"),
         (b'{"premise":' + b"[" * 100_000 + b"\n", r"standard input, line 1: this is not a JSON object"),
         (b'{"premise": "a"}\n', r"standard input, line 1 has no column for the text, such as"),
-        (b'{"premise": "a", "hypothesis": 3}\n', r"line 1: the field 'hypothesis' must be a text in quotes, not 3"),
+        (b'{"premise": "a", "hypothesis": 3}\n', r"line 1: the field 'hypothesis' is a number, but a text must be"),
         (b'{"premise": "a", "hypothesis": " "}\n', r"line 1: the field 'hypothesis' is empty"),
         (b'{"premise": "a", "hypothesis": "\\ud83d"}\n', r"line 1: the field 'hypothesis' holds half a character"),
         (b'{"text": "a"}\n', r"line 1: this model reads two texts, but the example has 1"),

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.data import Columns, load_stream
+from memgrow.data import Columns, load_for_evaluation, load_stream
 from memgrow.data.files import domain_and_part
 from memgrow.errors import DataError, SettingsError
 
@@ -305,6 +305,21 @@ def test_single_texts_and_pairs_do_not_mix(reviews, write_rows):
 def test_a_file_given_twice_is_refused(reviews):
     path = reviews("books.jsonl")
     assert "is given twice" in refusal(path, test=[path.parent / "." / path.name])
+
+
+def test_files_of_one_name_are_refused_before_any_is_read(write):
+    paths = [write(f"{folder}/books.jsonl", "this is not JSON") for folder in ("north", "south")]
+    for load in (load_stream, load_for_evaluation):
+        with pytest.raises(DataError, match="would both be the domain books: rename one of them"):
+            load(paths)
+    assert "is not valid JSON" in refusal(*paths, columns=Columns(by="genre"))
+
+
+def test_a_file_that_is_not_there_is_named_before_any_is_read(write, tmp_path):
+    broken = write("books.jsonl", "this is not JSON")
+    assert "lost.jsonl does not exist" in refusal(broken, tmp_path / "lost.jsonl")
+    assert "is a folder" in refusal(broken, tmp_path)
+    assert "not of a known format" in refusal(broken, write("toys.txt", "x"))
 
 
 def test_no_file_at_all_is_refused():

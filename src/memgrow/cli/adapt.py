@@ -13,7 +13,6 @@ from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Domain, Loaded, Stream, load_for_evaluation, load_stream
-from memgrow.data.load import refuse_namesakes
 from memgrow.device import allow_tf32
 from memgrow.errors import ModelError, SettingsError
 from memgrow.history import Stage
@@ -70,7 +69,6 @@ def adapt(
         limit=limit,
         skip_empty=skip_empty,
     )
-    refuse_namesakes(data, by)
     watched = (
         load_for_evaluation(watch, replace(columns, group=None), skip_empty=skip_empty) if watch else Loaded(Stream(()))
     )

@@ -8,7 +8,6 @@ import typer
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, note_cut_texts, note_to_stderr, split_names, write_json
 from memgrow.data import Columns, load_for_evaluation
-from memgrow.data.load import refuse_namesakes
 from memgrow.learner import Learner
 from memgrow.models import REPLY
 from memgrow.report.learner import replies_table, scores_table
@@ -39,7 +38,6 @@ def evaluate(
     columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
     learner = Learner.load(model, device)
     loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
-    refuse_namesakes(data, by)
     if learner.task == REPLY:
         from memgrow.replying import evaluate_replies
 

@@ -9,7 +9,6 @@ import typer
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, note_to_stderr, save_picture, say, split_names
 from memgrow.data import Columns, Stream, load_for_evaluation
-from memgrow.data.load import refuse_namesakes
 from memgrow.errors import SettingsError
 from memgrow.experiments.theorem.report import DRAWS, EXAMPLES, SAMPLES, parts, theorem_report
 from memgrow.learner import Learner
@@ -58,7 +57,6 @@ def theorem(
     if data:
         columns = Columns(text=text, pair=pair, label=label, by=by)
         loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
-        refuse_namesakes(data, by)
         stream = loaded.stream
         for notice in loaded.notices:
             note_to_stderr(notice)

@@ -1,4 +1,7 @@
-"""Which column holds what: named by the user, or found by the names that people commonly give."""
+"""Which column holds what: named by the user, or found by the names that people commonly give.
+
+A file is there to be labelled (a text or a pair, and its label) or to be answered (a message and the reply to it).
+"""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -7,37 +10,6 @@ from memgrow.errors import DataError, SettingsError
 
 MESSAGES = ("message", "text", "prompt", "question", "query", "post", "context", "input")  # the first there is taken
 REPLIES = ("response", "reply", "answer", "completion", "output")
-
-
-def first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None]) -> str | None:
-    """The first of the usual names that is there and serves for nothing else."""
-    return next((name for name in usual if name in names and name not in taken), None)
-
-
-def is_dialogue(message: str | None, reply: str | None, plain: bool, label: bool, labelled: bool) -> bool:
-    """Whether a file is to be answered rather than labelled, from which columns it has.
-
-    `plain` is whether it has a text as labelled files do. A label beside such a text, or beside only one of message
-    and reply, speaks for labelling; where neither labels nor replies are asked for, a message is enough.
-    """
-    if plain:
-        return labelled and not label and reply is not None
-    if not labelled:
-        return message is not None
-    return bool(message and reply) or (not label and bool(message or reply))
-
-
-def check_both(message: str | None, reply: str | None, names: Collection[str], where: str) -> None:
-    """Messages without replies are nothing to learn from, nor are replies without messages."""
-    there = f"; its columns are {', '.join(names)}"
-    if message is None:
-        has = f"has replies (column {reply}), but no column for the messages that they answer"
-        raise DataError(f"{where} {has}, such as {' or '.join(MESSAGES[:3])}{there}: add one, or name it with --text")
-    if reply is None:
-        has = f"has messages (column {message}), but no column for the replies to them"
-        raise DataError(f"{where} {has}, such as {' or '.join(REPLIES[:3])}{there}: add one, or name it with --reply")
-
-
 TEXTS: tuple[tuple[str, str | None], ...] = (  # a text alone, or a text and its pair; the first that fits is taken
     ("text", None),
     ("premise", "hypothesis"),
@@ -74,7 +46,7 @@ class Columns:
     reply: str | None = None
 
     def among(self, names: Collection[str], where: str, labelled: bool = True) -> "Columns":
-        """The same with what can be found filled in; an error says what is missing among the names."""
+        """These columns with what can be found among the names filled in; an error says what is missing."""
         for role, option in OPTIONS.items():
             name = getattr(self, role)
             if name is not None and name not in names:
@@ -103,16 +75,16 @@ class Columns:
         if self.reply is not None and self.reply == self.text:
             raise SettingsError(f"the column {self.text!r} cannot hold both the messages and the replies to them")
         taken = (self.text, self.by, self.group, self.split)
-        reply = self.reply or first_of(REPLIES, names, taken)
-        message = self.text or first_of(MESSAGES, names, (*taken, reply))
+        reply = self.reply or _first_of(REPLIES, names, taken)
+        message = self.text or _first_of(MESSAGES, names, (*taken, reply))
         if self.reply is None:
             usual = _fitting(self, names)
             plain = self.text is not None or usual is not None
             label = any(name in names for name in LABELS)
-            if named or (usual and usual[1]) or not is_dialogue(message, reply, plain, label, labelled):
+            if named or (usual and usual[1]) or not _is_dialogue(message, reply, plain, label, labelled):
                 return None
         if labelled or message is None:
-            check_both(message, reply, names, where)
+            _check_both(message, reply, names, where)
         return replace(self, text=message, reply=reply)
 
 
@@ -139,3 +111,32 @@ def _with_texts(columns: Columns, names: Collection[str], where: str) -> Columns
 
 def _choice(names: Collection[str], option: str) -> str:
     return f"; its columns are {', '.join(names) or 'none'}: name one of them with {option}"
+
+
+def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None]) -> str | None:
+    """The first of the usual names that is there and serves for nothing else."""
+    return next((name for name in usual if name in names and name not in taken), None)
+
+
+def _is_dialogue(message: str | None, reply: str | None, plain: bool, label: bool, labelled: bool) -> bool:
+    """Whether a file is to be answered rather than labelled, by the columns it has.
+
+    `plain` is whether it has a text as labelled files do. A label beside such a text, or beside only one of message
+    and reply, speaks for labelling; where neither labels nor replies are asked for, a message is enough.
+    """
+    if plain:
+        return labelled and not label and reply is not None
+    if not labelled:
+        return message is not None
+    return bool(message and reply) or (not label and bool(message or reply))
+
+
+def _check_both(message: str | None, reply: str | None, names: Collection[str], where: str) -> None:
+    """Refuse messages without replies, and replies without messages: there is nothing to learn from either."""
+    there = f"; its columns are {', '.join(names)}"
+    if message is None:
+        has = f"has replies (column {reply}), but no column for the messages that they answer"
+        raise DataError(f"{where} {has}, such as {' or '.join(MESSAGES[:3])}{there}: add one, or name it with --text")
+    if reply is None:
+        has = f"has messages (column {message}), but no column for the replies to them"
+        raise DataError(f"{where} {has}, such as {' or '.join(REPLIES[:3])}{there}: add one, or name it with --reply")

@@ -1,4 +1,7 @@
-"""A stream as files, one for each domain, as a user would have brought them."""
+"""Data files: the rows of JSONL, CSV and TSV, plain or compressed with gzip; what a file's name says; and writing them.
+
+Files are read line by line, and every error names the file and the line. `READERS` is the table of formats.
+"""
 
 import csv
 import gzip
@@ -14,6 +17,7 @@ from memgrow.errors import DataError
 from memgrow.storage import atomic_open
 
 LONGEST_FIELD = 2**31 - 1  # the csv module stops at 131,072 characters unless told otherwise
+JOINTS = "_-."  # between the name of a domain and that of a part
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +29,12 @@ class Row:
     header: int
 
 
+Reader = Callable[[Path], Iterator[Row]]
+
+
 def read_rows(path: Path) -> Iterator[Row]:
     """The rows of a file, read as its suffix says; at least one, or it is an error."""
-    _refuse_what_is_no_file(path)
-    _, reader = _name_and_reader(path)
+    reader = check_file(path)
     empty = True
     for row in reader(path):
         empty = False
@@ -42,12 +48,29 @@ def name_without_suffix(path: Path) -> str:
     return _name_and_reader(path)[0]
 
 
+def domain_and_part(path: Path) -> tuple[str, str | None]:
+    """The domain and the part: books_train.jsonl.gz is the train part of books, books.csv is books as a whole.
+
+    A file that is called by its part alone, as in books/test.csv, is named after its folder.
+    """
+    name = name_without_suffix(path)
+    for called, part in PART_NAMES.items():
+        if name.lower() == called:
+            return path.resolve().parent.name or name, part
+        for joint in JOINTS:
+            ending = joint + called
+            if name.lower().endswith(ending) and name.lower() != ending:
+                return name[: -len(ending)], part
+    return name, None
+
+
 def where(path: Path, line: int) -> str:
-    """Where something stands, as every message says it."""
+    """The place of something in a file, as every message says it."""
     return f"{path.name}, line {line}"
 
 
-def _refuse_what_is_no_file(path: Path) -> None:
+def check_file(path: Path) -> Reader:
+    """The reader for a file; refuses what is not there, is a folder, or is of no known format."""
     try:
         if path.is_dir():
             raise DataError(f"{path} is a folder; name the files in it one by one")
@@ -55,13 +78,14 @@ def _refuse_what_is_no_file(path: Path) -> None:
             raise DataError(f"{path} does not exist; check the name and the folder")
     except OSError as error:
         raise _unreadable(path, error) from None
+    return _name_and_reader(path)[1]
 
 
 def _unreadable(path: Path, error: OSError) -> DataError:
     return DataError(f"{path} cannot be read ({error.strerror or error}); check the file and its permissions")
 
 
-def _name_and_reader(path: Path) -> tuple[str, Callable[[Path], Iterator[Row]]]:
+def _name_and_reader(path: Path) -> tuple[str, Reader]:
     name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
     for suffix, reader in READERS.items():
         if name.lower().endswith(suffix) and len(name) > len(suffix):
@@ -72,7 +96,7 @@ def _name_and_reader(path: Path) -> tuple[str, Callable[[Path], Iterator[Row]]]:
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers and their ends, of a plain or compressed file in any encoding."""
+    """The lines of a plain or compressed file in any encoding, with their numbers and their ends."""
     number = 0
     try:
         with gzip.open(path) if _is_compressed(path) else path.open("rb") as file:
@@ -88,7 +112,7 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The same decoded one by one, so that an error can say which line it is on."""
+    """The lines of a UTF-8 file, decoded one by one, so that an error can say which line it is on."""
     for number, line in raw_lines(path):
         try:
             yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
@@ -151,7 +175,7 @@ def _tsv_rows(path: Path) -> Iterator[Row]:
 
 
 def _table(path: Path, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
-    """Rows below a header; lines without anything are passed over."""
+    """The rows below a header; empty lines are passed over."""
     filled = ((line, fields) for line, fields in records if fields)
     header, names = next(filled, (1, []))
     names = [name.strip() for name in names]
@@ -169,32 +193,13 @@ def _table(path: Path, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row
         yield Row(line, dict(zip(names, fields, strict=True)), header)
 
 
-READERS: dict[str, Callable[[Path], Iterator[Row]]] = {
+READERS: dict[str, Reader] = {
     ".jsonl": _json_rows,
     ".ndjson": _json_rows,
     ".json-lines": _json_rows,
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
 }
-
-
-JOINTS = "_-."
-
-
-def domain_and_part(path: Path) -> tuple[str, str | None]:
-    """The domain and the part: books_train.jsonl.gz is the train part of books, books.csv is books as a whole.
-
-    A file that is called by its part alone, as in books/test.csv, is named after its folder.
-    """
-    name = name_without_suffix(path)
-    for called, part in PART_NAMES.items():
-        if name.lower() == called:
-            return path.resolve().parent.name or name, part
-        for joint in JOINTS:
-            ending = joint + called
-            if name.lower().endswith(ending) and name.lower() != ending:
-                return name[: -len(ending)], part
-    return name, None
 
 
 def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:

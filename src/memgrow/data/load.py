@@ -1,4 +1,9 @@
-"""From files to a stream of domains, with a sentence for everything that was decided on the way."""
+"""From files to a stream of domains, with a sentence for everything that was decided on the way.
+
+The names of the files are checked first, so that no long file is read for a mistake in a name. Then the rows of each
+file are grouped by domain, files that hold a further part are matched with the domains there are, and the parts that
+nobody gave are drawn.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -7,24 +12,12 @@ from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, Columns
 from memgrow.data.domain import Domain, Stream
-from memgrow.data.files import domain_and_part
+from memgrow.data.files import check_file, domain_and_part
 from memgrow.data.records import Record, Table, read_table
 from memgrow.data.splits import PARTS, draw, fair_slice
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError, SettingsError, counted, was_or_were
 
-
-def refuse_namesakes(paths: Sequence[Path], by: str | None) -> None:
-    """A domain is called after its file, unless a column names it: then files may well be called the same."""
-    first: dict[tuple[str, str | None], Path] = {}
-    for path in paths:
-        called = domain_and_part(path)
-        if by is None and called in first:
-            raise DataError(
-                f"{first[called]} and {path} would both be the domain {called[0]}: rename one of them, "
-                "or join them in one file if they are one domain"
-            )
-        first[called] = path
-
+Paths = str | Path | Iterable[str | Path]
 
 DATA = "data"
 HELD_OUT = "held-out"  # to be halved into validation and test
@@ -36,141 +29,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "test": ("test",),
     HELD_OUT: ("validation", "test"),
 }
-
-
-@dataclass(slots=True)
-class Pool:
-    """What is known of one domain: its records by part, and for each part the names of the files they came from."""
-
-    records: dict[str, list[Record]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
-    files: dict[str, list[str]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
-
-    def add(self, part: str, records: Iterable[Record], files: Iterable[str]) -> None:
-        self.records[part].extend(records)
-        self.files[part].extend(file for file in files if file not in self.files[part])
-
-
-Pools = Mapping[str, Pool]
-
-
-@dataclass(frozen=True, slots=True)
-class Gathered:
-    """The pools of one file by domain, in order of appearance, and what its user should know of it."""
-
-    file: str
-    pools: Pools
-    notices: tuple[str, ...]
-
-
-def gather(table: Table, role: str) -> Gathered:
-    """Lay out one file by domain and part; a split column goes before the file's role and name."""
-    domain, part = domain_and_part(table.path)
-    usual = (part or "train") if role == DATA else role
-    file = table.path.name
-    notices = [f"{_rows(count, reason)} of {file}" for reason, count in table.left_out.items()]
-    pools: dict[str, Pool] = {}
-    unfit = 0
-    for record in table.records:
-        if record.part is None or record.part in ROLES[role]:
-            pools.setdefault(record.by or domain, Pool()).add(record.part or usual, [record], [file])
-        else:
-            unfit += 1
-    parts = " and ".join(ROLES[role])
-    if unfit == len(table.records):
-        raise DataError(
-            f"{file} has no rows for {parts}: the field {table.columns.split!r} of all its {unfit:,} rows says "
-            "otherwise; give another file, or name another column with --split-column"
-        )
-    if unfit:
-        notices.append(
-            f"{_rows(unfit, f'of {file}')}, as only its {parts} rows are wanted (by its column {table.columns.split})"
-        )
-    return Gathered(file, pools, tuple(notices))
-
-
-def merge(several: Iterable[Pools]) -> dict[str, Pool]:
-    """One new pool for each domain, in order of first appearance."""
-    merged: dict[str, Pool] = {}
-    for pools in several:
-        for name, pool in pools.items():
-            for part, records in pool.records.items():
-                merged.setdefault(name, Pool()).add(part, records, pool.files[part])
-    return merged
-
-
-def choose(pools: Pools, names: Sequence[str] | None) -> dict[str, Pool]:
-    """The domains named, in that order; all if none are named."""
-    unknown = [name for name in names or () if name not in pools]
-    if unknown:
-        raise DataError(
-            f"there is no domain {', '.join(unknown)} in the data; there is {', '.join(pools)}: choose among these"
-        )
-    return {name: pools[name] for name in names or pools}
-
-
-def match(gathered: Gathered, pools: Pools, by: bool) -> Gathered:
-    """A further file's pools under the names of the domains that there are; rows of other domains are left out."""
-    if len(pools) == 1 and not by:
-        (pool,) = gathered.pools.values()
-        return replace(gathered, pools=dict.fromkeys(pools, pool))
-    known = {name: pool for name, pool in gathered.pools.items() if name in pools}
-    strange = {name: pool for name, pool in gathered.pools.items() if name not in pools}
-    if not known:
-        advice = "give a file of one of these" if by else "call the file after its domain, as in DOMAIN_test.jsonl"
-        raise DataError(
-            f"{gathered.file} is of the domain {', '.join(strange)}, but the data has {', '.join(pools)}; {advice}"
-        )
-    rows = sum(len(records) for pool in strange.values() for records in pool.records.values())
-    notice = f"{_rows(rows, f'of {gathered.file}')}, as the data has no domain {', '.join(strange)}"
-    return replace(gathered, pools=known, notices=(*gathered.notices, *([notice] if strange else [])))
-
-
-def _rows(count: int, what: str) -> str:
-    """A count that agrees with its verb: 1 row of ... was left out, 12 rows of ... were left out."""
-    return f"{count:,} {'row' if count == 1 else 'rows'} {what} {'was' if count == 1 else 'were'} left out"
-
-
 SHARE = 0.1  # of the rows for training, for each part that has to be drawn from them
-
-
-def complete(
-    name: str, pool: Pool, group: str | None = None, limit: int | None = None, seed: int = 0
-) -> tuple[Domain, tuple[str, ...]]:
-    """The domain in three parts, each of at most `limit` examples, and what its user should know of the drawing."""
-    parts = {part: list(pool.records[part]) for part in PARTS}
-    notices = []
-    by = f"by group {group}" if group else "by text"
-    if pool.records[HELD_OUT]:
-        halves = _draw(pool.records[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed)
-        for part, records in halves.items():
-            parts[part] += records
-        notices.append(f"validation and test are each half of {_list(pool.files[HELD_OUT])}, drawn {by}")
-    missing = [part for part in PARTS if not parts[part] and part != "train"]
-    if parts["train"] and missing:
-        shares = {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE)
-        parts |= _draw(parts["train"], shares, seed)
-        drawn = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
-        were = "were" if len(missing) > 1 else "was"
-        notices.append(f"{drawn} {were} drawn from {_list(pool.files['train'])} {by}")
-        empty = [part for part in missing if not parts[part]]
-        if empty:
-            notices.append(
-                f"{name} has no {' and no '.join(empty)} part, as there are too few different rows to draw from"
-            )
-    kept = {part: fair_slice([record.example for record in records], limit, seed) for part, records in parts.items()}
-    return Domain(name, **kept), tuple(notices)
-
-
-def _draw(records: Sequence[Record], shares: dict[str, float], seed: int) -> dict[str, list[Record]]:
-    drawn = draw(records, [record.group for record in records], shares, seed)
-    return {part: list(members) for part, members in drawn.items()}
-
-
-def _list(files: Sequence[str]) -> str:
-    return " and ".join(files)
-
-
-Paths = str | Path | Iterable[str | Path]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,21 +60,21 @@ def load_stream(
     """
     if limit is not None and limit < 1:
         raise SettingsError(f"a limit of {limit} leaves no examples to learn from; give 1 or more")
-    files = [(path, DATA) for path in _each(paths)]
-    files += [(path, "validation") for path in _each(validation)]
-    files += [(path, "test") for path in _each(test)]
-    files += [(path, HELD_OUT) for path in _each(held_out)]
+    given = {DATA: _each(paths), "validation": _each(validation), "test": _each(test), HELD_OUT: _each(held_out)}
+    files = [(path, role) for role, some in given.items() for path in some]
+    _check_files([path for path, _ in files])
+    check_duplicate_domains(given[DATA], columns.by)
     tables = _read([path for path, _ in files], columns, labelled, skip_empty)
-    gathered = [(gather(table, role), role) for table, (_, role) in zip(tables, files, strict=True)]
-    data = merge(file.pools for file, role in gathered if role == DATA)
-    matched = [file if role == DATA else match(file, data, bool(columns.by)) for file, role in gathered]
+    grouped = [(group_by_domain(table, role), role) for table, (_, role) in zip(tables, files, strict=True)]
+    data = merge(file.pools for file, role in grouped if role == DATA)
+    matched = [file if role == DATA else match_domains(file, data, bool(columns.by)) for file, role in grouped]
     pools = choose(merge(file.pools for file in matched), domains)
-    completed = [complete(name, pool, columns.group, limit, seed) for name, pool in pools.items()]
+    filled = [fill_missing_splits(name, pool, columns.group, limit, seed) for name, pool in pools.items()]
     if labelled:
-        for domain, _ in completed:
+        for domain, _ in filled:
             _refuse_single_label(domain)
-    notices = chain(*(file.notices for file in matched), *(notices for _, notices in completed))
-    return Loaded(Stream(domain for domain, _ in completed), tuple(dict.fromkeys(notices)))
+    notices = chain(*(file.notices for file in matched), *(notices for _, notices in filled))
+    return Loaded(Stream(domain for domain, _ in filled), tuple(dict.fromkeys(notices)))
 
 
 def load_for_evaluation(
@@ -226,26 +85,177 @@ def load_for_evaluation(
     skip_empty: bool = False,
 ) -> Loaded:
     """Files as test parts, whatever they are called; of a file with a split column its test rows."""
-    tables = _read(list(_each(paths)), columns, labelled=True, skip_empty=skip_empty)
-    gathered = [gather(table, "test") for table in tables]
-    pools = choose(merge(file.pools for file in gathered), domains)
+    files = _each(paths)
+    _check_files(files)
+    check_duplicate_domains(files, columns.by)
+    grouped = [group_by_domain(table, "test") for table in _read(files, columns, True, skip_empty)]
+    pools = choose(merge(file.pools for file in grouped), domains)
     stream = Stream(
         Domain(name, test=tuple(record.example for record in pool.records["test"])) for name, pool in pools.items()
     )
-    return Loaded(stream, tuple(chain(*(file.notices for file in gathered))))
+    return Loaded(stream, tuple(chain(*(file.notices for file in grouped))))
 
 
-def _each(paths: Paths) -> Iterable[Path]:
+def check_duplicate_domains(paths: Iterable[Path], by: str | None) -> None:
+    """Refuse files of one name in different folders, which would become one domain without a word.
+
+    Where a column (`by`) names the domains, files may well be called the same.
+    """
+    first: dict[tuple[str, str | None], Path] = {}
+    for path in paths:
+        called = domain_and_part(path)
+        if by is None and called in first:
+            raise DataError(
+                f"{first[called]} and {path} would both be the domain {called[0]}: rename one of them, "
+                "or join them in one file if they are one domain"
+            )
+        first[called] = path
+
+
+@dataclass(slots=True)
+class Pool:
+    """All records of one domain by part, and for each part the names of the files they came from."""
+
+    records: dict[str, list[Record]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
+    files: dict[str, list[str]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
+
+    def add(self, part: str, records: Iterable[Record], files: Iterable[str]) -> None:
+        self.records[part].extend(records)
+        self.files[part].extend(file for file in files if file not in self.files[part])
+
+
+Pools = Mapping[str, Pool]
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The pools of one file by domain, in order of appearance, and what its user should know of it."""
+
+    file: str
+    pools: Pools
+    notices: tuple[str, ...]
+
+
+def group_by_domain(table: Table, role: str) -> Grouped:
+    """Group the rows of one file by domain and part; a split column goes before the file's role and name."""
+    domain, part = domain_and_part(table.path)
+    usual = (part or "train") if role == DATA else role
+    file = table.path.name
+    notices = [f"{_left_out(count, reason)} of {file}" for reason, count in table.left_out.items()]
+    pools: dict[str, Pool] = {}
+    unfit = 0
+    for record in table.records:
+        if record.part is None or record.part in ROLES[role]:
+            pools.setdefault(record.by or domain, Pool()).add(record.part or usual, [record], [file])
+        else:
+            unfit += 1
+    parts = " and ".join(ROLES[role])
+    if unfit == len(table.records):
+        raise DataError(
+            f"{file} has no rows for {parts}: the field {table.columns.split!r} of all its {unfit:,} rows says "
+            "otherwise; give another file, or name another column with --split-column"
+        )
+    if unfit:
+        reason = f"as only its {parts} rows are wanted (by its column {table.columns.split})"
+        notices.append(f"{_left_out(unfit, f'of {file}')}, {reason}")
+    return Grouped(file, pools, tuple(notices))
+
+
+def merge(several: Iterable[Pools]) -> dict[str, Pool]:
+    """One new pool for each domain, in order of first appearance."""
+    merged: dict[str, Pool] = {}
+    for pools in several:
+        for name, pool in pools.items():
+            for part, records in pool.records.items():
+                merged.setdefault(name, Pool()).add(part, records, pool.files[part])
+    return merged
+
+
+def choose(pools: Pools, names: Sequence[str] | None) -> dict[str, Pool]:
+    """The domains named, in that order; all if none are named."""
+    unknown = [name for name in names or () if name not in pools]
+    if unknown:
+        raise DataError(
+            f"there is no domain {', '.join(unknown)} in the data; there is {', '.join(pools)}: choose among these"
+        )
+    return {name: pools[name] for name in names or pools}
+
+
+def match_domains(grouped: Grouped, pools: Pools, by: bool) -> Grouped:
+    """A further file's pools under the names of the domains that there are; rows of other domains are left out."""
+    if len(pools) == 1 and not by:
+        (pool,) = grouped.pools.values()
+        return replace(grouped, pools=dict.fromkeys(pools, pool))
+    known = {name: pool for name, pool in grouped.pools.items() if name in pools}
+    strange = {name: pool for name, pool in grouped.pools.items() if name not in pools}
+    if not known:
+        advice = "give a file of one of these" if by else "call the file after its domain, as in DOMAIN_test.jsonl"
+        raise DataError(
+            f"{grouped.file} is of the domain {', '.join(strange)}, but the data has {', '.join(pools)}; {advice}"
+        )
+    rows = sum(len(records) for pool in strange.values() for records in pool.records.values())
+    notice = f"{_left_out(rows, f'of {grouped.file}')}, as the data has no domain {', '.join(strange)}"
+    return replace(grouped, pools=known, notices=(*grouped.notices, *([notice] if strange else [])))
+
+
+def fill_missing_splits(
+    name: str, pool: Pool, group: str | None = None, limit: int | None = None, seed: int = 0
+) -> tuple[Domain, tuple[str, ...]]:
+    """The domain in three parts, each of at most `limit` examples, and what its user should know of the drawing.
+
+    Held-out rows are halved into validation and test; a part that nobody gave is drawn from the rows for training.
+    """
+    parts = {part: list(pool.records[part]) for part in PARTS}
+    notices = []
+    by = f"by group {group}" if group else "by text"
+    if pool.records[HELD_OUT]:
+        for part, records in _draw(pool.records[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed).items():
+            parts[part] += records
+        notices.append(f"validation and test are each half of {' and '.join(pool.files[HELD_OUT])}, drawn {by}")
+    missing = [part for part in PARTS if not parts[part] and part != "train"]
+    if parts["train"] and missing:
+        shares = {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE)
+        parts |= _draw(parts["train"], shares, seed)
+        drawn = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
+        source = " and ".join(pool.files["train"])
+        notices.append(f"{drawn} {was_or_were(len(missing))} drawn from {source} {by}")
+        empty = [part for part in missing if not parts[part]]
+        if empty:
+            notices.append(
+                f"{name} has no {' and no '.join(empty)} part, as there are too few different rows to draw from"
+            )
+    kept = {part: fair_slice([record.example for record in records], limit, seed) for part, records in parts.items()}
+    return Domain(name, **kept), tuple(notices)
+
+
+def _draw(records: Sequence[Record], shares: dict[str, float], seed: int) -> dict[str, list[Record]]:
+    drawn = draw(records, [record.group for record in records], shares, seed)
+    return {part: list(members) for part, members in drawn.items()}
+
+
+def _left_out(count: int, what: str) -> str:
+    """1 row of ... was left out, 12 rows of ... were left out."""
+    return f"{counted(count, 'row')} {what} {was_or_were(count)} left out"
+
+
+def _each(paths: Paths) -> list[Path]:
     return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
-def _read(paths: Sequence[Path], columns: Columns, labelled: bool, skip_empty: bool) -> list[Table]:
+def _check_files(paths: Sequence[Path]) -> None:
+    """Refuse what cannot be read or is given twice, before anything is read."""
     if not paths:
         raise DataError("there is no file to read; give at least one")
-    resolved = [path.resolve() for path in paths]
+    resolved = []
+    for path in paths:
+        check_file(path)
+        resolved.append(path.resolve())
     for path, real in zip(paths, resolved, strict=True):
         if resolved.count(real) > 1:
             raise DataError(f"{path} is given twice; give each file once, as one thing only")
+
+
+def _read(paths: Sequence[Path], columns: Columns, labelled: bool, skip_empty: bool) -> list[Table]:
     tables = [read_table(path, columns, labelled, skip_empty) for path in paths]
     for table in tables[1:]:
         _refuse_two_kinds(tables[0], table)
@@ -260,7 +270,7 @@ def _refuse_two_kinds(one: Table, other: Table) -> None:
 
 
 def _kind(columns: Columns) -> tuple[int, str]:
-    """What a file's rows are: a rank by which kinds are told apart, and words."""
+    """The kind of a file's rows: a rank by which kinds are told apart, and words."""
     if columns.reply is not None:
         return 2, f"messages and replies (columns {columns.text} and {columns.reply})"
     if columns.pair is not None:

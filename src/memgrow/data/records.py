@@ -1,11 +1,14 @@
-"""Texts to be labelled: from the command line, from a file, or from standard input."""
+"""Rows, texts of the command line and lines of standard input read as examples.
+
+Every field is checked, and one that cannot be used is refused with its place. The texts of a dialogue are its message
+and reply, which are checked alike.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
 from memgrow.data.domain import Example
@@ -20,7 +23,7 @@ KINDS: dict[type, str] = {int: "a number", float: "a number", bool: "true or fal
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """An example and where its row says that it belongs: its group, its domain, its part."""
+    """An example, and the group, the domain and the part that its row names."""
 
     example: Example
     group: str
@@ -39,7 +42,7 @@ class Table:
 
 
 def read_table(path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> Table:
-    """A whole file; rows without a gold label (and rows with an empty text, if wished) are left out and counted."""
+    """Read a whole file; rows without a gold label, and on demand rows with an empty text, are left out and counted."""
     records: list[Record] = []
     left_out: dict[str, int] = {}
     for row in read_rows(path):
@@ -69,6 +72,62 @@ def read_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> list[Exampl
             columns = columns.among(row.values, where(path, row.header), labelled=False)
         examples.append(_example(row, columns, place, labelled=False))
     return examples
+
+
+def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]:
+    """One example for each text of the command line, or for each two of them for a model of pairs."""
+    checked = [_filled(text, f"text {number} of the command line") for number, text in enumerate(texts, 1)]
+    if task != "pair":
+        return [Example(text) for text in checked]
+    if len(texts) % 2:
+        raise SettingsError(f"this model reads pairs: give two texts for each answer, not {len(texts)} in all")
+    return [Example(first, second) for first, second in zip(checked[::2], checked[1::2], strict=True)]
+
+
+def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Example]:
+    """One example for each line: a JSON object, or a plain text; plain texts of a pair have a tab between them."""
+    for number, raw in enumerate(lines, 1):
+        place = f"standard input, line {number}"
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{place}: this is not UTF-8 text; convert it first") from error
+        # Passing over an empty line would set the answers off against the lines they belong to.
+        if not line.strip():
+            raise DataError(f"{place}: the line is empty; remove it, or give it a text")
+        yield _from_json(line, number, columns, place) if line.startswith("{") else _from_text(line, task, place)
+
+
+def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
+    """Lists of at most `size` examples, each as soon as it is full."""
+    rest = iter(examples)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
+def count_cut(examples: Iterable[Example], max_words: int) -> int:
+    """The number of texts of which a model reads the beginning alone."""
+    # A word has a letter at least, so that most texts need no splitting.
+    texts = (text for example in examples for text in example.texts if len(text) > max_words)
+    return sum(len(tokenise(text)) > max_words for text in texts)
+
+
+def _from_json(line: str, number: int, columns: Columns, place: str) -> Example:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place}: this is not a JSON object ({error}); mend or remove the line") from error
+    found = columns.among(values, place, labelled=False)
+    return _example(Row(number, values, number), replace(found, label=None, reply=None), place, labelled=False)
+
+
+def _from_text(line: str, task: str | None, place: str) -> Example:
+    if task != "pair":
+        return Example(line, where=place)
+    first, tab, second = line.partition("\t")
+    if not (tab and first.strip() and second.strip()):
+        raise DataError(f"{place}: this model reads pairs; put a tab between the two texts of a line")
+    return Example(first, second, where=place)
 
 
 def _reason_to_leave_out(row: Row, columns: Columns, labelled: bool, skip_empty: bool) -> str | None:
@@ -117,7 +176,7 @@ def _text(row: Row, column: str, place: str) -> str:
         raise DataError(
             f"{place}: the field {column!r} is {_kind(value)}, but a text must be a string; put it in quotes"
         )
-    return _filled(value, column, place)
+    return _filled(value, place, column)
 
 
 def _name(row: Row, column: str, place: str) -> str:
@@ -127,7 +186,7 @@ def _name(row: Row, column: str, place: str) -> str:
         raise DataError(
             f"{place}: the field {column!r} is {_kind(value)}, but must be a string, a whole number, true or false"
         )
-    return _filled(str(value).strip(), column, place)
+    return _filled(str(value).strip(), place, column)
 
 
 def _part(row: Row, column: str, place: str) -> str:
@@ -151,89 +210,24 @@ def _value(row: Row, column: str, place: str) -> object:
     return value
 
 
-def _filled(value: str, column: str, place: str) -> str:
+def _filled(value: str, place: str, column: str | None = None) -> str:
+    """The value, if there is something in it and it can be written down again."""
     if not value or value.isspace():
-        raise DataError(f"{place}: the field {column!r} is empty; fill it in or remove the row")
+        remedy = "fill it in or remove the row" if column else "give it at least one word"
+        raise DataError(f"{_what(place, column)} is empty; {remedy}")
     try:
         value.encode()
     except UnicodeEncodeError as error:
+        half = f"\\u{ord(value[error.start]):04x}"
         raise DataError(
-            f"{place}: the field {column!r} holds half a character (\\u{ord(value[error.start]):04x}) "
-            "that stands for nothing alone; remove it"
+            f"{_what(place, column)} holds half a character ({half}) that stands for nothing alone; remove it"
         ) from None
     return value
 
 
+def _what(place: str, column: str | None) -> str:
+    return f"{place}: the field {column!r}" if column else place
+
+
 def _kind(value: object) -> str:
     return KINDS.get(type(value), "of another kind")
-
-
-def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]:
-    """Each text by itself, or two and two for a model of pairs."""
-    checked = [_nonempty(text, f"text {number} of the command line") for number, text in enumerate(texts, 1)]
-    if task != "pair":
-        return [Example(text) for text in checked]
-    if len(texts) % 2:
-        raise SettingsError(f"this model reads pairs: give two texts for each answer, not {len(texts)} in all")
-    return [Example(first, second) for first, second in zip(checked[::2], checked[1::2], strict=True)]
-
-
-def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Example]:
-    """A JSON object or a plain text a line; plain texts of a pair have a tab between them."""
-    for number, raw in enumerate(lines, 1):
-        where = f"standard input, line {number}"
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{where}: this is not UTF-8 text; convert it first") from error
-        # Passing over an empty line would set the answers off against the lines they belong to.
-        if not line.strip():
-            raise DataError(f"{where}: the line is empty; remove it, or give it a text")
-        yield _from_json(line, columns, where) if line.startswith("{") else _from_text(line, task, where)
-
-
-def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
-    rest = iter(examples)
-    while chunk := list(islice(rest, size)):
-        yield chunk
-
-
-def count_cut(examples: Iterable[Example], max_words: int) -> int:
-    """How many texts a model reads the beginning of only. A word has a letter at least: most need no splitting."""
-    texts = (text for example in examples for text in example.texts if len(text) > max_words)
-    return sum(len(tokenise(text)) > max_words for text in texts)
-
-
-def _from_json(line: str, columns: Columns, where: str) -> Example:
-    try:
-        row: dict[str, Any] = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: this is not a JSON object ({error}); mend or remove the line") from error
-    found = columns.among(row, where, labelled=False)
-    text, pair = (
-        None if name is None else _nonempty(row[name], f"{where}: the field {name!r}")
-        for name in (found.text, found.pair)
-    )
-    return Example(text or "", pair, where=where)
-
-
-def _from_text(line: str, task: str | None, where: str) -> Example:
-    if task != "pair":
-        return Example(line, where=where)
-    first, tab, second = line.partition("\t")
-    if not (tab and first.strip() and second.strip()):
-        raise DataError(f"{where}: this model reads pairs; put a tab between the two texts of a line")
-    return Example(first, second, where=where)
-
-
-def _nonempty(value: object, what: str) -> str:
-    """A text with something in it that can be written down again."""
-    if not isinstance(value, str):
-        raise DataError(f"{what} must be a text in quotes, not {value!r}")
-    if not value.strip():
-        raise DataError(f"{what} is empty; give it at least one word")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"{what} holds half a character (at place {error.start + 1}); remove it") from None
-    return value

@@ -8,7 +8,6 @@ from statistics import fmean
 from memgrow.adaptation import admit
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
-from memgrow.data.load import refuse_namesakes
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.run import Record
@@ -105,9 +104,8 @@ def open_stream(
             )
         loaded = open_corpus(given, columns=columns, domains=domains, limit=limit)
         return Loaded(Stream(_limited(loaded.stream, limit)), loaded.notices)
-    paths = [Path(name) for name in given]
-    loaded = load_stream(
-        paths,
+    return load_stream(
+        given,
         columns=columns,
         validation=validation,
         test=test,
@@ -116,8 +114,6 @@ def open_stream(
         limit=limit,
         skip_empty=skip_empty,
     )
-    refuse_namesakes(paths, columns.by)
-    return loaded
 
 
 def refuse_incomparable(stream: Stream) -> None:
