@@ -15,8 +15,10 @@ from memgrow.device import find_device
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.history import History, Stage
 from memgrow.methods import RECOMMENDED, MethodSettings, check_growth, find_method
-from memgrow.models import TASKS, Classifier, Model, ModelSettings
+from memgrow.models import TASKS, Classifier, Model, ModelSettings, Responder
+from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.progress import Progress, Silence
+from memgrow.seeding import derive
 from memgrow.storage import read_folder, write_folder
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
@@ -32,6 +34,16 @@ class Prediction:
 
     label: str
     probabilities: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply in words."""
+
+    text: str
+    ended: bool  # False: it was cut
+    score: float  # its log-probability, as the search counts it
+    words: tuple[int, ...]  # their numbers
 
 
 class Learner:
@@ -165,6 +177,25 @@ class Learner:
         named = [dict(zip(self.labels or (), row, strict=True)) for row in rows]
         return [Prediction(max(chances, key=lambda label: chances[label]), chances) for chances in named]
 
+    def reply(
+        self,
+        messages: Sequence[str | Example],
+        *,
+        beam: int = 1,
+        temperature: float | None = None,
+        max_words: int = LONGEST,
+        seed: int = 0,
+    ) -> list[Answer]:
+        """A reply to each message: the best that a beam search finds, or, with a temperature, one that is drawn."""
+        model = self.responder()
+        asked = [message if isinstance(message, Example) else Example(message) for message in messages]
+        data = self.encode([Example(example.text, where=example.where) for example in asked], labelled=False)
+        generator = torch.Generator(self.device).manual_seed(derive(seed, "replies"))
+        found = decode_all(model, data, beam=beam, temperature=temperature, max_words=max_words, generator=generator)
+        known = self.vocabulary.words
+        texts = [" ".join(known[word] for word in reply.words) for reply in found]
+        return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
+
     @torch.no_grad()
     def reading(self, text: Text) -> list[dict[str, torch.Tensor]]:
         """For each bank, the share of attention that each domain's slots get at each word: (texts, words)."""
@@ -202,6 +233,13 @@ class Learner:
         model = self.trained()
         if not isinstance(model, Classifier):
             raise ModelError("this model answers with words, not with labels: ask it for a reply")
+        return model
+
+    def responder(self) -> Responder:
+        """The model, if it answers with words."""
+        model = self.trained()
+        if not isinstance(model, Responder):
+            raise ModelError("this model answers with labels, not with words: it has learnt no replies")
         return model
 
     def trained(self) -> Model:

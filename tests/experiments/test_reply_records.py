@@ -12,14 +12,13 @@ import pytest
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.paper.dialogue.protocol import PAIR, SOURCE, TARGET
 from memgrow.experiments.paper.dialogue.tables import echo_of
-from memgrow.experiments.reply_records import ReplyEvaluation, checksum, chosen, losses, pack, unpack
+from memgrow.experiments.reply_records import ReplyEvaluation, checksum, chosen, evaluate_replies, losses, pack, unpack
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.replying import evaluate_replies
 from memgrow.training.loop import TrainingSettings
 from tests.support.dialogue_records import record, small_pair, write_vectors
 

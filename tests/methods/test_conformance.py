@@ -15,7 +15,6 @@ from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.replying import replies
 
 SLOTS = 20  # for each later domain
 KINDS = {
@@ -142,7 +141,7 @@ def test_prediction_needs_no_domain(learnt, stream):
     learner = Learner.load(learnt.folders[1], device="cpu")
     mixed = [example for domain in stream for example in domain.test]
     if stream[0].has_replies:
-        assert len(replies(learner, mixed, max_words=5)) == len(mixed)
+        assert len(learner.reply(mixed, max_words=5)) == len(mixed)
         return
     predictions = learner.predict(mixed)
     for prediction in predictions:

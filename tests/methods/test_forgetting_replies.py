@@ -13,9 +13,9 @@ from statistics import fmean
 import pytest
 
 from memgrow.data import Domain, Stream, synthetic_dialogue
+from memgrow.experiments.reply_records import ReplyFigures, evaluate_replies
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.replying import ReplyFigures, evaluate_replies
 from memgrow.training.loop import TrainingSettings
 
 SEEDS, FEW = range(4), 200

@@ -8,10 +8,11 @@ import torch
 from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import DataError, ModelError, SettingsError
+from memgrow.experiments.reply_records import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.replying import evaluate_replies, replies, whose_slots
+from memgrow.report.learner import reply_shares
 from memgrow.training.loop import TrainingSettings
 
 MODEL = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional=False)
@@ -43,8 +44,8 @@ def test_the_task_is_found_in_the_data(taught):
 
 def test_every_message_gets_a_reply_in_its_place(taught, stream):
     asked = list(stream[0].test)
-    answers = replies(taught, asked, max_words=6)
-    alone = [replies(taught, [example], max_words=6)[0] for example in asked]
+    answers = taught.reply(asked, max_words=6)
+    alone = [taught.reply([example], max_words=6)[0] for example in asked]
     assert [answer.text for answer in answers] == [answer.text for answer in alone]
     for answer in answers:
         assert len(answer.words) <= 6
@@ -53,14 +54,14 @@ def test_every_message_gets_a_reply_in_its_place(taught, stream):
 
 
 def test_a_reply_that_never_ends_is_cut_and_says_so(taught, stream):
-    (answer,) = replies(taught, [stream[0].test[0]], max_words=1)
+    (answer,) = taught.reply([stream[0].test[0]], max_words=1)
     assert len(answer.words) <= 1
     assert answer.ended or len(answer.words) == 1
 
 
 @pytest.mark.parametrize("message", ["zyx qwv", "?", " ".join(["where"] * 5000)], ids=["unknown", "mark", "long"])
 def test_odd_messages_are_answered(taught, message):
-    (answer,) = replies(taught, [message], max_words=5)
+    (answer,) = taught.reply([message], max_words=5)
     assert math.isfinite(answer.score)
 
 
@@ -68,7 +69,7 @@ def test_what_is_drawn_by_chance_depends_on_the_seed_alone(taught, stream):
     asked = list(stream[0].test[:10])
 
     def drawn(seed: int) -> list[str]:
-        return [answer.text for answer in replies(taught, asked, temperature=2.0, max_words=6, seed=seed)]
+        return [answer.text for answer in taught.reply(asked, temperature=2.0, max_words=6, seed=seed)]
 
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
@@ -86,8 +87,8 @@ def test_the_figures_of_a_domain(taught, stream):
 
 def test_whose_slots_are_read_adds_up(taught, stream):
     message = stream[0].test[0].text
-    (answer,) = replies(taught, [message])
-    shares = whose_slots(taught, message, answer)
+    (answer,) = taught.reply([message])
+    shares = reply_shares(taught, message, answer)
     assert set(shares) == set(stream.names)
     assert sum(shares.values()) == pytest.approx(1)
 
@@ -96,7 +97,7 @@ def test_saving_and_loading_changes_no_reply(taught, stream, tmp_path):
     taught.save(tmp_path / "model")
     again = Learner.load(tmp_path / "model", device="cpu")
     asked = list(stream[0].test)
-    assert replies(again, asked, beam=3) == replies(taught, asked, beam=3)
+    assert again.reply(asked, beam=3) == taught.reply(asked, beam=3)
 
 
 def test_old_words_keep_their_scores_when_words_join(stream):
@@ -122,4 +123,4 @@ def test_what_does_not_go_with_replies_is_told(taught, stream):
     pairs = tuple(Example(f"a {n}", label=str(n % 2)) for n in range(20))
     classifier.adapt(Domain("x", pairs, pairs, pairs))
     with pytest.raises(ModelError, match="not with words"):
-        replies(classifier, ["hello"])
+        classifier.reply(["hello"])

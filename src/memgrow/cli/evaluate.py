@@ -8,6 +8,7 @@ import typer
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, note_cut_texts, note_to_stderr, split_names, write_json
 from memgrow.data import Columns, load_for_evaluation
+from memgrow.experiments.reply_records import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.models import REPLY
 from memgrow.report.learner import replies_table, scores_table
@@ -39,8 +40,6 @@ def evaluate(
     learner = Learner.load(model, device)
     loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
     if learner.task == REPLY:
-        from memgrow.replying import evaluate_replies
-
         found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=vectors) for domain in loaded.stream}
         shown: dict[str, Any] = {name: figures.to_json() for name, figures in found.items()}
         table = replies_table(found)

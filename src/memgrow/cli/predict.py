@@ -15,6 +15,7 @@ from memgrow.data.records import examples_from_lines, examples_from_words, in_ch
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.models import REPLY
+from memgrow.report.learner import reply_shares
 from memgrow.report.table import percent
 
 CHUNK = 1024  # texts that are answered together: a pipe of any length takes little memory
@@ -78,8 +79,6 @@ def chat(
 
     Example: memgrow chat model/ --beam 5
     """
-    from memgrow.replying import replies, whose_slots
-
     learner = Learner.load(model, device)
     if learner.task != REPLY:
         raise ModelError(f"{model} answers with labels, not with words: use memgrow predict")
@@ -88,11 +87,11 @@ def chat(
     for turn, line in enumerate(sys.stdin):
         if not (message := line.strip()):
             break
-        (reply,) = replies(
-            learner, [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
+        (reply,) = learner.reply(
+            [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
         )
         console.print(Text(reply.text + ("" if reply.ended else " …")))
-        if shares := whose_slots(learner, message, reply):
+        if shares := reply_shares(learner, message, reply):
             say("   " + ", ".join(f"{name} {percent(share)}%" for name, share in shares.items()), "dim")
 
 
@@ -101,7 +100,5 @@ def _answers(learner: Learner, examples: Sequence[Example], beam: int) -> Iterat
         for answer in learner.predict(examples):
             yield {"label": answer.label, "probabilities": answer.probabilities}
         return
-    from memgrow.replying import replies
-
-    for reply in replies(learner, examples, beam=beam):
+    for reply in learner.reply(examples, beam=beam):
         yield {"reply": reply.text, "ended": reply.ended}

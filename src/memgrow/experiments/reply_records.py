@@ -12,15 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from memgrow.data import Example, Stream
+from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import by_length, collate
 from memgrow.data.domain import file_fingerprint
-from memgrow.errors import ModelError
+from memgrow.errors import DataError
 from memgrow.learner import Learner
 from memgrow.metrics.replies import BleuCounts, bleu2_counts, distinct, w2v_similarity, words_to_look_up
-from memgrow.models import Responder
+from memgrow.models.decoding import LONGEST
 from memgrow.models.model import LARGE
-from memgrow.replying import LONGEST, replies
 from memgrow.text import read_vectors, tokenise
 
 LOSS, SIMILARITY = 100, 1000  # steps to a nat, and to a cosine of 1: nobody reads further digits
@@ -126,7 +125,7 @@ class ReplyEvaluation:
 
     def evaluate(self, learner: Learner, stream: Stream) -> dict[str, dict[str, ReplyRecord]]:
         """By part and domain: losses on the validation examples, losses and answers on the test examples."""
-        answers = {domain.name: self._answers(learner, domain.test) for domain in stream if domain.test}
+        answers = {domain.name: self.answers(learner, domain.test) for domain in stream if domain.test}
         said = self.score({domain.name: domain.test for domain in stream if domain.test}, answers)
         return {
             "validation": {domain.name: ReplyRecord(*losses(learner, domain.validation)) for domain in stream},
@@ -155,8 +154,9 @@ class ReplyEvaluation:
             for name, words in said.items()
         }
 
-    def _answers(self, learner: Learner, examples: Sequence[Example]) -> list[str]:
-        found = replies(learner, examples, beam=self.beam, max_words=self.longest)
+    def answers(self, learner: Learner, examples: Sequence[Example]) -> list[str]:
+        """What the learner replies to the examples' messages."""
+        found = learner.reply(examples, beam=self.beam, max_words=self.longest)
         return [answer.text for answer in found]
 
     def _similarity(self, said: Mapping[str, Words], given: Mapping[str, Words]) -> dict[str, NDArray[np.float64]]:
@@ -164,6 +164,43 @@ class ReplyEvaluation:
             return {}
         vectors = read_vectors(self.vectors, words_to_look_up(*said.values(), *given.values()))  # once: it takes long
         return {name: w2v_similarity(words, given[name], vectors).each for name, words in said.items()}
+
+
+@dataclass(frozen=True)
+class ReplyFigures:
+    """How good the replies to one part of a domain are, as `memgrow evaluate` shows it."""
+
+    examples: int
+    perplexity: float
+    bleu2: float
+    distinct1: float
+    distinct2: float
+    length: float  # words of a reply
+    w2v_similarity: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+
+def evaluate_replies(
+    learner: Learner, domain: Domain, *, split: str = "test", beam: int = 1, vectors: Path | None = None
+) -> ReplyFigures:
+    """Answer one part of a domain and hold the answers against the replies given."""
+    examples = getattr(domain, split)
+    if not examples:
+        raise DataError(f"{domain.name} has no {split} examples to evaluate on")
+    evaluation = ReplyEvaluation(beam, samples=0, vectors=vectors)
+    answers = evaluation.answers(learner, examples)
+    scores = evaluation.score({domain.name: examples}, {domain.name: answers})[domain.name]
+    return ReplyFigures(
+        examples=len(examples),
+        perplexity=1 / learner.evaluate(domain, split)[domain.name],
+        bleu2=scores.counts.score(),
+        distinct1=scores.distinct[0],
+        distinct2=scores.distinct[1],
+        length=float(scores.counts.totals[:, 0].mean()),
+        w2v_similarity=None if scores.similarity is None else float(scores.similarity.mean()),
+    )
 
 
 def chosen(examples: int, samples: int) -> list[int]:
@@ -179,10 +216,7 @@ def checksum(message: str) -> str:
 @torch.no_grad()
 def losses(learner: Learner, examples: Sequence[Example]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """-log p of each example's reply, and of how many tokens: its words and the end."""
-    model, data = learner.trained(), learner.encode(examples)
-    if not isinstance(model, Responder):
-        raise ModelError("this model answers with labels, not with words: it has learnt no replies")
-    model.eval()
+    model, data = learner.responder().eval(), learner.encode(examples)
     loss, tokens = np.zeros(len(data)), np.zeros(len(data), dtype=np.int64)
     for indices in by_length(data, LARGE):
         batch = collate(data, indices, learner.device)

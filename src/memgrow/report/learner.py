@@ -3,17 +3,20 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import torch
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from memgrow.data import Example
+from memgrow.data.batches import collate
 from memgrow.errors import counted
+from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
-from memgrow.learner import Learner
+from memgrow.learner import Answer, Learner
 from memgrow.methods import LETTERS, METHODS, Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.nn import MemoryBank, count_parameters
@@ -127,6 +130,21 @@ def reading_shares(learner: Learner, example: Example) -> list[dict[str, float]]
     return [{domain: amount / (sum(bank.values()) or 1) for domain, amount in bank.items()} for bank in read]
 
 
+@torch.no_grad()
+def reply_shares(learner: Learner, message: str, answer: Answer) -> dict[str, float]:
+    """How the attention that a message and its reply pay to the memory divides among the domains' slots."""
+    model = learner.responder().eval()
+    batch = collate(learner.encode([Example(message)], labelled=False), [0], learner.device)
+    words = torch.tensor([answer.words or (0,)], device=learner.device)
+    shares = model.reading(batch.words, batch.lengths, words, torch.tensor([len(answer.words)]))
+    totals: dict[str, float] = {}
+    for bank in (*shares.encoder, *shares.decoder):
+        for domain, share in bank.items():
+            totals[domain] = totals.get(domain, 0.0) + float(share.sum())
+    whole = sum(totals.values())
+    return {domain: total / whole for domain, total in totals.items()} if whole else {}
+
+
 def reading_table(learner: Learner, example: Example) -> RenderableType:
     """How the attention that a text pays divides among the domains' slots, bank by bank and on the mean."""
     banks = reading_shares(learner, example)
@@ -144,9 +162,6 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
         table.add_row(Text(domain), *map(percent, cells), percent(fmean(cells)))
     return table
 
-
-if TYPE_CHECKING:
-    from memgrow.replying import ReplyFigures
 
 HEADS = {"bleu2": "BLEU-2", "distinct1": "dist-1", "distinct2": "dist-2", "w2v_similarity": "W2V-Sim"}
 NAMES = {
@@ -215,7 +230,7 @@ def scores_table(scores: Mapping[str, float], examples: Mapping[str, int]) -> Ta
     return table
 
 
-def replies_table(figures: Mapping[str, "ReplyFigures"]) -> Table:
+def replies_table(figures: Mapping[str, ReplyFigures]) -> Table:
     table = _table()
     table.add_column("domain", overflow="fold")
     kinds = {"examples": ",.0f", "perplexity": ".1f", "bleu2": ".2f", "distinct1": ".3f", "distinct2": ".3f"}
