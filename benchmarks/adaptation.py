@@ -27,7 +27,7 @@ from memgrow.data import Domain, Example, synthetic_stream
 from memgrow.data.corpora.multinli import HELD_OUT, TRAIN, open_multinli
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.progress import Silence, Step
+from memgrow.progress import NoProgress, Step
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import together as choice
 from memgrow.training.stacked.together import adapt_together, correct_together
@@ -46,7 +46,7 @@ DECISIVE = ("quick", "device", "tf32", "modes", "seeds", "processes")  # options
 
 
 @dataclass
-class Clock(Silence):
+class Clock(NoProgress):
     """Notes when training was first and last heard of."""
 
     first: float = 0.0

@@ -26,11 +26,11 @@ from torch import nn
 from memgrow.cli.recipe import read_recipe
 from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.device import find_device
-from memgrow.methods import Several
+from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, build
 from memgrow.models.responder import lay_out
-from memgrow.training.lazy_adam import DeferredAdam, defers
+from memgrow.training.lazy_adam import LazyAdam, defers
 from memgrow.training.loop import TrainingSettings, _step
 
 RECIPE = Path(__file__).resolve().parents[1] / "recipes/paper-dialogue.yaml"
@@ -91,15 +91,15 @@ class Trainer:
         self.device, self.clip = device, size.training.clip
         for column in (*self.model.encoder.columns, *self.model.decoder.columns):
             column.backend = backend
-        self.trains, self.past = everything(None, self.model), Several([])
+        self.trains, self.plugins = everything(None, self.model), Plugins([])
         self.optimiser = torch.optim.Adam(self.trains.prepare(self.model), lr=size.training.rate, fused=True)
-        late = defers(self.model, self.trains, self.past)
-        self.vectors = DeferredAdam(self.model.encoder.embedding.weight, self.optimiser) if late else None
+        late = defers(self.model, self.trains, self.plugins)
+        self.vectors = LazyAdam(self.model.encoder.embedding.weight, self.optimiser) if late else None
 
     def train(self, data: Encoded, batches: Sequence[Sequence[int]]) -> None:
         for indices in batches:
             batch = collate(data, indices, self.device)
-            _step(self.model, batch, self.optimiser, self.trains, self.past, self.clip, self.vectors)
+            _step(self.model, batch, self.optimiser, self.trains, self.plugins, self.clip, self.vectors)
 
     def parts(self, data: Encoded, batches: Sequence[Sequence[int]]) -> dict[str, float]:
         """Milliseconds of a step's parts, each waited for, so that they do not add up to a step.

@@ -26,10 +26,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.data.batches import Encoded, collate, shuffled
-from memgrow.methods import Several
+from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier, build
-from memgrow.training.lazy_adam import DeferredAdam
+from memgrow.training.lazy_adam import LazyAdam
 from memgrow.training.loop import _step
 
 BATCH, WORDS, LABELS, CPU = 32, 9000, 3, torch.device("cpu")
@@ -89,12 +89,12 @@ def hand_trainer(data: Encoded) -> Callable[[], None]:
 def our_trainer(data: Encoded, backend: str) -> Callable[[], None]:
     model = new_model(backend)
     optimiser = torch.optim.Adam(model.parameters(), lr=3e-4, fused=True)
-    vectors = DeferredAdam(model.encoder.embedding.weight, optimiser)
-    order, trains, past = shuffled(data, BATCH, 0, 0), everything(None, model), Several([])
+    vectors = LazyAdam(model.encoder.embedding.weight, optimiser)
+    order, trains, plugins = shuffled(data, BATCH, 0, 0), everything(None, model), Plugins([])
 
     def run() -> None:
         for indices in order:
-            _step(model, collate(data, indices, CPU), optimiser, trains, past, 5.0, vectors)
+            _step(model, collate(data, indices, CPU), optimiser, trains, plugins, 5.0, vectors)
 
     return run
 

@@ -81,10 +81,10 @@ def test_another_method_may_go_on_with_a_model_unless_it_needed_to_be_there_from
 def test_new_options_keep_what_is_remembered(tiny, short, stream):
     learner = make(tiny, short, "EWC", options=MethodSettings(fisher_examples=4))
     learner.adapt(stream[0])
-    before = learner.past.tensors()
+    before = learner.plugins.tensors()
     learner.use("EWC", MethodSettings(strength=5.0))
-    assert learner.past.parts[0].settings.strength == 5.0
-    assert learner.past.tensors().keys() == before.keys()
+    assert learner.plugins.parts[0].settings.strength == 5.0
+    assert learner.plugins.tensors().keys() == before.keys()
 
 
 def test_words_join_only_where_the_method_says_so_and_only_often_enough(tiny, stream):

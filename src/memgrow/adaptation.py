@@ -17,7 +17,6 @@ from memgrow.device import wake
 from memgrow.errors import DataError, SettingsError
 from memgrow.history import Stage
 from memgrow.methods import Grew, Trains, grow_for
-from memgrow.methods.distillation import Distilling
 from memgrow.models import REPLY, Classifier, Model, build
 from memgrow.models.encoder import first_vectors
 from memgrow.nn import count_parameters
@@ -25,7 +24,7 @@ from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
 from memgrow.text import Vocabulary
 from memgrow.training.loop import Outcome, train
-from memgrow.training.resume import Workspace
+from memgrow.training.resume import ResumeFolder
 
 KINDS = {1: "text", 2: "pair"}
 READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
@@ -33,7 +32,7 @@ ASKS = {"text": "one text", "pair": "two texts", REPLY: "one message"}
 
 
 @dataclass(frozen=True)
-class Lesson:
+class StageData:
     """The data of one stage: one domain, or several for a method that sees them together."""
 
     domains: tuple[Domain, ...]
@@ -61,7 +60,7 @@ class Lesson:
         return "+".join(domain.fingerprint() for domain in self.domains)
 
 
-def admit(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | None) -> Lesson:
+def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | None) -> StageData:
     """A lesson of domains that can be learnt; task and labels, where not settled yet, are theirs."""
     for domain in domains:
         for part in ("train", "validation"):
@@ -75,7 +74,7 @@ def admit(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | N
     known = tuple(labels or sorted({label for domain in domains for label in domain.labels}))
     for domain in domains:
         check_examples((*domain.train, *domain.validation, *domain.test), task, known)
-    return Lesson(tuple(domains), task, known)
+    return StageData(tuple(domains), task, known)
 
 
 def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str] | None) -> None:
@@ -110,7 +109,7 @@ class Learning:
 
     after: "Learner"  # with its grown model
     old: Model | None  # the model that met the domain, where its weights go on
-    lesson: Lesson
+    lesson: StageData
     worded: Worded
     data: Encoded
     validation: Encoded
@@ -124,9 +123,7 @@ class Learning:
     def model(self) -> Model:
         return self.after.trained()
 
-    def train(self, workspace: Workspace, progress: Progress) -> Outcome:
-        if self.old is not None:
-            self.after.past.meet(self.old, self._old_answers)
+    def train(self, resume: ResumeFolder, progress: Progress) -> Outcome:
         with seeded(self.seed, "train", device=self.after.device):
             return train(
                 self.model,
@@ -135,20 +132,25 @@ class Learning:
                 name=self.lesson.name,
                 settings=self.after.training,
                 trains=self.trains,
-                past=self.after.past,
+                plugins=self.after.plugins,
                 seed=self.seed,
-                workspace=workspace,
+                resume=resume,
                 progress=progress,
             )
+
+    def before_domain(self) -> None:
+        """Let the plugins prepare for a later domain."""
+        if self.old is not None:
+            self.after.plugins.before_domain(self.old, self._old_answers)
 
     def _old_answers(self) -> Tensor:
         assert isinstance(self.old, Classifier)  # others are refused at the beginning
         return self.old.logits(self.data.as_known_to(self.old.vocabulary_size))
 
-    def settle(self) -> None:
+    def after_training(self) -> None:
         """Let the method do what it does when training has ended."""
         if self.old is not None:
-            self.after.past.settle(self.old, self.model)
+            self.after.plugins.after_training(self.old, self.model)
 
     def finish(
         self, outcome: Outcome, note: dict[str, Any] | None = None, scores: dict[str, float] | None = None
@@ -156,8 +158,7 @@ class Learning:
         """Take note of the domain and try the tests, unless that was done, and add the stage to the history."""
         after = self.after
         if note is None:
-            with seeded(self.seed, "note", device=after.device):
-                note = after.past.take_note(self.model, self.data, after.device)
+            note = after.plugins.after_domain(self.model, self.data, after.device, self.seed)
         self.model.requires_grad_(True)
         stage = Stage(
             learned=self.lesson.learned,
@@ -188,11 +189,9 @@ def begin(
     `like` is another learner's learning of this very domain: what it has read need not be read once more.
     """
     started = time.monotonic()
-    lesson = admit(_together(learner, domain, earlier), learner.task, learner.labels)
-    if lesson.task == REPLY and Distilling in learner.method.remembers:
-        raise SettingsError(
-            f"{learner.method.name}: D holds on to labels, and a model of replies has none; leave D out"
-        )
+    lesson = validate(_together(learner, domain, earlier), learner.task, learner.labels)
+    if (reason := learner.plugins.refuses(lesson.task)) is not None:
+        raise SettingsError(f"{learner.method.name}: {reason}")
     tested = {part.name: part for part in (*watch, *lesson.domains) if part.test}
     for part in tested.values():
         check_examples(part.test, lesson.task, lesson.labels)
@@ -200,7 +199,7 @@ def begin(
     seed = derive(learner.seed, "stage", len(learner.history.stages))
     after = copy.copy(learner)
     after.task, after.labels = lesson.task, lesson.labels
-    after.past, after.history = copy.deepcopy(learner.past), copy.deepcopy(learner.history)
+    after.plugins, after.history = copy.deepcopy(learner.plugins), copy.deepcopy(learner.history)
     old = None if learner.method.afresh else learner.model
     with seeded(seed, "growth", device=learner.device):
         worded = learner.tokenized(lesson.train) if like is None else like.worded
@@ -240,7 +239,7 @@ def _together(learner: "Learner", domain: Domain, earlier: Sequence[Domain]) -> 
 def _grown(
     learner: "Learner",
     old: Model | None,
-    lesson: Lesson,
+    lesson: StageData,
     worded: Worded,
     vectors: str | Path | None,
     progress: Progress,

@@ -35,7 +35,7 @@ def pack(learner: "Learner") -> dict[str, bytes]:
         "vocabulary.json": pack_json(learner.vocabulary.to_json()),
         "history.json": pack_json(learner.history.to_json()),
     }
-    remembered = learner.past.tensors()
+    remembered = learner.plugins.tensors()
     return {**files, "remembered.safetensors": pack_tensors(remembered)} if remembered else files
 
 
@@ -57,5 +57,5 @@ def unpack(kind: "type[Learner]", files: Mapping[str, bytes], device: str) -> "L
     learner.vocabulary = Vocabulary.from_json(json.loads(files["vocabulary.json"]))
     learner.history = History.from_json(json.loads(files["history.json"]))
     remembered = load_tensors(files, "remembered.safetensors")
-    learner.past.restore({name: tensor.to(learner.device) for name, tensor in remembered.items()})
+    learner.plugins.restore({name: tensor.to(learner.device) for name, tensor in remembered.items()})
     return learner

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from memgrow.adaptation import Lesson, begin, check_examples
+from memgrow.adaptation import StageData, begin, check_examples
 from memgrow.checkpoint import pack, unpack
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, Worded, collate, encode, split_words
@@ -17,13 +17,13 @@ from memgrow.history import History, Stage
 from memgrow.methods import RECOMMENDED, MethodSettings, check_growth, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
-from memgrow.progress import Progress, Silence
+from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
 from memgrow.storage import read_folder, write_folder
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.resume import Workspace
-from memgrow.training.stacked.together import STACKED, adapt_stack, choose_loop
+from memgrow.training.resume import ResumeFolder
+from memgrow.training.stacked.together import STACKED, adapt_stack, before_domain, choose_loop
 
 Text = str | tuple[str, str] | Example
 
@@ -69,7 +69,7 @@ class Learner:
         self.seed, self.device = seed, find_device(device)
         self.model: Model | None = None
         self.vocabulary = Vocabulary()
-        self.past = self.method.past(options)
+        self.plugins = self.method.plugins(options)
         self.history = History()
 
     @classmethod
@@ -109,21 +109,24 @@ class Learner:
         kept in folder.adapting, so that a run that was killed goes on where it was and ends with the same bits.
         `earlier` are all domains before this one, for a method that trains on them together.
         """
-        progress, number = progress or Silence(), len(self.history.stages)
+        progress, number = progress or NoProgress(), len(self.history.stages)
         learning = begin(self, domain, earlier, watch, vectors, progress)
         key = {"data": learning.lesson.fingerprint, "settings": self._key(learning.lesson, vectors)}
-        workspace = (
-            Workspace.beside(folder, number, key, save_every) if folder else Workspace(None, number, key, save_every)
-        )
-        if choose_loop(learning.model, self.device, learning.data, learning.validation).name == STACKED:
-            (stage,) = adapt_stack([learning], progress, workspace)
+        resume = ResumeFolder.beside(folder, number, key, save_every)
+        stacked = choose_loop(learning.model, self.device, learning.data, learning.validation).name == STACKED
+        if stacked and learning.old is not None:
+            before_domain([learning])
         else:
-            outcome = learning.train(workspace, progress)
-            learning.settle()
+            learning.before_domain()
+        if stacked and learning.after.plugins.stacking_obstacle() is None:
+            (stage,) = adapt_stack([learning], progress, resume)
+        else:
+            outcome = learning.train(resume, progress)
+            learning.after_training()
             stage = learning.finish(outcome)
         if folder:
             learning.after.save(folder)
-            workspace.clear()
+            resume.clear()
         self.__dict__ = learning.after.__dict__
         return stage
 
@@ -147,14 +150,14 @@ class Learner:
         """Go on with another method."""
         new, options = find_method(method), options or self.options
         check_growth(new, self.settings)
-        past = new.past(options)
-        strange = past.inherit(self.past)
+        plugins = new.plugins(options)
+        strange = plugins.inherit(self.plugins)
         if self.history.stages and any(part.needs_every_domain for part in strange):
             raise SettingsError(
                 f"{new.name} takes note of every domain as it is learnt, but this model learnt "
                 f"{', '.join(self.history.domains)} by {self.method.name}: start a new model with {new.name}"
             )
-        self.method, self.options, self.past = new, options, past
+        self.method, self.options, self.plugins = new, options, plugins
 
     # Answering
 
@@ -258,7 +261,7 @@ class Learner:
         """Examples as tokens of the kind that this learner's encoder reads."""
         return split_words(examples, self.training.max_words, self.settings.encoder.tokenizer(self.settings))
 
-    def _key(self, lesson: Lesson, vectors: str | Path | None) -> str:
+    def _key(self, lesson: StageData, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""
         file = str(Path(vectors).resolve()) if vectors else None
         parts = (self.method.name, self.settings, self.training, self.options, self.seed, file)

@@ -25,7 +25,7 @@ class Progress(Protocol):
     def note(self, sentence: str) -> None: ...
 
 
-class Silence:
+class NoProgress:
     """Shows nothing."""
 
     def step(self, step: Step) -> None:

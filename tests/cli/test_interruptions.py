@@ -74,7 +74,7 @@ def test_a_file_that_the_system_cuts_short_is_a_sentence(data, untouched):
 
 @pytest.mark.parametrize("at", [0, 2, 4])
 def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, model, tmp_path, monkeypatch, at):
-    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
     command = ("adapt", model, data["clinic"], "--set", "epochs=3")
     before, reports = weights(model), []
 

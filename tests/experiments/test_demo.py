@@ -10,7 +10,7 @@ from memgrow.cli import app
 from memgrow.data import synthetic_stream
 from memgrow.experiments import demo
 from memgrow.history import History
-from memgrow.progress import Silence
+from memgrow.progress import NoProgress
 
 NAMES = ("kitchen", "harbour", "clinic")
 
@@ -32,7 +32,7 @@ def small(monkeypatch, tiny, short):
 def made(tiny, short) -> demo.Demo:
     with pytest.MonkeyPatch.context() as patch:
         make_small(patch, tiny, short)
-        return demo.run_demo(["F", "f+m+v"], range(5, 7), "cpu", Silence())
+        return demo.run_demo(["F", "f+m+v"], range(5, 7), "cpu", NoProgress())
 
 
 def test_each_method_has_a_run_for_each_seed(made):
@@ -51,7 +51,7 @@ def test_methods_learn_the_same_data(made):
 
 
 def test_the_same_seed_gives_the_same_matrices(made):
-    again = demo.run_demo(["F"], range(6, 7), "cpu", Silence())
+    again = demo.run_demo(["F"], range(6, 7), "cpu", NoProgress())
     assert again.histories["F"][6].matrix == made.histories["F"][6].matrix
 
 
@@ -76,7 +76,7 @@ def test_the_summary_has_mean_and_spread_over_the_seeds(made):
 
 
 def test_what_is_unknown_is_a_zero_in_json():
-    found = demo.run_demo(["multi-task"], range(1), "cpu", Silence()).to_json()["summary"]["multi-task"]
+    found = demo.run_demo(["multi-task"], range(1), "cpu", NoProgress()).to_json()["summary"]["multi-task"]
     assert found["forgetting"] == {"mean": 0.0, "spread": 0.0}
 
 

@@ -97,7 +97,7 @@ def test_every_stage_goes_on_from_the_one_before_it(name):
     for before, stage in zip([None, *stages], stages, strict=False):
         parent = stage.parent()
         if parent is not None and parent.takes_notes():
-            assert find_method(parent.method).past(parent.options).needs_every_domain
+            assert find_method(parent.method).plugins(parent.options).needs_every_domain
             parent = parent.parent()
         assert parent == (None if find_method(name).afresh else before)
 

@@ -51,8 +51,8 @@ def test_each_learns_what_it_would_have_learnt_alone(method, stream, monkeypatch
         for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
             # As a whole: where a gradient is next to nothing, Adam makes a step of a difference in rounding.
             assert (p - q).norm() <= 2e-2 * q.norm() + 1e-6, name
-        for name, tensor in theirs.past.tensors().items():
-            torch.testing.assert_close(ours.past.tensors()[name], tensor, rtol=5e-2, atol=5e-3)
+        for name, tensor in theirs.plugins.tensors().items():
+            torch.testing.assert_close(ours.plugins.tensors()[name], tensor, rtol=5e-2, atol=5e-3)
     for domain in stream:
         for ours, theirs in zip(correct_together(company, domain), company, strict=True):
             assert sum(a != b for a, b in zip(ours, theirs.correct(domain), strict=True)) <= 1
@@ -81,7 +81,7 @@ def test_a_learner_alone_is_stacked_and_goes_on_after_a_broken_run_with_the_same
     dropout, stream, monkeypatch, tmp_path
 ):
     keep_epoch(LAST, monkeypatch)
-    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
     monkeypatch.setattr("memgrow.adaptation.train", lambda *_, **__: pytest.fail("it took the plain loop"))
 
     def make() -> Learner:

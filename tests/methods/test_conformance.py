@@ -4,17 +4,20 @@ Each method learns three domains once on each kind of network; the tests look at
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 
-from memgrow.data import Domain, Stream
+from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
-from memgrow.methods import METHODS, MethodSettings
+from memgrow.lockstep import adapt_together
+from memgrow.methods import LETTERS, METHODS, Method, MethodSettings, Plugin
 from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
+from tests.support.breaking import Plug
 
 SLOTS = 20  # for each later domain
 KINDS = {
@@ -133,8 +136,8 @@ def test_saving_and_loading_between_domains_changes_nothing(learnt, stream, tmp_
         assert torch.equal(tensor, theirs[name]), name
     assert twin.vocabulary == learner.vocabulary
     assert twin.history.matrix == learner.history.matrix
-    for name, tensor in learner.past.tensors().items():
-        assert torch.equal(tensor, twin.past.tensors()[name])
+    for name, tensor in learner.plugins.tensors().items():
+        assert torch.equal(tensor, twin.plugins.tensors()[name])
 
 
 def test_prediction_needs_no_domain(learnt, stream):
@@ -154,3 +157,149 @@ def test_prediction_needs_no_domain(learnt, stream):
 def test_no_reference_to_a_domains_data_is_kept(learnt):
     before, after = learnt.references
     assert after == before
+
+
+# Seeds that are stacked
+
+BASES = {"Q": "F+M", "M": "EWC", "V": "EWC"}  # a method that a letter goes with, where F does not do
+LETTERED = [f"{BASES.get(letter, 'F')}+{letter}" for letter in LETTERS]
+FURTHER = ["F+V+A", "F+M+V+D", "F+M+V+Q+L", "EWC+M+V", "F+M+V+A+D+Q", "F+V+A+E", "multi-task+E"]
+
+
+@pytest.fixture(scope="module")
+def domains() -> list[Domain]:
+    return [
+        Domain(domain.name, domain.train[:70], domain.validation[:20], domain.test[:30])
+        for domain in synthetic_stream(seed=0)[:2]
+    ]
+
+
+def seeds(method: str, count: int = 3) -> list[Learner]:
+    return [
+        Learner.create(
+            method,
+            model=ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7),
+            training=TrainingSettings(rate=3e-3, epochs=2, batch=16),
+            options=MethodSettings(fisher_examples=6, strength=50.0),
+            seed=seed,
+            device="cpu",
+        )
+        for seed in range(count)
+    ]
+
+
+def taught_together_and_alone(method: str, domains: list[Domain]) -> tuple[list[Learner], list[Learner], list[str]]:
+    """The seeds taught by `adapt_together` and one by one, and what was said."""
+    company, alone, ear = seeds(method), seeds(method), Plug()
+    for number, domain in enumerate(domains):
+        earlier = domains[:number] if company[0].method.together else ()
+        adapt_together(company, domain, earlier=earlier, progress=ear)
+        for learner in alone:
+            learner.adapt(domain, earlier=earlier)
+    return company, alone, ear.notes
+
+
+def assert_alike(ours: Learner, theirs: Learner) -> None:
+    for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-3, atol=2e-3, msg=lambda text, name=name: f"{name}: {text}")
+    for name, tensor in theirs.plugins.tensors().items():
+        torch.testing.assert_close(ours.plugins.tensors()[name], tensor, rtol=2e-2, atol=2e-3)
+    for a, b in zip(ours.history.stages, theirs.history.stages, strict=True):
+        assert replace(a, seconds=0, validation=0) == replace(b, seconds=0, validation=0)
+        assert a.validation == pytest.approx(b.validation, abs=0.11)
+    assert ours.vocabulary == theirs.vocabulary
+
+
+@pytest.mark.parametrize("method", dict.fromkeys([*METHODS, *LETTERED, *FURTHER]))
+def test_stacked_each_learns_what_it_would_have_learnt_alone(method, domains):
+    company, alone, notes = taught_together_and_alone(method, domains)
+    assert not notes, "every method of the table says how it is stacked"
+    for ours, theirs in zip(company, alone, strict=True):
+        assert_alike(ours, theirs)
+
+
+class Anchor(Plugin):
+    """Pulls every weight back to where the last domain left it. It does not say how it is stacked."""
+
+    def __init__(self, settings):
+        super().__init__(settings)
+        self.weights = {}
+
+    def weight_loss(self, parameters):
+        moved = [(p - self.weights[name]).square().sum() for name, p in parameters.items() if name in self.weights]
+        return self.settings.strength / 2 * torch.stack(moved).sum() if moved else None
+
+    def after_domain(self, model, data, device):
+        self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
+        return {"anchored": len(data)}
+
+    def tensors(self):
+        return self.weights
+
+    def restore(self, tensors):
+        self.weights = dict(tensors)
+
+
+class StackedAnchor(Anchor):
+    """The same, and says how."""
+
+    def stacked(self, others):
+        new = StackedAnchor(self.settings)
+        new.weights = {name: torch.stack([other.weights[name] for other in others]) for name in self.weights}
+        return new
+
+
+class LateAnchor(Plugin):
+    """Begins to remember as the second domain arrives."""
+
+    def before_domain(self, old, ask):
+        self.weights = {name: p.detach().clone() for name, p in old.named_parameters()}
+
+    def weight_loss(self, parameters):
+        weights = getattr(self, "weights", {})
+        moved = [(p - weights[name]).square().sum() for name, p in parameters.items() if name in weights]
+        return self.settings.strength / 2 * torch.stack(moved).sum() if moved else None
+
+
+class Shrink(Plugin):
+    """Pulls every weight to zero; holds nothing."""
+
+    def weight_loss(self, parameters):
+        return self.settings.strength / 1000 * torch.stack([p.square().sum() for p in parameters.values()]).sum()
+
+
+@pytest.mark.parametrize(
+    ("kind", "refusals"), [(Anchor, 2), (LateAnchor, 1), (StackedAnchor, 0), (Shrink, 0)], ids=lambda x: str(x)
+)
+def test_a_plugin_that_does_not_say_how_it_is_stacked_is_not_stacked(kind, refusals, domains, monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", Method("mine", "a method from outside", remembers=(kind,)))
+    company, alone, notes = taught_together_and_alone("mine", domains)
+    assert len(notes) == refusals
+    assert all(note.endswith(f"as {kind.__name__} does not say how it is stacked") for note in notes)
+    for ours, theirs in zip(company, alone, strict=True):
+        assert_alike(ours, theirs)
+
+
+def test_what_a_plugin_returns_after_a_domain_is_in_the_history(domains, monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", Method("mine", "a method from outside", remembers=(StackedAnchor,)))
+    company, alone, _ = taught_together_and_alone("mine", domains)
+    for learner in (*company, *alone):
+        assert [stage.note for stage in learner.history.stages] == [{"anchored": len(domains[0].train)}] * 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("meet", "before_domain"),
+        ("penalty", "weight_loss"),
+        ("guidance", "output_loss"),
+        ("settle", "after_training"),
+        ("take_note", "after_domain"),
+        ("note", "after_domain"),
+    ],
+)
+def test_a_hook_of_the_first_version_is_refused_with_its_new_name(old, new):
+    from memgrow.methods import Past
+
+    with pytest.raises(TypeError, match=rf"Mine\.{old} would never be called: the hook's name is now {new}"):
+        type("Mine", (Past,), {old: lambda self, *given: None})

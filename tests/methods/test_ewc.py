@@ -69,14 +69,14 @@ def test_the_squared_gradient_of_a_batch_is_another_thing(learner, data):
 def test_one_parabola_pulls_like_the_sum_of_one_for_each_domain(learner, data):
     torch.manual_seed(0)
     model = learner.trained()
-    past = ElasticWeights(MethodSettings(strength=3.0, fisher_examples=8))
+    plugin = ElasticWeights(MethodSettings(strength=3.0, fisher_examples=8))
     separate = []
     for _ in range(3):
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(0.1 * torch.randn_like(parameter))
         torch.manual_seed(1)
-        past.take_note(model, data, CPU)
+        plugin.after_domain(model, data, CPU)
         torch.manual_seed(1)
         torch.randperm(len(data))
         anchors = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -85,7 +85,7 @@ def test_one_parabola_pulls_like_the_sum_of_one_for_each_domain(learner, data):
         for parameter in model.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
     model.zero_grad()
-    past.penalty(dict(model.named_parameters())).backward()
+    plugin.weight_loss(dict(model.named_parameters())).backward()
     for name, parameter in model.named_parameters():
         if parameter.numel():
             expected = sum(3.0 * fisher[name] * (parameter - anchor[name]) for fisher, anchor in separate)

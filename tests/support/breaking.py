@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from memgrow.models import Classifier
-from memgrow.progress import Silence, Step
+from memgrow.progress import NoProgress, Step
 
 FIRST, LAST = "first", "last"
 # The n-th verdict of a test: worse, or better, than all before it.
@@ -20,7 +20,7 @@ class PulledPlug(Exception):  # noqa: N818
     pass
 
 
-class Plug(Silence):
+class Plug(NoProgress):
     """Hears everything, and pulls the plug after so many reports."""
 
     def __init__(self, reports: int = sys.maxsize) -> None:

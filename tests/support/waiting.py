@@ -6,20 +6,20 @@ import pytest
 from torch import Tensor
 
 from memgrow.data import Domain
-from memgrow.training.lazy_adam import Borrowed, DeferredAdam
+from memgrow.training.lazy_adam import ActiveRows, LazyAdam
 
 
 def count_waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows with each batch by at least how many rows it leaves to wait."""
     waiting = []
-    borrow = DeferredAdam.borrow
+    borrow = LazyAdam.borrow
 
-    def counted(self: DeferredAdam, numbers: Tensor) -> Borrowed:
+    def counted(self: LazyAdam, numbers: Tensor) -> ActiveRows:
         borrowed = borrow(self, numbers)
         waiting.append(self.table.shape[:-1].numel() - len(borrowed.numbers))
         return borrowed
 
-    monkeypatch.setattr(DeferredAdam, "borrow", counted)
+    monkeypatch.setattr(LazyAdam, "borrow", counted)
     return waiting
 
 

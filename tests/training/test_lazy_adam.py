@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings, Several, Trains, find_method
-from memgrow.methods.plugin import Past
+from memgrow.methods import MethodSettings, Plugins, Trains, find_method
+from memgrow.methods.plugin import Plugin
 from memgrow.methods.trains import everything, new_slots
 from memgrow.models import ModelSettings, build
 from memgrow.training import lazy_adam as deferred
-from memgrow.training.lazy_adam import DeferredAdam, defers
+from memgrow.training.lazy_adam import LazyAdam, defers
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.resume import Position, Workspace
+from memgrow.training.resume import Position, ResumeFolder
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.waiting import count_waiting, with_rare_words
 
@@ -31,7 +31,7 @@ class Table:
     def __init__(self, start: Tensor, deferred: bool) -> None:
         self.weight = nn.Parameter(start.clone())
         self.optimiser = torch.optim.Adam([self.weight], lr=RATE)
-        self.vectors = DeferredAdam(self.weight, self.optimiser) if deferred else None
+        self.vectors = LazyAdam(self.weight, self.optimiser) if deferred else None
 
     def step(self, words: Tensor, slopes: Tensor) -> Tensor:
         """One step down the sum of vectors times slopes; returns the gradient."""
@@ -139,7 +139,7 @@ def test_stacked_tables_move_as_each_alone():
     alone = [Table(first, deferred=True) for first in firsts]
     stacked = nn.Parameter(torch.stack(firsts))
     optimiser = torch.optim.Adam([stacked], lr=RATE)
-    together = DeferredAdam(stacked, optimiser)
+    together = LazyAdam(stacked, optimiser)
     for step in range(60):
         count = min(len(one[step][0]) for one in made)
         words, slopes = (torch.stack([one[step][part][:count] for one in made]) for part in range(2))
@@ -160,7 +160,7 @@ def test_what_was_moved_by_plain_adam_goes_on():
     ours, theirs = Table(start(), deferred=False), Table(start(), deferred=False)
     for number, (words, slopes) in enumerate(made):
         if number == 40:
-            ours.vectors = DeferredAdam(ours.weight, ours.optimiser)
+            ours.vectors = LazyAdam(ours.weight, ours.optimiser)
         ours.step(words, slopes)
         theirs.step(words, slopes)
     ours.vectors.flush()
@@ -176,7 +176,7 @@ def test_a_state_that_was_saved_and_taken_up_ends_with_the_same_bits(tmp_path):
         return embedding
 
     def go(embedding: nn.Module, some, optimiser) -> None:
-        vectors = DeferredAdam(embedding.weight, optimiser)
+        vectors = LazyAdam(embedding.weight, optimiser)
         for words, slopes in some:
             borrowed = vectors.borrow(words)
             with borrowed.within(embedding):
@@ -187,11 +187,11 @@ def test_a_state_that_was_saved_and_taken_up_ends_with_the_same_bits(tmp_path):
     adams = [torch.optim.Adam(one.parameters(), lr=RATE) for one in (whole, broken, resumed)]
     go(whole, made, adams[0])
     go(broken, made[:33], adams[1])
-    workspace = Workspace(tmp_path / "state", 0, {}, 0)
-    workspace.save(Position(), broken, {name: t.clone() for name, t in broken.state_dict().items()}, adams[1])
-    assert workspace.restore(resumed, adams[2]) is not None
+    resume = ResumeFolder(tmp_path / "state", 0, {}, 0)
+    resume.save(Position(), broken, {name: t.clone() for name, t in broken.state_dict().items()}, adams[1])
+    assert resume.restore(resumed, adams[2]) is not None
     go(resumed, made[33:], adams[2])
-    for vectors in (DeferredAdam(one.weight, adam) for one, adam in ((whole, adams[0]), (resumed, adams[2]))):
+    for vectors in (LazyAdam(one.weight, adam) for one, adam in ((whole, adams[0]), (resumed, adams[2]))):
         vectors.flush()
     assert torch.equal(whole.weight, resumed.weight)
 
@@ -210,8 +210,8 @@ def counted(monkeypatch):
     """Let even a small table wait; says how often one was brought up to date."""
     flushed = []
     monkeypatch.setattr(deferred, "LARGE", 1)
-    whole = DeferredAdam.flush
-    monkeypatch.setattr(DeferredAdam, "flush", lambda self: (flushed.append(self), whole(self))[1])
+    whole = LazyAdam.flush
+    monkeypatch.setattr(LazyAdam, "flush", lambda self: (flushed.append(self), whole(self))[1])
     return flushed
 
 
@@ -246,7 +246,7 @@ def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(
 ):
     keep_epoch(kept, monkeypatch)
     waiting, domain = count_waiting(monkeypatch), with_rare_words(stream[0])
-    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
     monkeypatch.setattr("memgrow.training.stacked.together.FORCED", forced)
     whole, broken = learner(), 0
     whole.adapt(domain)
@@ -265,7 +265,7 @@ def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(
 
 def test_the_embedding_is_its_own_again_behind_a_batch():
     embedding = nn.Embedding(ROWS, SIZE)
-    vectors = DeferredAdam(embedding.weight, torch.optim.Adam(embedding.parameters(), lr=RATE))
+    vectors = LazyAdam(embedding.weight, torch.optim.Adam(embedding.parameters(), lr=RATE))
     words = torch.tensor([3, 1, 3])
     borrowed = vectors.borrow(words)
     with borrowed.within(embedding):
@@ -276,10 +276,10 @@ def test_the_embedding_is_its_own_again_behind_a_batch():
     assert embedding.weight.grad is not None
 
 
-class Pulling(Past):
+class Pulling(Plugin):
     """What somebody else may write."""
 
-    def penalty(self, parameters):
+    def weight_loss(self, parameters):
         return sum(parameter.square().sum() for parameter in parameters.values())
 
 
@@ -290,14 +290,14 @@ class Pulling(Past):
 def test_vectors_wait_unless_the_method_looks_at_all_of_them_in_each_step(method, waits, monkeypatch):
     monkeypatch.setattr(deferred, "LARGE", 1)
     model = build("text", MODEL, 10, 2, "first")
-    past = Several([part(OPTIONS) for part in find_method(method).remembers])
-    assert defers(model, everything(None, model), past) is waits
-    assert not defers(model, everything(None, model), Several([*past.parts, Pulling(OPTIONS)]))
+    plugins = Plugins([part(OPTIONS) for part in find_method(method).remembers])
+    assert defers(model, everything(None, model), plugins) is waits
+    assert not defers(model, everything(None, model), Plugins([*plugins.parts, Pulling(OPTIONS)]))
 
 
 def test_vectors_wait_only_where_all_of_them_train_and_none_is_an_answer(monkeypatch):
     monkeypatch.setattr(deferred, "LARGE", 10)
-    model, nothing = build("text", MODEL, 10, 2, "first"), Several([])
+    model, nothing = build("text", MODEL, 10, 2, "first"), Plugins([])
     assert defers(model, everything(None, model), nothing)
     assert not defers(model, Trains({model.name_of(model.word_vectors.weight): (0, 5)}), nothing)
     assert not defers(model, new_slots(model, model), nothing)

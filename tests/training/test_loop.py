@@ -8,7 +8,7 @@ import torch
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, split_words
 from memgrow.learner import Learner
-from memgrow.methods import Several
+from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings, _step
@@ -58,7 +58,7 @@ def test_gradients_are_really_clipped(stream, tiny, short):
     norms = {}
     for clip in (1e-3, 1e9):
         optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
-        _step(model, batch, optimiser, everything(None, model), Several([]), clip)
+        _step(model, batch, optimiser, everything(None, model), Plugins([]), clip)
         norms[clip] = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm().item()
     assert norms[1e-3] == pytest.approx(1e-3, rel=0.01)
     assert norms[1e9] > 1e-2

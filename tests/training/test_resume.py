@@ -21,7 +21,7 @@ from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 
 @pytest.fixture(autouse=True)
 def every_step_reports(monkeypatch):
-    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
 
 
 def make(method: str = "F+M+V", seed: int = 0) -> Learner:
@@ -163,7 +163,7 @@ def test_a_run_that_goes_on_says_so(stream, tmp_path):
 
 @pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])
 def test_a_run_killed_after_it_was_saved_does_not_stand_in_the_way_of_the_next(half, stream, tmp_path, monkeypatch):
-    from memgrow.training.resume import Workspace
+    from memgrow.training.resume import ResumeFolder
 
     def killed(self) -> None:
         if half:
@@ -171,7 +171,7 @@ def test_a_run_killed_after_it_was_saved_does_not_stand_in_the_way_of_the_next(h
         raise PulledPlug
 
     with monkeypatch.context() as patch:
-        patch.setattr(Workspace, "clear", killed)
+        patch.setattr(ResumeFolder, "clear", killed)
         with pytest.raises(PulledPlug):
             make().adapt(stream[0], folder=tmp_path / "model", save_every=0)
     assert (tmp_path / "model.adapting").exists()

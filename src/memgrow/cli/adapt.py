@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from memgrow.adaptation import admit, check_examples
+from memgrow.adaptation import check_examples, validate
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
@@ -128,7 +128,7 @@ def _check(learner: Learner, lessons: Sequence[Stream], watch: Iterable[Domain])
     """Refuse what a later domain would be refused for before the first is learnt: all of a command or nothing."""
     task, labels = learner.task, learner.labels
     for lesson in lessons:
-        admitted = admit(lesson, task, labels)
+        admitted = validate(lesson, task, labels)
         task, labels = admitted.task, admitted.labels
     for domain in watch:
         check_examples(domain.test, task or "", labels)

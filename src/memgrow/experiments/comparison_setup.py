@@ -5,14 +5,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from memgrow.adaptation import admit
+from memgrow.adaptation import validate
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.run import Record
 from memgrow.methods import find_method
-from memgrow.methods.distillation import Distilling
+from memgrow.methods.distillation import Distillation
 from memgrow.metrics.replies import perplexity
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
@@ -123,9 +123,9 @@ def refuse_incomparable(stream: Stream) -> None:
             f"a comparison needs at least two domains, and there is only {', '.join(stream.names) or 'none'}: "
             "give more files, or name the column of the domain with --by"
         )
-    first = admit(stream[:1], None, None)
+    first = validate(stream[:1], None, None)
     for domain in stream[1:]:
-        admit([domain], first.task, first.labels)
+        validate([domain], first.task, first.labels)
     for domain in stream:
         if not domain.test:
             raise DataError(f"{domain.name} has no test examples: give more rows, or that part's own file")
@@ -135,7 +135,7 @@ def suitable(names: Sequence[str], stream: Stream, chosen: Sequence[str]) -> lis
     """The methods that this stream can be learnt by; of those that somebody has `chosen`, others are refused."""
     if not any(domain.has_replies for domain in stream):
         return list(names)
-    fits = [name for name in names if Distilling not in find_method(name).remembers]
+    fits = [name for name in names if Distillation not in find_method(name).remembers]
     if lost := [name for name in chosen if name not in fits]:
         raise SettingsError(f"{lost[0]}: D holds on to labels, and replies have none; leave D out")
     return fits

@@ -119,7 +119,7 @@ def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
     """What learners by this method would have noted when they learnt their first domain."""
     method, options = find_method(job.run.method), job.run.options
     for learner in learners:
-        learner.method, learner.options, learner.past = method, options, method.past(options)
+        learner.method, learner.options, learner.plugins = method, options, method.plugins(options)
     note_together(learners, domain)
 
 

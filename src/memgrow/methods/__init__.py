@@ -1,9 +1,11 @@
-"""How a model meets a new domain."""
+"""How a model meets a new domain: the table of methods, what grows, what trains, and the plugins."""
 
 from memgrow.methods.growth import Grew, check_growth, grow_for
-from memgrow.methods.plugin import MethodSettings, Past, Several
+from memgrow.methods.plugin import MethodSettings, Plugin, Plugins
 from memgrow.methods.table import LETTERS, METHODS, RECOMMENDED, Method, find_method
 from memgrow.methods.trains import Trains
+
+Past = Plugin  # its name in 0.1.0
 
 __all__ = [
     "LETTERS",
@@ -13,7 +15,8 @@ __all__ = [
     "Method",
     "MethodSettings",
     "Past",
-    "Several",
+    "Plugin",
+    "Plugins",
     "Trains",
     "check_growth",
     "find_method",

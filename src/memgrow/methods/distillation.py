@@ -7,11 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from memgrow.methods.plugin import MethodSettings, Past
-from memgrow.models import Model
+from memgrow.data.batches import Encoded
+from memgrow.methods.plugin import MethodSettings, Plugin
+from memgrow.models import REPLY, Model
 
 
-class Distilling(Past):
+class Distillation(Plugin):
     """The loss gains distil * t^2 * KL(old answers || new answers), both softened by the temperature t.
 
     The old model never changes while a domain is learnt, so it is asked once for all examples.
@@ -23,11 +24,14 @@ class Distilling(Past):
         super().__init__(settings)
         self.answers: Tensor | None = None  # (..., examples, labels): softened, of the old model
 
-    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
+    def refuses(self, task: str) -> str | None:
+        return "D holds on to labels, and a model of replies has none; leave D out" if task == REPLY else None
+
+    def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         device = next(old.parameters()).device
         self.answers = torch.softmax(ask().to(device) / self.settings.temperature, dim=-1)
 
-    def guidance(self, logits: Tensor, examples: Tensor) -> Tensor | None:
+    def output_loss(self, logits: Tensor, examples: Tensor) -> Tensor | None:
         if self.answers is None:
             return None
         asked = torch.take_along_dim(self.answers, examples.unsqueeze(-1), dim=-2)  # (..., B, labels)
@@ -35,14 +39,14 @@ class Distilling(Past):
         distance = F.kl_div(softened, asked, reduction="none").sum(-1).mean(-1)  # (...)
         return self.settings.distil * self.settings.temperature**2 * distance.sum()
 
-    def settle(self, old: Model, new: Model) -> None:
+    def after_training(self, old: Model, new: Model) -> None:
         self.answers = None
 
-    def note(self, examples: int) -> dict[str, Any]:
+    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
         return {"distil": self.settings.distil, "temperature": self.settings.temperature}
 
-    def stacked(self, others: Sequence[Past]) -> "Distilling":
-        new = Distilling(self.settings)
+    def stacked(self, others: Sequence[Plugin]) -> "Distillation":
+        new = Distillation(self.settings)
         if self.answers is not None:
-            new.answers = torch.stack([cast(Tensor, cast(Distilling, other).answers) for other in others])
+            new.answers = torch.stack([cast(Tensor, cast(Distillation, other).answers) for other in others])
         return new

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from memgrow.data.batches import Encoded, collate
-from memgrow.methods.plugin import MethodSettings, Parameters, Past, old_part
+from memgrow.methods.plugin import LearntDomain, MethodSettings, Parameters, Plugin, old_part
 from memgrow.models import Model
 
 
@@ -30,7 +30,7 @@ def fisher_diagonal(model: Model, data: Encoded, variant: str, device: torch.dev
     return {name: value / max(len(data), 1) for name, value in total.items()}
 
 
-class ElasticWeights(Past):
+class ElasticWeights(Plugin):
     """The loss gains strength/2 * sum over earlier domains k of F_k (theta - theta_k)^2.
 
     A sum of such parabolas is one parabola, up to a constant: of width F = sum F_k around the centre
@@ -44,9 +44,8 @@ class ElasticWeights(Past):
         super().__init__(settings)
         self.fisher: dict[str, Tensor] = {}
         self.centre: dict[str, Tensor] = {}
-        self.variant = settings.fisher
 
-    def penalty(self, parameters: Parameters) -> Tensor | None:
+    def weight_loss(self, parameters: Parameters) -> Tensor | None:
         if not self.fisher:
             return None
         terms = [
@@ -56,17 +55,32 @@ class ElasticWeights(Past):
         ]
         return self.settings.strength / 2 * torch.stack(terms).sum()
 
-    def take_note(self, model: Model, data: Encoded, device: torch.device) -> None:
-        self.variant = model.fisher or self.settings.fisher
-        sample = data.some(self.sample(len(data)))
-        self.absorb(model, fisher_diagonal(model, sample, self.variant, device))
+    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
+        variant, chosen = model.fisher or self.settings.fisher, self._sample(len(data))
+        self._absorb(model, fisher_diagonal(model, data.some(chosen), variant, device))
+        return self._note(variant, len(chosen))
 
-    def sample(self, examples: int) -> list[int]:
-        """The numbers of the examples that enter the Fisher, drawn from so many."""
-        chosen: list[int] = torch.randperm(examples)[: self._count(examples)].tolist()
+    @classmethod
+    def after_domain_together(cls, plugins: Sequence[Plugin], domain: LearntDomain) -> list[dict[str, Any]]:
+        parts = [cast(ElasticWeights, plugin) for plugin in plugins]
+        chosen = []
+        for number, part in enumerate(parts):
+            with domain.seeded(number):
+                chosen.append(part._sample(len(domain.data)))
+        variant = parts[0].settings.fisher
+        for part, model, diagonal in zip(parts, domain.models, domain.fisher(chosen, variant), strict=True):
+            part._absorb(model, diagonal)
+        return [part._note(variant, len(own)) for part, own in zip(parts, chosen, strict=True)]
+
+    def _sample(self, examples: int) -> list[int]:
+        """The numbers of the examples that enter the Fisher, drawn from this many."""
+        chosen: list[int] = torch.randperm(examples)[: self.settings.fisher_examples].tolist()
         return chosen
 
-    def absorb(self, model: Model, diagonal: Parameters) -> None:
+    def _note(self, variant: str, examples: int) -> dict[str, Any]:
+        return {"fisher": variant, "fisher_examples": examples, "strength": self.settings.strength}
+
+    def _absorb(self, model: Model, diagonal: Parameters) -> None:
         """Take in the Fisher diagonal of a domain that the model has just learnt."""
         weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
         for name, new in diagonal.items():
@@ -78,14 +92,7 @@ class ElasticWeights(Past):
             self.centre[name] = centre + torch.where(total > 0, new / total, 0) * (weights[name] - centre)
             self.fisher[name] = total
 
-    def note(self, examples: int) -> dict[str, Any]:
-        count, settings = self._count(examples), self.settings
-        return {"fisher": self.variant, "fisher_examples": count, "strength": settings.strength}
-
-    def _count(self, examples: int) -> int:
-        return min(examples, self.settings.fisher_examples)
-
-    def stacked(self, others: Sequence[Past]) -> "ElasticWeights":
+    def stacked(self, others: Sequence[Plugin]) -> "ElasticWeights":
         new, parts = ElasticWeights(self.settings), [cast(ElasticWeights, other) for other in others]
         for what in ("fisher", "centre"):
             for name in self.fisher:

@@ -1,9 +1,10 @@
-"""Several memories of the past at once: each is asked in turn."""
+"""What a method adds to training: hooks that are called as a domain arrives, is learnt and has been learnt."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import Tensor
@@ -11,9 +12,12 @@ from torch import Tensor
 from memgrow.data.batches import Encoded
 from memgrow.errors import SettingsError
 from memgrow.models import Model
+from memgrow.seeding import seeded
 
 Parameters = Mapping[str, Tensor]
 """A model's parameters by name; for several models of one shape, each tensor has them stacked in front."""
+
+FISHERS = ("exact", "sampled", "empirical")
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,12 @@ class MethodSettings:
     quiet: float = 0.0  # let new slots in slowly: their logits start this much lower (Q: 5 unless given)
     strength: float = 1000.0  # EWC: weight of the penalty
     fisher: str = "exact"  # EWC: exact, sampled or empirical
-    fisher_examples: int = 1000  # EWC: at most so many of a domain's examples enter its Fisher
+    fisher_examples: int = 1000  # EWC: at most this many of a domain's examples enter its Fisher
     keep: float = 0.5  # A: share of the old weights in the average
     distil: float = 1.0  # D: weight of the old model's answers
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
-    smooth: float = 0.999  # E: share of itself that the running mean of the weights keeps in a step, at most
+    smooth: float = 0.999  # E: share of itself that the moving average of the weights keeps in a step, at most
 
     def __post_init__(self) -> None:
         if self.fisher not in FISHERS:
@@ -45,13 +49,35 @@ class MethodSettings:
                 raise SettingsError(f"{name} is a share from 0 to 1, not {getattr(self, name)}")
 
 
-FISHERS = ("exact", "sampled", "empirical")
+RENAMED = {  # hooks of memgrow 0.1.0: one that is still defined under its old name would never be called
+    "meet": "before_domain",
+    "penalty": "weight_loss",
+    "guidance": "output_loss",
+    "settle": "after_training",
+    "take_note": "after_domain",
+    "note": "after_domain",
+}
 
 
-class Past:
-    """Remembers nothing. Others ask the old model, add to the loss, or take note, when a domain is learnt.
+class LearntDomain(Protocol):
+    """A domain that several models of one shape have just learnt, each with its own plugins, together."""
 
-    What it is handed may be one model or several stacked: sums over all entries and over the last dimensions suit both.
+    models: Sequence[Model]
+    data: Encoded
+    device: torch.device
+
+    def seeded(self, number: int) -> AbstractContextManager[None]:
+        """Within, chance is that of one of the models, as if it had learnt alone."""
+
+    def fisher(self, examples: Sequence[Sequence[int]], variant: str) -> list[dict[str, Tensor]]:
+        """For each model the diagonal of the Fisher over its own examples (equally many for each), by name."""
+
+
+class Plugin:
+    """Does nothing. A subclass overrides the hooks that its method needs.
+
+    What `weight_loss`, `output_loss`, `before_step` and `after_step` are handed may be of one model or of several
+    stacked: sums over all entries and over the last dimensions suit both.
     """
 
     needs_every_domain: ClassVar[bool] = False  # so that it cannot be taken up later
@@ -60,14 +86,24 @@ class Past:
     def __init__(self, settings: MethodSettings) -> None:
         self.settings = settings
 
-    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        for old, new in RENAMED.items():
+            if old in vars(cls):
+                raise TypeError(f"{cls.__name__}.{old} would never be called: the hook's name is now {new}")
+
+    def refuses(self, task: str) -> str | None:
+        """Why this does not go with a task (text, pair or reply), as a sentence; None if it does."""
+        return None
+
+    def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         """Called when a later domain has arrived; `ask` for the old model's logits (examples, labels) on its data."""
 
-    def penalty(self, parameters: Parameters) -> Tensor | None:
+    def weight_loss(self, parameters: Parameters) -> Tensor | None:
         """What is added to the loss of each batch for where the parameters are."""
         return None
 
-    def guidance(self, logits: Tensor, examples: Tensor) -> Tensor | None:
+    def output_loss(self, logits: Tensor, examples: Tensor) -> Tensor | None:
         """What is added for the answers (..., B, labels) to the training examples of those numbers (..., B)."""
         return None
 
@@ -75,28 +111,34 @@ class Past:
         """Called before the optimiser moves the parameters."""
 
     def after_step(self, parameters: Parameters) -> None:
-        """Called behind that."""
+        """Called after the optimiser has moved the parameters."""
 
     @property
     def sees_every_step(self) -> bool:
         """Whether it looks at all parameters in each step, and so also at vectors of words that a batch has not."""
-        ours = ("penalty", "before_step", "after_step")
-        return self.smooth > 0 or any(getattr(type(self), name) is not getattr(Past, name) for name in ours)
+        ours = ("weight_loss", "before_step", "after_step")
+        return self.smooth > 0 or any(getattr(type(self), name) is not getattr(Plugin, name) for name in ours)
 
     @property
     def smooth(self) -> float:
-        """How much of itself the running mean keeps that is judged in the weights' place; 0: there is none."""
+        """How much of itself the moving average keeps that is judged in the weights' place; 0: there is none."""
         return 0.0
 
-    def settle(self, old: Model, new: Model) -> None:
-        """Called when a later domain has been learnt; may move the new model's weights."""
+    def after_training(self, old: Model, new: Model) -> None:
+        """Called when a later domain has been trained on; may move the new model's weights."""
 
-    def take_note(self, model: Model, data: Encoded, device: torch.device) -> None:
-        """Called at the end of every domain, its data still at hand."""
-
-    def note(self, examples: int) -> dict[str, Any]:
-        """What the record of a domain with so many examples should say."""
+    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
+        """Called at the end of every domain, its data still at hand; returns what the history should say of it."""
         return {}
+
+    @classmethod
+    def after_domain_together(cls, plugins: Sequence["Plugin"], domain: LearntDomain) -> list[dict[str, Any]]:
+        """The same for several models; a plugin that has a faster way than one after another overrides it."""
+        said = []
+        for number, (plugin, model) in enumerate(zip(plugins, domain.models, strict=True)):
+            with domain.seeded(number):
+                said.append(plugin.after_domain(model, domain.data, domain.device))
+        return said
 
     def tensors(self) -> dict[str, Tensor]:
         """What is remembered, for the checkpoint."""
@@ -105,41 +147,48 @@ class Past:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
 
-    def stacked(self, others: Sequence["Past"]) -> "Past":
-        """This one for several models at once: each of `others`, this one among them, remembers of its own."""
+    def stacked(self, others: Sequence["Plugin"]) -> "Plugin":
+        """This one for several models at once: each of `others`, this one among them, remembers of its own.
+
+        A plugin with anything but its settings has to override this; the learners of one that does not are taught one
+        after another.
+        """
         return copy.copy(self)
+
+    def stacking_obstacle(self) -> str | None:
+        """Why this cannot be stacked, if so: it holds something, and nothing says how that is stacked."""
+        if type(self).stacked is not Plugin.stacked or not vars(self).keys() - {"settings"}:
+            return None
+        return f"{type(self).__name__} does not say how it is stacked"
 
 
 def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
-    """The entries that a parameter had before it grew by slots or words: those come behind the old ones."""
+    """The entries that a parameter had before it grew by slots or words: those come after the old ones."""
     return parameter[tuple(slice(size) for size in shape)]
 
 
-class Several:
-    """The parts of a method's memory, asked as one."""
+class Plugins:
+    """The plugins of a method, called as one."""
 
-    def __init__(self, parts: Sequence[Past]) -> None:
+    def __init__(self, parts: Sequence[Plugin]) -> None:
         self.parts = tuple(parts)
 
     @property
     def needs_every_domain(self) -> bool:
         return any(part.needs_every_domain for part in self.parts)
 
-    @classmethod
-    def stacked(cls, several: Sequence["Several"]) -> "Several":
-        """One for several models at once, each with its own memory of the past."""
-        kinds = list(zip(*(one.parts for one in several), strict=True))
-        return cls([parts[0].stacked(parts) for parts in kinds])
+    def refuses(self, task: str) -> str | None:
+        return next(filter(None, (part.refuses(task) for part in self.parts)), None)
 
-    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
+    def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         for part in self.parts:
-            part.meet(old, ask)
+            part.before_domain(old, ask)
 
-    def penalty(self, parameters: Parameters) -> Tensor | None:
-        return _sum(part.penalty(parameters) for part in self.parts)
+    def weight_loss(self, parameters: Parameters) -> Tensor | None:
+        return _sum(part.weight_loss(parameters) for part in self.parts)
 
-    def guidance(self, logits: Tensor, examples: Tensor) -> Tensor | None:
-        return _sum(part.guidance(logits, examples) for part in self.parts)
+    def output_loss(self, logits: Tensor, examples: Tensor) -> Tensor | None:
+        return _sum(part.output_loss(logits, examples) for part in self.parts)
 
     def before_step(self, parameters: Parameters) -> None:
         for part in self.parts:
@@ -157,19 +206,26 @@ class Several:
     def smooth(self) -> float:
         return max((part.smooth for part in self.parts), default=0.0)
 
-    def settle(self, old: Model, new: Model) -> None:
+    def after_training(self, old: Model, new: Model) -> None:
         for part in self.parts:
-            part.settle(old, new)
+            part.after_training(old, new)
 
-    def take_note(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
-        """Let each part take note, and return what the record should say."""
+    def after_domain(self, model: Model, data: Encoded, device: torch.device, seed: int) -> dict[str, Any]:
+        """What the history should say of a domain that has been learnt; each plugin draws from a seed of its own."""
+        said: dict[str, Any] = {}
         for part in self.parts:
-            part.take_note(model, data, device)
-        return self.notes(len(data))
+            with seeded(seed, "note", device=device):
+                said |= part.after_domain(model, data, device)
+        return said
 
-    def notes(self, examples: int) -> dict[str, Any]:
-        """What the record of a domain with so many examples should say."""
-        return {name: value for part in self.parts for name, value in part.note(examples).items()}
+    @staticmethod
+    def after_domain_together(plugins: Sequence["Plugins"], domain: LearntDomain) -> list[dict[str, Any]]:
+        """The same for several models at once, each with its own plugins."""
+        said: list[dict[str, Any]] = [{} for _ in plugins]
+        for parts in zip(*(one.parts for one in plugins), strict=True):
+            for whole, new in zip(said, type(parts[0]).after_domain_together(parts, domain), strict=True):
+                whole |= new
+        return said
 
     def tensors(self) -> dict[str, Tensor]:
         return {name: tensor for part in self.parts for name, tensor in part.tensors().items()}
@@ -178,8 +234,16 @@ class Several:
         for part in self.parts:
             part.restore(tensors)
 
-    def inherit(self, other: "Several") -> list[Past]:
-        """Take over what the same kinds of parts remember elsewhere; returns the parts that found none."""
+    @classmethod
+    def stacked(cls, plugins: Sequence["Plugins"]) -> "Plugins":
+        """One for several models at once, each with its own memory of the past."""
+        return cls([parts[0].stacked(parts) for parts in zip(*(one.parts for one in plugins), strict=True)])
+
+    def stacking_obstacle(self) -> str | None:
+        return next(filter(None, (part.stacking_obstacle() for part in self.parts)), None)
+
+    def inherit(self, other: "Plugins") -> list[Plugin]:
+        """Take over what the same kinds of plugins remember elsewhere; returns those that found none."""
         kinds = {type(part): part for part in other.parts}
         for part in self.parts:
             if type(part) in kinds:

@@ -1,16 +1,18 @@
 """L: a lower rate for what is old. New slots and words learn at the full rate, the rest takes small steps."""
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from memgrow.methods.plugin import MethodSettings, Parameters, Past, old_part
+from memgrow.data.batches import Encoded
+from memgrow.methods.plugin import MethodSettings, Parameters, Plugin, old_part
 from memgrow.models import Model
 
 
-class Slowly(Past):
+class SlowOldWeights(Plugin):
     """Each step moves old entries by old_rate of what the optimiser says: for Adam the same as a lower rate."""
 
     reads = ("old_rate",)
@@ -20,7 +22,7 @@ class Slowly(Past):
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._were: dict[str, Tensor] = {}
 
-    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
+    def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         self.shapes = {name: tuple(parameter.shape) for name, parameter in old.named_parameters()}
 
     def before_step(self, parameters: Parameters) -> None:
@@ -39,5 +41,8 @@ class Slowly(Past):
         shape = self.shapes[name]
         return old_part(parameter, (*parameter.shape[: parameter.ndim - len(shape)], *shape))
 
-    def note(self, examples: int) -> dict[str, Any]:
+    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
         return {"old_rate": self.settings.old_rate}
+
+    def stacked(self, others: Sequence[Plugin]) -> "SlowOldWeights":
+        return copy.copy(self)  # models of one shape had the same shapes before

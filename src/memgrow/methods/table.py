@@ -6,12 +6,12 @@ from typing import Literal
 
 from memgrow.errors import SettingsError
 from memgrow.methods.averaging import Averaging
-from memgrow.methods.distillation import Distilling
+from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
-from memgrow.methods.plugin import MethodSettings, Past, Several
-from memgrow.methods.slow_old import Slowly
+from memgrow.methods.plugin import MethodSettings, Plugin, Plugins
+from memgrow.methods.slow_old import SlowOldWeights
 from memgrow.methods.trains import Trains, everything, new_slots, newest_column
-from memgrow.methods.weight_ema import Smoothing, SmoothingFromTheFirst
+from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 from memgrow.models import Model
 
 What = Literal["words", "slots", "hidden", "column"]
@@ -27,7 +27,7 @@ class Method:
     about: str
     grows: tuple[What, ...] = ()
     trains: Callable[[Model | None, Model], Trains] = everything
-    remembers: tuple[Callable[[MethodSettings], Past], ...] = ()
+    remembers: tuple[Callable[[MethodSettings], Plugin], ...] = ()
     together: bool = False  # sees the data of all domains at once: not incremental
     afresh: bool = False  # each domain has a new model; the newest one predicts
     quiet: float = 0.0  # how much lower the logits of new slots start, unless the settings say
@@ -36,13 +36,13 @@ class Method:
     def incremental(self) -> bool:
         return not self.together
 
-    def past(self, settings: MethodSettings) -> Several:
+    def plugins(self, settings: MethodSettings) -> Plugins:
         """What a learner by this method remembers, nothing as yet."""
-        return Several([kind(settings) for kind in self.remembers])
+        return Plugins([kind(settings) for kind in self.remembers])
 
     def unread(self, settings: MethodSettings) -> list[str]:
         """Settings that were changed, and that this method does not read."""
-        read = {name for part in self.past(settings).parts for name in part.reads}
+        read = {name for part in self.plugins(settings).parts for name in part.reads}
         read |= {name for what in self.grows for name in READ_BY_GROWTH.get(what, ())}
         return [
             one.name for one in fields(settings) if one.name not in read and getattr(settings, one.name) != one.default
@@ -78,7 +78,7 @@ class Letter:
 
     about: str
     grows: What | None = None
-    remembers: Callable[[MethodSettings], Past] | None = None
+    remembers: Callable[[MethodSettings], Plugin] | None = None
     quiet: float = 0.0
 
 
@@ -86,10 +86,10 @@ LETTERS = {
     "M": Letter("new slots", grows="slots"),
     "V": Letter("new words", grows="words"),
     "A": Letter("after a domain, halfway back to the old weights", remembers=Averaging),
-    "D": Letter("the old model's answers to the new texts are held on to", remembers=Distilling),
+    "D": Letter("the old model's answers to the new texts are held on to", remembers=Distillation),
     "Q": Letter("new slots are let in slowly", quiet=5.0),
-    "L": Letter("old parameters take smaller steps than new ones", remembers=Slowly),
-    "E": Letter("a running mean of the weights is kept", remembers=Smoothing),
+    "L": Letter("old parameters take smaller steps than new ones", remembers=SlowOldWeights),
+    "E": Letter("a running mean of the weights is kept", remembers=WeightEMA),
 }
 
 
@@ -110,7 +110,7 @@ def find_method(name: str) -> Method:
 def _with(method: Method, name: str) -> Method:
     letter = LETTERS[name]
     if method.together and name == "E" and not method.remembers:  # the one letter that old weights do not matter to
-        letter = replace(letter, remembers=SmoothingFromTheFirst)
+        letter = replace(letter, remembers=WeightEMAFromTheFirst)
     elif method.afresh or "column" in method.grows:
         raise SettingsError(f"{method.name} takes no further letters: it leaves old weights as they are, or has none")
     if letter.grows in method.grows or letter.remembers in method.remembers or letter.quiet == method.quiet > 0:

@@ -22,7 +22,7 @@ class Trains:
             parameter.requires_grad_(name in self.since)
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
-    def hold(self, model: nn.Module) -> None:
+    def mask_gradients(self, model: nn.Module) -> None:
         """Clear the gradient of entries that are frozen. Adam then leaves them as they are, to the bit."""
         for name, parameter in model.named_parameters():
             dim, first = self.since.get(name, (0, 0))

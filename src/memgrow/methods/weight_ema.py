@@ -4,22 +4,24 @@ The mean begins next to the old weights, behind the first step, so that it also 
 in the optimiser's state, beside that one's own running means, and is saved and taken up again with them.
 """
 
+import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from memgrow.methods.plugin import MethodSettings, Past
+from memgrow.data.batches import Encoded
+from memgrow.methods.plugin import MethodSettings, Plugin
 from memgrow.models import Model
 
 MEAN = "mean"
 EPOCHS = 3  # that the mean looks back, at most: in a small domain a longer memory would hardly leave the old weights
 
 
-class Smoothing(Past):
+class WeightEMA(Plugin):
     """Each step the mean keeps `smooth` of itself and takes the rest from the weights; from the second domain on."""
 
     reads = ("smooth",)
@@ -28,18 +30,21 @@ class Smoothing(Past):
         super().__init__(settings)
         self._met = False
 
-    def meet(self, old: Model, ask: Callable[[], Tensor]) -> None:
+    def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         self._met = True
 
     @property
     def smooth(self) -> float:
         return self.settings.smooth if self._met else 0.0
 
-    def note(self, examples: int) -> dict[str, Any]:
+    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
         return {"smooth": self.smooth}
 
+    def stacked(self, others: Sequence[Plugin]) -> "WeightEMA":
+        return copy.copy(self)  # all models of a stack are at the same domain
 
-class SmoothingFromTheFirst(Smoothing):
+
+class WeightEMAFromTheFirst(WeightEMA):
     """The same for a method that starts anew with all domains at once."""
 
     @property

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.methods import Several, Trains
+from memgrow.methods import Plugins, Trains
 from memgrow.methods.trains import ALL
 from memgrow.models import Model
 
@@ -35,16 +35,16 @@ SAME = 1e-10  # relative variance below which values of r are taken to be the sa
 PIECE = 4096  # rows that are brought up to date at a time: what is in between stays in a cache
 
 
-def defers(model: Model, trains: Trains, past: Several) -> bool:
+def defers(model: Model, trains: Trains, plugins: Plugins) -> bool:
     """Whether the words' vectors can wait: nothing but a batch's own words looks at them, and there are many."""
     table = model.word_vectors
-    if table is None or table.num_embeddings < LARGE or past.sees_every_step or model.scores_by_vectors:
+    if table is None or table.num_embeddings < LARGE or plugins.sees_every_step or model.scores_by_vectors:
         return False
     return trains.since.get(model.name_of(table.weight)) == ALL
 
 
 @dataclass(frozen=True)
-class Borrowed:
+class ActiveRows:
     """The rows that a batch needs, up to date. Their gradient goes to `vectors`, where each row has it but once."""
 
     numbers: Tensor  # (N): which rows, with repeats
@@ -67,7 +67,7 @@ class Borrowed:
             hook.remove()
 
 
-class DeferredAdam:
+class LazyAdam:
     """Moves a table (..., rows, E) that the optimiser holds, at one rate from first to last, in the optimiser's place.
 
     What it has to remember is in the optimiser's state. Nothing waits for the device, and shapes depend on the batch's
@@ -82,7 +82,7 @@ class DeferredAdam:
         self._places = torch.zeros(table.shape[:-1].numel(), dtype=torch.long, device=table.device)
 
     @torch.no_grad()
-    def borrow(self, numbers: Tensor) -> Borrowed:
+    def borrow(self, numbers: Tensor) -> ActiveRows:
         """The rows of those numbers; all rows, where that is less. Of a stack, each one's own numbers (K, n)."""
         numbers = numbers.flatten()
         if self.table.device.type == "cpu" and self.table.ndim == 2:
@@ -94,10 +94,10 @@ class DeferredAdam:
         self._places.scatter_reduce_(0, numbers, order, "amin", include_self=False)
         vectors, mean, square = self._caught_up(numbers)
         shaped = vectors.view(*self.table.shape[:-2], -1, self.table.shape[-1])
-        return Borrowed(numbers, self._places, shaped.requires_grad_(), mean, square)
+        return ActiveRows(numbers, self._places, shaped.requires_grad_(), mean, square)
 
     @torch.no_grad()
-    def step(self, borrowed: Borrowed) -> None:
+    def step(self, borrowed: ActiveRows) -> None:
         """One step of Adam for rows that were borrowed, whose gradient is there."""
         assert borrowed.vectors.grad is not None
         gradient, step = borrowed.vectors.grad.flatten(0, -2), self._state["step"].add_(1)

@@ -9,15 +9,15 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.errors import SettingsError
-from memgrow.methods import Several, Trains
+from memgrow.methods import Plugins, Trains
 from memgrow.methods.weight_ema import catching_up, follow, smoothed
 from memgrow.models import Model, Taught
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
-from memgrow.training.lazy_adam import DeferredAdam, defers
-from memgrow.training.resume import Position, Workspace
+from memgrow.training.lazy_adam import LazyAdam, defers
+from memgrow.training.resume import Position, ResumeFolder
 
-GLANCE = 0.2  # seconds between two reports: reading a number back from a GPU makes it wait
+REPORT_EVERY_S = 0.2  # seconds between two reports: reading a number back from a GPU makes it wait
 
 
 @dataclass(frozen=True)
@@ -59,41 +59,41 @@ def train(
     name: str,
     settings: TrainingSettings,
     trains: Trains,
-    past: Several,
+    plugins: Plugins,
     seed: int,
-    workspace: Workspace,
+    resume: ResumeFolder,
     progress: Progress,
 ) -> Outcome:
     """Train until validation accuracy no longer rises; leaves the weights of the best epoch in the model."""
     device = next(model.parameters()).device
     optimiser = torch.optim.Adam(trains.prepare(model), lr=settings.rate, fused=True)
-    table = model.word_vectors if defers(model, trains, past) else None
-    vectors = None if table is None else DeferredAdam(table.weight, optimiser)
-    restored = workspace.restore(model, optimiser)
+    table = model.word_vectors if defers(model, trains, plugins) else None
+    vectors = None if table is None else LazyAdam(table.weight, optimiser)
+    restored = resume.restore(model, optimiser)
     position, best = restored or (Position(), _snapshot(model))
     if restored:
         progress.note(f"{name}: goes on in epoch {position.epoch + 1}, behind batch {position.batch}")
     started, seconds_before, glanced = time.monotonic(), position.seconds, 0.0
-    early = catching_up(past.smooth, -(-len(data) // settings.batch))
+    early = catching_up(plugins.smooth, -(-len(data) // settings.batch))
     while position.epoch < settings.epochs and position.epoch - max(position.best_epoch, early) < settings.patience:
         order = shuffled(data, settings.batch, derive(seed, "order", position.epoch), position.epoch)
         running = torch.tensor([position.loss, position.correct], dtype=torch.double, device=device)
         model.train()
         while position.batch < len(order):
             batch = collate(data, order[position.batch], device)
-            taught = _step(model, batch, optimiser, trains, past, settings.clip, vectors)
-            if past.smooth:
-                follow(optimiser, past.smooth, len(order))
+            taught = _step(model, batch, optimiser, trains, plugins, settings.clip, vectors)
+            if plugins.smooth:
+                follow(optimiser, plugins.smooth, len(order))
             running += torch.stack((taught.total, taught.right.to(taught.total)))
             position.batch, position.seen = position.batch + 1, position.seen + taught.seen
             now = time.monotonic()
-            if now - glanced > GLANCE or position.batch == len(order):
+            if now - glanced > REPORT_EVERY_S or position.batch == len(order):
                 glanced = now
                 progress.step(_report(name, position, running, settings.epochs, len(order)))
-            if workspace.due():
+            if resume.due():
                 position.loss, position.correct = running.tolist()
                 position.seconds = seconds_before + now - started
-                workspace.save(position, model, best, optimiser)
+                resume.save(position, model, best, optimiser)
         if vectors is not None:
             vectors.flush()
         with smoothed(optimiser):
@@ -110,7 +110,7 @@ def train(
         if accuracy > position.best:
             position.best, position.best_epoch = accuracy, position.epoch
         position.seconds = seconds_before + time.monotonic() - started
-        workspace.save(position, model, best, optimiser)
+        resume.save(position, model, best, optimiser)
     model.load_state_dict(best)
     return Outcome(position.epoch, position.best_epoch, position.best, position.seconds)
 
@@ -120,9 +120,9 @@ def _step(
     batch: Batch,
     optimiser: torch.optim.Optimizer,
     trains: Trains,
-    past: Several,
+    plugins: Plugins,
     clip: float,
-    vectors: DeferredAdam | None = None,
+    vectors: LazyAdam | None = None,
 ) -> Taught:
     """One update; what comes back is still on the device. The words' vectors may be moved apart."""
     optimiser.zero_grad(set_to_none=True)
@@ -131,17 +131,17 @@ def _step(
     with nullcontext() if borrowed is None or table is None else borrowed.within(table):
         taught = model.teach(batch)
     parameters = dict(model.named_parameters())
-    guidance = None if taught.logits is None else past.guidance(taught.logits, batch.examples)
-    terms = (taught.loss, past.penalty(parameters), guidance)
+    guidance = None if taught.logits is None else plugins.output_loss(taught.logits, batch.examples)
+    terms = (taught.loss, plugins.weight_loss(parameters), guidance)
     torch.stack([term for term in terms if term is not None]).sum().backward()  # type: ignore[no-untyped-call]
-    trains.hold(model)
+    trains.mask_gradients(model)
     moved = list(model.parameters()) if borrowed is None else [*model.parameters(), borrowed.vectors]
     nn.utils.clip_grad_norm_(moved, clip)
-    past.before_step(parameters)
+    plugins.before_step(parameters)
     optimiser.step()
     if vectors is not None and borrowed is not None:
         vectors.step(borrowed)
-    past.after_step(parameters)
+    plugins.after_step(parameters)
     return taught
 
 

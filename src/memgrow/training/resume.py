@@ -31,7 +31,7 @@ class Position:
     seconds: float = 0.0
 
 
-class Workspace:
+class ResumeFolder:
     """The state of one training. `key` names the training: a folder of another one is refused."""
 
     def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
@@ -42,7 +42,10 @@ class Workspace:
         self._saved = time.monotonic()
 
     @classmethod
-    def beside(cls, model: str | Path, stage: int, key: Mapping[str, str], every: float) -> "Workspace":
+    def beside(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
+        """The folder FOLDER.adapting of a model's folder; where that is None, nothing is kept."""
+        if model is None:
+            return cls(None, stage, key, every)
         model = Path(os.path.realpath(model))
         return cls(model.with_name(model.name + ".adapting"), stage, key, every)
 

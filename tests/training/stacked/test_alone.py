@@ -27,7 +27,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
 @pytest.fixture(autouse=True)
 def every_step_reports(monkeypatch):
-    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def make(method: str = "F+M+V", model: ModelSettings = MODEL) -> Learner:
 
 
 def weights(learner: Learner) -> dict[str, torch.Tensor]:
-    return learner.trained().state_dict() | {f"past {n}": t for n, t in learner.past.tensors().items()}
+    return learner.trained().state_dict() | {f"past {n}": t for n, t in learner.plugins.tensors().items()}
 
 
 def assert_kept(which: str, *learners: Learner) -> None:

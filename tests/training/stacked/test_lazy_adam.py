@@ -94,7 +94,7 @@ def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, strea
     for large in (1, 10**9):
         monkeypatch.setattr(deferred, "LARGE", large)
         stack = Stack([learner.trained() for learner in group])  # each with its own copy
-        both.append(Stepper(stack, steppers[0].data, settings, trains, [learner.past for learner in group]))
+        both.append(Stepper(stack, steppers[0].data, settings, trains, [learner.plugins for learner in group]))
     assert [stepper.vectors is not None for stepper in both] == [True, False]
     for seed in range(3):
         order = torch.randperm(60, generator=torch.Generator().manual_seed(seed))
@@ -110,7 +110,7 @@ def test_those_that_stay_when_others_leave_the_stack_go_on_as_they_would_have(st
     group = taught(stream[:1], together=True)
     stack, data = Stack([learner.trained() for learner in group]), steppers[0].data
     trains = everything(None, group[0].trained())
-    whole = Stepper(stack, data, TRAINING, trains, [learner.past for learner in group])
+    whole = Stepper(stack, data, TRAINING, trains, [learner.plugins for learner in group])
     numbers = torch.randperm(60, generator=torch.Generator().manual_seed(0)).view(-1, 1, 4).expand(-1, 4, -1)
     list(whole.epoch(numbers))
     fewer = whole.narrowed([1, 3])

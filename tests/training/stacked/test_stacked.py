@@ -7,7 +7,7 @@ import torch
 
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
-from memgrow.methods import METHODS, MethodSettings
+from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as staged
@@ -15,10 +15,10 @@ from memgrow.training.stacked import together as lockstep
 from memgrow.training.stacked.model import obstacle
 from memgrow.training.stacked.stepper import _clip, _separate
 from memgrow.training.stacked.together import adapt_together, correct_together
+from tests.methods.test_conformance import assert_alike
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
 TRAINING = TrainingSettings(rate=3e-3, epochs=2, batch=16)
-FURTHER = ("F+V+A", "F+M+V+D", "F+M+V+Q+L", "EWC+M+V", "F+M+V+A+D+Q", "F+V+A+E", "multi-task+E")
 
 
 @pytest.fixture(scope="module")
@@ -45,26 +45,6 @@ def teach(group, stream, together: bool) -> None:
         else:
             for learner in group:
                 learner.adapt(domain, earlier=earlier)
-
-
-def assert_alike(ours: Learner, theirs: Learner) -> None:
-    for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-3, atol=2e-3, msg=lambda text, name=name: f"{name}: {text}")
-    for name, tensor in theirs.past.tensors().items():
-        torch.testing.assert_close(ours.past.tensors()[name], tensor, rtol=2e-2, atol=2e-3)
-    for a, b in zip(ours.history.stages, theirs.history.stages, strict=True):
-        assert replace(a, seconds=0, validation=0) == replace(b, seconds=0, validation=0)
-        assert a.validation == pytest.approx(b.validation, abs=0.11)
-    assert ours.vocabulary == theirs.vocabulary
-
-
-@pytest.mark.parametrize("method", [*METHODS, *FURTHER])
-def test_each_learns_what_it_would_have_learnt_alone(method, stream):
-    company, alone = learners(method), learners(method)
-    teach(company, stream, together=True)
-    teach(alone, stream, together=False)
-    for ours, theirs in zip(company, alone, strict=True):
-        assert_alike(ours, theirs)
 
 
 @pytest.mark.parametrize(

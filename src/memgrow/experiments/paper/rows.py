@@ -8,10 +8,10 @@ from memgrow.experiments.paper.protocol import GENRES, Data, Protocol
 from memgrow.experiments.run import Record, Run
 from memgrow.methods import Method, MethodSettings, find_method
 from memgrow.methods.averaging import Averaging
-from memgrow.methods.distillation import Distilling
+from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
-from memgrow.methods.slow_old import Slowly
-from memgrow.methods.weight_ema import Smoothing, SmoothingFromTheFirst
+from memgrow.methods.slow_old import SlowOldWeights
+from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 
 Results = Mapping[Data, Mapping[Run, Sequence[Record]]]
 """The records of each run that succeeded, by the data that it ran on."""
@@ -29,10 +29,10 @@ MATTERS: dict[str, Callable[[Method], bool]] = {
     "fisher": lambda method: ElasticWeights in method.remembers,
     "fisher_examples": lambda method: ElasticWeights in method.remembers,
     "keep": lambda method: Averaging in method.remembers,
-    "distil": lambda method: Distilling in method.remembers,
-    "temperature": lambda method: Distilling in method.remembers,
-    "old_rate": lambda method: Slowly in method.remembers,
-    "smooth": lambda method: bool({Smoothing, SmoothingFromTheFirst} & set(method.remembers)),
+    "distil": lambda method: Distillation in method.remembers,
+    "temperature": lambda method: Distillation in method.remembers,
+    "old_rate": lambda method: SlowOldWeights in method.remembers,
+    "smooth": lambda method: bool({WeightEMA, WeightEMAFromTheFirst} & set(method.remembers)),
 }
 """Which methods read an option. One that is not named here is taken to matter to all."""
 

@@ -10,15 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.data.batches import shuffled
-from memgrow.methods import Several, Trains
+from memgrow.methods import Plugins, Trains
 from memgrow.methods.weight_ema import catching_up, follow, mean_of
 from memgrow.models import Model
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
 from memgrow.training import loop as training
-from memgrow.training.lazy_adam import Borrowed, DeferredAdam, defers
+from memgrow.training.lazy_adam import ActiveRows, LazyAdam, defers
 from memgrow.training.loop import Outcome, TrainingSettings
-from memgrow.training.resume import Position, Workspace
+from memgrow.training.resume import Position, ResumeFolder
 from memgrow.training.stacked.data import Staged, epoch_of
 from memgrow.training.stacked.graphs import Graphs
 from memgrow.training.stacked.model import Stack
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 class Keeper:
     """Saves and restores a stack that holds one model."""
 
-    def __init__(self, model: Model, workspace: Workspace) -> None:
-        self.model, self.workspace = model, workspace
+    def __init__(self, model: Model, resume: ResumeFolder) -> None:
+        self.model, self.resume = model, resume
         self._moments = torch.optim.Adam(model.parameters())  # never steps: has moments by the model's own parameters
 
     def restore(self, stepper: "Stepper", best: dict[str, Tensor]) -> Position | None:
         """Put a saved state into the stepper and the best weights; None if there is none."""
-        restored = self.workspace.restore(self.model, self._moments)
+        restored = self.resume.restore(self.model, self._moments)
         if restored is None:
             return None
         position, kept = restored
@@ -53,10 +53,10 @@ class Keeper:
         return position
 
     def due(self) -> bool:
-        return self.workspace.due()
+        return self.resume.due()
 
     def save(self, position: Position, stepper: "Stepper", best: dict[str, Tensor]) -> None:
-        if self.workspace.folder is None:
+        if self.resume.folder is None:
             return
         stepper.stack.write(0, self.model)
         for name, parameter in self.model.named_parameters():
@@ -65,7 +65,7 @@ class Keeper:
                 kind: value if value.ndim == 0 else value[0] for kind, value in moments.items()
             }
         whole = {name: best[name][0] if name in best else own for name, own in self.model.state_dict().items()}
-        self.workspace.save(position, self.model, whole, self._moments)
+        self.resume.save(position, self.model, whole, self._moments)
 
 
 WORTHWHILE = 0.7  # when no more than this share of a stack still trains, the others leave it
@@ -97,7 +97,7 @@ def train_together(
     name: str,
     settings: TrainingSettings,
     trains: Trains,
-    pasts: Sequence[Several],
+    plugins: Sequence[Plugins],
     seeds: Sequence[int],
     progress: Progress,
     keeper: Keeper | None = None,
@@ -108,14 +108,14 @@ def train_together(
     """
     best = {n: p.detach().clone() for n, p in stack.parameters.items()}
     active = list(range(len(seeds)))  # those that train, in the order in which the stepper holds them
-    stepper = Stepper(stack, data, settings, trains, pasts)
+    stepper = Stepper(stack, data, settings, trains, plugins)
     restored = keeper.restore(stepper, best) if keeper else None
     if restored:
         progress.note(f"{name}: goes on in epoch {restored.epoch + 1}, behind batch {restored.batch}")
     position = restored or Position()
     standings = [Standing(position.epoch, position.best, position.best_epoch, position.seconds) for _ in seeds]
     started, glanced = time.monotonic() - position.seconds, 0.0
-    early = catching_up(pasts[0].smooth, stepper.batches)
+    early = catching_up(plugins[0].smooth, stepper.batches)
     while going := [k for k in active if standings[k].goes_on(settings, early)]:
         if len(going) <= WORTHWHILE * len(active):
             narrowed = stepper.narrowed([active.index(k) for k in going])
@@ -126,7 +126,7 @@ def train_together(
         batches, best_so_far = epoch_of(orders), max(s.best for s in standings) if epoch else None
         for done in stepper.epoch(batches, position.batch):
             now = time.monotonic()
-            if now - glanced > training.GLANCE and done < len(batches):
+            if now - glanced > training.REPORT_EVERY_S and done < len(batches):
                 glanced = now
                 progress.step(Step(name, epoch + 1, settings.epochs, done, len(batches), *stepper.means(), best_so_far))
             if keeper and keeper.due():
@@ -150,7 +150,7 @@ def train_together(
 
 
 def _position(standing: Standing, seconds: float, batch: int = 0, within: "Stepper | None" = None) -> Position:
-    """Where a stack of one stands, as a workspace notes it: behind a batch of an epoch, or before an epoch."""
+    """Where a stack of one stands, as a resume notes it: behind a batch of an epoch, or before an epoch."""
     loss, correct = within.running.tolist() if within else (0.0, 0.0)
     seen = within.seen if within else 0
     return Position(standing.epoch, batch, loss, correct, seen, standing.best, standing.best_epoch, seconds)
@@ -165,18 +165,18 @@ class Stepper:
         data: Staged,
         settings: TrainingSettings,
         trains: Trains,
-        pasts: Sequence[Several],
+        plugins: Sequence[Plugins],
     ) -> None:
         self.stack, self.data, self.settings, self.trains = stack, data, settings, trains
-        self.pasts, self.past = pasts, Several.stacked(pasts)
+        self.own, self.plugins = plugins, Plugins.stacked(plugins)
         self.batches = -(-len(data.data) // settings.batch)  # of an epoch
         self.device = data.labels.device
         self.moving = {n: stack.parameters[n].requires_grad_() for n in trains.since if stack.parameters[n].numel()}
         self.optimiser = torch.optim.Adam(
             list(self.moving.values()), lr=settings.rate, fused=True, capturable=self.device.type == "cuda"
         )
-        deferred = stack.words in self.moving and defers(stack.template, trains, self.past)
-        self.vectors = DeferredAdam(self.moving[stack.words], self.optimiser) if deferred else None
+        deferred = stack.words in self.moving and defers(stack.template, trains, self.plugins)
+        self.vectors = LazyAdam(self.moving[stack.words], self.optimiser) if deferred else None
         self.numbers = torch.zeros(len(stack), settings.batch, dtype=torch.long, device=self.device)
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
         self.seen = 0
@@ -219,8 +219,8 @@ class Stepper:
         """The same for some of the models alone, the optimiser's state included."""
         stack = Stack([self.stack.template])
         stack.parameters = {n: p.detach()[list(places)].clone() for n, p in self.stack.parameters.items()}
-        pasts = [self.pasts[place] for place in places]
-        new = Stepper(stack, self.data, self.settings, self.trains, pasts)
+        plugins = [self.own[place] for place in places]
+        new = Stepper(stack, self.data, self.settings, self.trains, plugins)
         for name, parameter in new.moving.items():
             state = self.optimiser.state[self.moving[name]]
             new.optimiser.state[parameter] = {
@@ -236,7 +236,7 @@ class Stepper:
         for piece in torch.split(numbers, self.data.rows(numbers.shape[1], steps), dim=1):
             found = torch.autograd.grad(self._loss(piece, numbers, steps, borrowed), parameters, materialize_grads=True)
             gradients = _separate(found) if not gradients else [a + b for a, b in zip(gradients, found, strict=True)]
-        if (penalty := self.past.penalty(self.stack.parameters)) is not None:
+        if (penalty := self.plugins.weight_loss(self.stack.parameters)) is not None:
             found = torch.autograd.grad(penalty, parameters, materialize_grads=True)
             gradients = [a + b for a, b in zip(gradients, found, strict=True)]
         for name, gradient in zip(moving, gradients, strict=True):
@@ -247,24 +247,24 @@ class Stepper:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         with torch.no_grad():
-            self.past.before_step(self.moving)
+            self.plugins.before_step(self.moving)
             self.optimiser.step()
             if self.vectors is not None and borrowed is not None:
                 self.vectors.step(borrowed)
-            self.past.after_step(self.moving)
-            if self.past.smooth:
-                follow(self.optimiser, self.past.smooth, self.batches)
+            self.plugins.after_step(self.moving)
+            if self.plugins.smooth:
+                follow(self.optimiser, self.plugins.smooth, self.batches)
         for parameter in parameters:
             parameter.grad = None
 
-    def _borrowed(self, numbers: Tensor, steps: int) -> Borrowed | None:
+    def _borrowed(self, numbers: Tensor, steps: int) -> ActiveRows | None:
         """The vectors of the words of a batch, where they are moved apart from the other parameters."""
         if self.vectors is None:
             return None
         words = self.data.take(numbers, steps).words  # (T, R, K)
         return self.vectors.borrow(self.stack.numbers(words).permute(2, 0, 1).flatten(1))
 
-    def _loss(self, piece: Tensor, whole: Tensor, steps: int, vectors: Borrowed | None) -> Tensor:
+    def _loss(self, piece: Tensor, whole: Tensor, steps: int, vectors: ActiveRows | None) -> Tensor:
         """The share of some examples (K, b) in the loss of a batch (K, B).
 
         It is the sum over models of each one's mean: their gradients do not mix.
@@ -275,7 +275,7 @@ class Stepper:
         right = (logits.detach().argmax(-1) == batch.labels).sum()
         self.running += torch.stack((loss.detach().double(), right.double()))
         loss = loss / whole.shape[1]
-        guidance = self.past.guidance(logits, piece)
+        guidance = self.plugins.output_loss(logits, piece)
         return loss if guidance is None else loss + guidance * (piece.shape[1] / whole.shape[1])
 
 

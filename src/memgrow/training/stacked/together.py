@@ -5,6 +5,7 @@ its own. On a GPU a stack of ten costs about as much as one or two models.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -16,11 +17,11 @@ from memgrow.adaptation import Learning, begin
 from memgrow.data import Domain
 from memgrow.data.batches import Encoded
 from memgrow.history import Stage
-from memgrow.methods.ewc import ElasticWeights
+from memgrow.methods import Plugins
 from memgrow.models import Model
-from memgrow.progress import Progress, Silence
+from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive, seeded
-from memgrow.training.resume import Workspace
+from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.data import Staged, rounded
 from memgrow.training.stacked.kernels import prepare
 from memgrow.training.stacked.model import Stack, fisher_together, obstacle
@@ -78,7 +79,7 @@ def adapt_together(
     progress: Progress | None = None,
 ) -> list[Stage]:
     """Let all learners learn a domain: as one stack, or one after another where they cannot be stacked."""
-    progress = progress or Silence()
+    progress = progress or NoProgress()
     learnings: list[Learning] = []
     for learner in learners:
         like = learnings[0] if learnings else None
@@ -86,6 +87,10 @@ def adapt_together(
     first = learnings[0]
     alike = all(learning.data is first.data for learning in learnings)
     reason = obstacle([learning.model for learning in learnings]) if alike else "their vocabularies differ"
+    if reason is None and first.old is not None:
+        before_domain(learnings)
+    # Asked when all has been set up: a plugin may begin to remember as the domain arrives.
+    reason = reason or first.after.plugins.stacking_obstacle()
     if reason is not None:
         progress.note(f"{domain.name}: the learners are taught one after another, as {reason}")
         return [learner.adapt(domain, earlier=earlier, vectors=vectors, progress=progress) for learner in learners]
@@ -95,15 +100,13 @@ def adapt_together(
     return stages
 
 
-def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Workspace | None = None) -> list[Stage]:
-    """Teach learners that can be stacked; a workspace, where there is one of them alone, lets a killed run go on."""
+def adapt_stack(learnings: Sequence[Learning], progress: Progress, resume: ResumeFolder | None = None) -> list[Stage]:
+    """Teach learners that can be stacked; a resume, where there is one of them alone, lets a killed run go on."""
     first = learnings[0]
     device = first.after.device
     stack = Stack([learning.model for learning in learnings])
     data, validation = Staged(first.data, device), Staged(first.validation, device)
     _prepare(stack, first.after.training.batch, data, validation)
-    if first.old is not None:
-        _meet(learnings, data)
     with seeded(derive(first.seed, "lockstep"), "train", device=device):
         outcomes = train_together(
             stack,
@@ -112,17 +115,17 @@ def adapt_stack(learnings: Sequence[Learning], progress: Progress, workspace: Wo
             name=first.lesson.name,
             settings=first.after.training,
             trains=first.trains,
-            pasts=[learning.after.past for learning in learnings],
+            plugins=[learning.after.plugins for learning in learnings],
             seeds=[learning.seed for learning in learnings],
             progress=progress,
-            keeper=Keeper(first.model, workspace) if workspace else None,
+            keeper=Keeper(first.model, resume) if resume else None,
         )
     for number, learning in enumerate(learnings):
         stack.write(number, learning.model)
-        learning.settle()
+        learning.after_training()
     afters = [learning.after for learning in learnings]
-    _note(afters, data, [learning.seed for learning in learnings])
-    notes = [after.past.notes(len(first.data)) for after in afters]
+    domain = StackedDomain([learning.model for learning in learnings], data, device, [one.seed for one in learnings])
+    notes = Plugins.after_domain_together([after.plugins for after in afters], domain)
     answers = {name: correct_together(afters, part) for name, part in first.tested.items()}
     scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(afters))]
     finished = zip(learnings, outcomes, notes, scores, strict=True)
@@ -148,18 +151,20 @@ def _prepare(stack: Stack, batch: int, data: Staged, validation: Staged) -> None
             prepare(column, texts * examples, with_gradient=False)
 
 
-def _meet(learnings: Sequence[Learning], data: Staged) -> None:
-    """Ask all old models at once, if anybody asks."""
+def before_domain(learnings: Sequence[Learning]) -> None:
+    """Let all plugins prepare for a domain; where one asks for the old models' answers, all are asked at once."""
+    data = learnings[0].data
+    device = learnings[0].after.device
     olds = [learning.old for learning in learnings if learning.old is not None]
     answers: list[torch.Tensor] = []
 
     def ask(number: int) -> torch.Tensor:
         if not answers:
-            answers.extend(logits_together(Stack(olds), data.as_known_to(olds[0].vocabulary_size)))
+            answers.extend(logits_together(Stack(olds), Staged(data, device).as_known_to(olds[0].vocabulary_size)))
         return answers[number]
 
     for number, (learning, old) in enumerate(zip(learnings, olds, strict=True)):
-        learning.after.past.meet(old, partial(ask, number))
+        learning.after.plugins.before_domain(old, partial(ask, number))
 
 
 def note_together(learners: Sequence["Learner"], domain: Domain) -> None:
@@ -168,29 +173,27 @@ def note_together(learners: Sequence["Learner"], domain: Domain) -> None:
     data = learners[0].encode(domain.train)
     seeds = [derive(learner.seed, "stage", 0) for learner in learners]
     if obstacle(models) is None:
-        _note(learners, Staged(data, learners[0].device), seeds)
+        device = learners[0].device
+        noted = StackedDomain(models, Staged(data, device), device, seeds)
+        Plugins.after_domain_together([learner.plugins for learner in learners], noted)
         return
     for learner, model, seed in zip(learners, models, seeds, strict=True):
-        with seeded(seed, "note", device=learner.device):
-            learner.past.take_note(model, data, learner.device)
+        learner.plugins.after_domain(model, data, learner.device, seed)
 
 
-def _note(learners: Sequence["Learner"], data: Staged, seeds: Sequence[int]) -> None:
-    """Let every learner take note of a domain; Fisher diagonals are found for all models at once."""
-    for parts in zip(*(learner.past.parts for learner in learners), strict=True):
-        elastic = [part for part in parts if isinstance(part, ElasticWeights)]
-        if not elastic:
-            for part, learner in zip(parts, learners, strict=True):
-                part.take_note(learner.trained(), data.data, learner.device)
-            continue
-        chosen = []
-        for part, seed, learner in zip(elastic, seeds, learners, strict=True):
-            with seeded(seed, "note", device=learner.device):
-                chosen.append(part.sample(len(data.data)))
-        stack = Stack([learner.trained() for learner in learners])
-        diagonals = fisher_together(stack, data, chosen, elastic[0].settings.fisher)
-        for part, learner, diagonal in zip(elastic, learners, diagonals, strict=True):
-            part.absorb(learner.trained(), diagonal)
+class StackedDomain:
+    """A domain that the models of a stack have learnt."""
+
+    def __init__(self, models: Sequence[Model], data: Staged, device: torch.device, seeds: Sequence[int]) -> None:
+        self.models, self.data, self.device = models, data.data, device
+        self._staged, self._seeds = data, seeds
+
+    def seeded(self, number: int) -> AbstractContextManager[None]:
+        return seeded(self._seeds[number], "note", device=self.device)
+
+    def fisher(self, examples: Sequence[Sequence[int]], variant: str) -> list[dict[str, torch.Tensor]]:
+        with seeded(derive(self._seeds[0], "lockstep"), "note", device=self.device):
+            return fisher_together(Stack(self.models), self._staged, examples, variant)
 
 
 def correct_together(learners: Sequence["Learner"], domain: Domain, split: str = "test") -> list[list[bool]]:
