@@ -3,7 +3,7 @@
     python benchmarks/replies.py --device cuda --tf32 --out results/replies-h200.json
     python benchmarks/replies.py --quick
 
-Sizes and batch are those of recipes/paper-dialogue.yaml (GRU 1,024, 1,024 slots in each of two banks), words 27,000.
+Sizes and batch are those of the recipe paper-dialogue (GRU 1,024, 1,024 slots in each of two banks), words 27,000.
 Both ways train the same model on the same batches of made-up words; they differ in the recurrence. Batches are taken at
 even distances from an epoch that is sorted by length, so that a few stand for all. `--lengths` is a file with the
 lengths of a message and its reply in each line; without it they are drawn to be like Cornell's (median 9, mean 13.4).
@@ -33,7 +33,7 @@ from memgrow.models.responder import lay_out
 from memgrow.training.lazy_adam import LazyAdam, defers
 from memgrow.training.loop import TrainingSettings, _step
 
-RECIPE = Path(__file__).resolve().parents[1] / "recipes/paper-dialogue.yaml"
+RECIPE = "paper-dialogue"
 EPOCH = 115_380  # Cornell's training pairs
 WAYS = {"plain loop": "naive", "memgrow": "auto"}
 

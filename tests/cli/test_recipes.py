@@ -4,15 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.cli.recipe import Recipe, read_recipe
+from memgrow.cli.recipe import SHIPPED, Recipe, find_recipe, read_recipe
+from memgrow.errors import SettingsError
 from memgrow.experiments import demo
 from memgrow.experiments.paper.protocol import PROPOSED
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 
-FOLDER = Path(__file__).resolve().parents[2] / "recipes"
-RECIPES = sorted(FOLDER.glob("*.yaml"))
 DEFAULTS = (ModelSettings(), TrainingSettings(), MethodSettings())
 
 
@@ -22,36 +21,53 @@ def settings(recipe: Recipe) -> tuple[object, ...]:
     return tuple(recipe.section(name, default) for name, default in zip(sections, DEFAULTS, strict=True))
 
 
-def test_there_are_recipes_and_nothing_else():
-    assert RECIPES
-    assert sorted(FOLDER.iterdir()) == RECIPES
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_every_recipe_is_valid_and_begins_with_what_it_is_for(path):
-    recipe = read_recipe(path)
-    assert settings(recipe)
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_recipe_is_valid_and_begins_with_what_it_is_for(name):
+    recipe = read_recipe(name)
+    assert settings(recipe) != DEFAULTS or recipe.method is not None, "it says nothing"
     assert recipe.method is None or find_method(recipe.method).name == recipe.method
-    assert path.read_text(encoding="utf-8").startswith("# ")
+    assert SHIPPED[name].read_text(encoding="utf-8").startswith("# ")
+
+
+@pytest.mark.parametrize("given", ["small", "small.yaml", "recipes/small.yaml", "../checkout/recipes/small.yaml"])
+def test_a_recipe_is_found_by_its_name_from_anywhere_and_by_the_path_of_a_checkout(given, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small").mkdir()  # a folder of that name is in nobody's way
+    assert read_recipe(given) == read_recipe(SHIPPED["small"])
+
+
+def test_a_file_that_exists_is_the_recipe_whatever_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    for name in ("small", "small.yaml", "recipes/small.yaml"):
+        (tmp_path / name).write_text("seed: 7\n")
+        assert read_recipe(name).seed == 7
+
+
+@pytest.mark.parametrize("given", ["smal", "recipes/smal.yaml", "mine/small.yaml", "small.yml"])
+def test_a_name_that_is_misspelt_is_told_with_those_that_there_are(given):
+    assert find_recipe(given) == Path(given)
+    with pytest.raises(SettingsError, match=f"{given} .*check the name, or take {', '.join(SHIPPED)}"):
+        read_recipe(given)
 
 
 def test_the_papers_recipe_has_memgrows_own_settings_and_the_papers_method():
-    recipe = read_recipe(FOLDER / "paper-nli.yaml")
+    recipe = read_recipe("paper-nli")
     assert settings(recipe) == DEFAULTS
     assert recipe.method == PROPOSED
 
 
 def test_the_papers_recipe_has_the_papers_numbers():
-    model, training, _ = settings(read_recipe(FOLDER / "paper-nli.yaml"))
+    model, training, _ = settings(read_recipe("paper-nli"))
     assert (model.cell, model.bidirectional) == ("lstm", True)
     assert (model.embedding, model.hidden, model.slots) == (300, 300, 500)
     assert (training.rate, training.batch) == (0.0003, 32)
 
 
 def test_the_demos_recipe_is_what_the_demo_does():
-    assert settings(read_recipe(FOLDER / "demo.yaml")) == (demo.MODEL, demo.TRAINING, MethodSettings())
+    assert settings(read_recipe("demo")) == (demo.MODEL, demo.TRAINING, MethodSettings())
 
 
 def test_the_small_recipe_is_smaller_than_the_papers():
-    small, _, _ = settings(read_recipe(FOLDER / "small.yaml"))
+    small, _, _ = settings(read_recipe("small"))
     assert all(getattr(small, name) < getattr(DEFAULTS[0], name) for name in ("embedding", "hidden", "slots"))

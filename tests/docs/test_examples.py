@@ -31,9 +31,8 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def newcomer(tmp_path, monkeypatch) -> Path:
-    """A folder with the files that the examples speak of, and the recipes of a checkout."""
+    """A folder with the files that the examples speak of."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     for domain, thing in (("books", "book"), ("dvds", "film")):
         for part, words in (("train", "quiet dull bright slow rich"), ("test", "warm thin")):
             rows = [

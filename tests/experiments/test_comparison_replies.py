@@ -4,7 +4,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -20,7 +19,6 @@ from memgrow.report.comparison import compared_table, digits, domains_table, leg
 from tests.support.dialogue_records import record, small_pair
 
 SEEDS = range(2)
-RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 # The share of right replies to both domains after the first stage and at the end.
 SHARES = {"F": [(0.4, 0.1), (0.1, 0.3)], "F+V": [(0.4, 0.1), (0.2, 0.4)], "multi-task": [(0.4, 0.4)]}
 # Perplexities at the end; after earlier stages they are other ones, so that the two are not taken for each other.
@@ -106,8 +104,8 @@ def test_small_scores_are_shown_with_a_further_digit():
 def test_the_kind_is_found_in_the_data_and_has_the_sizes_of_a_recipe(stream):
     assert kind_of(stream) is LABELS
     assert kind_of(synthetic_dialogue(train=8, validation=4, test=4)) is REPLIES
-    for kind, name in ((LABELS, "small.yaml"), (REPLIES, "small-dialogue.yaml")):
-        recipe = read_recipe(RECIPES / name)
+    for kind, name in ((LABELS, "small"), (REPLIES, "small-dialogue")):
+        recipe = read_recipe(name)
         assert recipe.section("model", type(kind.model)()) == kind.model
         assert recipe.section("training", type(kind.training)()) == kind.training
 

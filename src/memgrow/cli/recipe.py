@@ -18,6 +18,7 @@ from memgrow.training.loop import TrainingSettings
 SECTIONS: dict[str, type[Any]] = {"model": ModelSettings, "training": TrainingSettings, "options": MethodSettings}
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
+SHIPPED = {file.stem: file for file in sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))}  # by name
 LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
 
 
@@ -35,12 +36,22 @@ class Recipe:
 
 
 def read_recipe(path: str | Path | None, words: Iterable[str] = ()) -> Recipe:
-    """A recipe file, where there is one, changed by words such as hidden=64 or model.slots=100."""
-    single, sections = _read(Path(path)) if path is not None else ({}, {name: {} for name in SECTIONS})
+    """A recipe, by name or file, where there is one, changed by words such as hidden=64 or model.slots=100."""
+    single, sections = _read(find_recipe(path)) if path is not None else ({}, {name: {} for name in SECTIONS})
     for word in words:
         section, name, value = _setting(word)
         sections[section][name] = value
     return Recipe(**single, sections=sections)
+
+
+def find_recipe(given: str | Path) -> Path:
+    """The file of a recipe: a path, or the name of one that comes with memgrow."""
+    path = Path(given)
+    # recipes/small.yaml was where a checkout of 0.1.0 had it: the shipped recipe stands in where there is no such file.
+    may_be_shipped = path.parent == Path() or (path.parent.name == "recipes" and path.suffix == ".yaml")
+    if may_be_shipped and not path.is_file() and path.suffix in ("", ".yaml"):
+        return SHIPPED.get(path.stem, path)
+    return path
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
@@ -48,7 +59,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name") from error
+        others = f", or take {', '.join(SHIPPED)}" if isinstance(error, FileNotFoundError) else ""
+        raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name{others}") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         place = f", line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) else ""
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"

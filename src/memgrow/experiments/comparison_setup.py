@@ -31,7 +31,7 @@ class Kind:
     title: str  # of a matrix of scores
     average: str
     scores: Callable[[Record], Scores]
-    model: ModelSettings  # as in recipes/small*.yaml: ten thousand short texts take minutes on two cores
+    model: ModelSettings  # as in the recipes small, small-dialogue: ten thousand texts take minutes on two cores
     training: TrainingSettings
     stack: int = 10  # seeds that are trained together on a GPU, at most
     is_dialogue: bool = False  # whether models answer with words, whose scores may well be below a tenth

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +40,7 @@ def lines_of(table):
 
 
 def test_the_protocol_has_the_settings_of_the_recipe():
-    recipe = read_recipe(Path(__file__).parents[3] / "recipes/paper-dialogue.yaml")
+    recipe = read_recipe("paper-dialogue")
     assert PAPER.model == recipe.section("model", ModelSettings())
     assert replace(PAPER.training, min_count=1) == recipe.section("training", TrainingSettings())
 
