@@ -7,8 +7,7 @@ from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
 from memgrow.training.loop import TrainingSettings
-
-__version__ = "0.1.0"
+from memgrow.version import __version__
 
 __all__ = [
     "METHODS",
@@ -25,6 +24,7 @@ __all__ = [
     "Prediction",
     "Stream",
     "TrainingSettings",
+    "__version__",
     "matching_hidden",
     "synthetic_stream",
 ]

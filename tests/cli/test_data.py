@@ -8,7 +8,7 @@ import pytest
 from memgrow.cli import data
 from memgrow.data.corpora import CORPORA
 from memgrow.data.corpora.catalogue import Web as Address
-from tests.support.archives import Web, multinli_archive, seal_of, serving
+from tests.support.archives import Web, checksum_of, multinli_archive, serving
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def shelf(tmp_path, monkeypatch):
 def web(tmp_path, monkeypatch):
     """A server that has a small MultiNLI."""
     with serving(Web(multinli_archive(tmp_path / "made"))) as web:
-        row = replace(CORPORA["multinli"], source=Address(web.url), seal=seal_of(web.content))
+        row = replace(CORPORA["multinli"], source=Address(web.url), checksum=checksum_of(web.content))
         monkeypatch.setitem(CORPORA, "multinli", row)
         yield web
 

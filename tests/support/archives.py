@@ -14,15 +14,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest.mock import patch
 
-from memgrow.data.corpora.download import Seal
+from memgrow.data.corpora.download import Checksum
 from memgrow.data.corpora.multinli import INNER, MISMATCHED
 from memgrow.data.corpora.sentiment import INNER as RATINGS_ARCHIVE
 from memgrow.data.corpora.sentiment import RATINGS
 from tests.support.multinli_layout import write_multinli
 
 
-def seal_of(content: bytes) -> Seal:
-    return Seal(len(content), hashlib.sha256(content).hexdigest())
+def checksum_of(content: bytes) -> Checksum:
+    return Checksum(len(content), hashlib.sha256(content).hexdigest())
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:

@@ -65,7 +65,7 @@ def list_() -> None:
         table.add_column(name, overflow="fold", no_wrap=name in ("name", "fetches", "here"))
     for corpus in CORPORA.values():
         here = "yes" if corpus.is_in(corpus.folder) else "no"
-        size = f"{corpus.seal.size / 1e6:,.1f} MB" if corpus.seal.size else "unknown"
+        size = f"{corpus.checksum.size / 1e6:,.1f} MB" if corpus.checksum.size else "unknown"
         table.add_row(corpus.name, corpus.what, size, corpus.licence, here)
     console.print(table)
 

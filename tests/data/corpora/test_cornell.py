@@ -10,7 +10,7 @@ from memgrow.data.corpora import CORPORA, get, open_cornell, open_corpus
 from memgrow.data.corpora.catalogue import Web as Address
 from memgrow.data.corpora.cornell import CONVERSATIONS, INNER, LINES, PREPARED
 from memgrow.errors import DataError, SettingsError
-from tests.support.archives import Web, seal_of, serving, zipped
+from tests.support.archives import Web, checksum_of, serving, zipped
 
 FILMS, TALKS, SPOKEN = 10, 4, 6  # films, conversations in each, lines in each: 5 pairs a conversation, 200 in all
 
@@ -181,7 +181,7 @@ def test_it_is_fetched_unpacked_and_found_by_name(tmp_path, monkeypatch):
     files = layout() | {"README.txt": b"how to cite", "chameleons.pdf": b"a paper"}
     content = zipped({f"{INNER}/{name}": one for name, one in files.items()} | {f"__MACOSX/{LINES}": b"junk"})
     with serving(Web(content)) as web:
-        corpus = replace(CORPORA["cornell"], source=Address(web.url), seal=seal_of(content))
+        corpus = replace(CORPORA["cornell"], source=Address(web.url), checksum=checksum_of(content))
         told = get(corpus)
     assert f"{LINES}: 240 lines" in told
     assert {path.name for path in corpus.folder.iterdir()} == {LINES, CONVERSATIONS, "README.txt", "corpus.json"}

@@ -7,10 +7,10 @@ import pytest
 
 from memgrow.data.corpora.download import CHUNK, download
 from memgrow.errors import DataError
-from tests.support.archives import Web, seal_of, serving
+from tests.support.archives import Web, checksum_of, serving
 
 CONTENT = bytes(range(256)) * (CHUNK // 256 * 3) + b"the end"
-SEAL = seal_of(CONTENT)
+CHECKSUM = checksum_of(CONTENT)
 
 
 @pytest.fixture
@@ -29,16 +29,16 @@ def web():
         yield web
 
 
-def refusal(web, target, seal=SEAL):
+def refusal(web, target, checksum=CHECKSUM):
     with pytest.raises(DataError) as caught:
-        download(web.url, target, seal)
+        download(web.url, target, checksum)
     assert not target.exists()
     return str(caught.value)
 
 
 def test_a_file_comes_whole_under_its_name_and_nothing_else_is_left(web, target):
     seen = []
-    assert download(web.url, target, SEAL, lambda *told: seen.append(told)) == target
+    assert download(web.url, target, CHECKSUM, lambda *told: seen.append(told)) == target
     assert target.read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]
     assert web.asked == [None]
@@ -50,7 +50,7 @@ def test_a_file_comes_whole_under_its_name_and_nothing_else_is_left(web, target)
 @pytest.mark.parametrize("have", [1, CHUNK + 7, len(CONTENT) - 1])
 def test_it_goes_on_from_what_is_there(web, target, part, have):
     part.write_bytes(CONTENT[:have])
-    download(web.url, target, SEAL)
+    download(web.url, target, CHECKSUM)
     assert web.asked == [f"bytes={have}-"]
     assert target.read_bytes() == CONTENT
 
@@ -58,13 +58,13 @@ def test_it_goes_on_from_what_is_there(web, target, part, have):
 @pytest.mark.parametrize("name", ["archive.zip", "archive.zip.part"])
 def test_what_is_whole_already_is_not_asked_for(web, target, name):
     target.with_name(name).write_bytes(CONTENT)
-    assert download(web.url, target, SEAL).read_bytes() == CONTENT
+    assert download(web.url, target, CHECKSUM).read_bytes() == CONTENT
     assert web.asked == []
 
 
 def test_a_connection_that_breaks_is_taken_up_again_as_long_as_bytes_come(web, target):
     web.breaks = [1000, 2000, 3000]
-    download(web.url, target, SEAL)
+    download(web.url, target, CHECKSUM)
     assert web.asked == [None, "bytes=1000-", "bytes=3000-", "bytes=6000-"]
     assert target.read_bytes() == CONTENT
 
@@ -75,7 +75,7 @@ def test_a_download_that_breaks_off_for_good_keeps_what_it_has_and_says_how_to_g
     assert "broke off" in told
     assert "run the same command again" in told
     assert part.read_bytes() == CONTENT[:1000]
-    download(web.url, target, SEAL)
+    download(web.url, target, CHECKSUM)
     assert target.read_bytes() == CONTENT
 
 
@@ -87,7 +87,7 @@ def test_an_end_that_nobody_announced_is_noticed_all_the_same(web, target):
 def test_a_server_that_sends_whole_files_only_is_asked_from_the_beginning(web, target, part):
     web.ranges = False
     part.write_bytes(b"x" * 5000)  # were it appended to, the checksum would be wrong
-    download(web.url, target, SEAL)
+    download(web.url, target, CHECKSUM)
     assert target.read_bytes() == CONTENT
 
 
@@ -125,7 +125,7 @@ def test_a_wrong_checksum_is_told_and_the_next_try_starts_anew(web, target, part
     assert "SHA-256" in refusal(web, target)
     assert not part.exists()
     web.content = CONTENT
-    download(web.url, target, SEAL)
+    download(web.url, target, CHECKSUM)
     assert web.asked[-1] is None
 
 
@@ -151,12 +151,12 @@ def test_an_address_that_is_none_is_told(web, target, url):
 
 
 def test_a_size_that_nobody_published_is_the_servers_word_and_the_checksum_still_counts(web, target):
-    seal = replace(SEAL, size=None)
+    checksum = replace(CHECKSUM, size=None)
     web.breaks = [0, 1000]
-    assert download(web.url, target, seal).read_bytes() == CONTENT
+    assert download(web.url, target, checksum).read_bytes() == CONTENT
     assert web.asked == [None, None, "bytes=1000-"]
     target.unlink()
     web.content = b"!" + CONTENT[1:]
-    assert "SHA-256" in refusal(web, target, seal)
+    assert "SHA-256" in refusal(web, target, checksum)
     web.content, web.announces = CONTENT, False
-    assert "does not say how long it is" in refusal(web, target, seal)
+    assert "does not say how long it is" in refusal(web, target, checksum)

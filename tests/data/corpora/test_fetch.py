@@ -12,7 +12,7 @@ from memgrow.data.corpora import multinli as hub
 from memgrow.data.corpora.catalogue import Web as Address
 from memgrow.data.corpora.multinli import FIVE, HELD_OUT, MISMATCHED, TRAIN
 from memgrow.errors import DataError, SettingsError
-from tests.support.archives import Web, multinli_archive, seal_of, sentiment_package, serving, zipped
+from tests.support.archives import Web, checksum_of, multinli_archive, sentiment_package, serving, zipped
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def web(tmp_path):
 @pytest.fixture
 def corpus(shelf, web):
     """MultiNLI as the server has it."""
-    return replace(CORPORA["multinli"], source=Address(web.url), seal=seal_of(web.content))
+    return replace(CORPORA["multinli"], source=Address(web.url), checksum=checksum_of(web.content))
 
 
 def refusal(corpus, source=None, kind=DataError):
@@ -102,7 +102,7 @@ def test_a_failed_second_fetch_leaves_the_first_as_it_was(corpus, web, trouble):
 def test_an_archive_that_cannot_be_unpacked_leaves_nothing_half_made(corpus, tmp_path):
     copy = tmp_path / "copy.zip"
     copy.write_bytes(zipped({f"multinli_1.0/{TRAIN}": b"{}\n"}))
-    assert "holds no file" in refusal(replace(corpus, seal=seal_of(copy.read_bytes())), str(copy))
+    assert "holds no file" in refusal(replace(corpus, checksum=checksum_of(copy.read_bytes())), str(copy))
     assert not files(corpus.folder.parent)
 
 
@@ -143,7 +143,7 @@ def test_a_corpus_that_was_damaged_later_is_told(corpus, harm):
 def test_the_sentiment_corpus_is_unpacked_from_a_copy_of_the_package(shelf, tmp_path):
     copy = tmp_path / "vaderSentiment-0.5.zip"
     copy.write_bytes(sentiment_package())
-    told = get(replace(CORPORA["sentiment"], seal=seal_of(copy.read_bytes())), str(copy))
+    told = get(replace(CORPORA["sentiment"], checksum=checksum_of(copy.read_bytes())), str(copy))
     assert len(told) == 4
     assert open_corpus("sentiment").stream.names == ("films", "products", "editorials", "tweets")
 
@@ -155,9 +155,9 @@ def test_the_sentiment_corpus_is_unpacked_from_a_copy_of_the_package(shelf, tmp_
 def datasets(monkeypatch):
     """A hub with two rows in each part."""
     row = {"premise": "a", "hypothesis": "b", "label": 2, "genre": "slate", "promptID": 31, "pairID": "31c"}
-    parts = {part: [row, {**row, "label": 0}] for part, _, _ in hub.PARTS}
+    parts = {part: [row, {**row, "label": 0}] for part, _, _ in hub.HUB_PARTS}
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda name: parts))
-    monkeypatch.setattr(hub, "PARTS", tuple((part, name, 2) for part, name, _ in hub.PARTS))
+    monkeypatch.setattr(hub, "HUB_PARTS", tuple((part, name, 2) for part, name, _ in hub.HUB_PARTS))
     return parts
 
 

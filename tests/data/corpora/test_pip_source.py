@@ -7,7 +7,7 @@ import pytest
 from memgrow.data.corpora import pip_source as package
 from memgrow.data.corpora.pip_source import fetch_source
 from memgrow.errors import DataError
-from tests.support.archives import seal_of, sentiment_package
+from tests.support.archives import checksum_of, sentiment_package
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def place(tmp_path):
 
 def refusal(place, content):
     with pytest.raises(DataError) as caught:
-        fetch_source("vaderSentiment", "0.5", place, seal_of(content))
+        fetch_source("vaderSentiment", "0.5", place, checksum_of(content))
     assert list(place.iterdir()) == []
     return str(caught.value)
 
@@ -42,7 +42,7 @@ def test_an_archive_is_fetched_as_it_is_and_its_code_does_not_run(index, place, 
     trace = tmp_path / "ran"
     content = sentiment_package(setup=f"open({str(trace)!r}, 'w')")
     (index / "vaderSentiment-0.5.zip").write_bytes(content)
-    archive = fetch_source("vaderSentiment", "0.5", place, seal_of(content))
+    archive = fetch_source("vaderSentiment", "0.5", place, checksum_of(content))
     assert archive.parent == place
     assert archive.read_bytes() == content
     assert list(place.iterdir()) == [archive]

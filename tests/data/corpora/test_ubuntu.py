@@ -11,10 +11,10 @@ import pytest
 from memgrow.data.corpora import CORPORA, get, open_corpus, open_ubuntu
 from memgrow.data.corpora.catalogue import Web as Address
 from memgrow.data.corpora.cornell import PREPARED as FILMS
-from memgrow.data.corpora.download import Seal
+from memgrow.data.corpora.download import Checksum
 from memgrow.data.corpora.ubuntu import FILES, PREPARED, last_turn, one_text
 from memgrow.errors import DataError, SettingsError
-from tests.support.archives import Web, seal_of, serving
+from tests.support.archives import Web, checksum_of, serving
 
 HELD_OUT = ["Context", "Ground Truth Utterance", *(f"Distractor_{i}" for i in range(9))]
 
@@ -203,10 +203,10 @@ def corpus(tmp_path, monkeypatch):
 
 
 def test_it_is_fetched_by_its_checksum_alone_and_unpacked(corpus):
-    assert corpus.seal.size is None  # as long as nobody has published it
+    assert corpus.checksum.size is None  # as long as nobody has published it
     content = packed(published() | {"notes.txt": b"not data"})
     with serving(Web(content, breaks=[0, 500])) as web:
-        told = get(replace(corpus, source=Address(web.url), seal=Seal(None, seal_of(content).sha256)))
+        told = get(replace(corpus, source=Address(web.url), checksum=Checksum(None, checksum_of(content).sha256)))
     assert web.asked == [None, None, "bytes=500-"]
     assert told == ("train.csv: 41 lines", "valid.csv: 13 lines", "test.csv: 13 lines")
     assert {path.name for path in corpus.folder.iterdir()} == {*FILES, "corpus.json"}
@@ -227,5 +227,5 @@ def test_an_archive_that_is_not_whole_leaves_nothing_behind(corpus, tmp_path, co
     copy = tmp_path / "copy.tar.gz"
     copy.write_bytes(content)
     with pytest.raises(DataError, match=told):
-        get(replace(corpus, seal=seal_of(content)), str(copy))
+        get(replace(corpus, checksum=checksum_of(content)), str(copy))
     assert not corpus.folder.exists()

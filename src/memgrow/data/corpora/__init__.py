@@ -1,8 +1,7 @@
 """Public corpora: fetched, checked and opened as streams; and streams from whatever a user names."""
 
-from memgrow.data.corpora.catalogue import CORPORA, Corpus, corpus_called
+from memgrow.data.corpora.catalogue import CORPORA, Corpus, corpus_called, data_folder
 from memgrow.data.corpora.cornell import open_cornell
-from memgrow.data.corpora.download import data_folder
 from memgrow.data.corpora.fetch import get
 from memgrow.data.corpora.multinli import FIVE, open_multinli
 from memgrow.data.corpora.open import find_corpus, open_corpus

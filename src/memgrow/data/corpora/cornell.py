@@ -7,14 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 
 from memgrow.data.columns import BY_NAME
-from memgrow.data.corpora.download import Watch, find_file, find_member, opened, unpack, unseen
-from memgrow.data.corpora.multinli import were
+from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import raw_lines, where
 from memgrow.data.load import Loaded
 from memgrow.data.records import read_table
 from memgrow.data.splits import blocks, sizes_told, without
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError, SettingsError, counted, was_or_were
 
 INNER = "cornell movie-dialogs corpus"
 LINES, CONVERSATIONS = "movie_lines.txt", "movie_conversations.txt"
@@ -38,16 +37,16 @@ class Said:
 
 
 def holds_cornell(folder: Path) -> bool:
-    """Whether the corpus is there, as published or as prepared."""
+    """Whether a folder has the corpus, as published or as prepared."""
     return bool(find_file(folder, PREPARED)) or all(find_file(folder, name, INNER) for name in FILES)
 
 
-def unpack_cornell(archive: Path, folder: Path, watch: Watch = unseen) -> tuple[str, ...]:
+def unpack_cornell(archive: Path, folder: Path, watch: Watch = no_progress) -> tuple[str, ...]:
     """Write the two files of which pairs are made, and the corpus's own words on them."""
-    with opened(archive) as zipped:
-        rows = {name: unpack(zipped, name, folder / name, watch) for name in FILES}
+    with open_archive(archive) as zipped:
+        rows = {name: unpack_member(zipped, name, folder / name, watch) for name in FILES}
         if find_member(zipped, README):
-            unpack(zipped, README, folder / README, watch)
+            unpack_member(zipped, README, folder / README, watch)
     return tuple(f"{name}: {count:,} lines" for name, count in rows.items())
 
 
@@ -73,8 +72,16 @@ def open_cornell(folder: str | Path, validation: int = 10_000, test: int = 10_00
     left_out = len(said.pairs) - sum(map(len, kept))
     films = "whole films" if said.films else "cut anywhere, as the films are not named"
     notices = [f"the last pairs are held out in two blocks ({films}): {sizes_told(kept)}"]
-    notices += [f"{were(said.empty, 'pair')} left out, with an empty message or reply"] if said.empty else []
-    notices += [f"{were(left_out, 'pair')} left out, as a later part has the same"] if left_out else []
+    notices += (
+        [f"{counted(said.empty, 'pair')} {was_or_were(said.empty)} left out, with an empty message or reply"]
+        if said.empty
+        else []
+    )
+    notices += (
+        [f"{counted(left_out, 'pair')} {was_or_were(left_out)} left out, as a later part has the same"]
+        if left_out
+        else []
+    )
     return Loaded(Stream([Domain("cornell", *kept)]), tuple(notices))
 
 

@@ -1,4 +1,8 @@
-"""MultiNLI from the Hugging Face hub, written in the corpus's own layout. Needs the extra `hub`."""
+"""MultiNLI: genres as domains, each pair once, and no pair for training whose two texts are held out.
+
+It comes from its own archive, from the Hugging Face hub (with the extra `hub`) or from a folder of the user's. A
+further file may hold training pairs whose genre somebody guessed; those with a sure enough guess are taken.
+"""
 
 import json
 from collections import Counter
@@ -10,46 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.data.columns import Columns
-from memgrow.data.corpora.download import Watch, find_file, find_member, opened, unpack, unseen
+from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import read_rows, where
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.records import read_table
 from memgrow.data.splits import fair_slice
-from memgrow.errors import DataError, SettingsError
-
-FIELD = "genre_conf"
+from memgrow.errors import DataError, SettingsError, counted, was_or_were
 
 Examples = Mapping[str, list[Example]]
-
-
-def read_guessed(path: Path, columns: Columns, confidence: float) -> tuple[Examples, tuple[str, ...]]:
-    """The examples by domain, in the order of the file, and how many were left out and why."""
-    unsure = {where(path, row.line) for row in read_rows(path) if _sureness(row.values, path, row.line) < confidence}
-    table = read_table(path, columns, skip_empty=True)
-    taken: dict[str, list[Example]] = {}
-    for record in table.records:
-        if record.by is not None and record.example.where not in unsure:
-            taken.setdefault(record.by, []).append(record.example)
-    left_out = {**table.left_out, f"with a {FIELD} below {confidence}": len(unsure)}
-    told = (f"{were(count, 'pair')} left out of {path.name}, {why}" for why, count in left_out.items() if count)
-    return taken, tuple(told)
-
-
-def were(count: int, what: str) -> str:
-    """A count that agrees with its verb: 1 pair was, 12 pairs were."""
-    return f"{count:,} {what} was" if count == 1 else f"{count:,} {what}s were"
-
-
-def _sureness(values: Mapping[str, object], path: Path, line: int) -> float:
-    value = values.get(FIELD)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise DataError(
-            f"{where(path, line)} has no number for the field {FIELD!r}; "
-            "give a file whose rows say how sure their genre is"
-        )
-    return value
-
+Pair = tuple[str, ...]
 
 FIVE = ("fiction", "government", "slate", "telephone", "travel")  # those with training pairs, in the paper's order
 
@@ -60,19 +34,51 @@ MISMATCHED = "multinli_1.0_dev_mismatched.jsonl"
 README = "README.txt"  # with the licences
 COLUMNS = Columns(by="genre", group="promptID")
 
+CONFIDENCE = "genre_conf"  # the field that says how sure a guessed genre is
+
 TWICE = "as the same pair with the same label comes before"
 HELD = "as the same two texts are among the held-out pairs"
 
-Pair = tuple[str, ...]
+DATASET = "nyu-mll/multi_nli"
+# The hub's name of each part, our file, and how many rows a whole copy has. Pairs without a gold label are not in it.
+HUB_PARTS = (
+    ("train", TRAIN, 392_702),
+    ("validation_matched", HELD_OUT, 9_815),
+    ("validation_mismatched", MISMATCHED, 9_832),
+)
+LABELS = ("entailment", "neutral", "contradiction")  # the hub has their numbers
 
 
-def unpack_multinli(archive: Path, folder: Path, watch: Watch = unseen) -> tuple[str, ...]:
+def unpack_multinli(archive: Path, folder: Path, watch: Watch = no_progress) -> tuple[str, ...]:
     """Write the files in the corpus's own layout; the archive's other files are the same pairs in other formats."""
-    with opened(archive) as zipped:
-        rows = {name: unpack(zipped, name, folder / name, watch) for name in (*FILES, MISMATCHED)}
+    with open_archive(archive) as zipped:
+        rows = {name: unpack_member(zipped, name, folder / name, watch) for name in (*FILES, MISMATCHED)}
         if find_member(zipped, README):
-            unpack(zipped, README, folder / README, watch)
+            unpack_member(zipped, README, folder / README, watch)
     return tuple(f"{name}: {count:,} rows" for name, count in rows.items())
+
+
+def multinli_from_hub(folder: Path, watch: Watch = no_progress) -> tuple[str, ...]:
+    """Write the three parts; a copy that is not whole is refused."""
+    try:
+        datasets = import_module("datasets")
+    except ImportError:
+        raise SettingsError("the hub is read with the package datasets; run: pip install 'memgrow[hub]'") from None
+    watch(f"fetching {DATASET}", 0, None)
+    try:
+        parts = datasets.load_dataset(DATASET)
+    except Exception as error:  # what can go wrong there is of many kinds, none of them ours
+        raise DataError(
+            f"{DATASET} cannot be had from the hub ({_first_line(error)}); try without --from hub"
+        ) from None
+    for part, name, rows in HUB_PARTS:
+        if part not in parts or len(parts[part]) != rows:
+            found = len(parts[part]) if part in parts else 0
+            raise DataError(
+                f"the hub's {DATASET} has {found:,} rows in its part {part} and not {rows:,}; try without --from hub"
+            )
+        _write(folder / name, parts[part], rows, watch)
+    return tuple(f"{name}: {rows:,} rows" for _, name, rows in HUB_PARTS)
 
 
 def open_multinli(
@@ -107,7 +113,11 @@ def open_multinli(
         kept = fair_slice(own, limit)
         kept += fair_slice(_sift(more, held_out, left_out), None if limit is None else limit - len(kept))
         domains.append(replace(everything[name], train=kept))
-    told = [f"{were(count, 'training pair')} left out, {reason}" for reason, count in left_out.items() if count]
+    told = [
+        f"{counted(count, 'training pair')} {was_or_were(count)} left out, {reason}"
+        for reason, count in left_out.items()
+        if count
+    ]
     return Loaded(Stream(domains), (*loaded.notices, *guesses, *told))
 
 
@@ -142,37 +152,31 @@ def _sift(examples: Iterable[Example], held_out: AbstractSet[Pair], left_out: Co
     return kept
 
 
-DATASET = "nyu-mll/multi_nli"
-# The hub's name of each part, our file, and how many rows a whole copy has. Pairs without a gold label are not in it.
-PARTS = (
-    ("train", TRAIN, 392_702),
-    ("validation_matched", HELD_OUT, 9_815),
-    ("validation_mismatched", MISMATCHED, 9_832),
-)
-LABELS = ("entailment", "neutral", "contradiction")  # the hub has their numbers
+def read_guessed(path: Path, columns: Columns, confidence: float) -> tuple[Examples, tuple[str, ...]]:
+    """The training pairs by guessed genre, in the order of the file, and how many were left out and why."""
+    unsure = {where(path, row.line) for row in read_rows(path) if _confidence(row.values, path, row.line) < confidence}
+    table = read_table(path, columns, skip_empty=True)
+    taken: dict[str, list[Example]] = {}
+    for record in table.records:
+        if record.by is not None and record.example.where not in unsure:
+            taken.setdefault(record.by, []).append(record.example)
+    left_out = {**table.left_out, f"with a {CONFIDENCE} below {confidence}": len(unsure)}
+    told = (
+        f"{counted(count, 'pair')} {was_or_were(count)} left out of {path.name}, {why}"
+        for why, count in left_out.items()
+        if count
+    )
+    return taken, tuple(told)
 
 
-def multinli_from_hub(folder: Path, watch: Watch = unseen) -> tuple[str, ...]:
-    """Write the three parts; a copy that is not whole is refused."""
-    try:
-        datasets = import_module("datasets")
-    except ImportError:
-        raise SettingsError("the hub is read with the package datasets; run: pip install 'memgrow[hub]'") from None
-    watch(f"fetching {DATASET}", 0, None)
-    try:
-        parts = datasets.load_dataset(DATASET)
-    except Exception as error:  # what can go wrong there is of many kinds, none of them ours
+def _confidence(values: Mapping[str, object], path: Path, line: int) -> float:
+    value = values.get(CONFIDENCE)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise DataError(
-            f"{DATASET} cannot be had from the hub ({_first_line(error)}); try without --from hub"
-        ) from None
-    for part, name, rows in PARTS:
-        if part not in parts or len(parts[part]) != rows:
-            found = len(parts[part]) if part in parts else 0
-            raise DataError(
-                f"the hub's {DATASET} has {found:,} rows in its part {part} and not {rows:,}; try without --from hub"
-            )
-        _write(folder / name, parts[part], rows, watch)
-    return tuple(f"{name}: {rows:,} rows" for _, name, rows in PARTS)
+            f"{where(path, line)} has no number for the field {CONFIDENCE!r}; "
+            "give a file whose rows say how sure their genre is"
+        )
+    return value
 
 
 def _write(path: Path, rows: Any, total: int, watch: Watch) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, Columns
 from memgrow.data.corpora.catalogue import CORPORA, Corpus
-from memgrow.data.corpora.fetch import refuse_damaged
+from memgrow.data.corpora.fetch import check_intact
 from memgrow.data.domain import Stream
 from memgrow.data.files import READERS
 from memgrow.data.load import Loaded, load_stream
@@ -24,7 +24,7 @@ def find_corpus(name_or_folder: str | Path) -> Path:
         raise DataError(f"the corpus {corpus.name} is not on this machine yet; run: memgrow data get {corpus.name}")
     if not folder.is_dir():
         raise DataError(f"{folder} is not a folder; name one that is there, or one of the corpora {', '.join(CORPORA)}")
-    refuse_damaged(folder)
+    check_intact(folder)
     return folder
 
 

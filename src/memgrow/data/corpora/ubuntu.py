@@ -1,4 +1,8 @@
-"""The Ubuntu Dialogue Corpus, as published or prepared: what is asked in a help channel, and what is answered."""
+"""The Ubuntu Dialogue Corpus, as published or prepared: what is asked in a help channel, and what is answered.
+
+As published a row has a context of several turns, an utterance, and a label that says whether it did follow; marks in
+the text say where an utterance and where a turn ends.
+"""
 
 import gzip
 import tarfile
@@ -8,43 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from memgrow.data.columns import BY_NAME
-from memgrow.data.corpora.download import CHUNK, Watch, find_file, unseen
-from memgrow.data.corpora.multinli import were
+from memgrow.data.corpora.download import Watch, copy_stream, find_file, no_progress
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import read_rows, where
 from memgrow.data.load import Loaded
 from memgrow.data.records import read_table
 from memgrow.data.splits import draw_parts, each_once, sizes_told
-from memgrow.errors import DataError, SettingsError
-
-END_OF_UTTERANCE, END_OF_TURN = "__eou__", "__eot__"
-RIGHT = {"1": True, "1.0": True, "0": False, "0.0": False}
-
-
-def last_turn(context: str) -> str:
-    """What was said last, all utterances of that turn as one text; empty if nothing was."""
-    turns = (turn for turn in reversed(context.split(END_OF_TURN)) if turn.strip())
-    return one_text(next(turns, ""))
-
-
-def one_text(turn: str) -> str:
-    """The utterances of a turn without their marks, with one space for any white space."""
-    return " ".join(turn.replace(END_OF_TURN, " ").replace(END_OF_UTTERANCE, " ").split())
-
-
-def is_right(label: str, where: str) -> bool:
-    """Whether the label says that the utterance did follow the context."""
-    right = RIGHT.get(label.strip())
-    if right is None:
-        raise DataError(f"{where} has the label {label!r}, where the corpus has 1 or 0; fetch it again")
-    return right
-
+from memgrow.errors import DataError, SettingsError, counted, was_or_were
 
 FILES = ("train.csv", "valid.csv", "test.csv")  # as published: contexts of several turns, right and wrong utterances
 PREPARED = ("ubuntu_train.tsv", "ubuntu_dev.tsv", "ubuntu_test.tsv")  # a message and a response in each row
 
 CONTEXT, LABEL = "Context", "Label"
 REPLIES = ("Ground Truth Utterance", "Utterance")  # of the held-out files, which have no label, and of the other
+
+END_OF_UTTERANCE, END_OF_TURN = "__eou__", "__eot__"
+RIGHT = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +39,7 @@ class Read:
 
 
 def holds_ubuntu(folder: Path) -> bool:
-    """Whether the corpus is there, as published or as prepared; other files have such names too, so one is opened."""
+    """Whether a folder has the corpus, as published or as prepared; other files have such names, so one is opened."""
     if all(find_file(folder, name) for name in PREPARED):
         return True
     found = [find_file(folder, name) for name in FILES]
@@ -69,7 +52,7 @@ def holds_ubuntu(folder: Path) -> bool:
     return CONTEXT in first.values and REPLIES[1] in first.values
 
 
-def unpack_ubuntu(archive: Path, folder: Path, watch: Watch = unseen) -> tuple[str, ...]:
+def unpack_ubuntu(archive: Path, folder: Path, watch: Watch = no_progress) -> tuple[str, ...]:
     """Write the three files under the names that they were published under."""
     lines: dict[str, int] = {}
     try:
@@ -78,7 +61,9 @@ def unpack_ubuntu(archive: Path, folder: Path, watch: Watch = unseen) -> tuple[s
                 name = PurePosixPath(info.name).name
                 # A link is no file of its own, and could lead anywhere.
                 if name in FILES and info.isreg():
-                    lines[name] = _copy(packed, info, folder / name, watch)
+                    source = packed.extractfile(info)
+                    assert source is not None  # it is a regular file
+                    lines[name] = copy_stream(source, folder / name, info.size, watch)
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{archive} cannot be unpacked ({error}); fetch it again") from None
     missing = [name for name in FILES if name not in lines]
@@ -90,7 +75,7 @@ def unpack_ubuntu(archive: Path, folder: Path, watch: Watch = unseen) -> tuple[s
 def open_ubuntu(folder: str | Path, sizes: tuple[int, int, int] = (9000, 3000, 3000), seed: int = 0) -> Loaded:
     """One domain: the last turn of a context is the message, the right utterance the reply; parts of these sizes.
 
-    The paper chose so many pairs at random. Each part comes from its own file if that has enough, otherwise all three
+    The paper chose this many pairs at random. Each part comes from its own file if that has enough, otherwise all three
     from all files together; no message is in two parts.
     """
     if min(sizes) < 1:
@@ -112,8 +97,10 @@ def open_ubuntu(folder: str | Path, sizes: tuple[int, int, int] = (9000, 3000, 3
         have = ", ".join(f"{path.name} {len(pairs):,}" for path, pairs in zip(files.values(), once, strict=True))
         notices.append(f"they were drawn from all files together ({have} different pairs), as one alone has too few")
     empty, twice = sum(one.empty for one in read), sum(len(one.pairs) for one in read) - len(together)
-    notices += [f"{were(empty, 'pair')} left out, with an empty message or reply"] if empty else []
-    notices += [f"{were(twice, 'pair')} left out, as the same comes before"] if twice else []
+    notices += (
+        [f"{counted(empty, 'pair')} {was_or_were(empty)} left out, with an empty message or reply"] if empty else []
+    )
+    notices += [f"{counted(twice, 'pair')} {was_or_were(twice)} left out, as the same comes before"] if twice else []
     return Loaded(Stream([Domain("ubuntu", *parts)]), tuple(notices))
 
 
@@ -156,15 +143,20 @@ def _published(path: Path) -> Read:
     return Read(pairs, empty)
 
 
-def _copy(packed: tarfile.TarFile, info: tarfile.TarInfo, target: Path, watch: Watch) -> int:
-    """Write one member; says how many lines it has."""
-    source = packed.extractfile(info)
-    assert source is not None  # it is a regular file
-    done = lines = 0
-    with source, target.open("wb") as file:
-        while chunk := source.read(CHUNK):
-            file.write(chunk)
-            done += len(chunk)
-            lines += chunk.count(b"\n")
-            watch(f"unpacking {target.name}", done, info.size)
-    return lines
+def last_turn(context: str) -> str:
+    """The last turn of a context, all its utterances as one text; empty if there is none."""
+    turns = (turn for turn in reversed(context.split(END_OF_TURN)) if turn.strip())
+    return one_text(next(turns, ""))
+
+
+def one_text(turn: str) -> str:
+    """The utterances of a turn without their marks, with one space for any white space."""
+    return " ".join(turn.replace(END_OF_TURN, " ").replace(END_OF_UTTERANCE, " ").split())
+
+
+def is_right(label: str, where: str) -> bool:
+    """Whether the label says that the utterance did follow the context."""
+    right = RIGHT.get(label.strip())
+    if right is None:
+        raise DataError(f"{where} has the label {label!r}, where the corpus has 1 or 0; fetch it again")
+    return right
