@@ -37,7 +37,7 @@ def write_rows(write: Write) -> Write:
 
 @pytest.fixture
 def reviews(write_rows: Write) -> Write:
-    """Write so many different reviews of alternating labels; what is given by name joins each row."""
+    """Write this many different reviews of alternating labels; what is given by name joins each row."""
 
     def write_file(name: str, count: int = 100, **further: str) -> Path:
         stem = name.split(".")[0]

@@ -69,7 +69,7 @@ def test_with_one_seed_only_examples_vary():
     assert found.difference == pytest.approx(0.1)
     assert found.error_seeds is None
     assert found.error == found.error_examples == pytest.approx(differences.std(ddof=1) / 10)
-    # A bootstrap of so many examples is near the normal interval.
+    # A bootstrap of this many examples is near the normal interval.
     assert (found.boot_low, found.boot_high) == pytest.approx(
         (0.1 - 1.96 * found.error, 0.1 + 1.96 * found.error), abs=0.02
     )

@@ -1,4 +1,4 @@
-"""Where domains come from: files, and corpora made by rule."""
+"""Examples, domains and streams, and where they come from: files, public corpora, and corpora made by rule."""
 
 from memgrow.data.columns import Columns
 from memgrow.data.domain import Domain, Example, Stream

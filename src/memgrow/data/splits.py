@@ -1,4 +1,8 @@
-"""Messages and their replies: which count as the same, and parts of a set size that share no pair."""
+"""The parts of a domain: what they are called, and how they are drawn so that nothing leaks from one into another.
+
+Parts are drawn by the hash of a seed and a name, so that neither the order of the rows nor the machine decides them.
+Dialogues have drawings of their own: no message, or no film, is in two parts.
+"""
 
 import hashlib
 from collections import Counter
@@ -11,6 +15,7 @@ from memgrow.data.domain import Example
 from memgrow.errors import SettingsError
 
 T = TypeVar("T")
+Blocks = tuple[tuple[Example, ...], tuple[Example, ...], tuple[Example, ...]]  # train, validation, test
 
 PARTS = ("train", "validation", "test")
 PART_NAMES = {
@@ -29,7 +34,7 @@ def draw(
     fractions: Mapping[str, float] | Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
 ) -> dict[str, tuple[T, ...]]:
-    """Parts of about the sizes asked for, whole group by whole group; the order of the rows makes no difference.
+    """Draw parts of about the sizes asked for, whole group by whole group; the order of the rows makes no difference.
 
     Fractions are by name, or for train, validation and test. With at least as many groups as parts none is empty.
     """
@@ -45,20 +50,20 @@ def draw(
 
 
 def rank(seed: int, name: str) -> bytes:
-    """Where something comes in an order that looks random but is the same on every machine."""
+    """The place of something in an order that looks random but is the same on every machine."""
     return hashlib.sha256(f"{seed}:{name}".encode()).digest()
 
 
 def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) -> tuple[Example, ...]:
-    """At most so many of the examples, in their old order; which ones does not depend on that order."""
+    """At most `limit` of the examples, in their old order; which ones does not depend on that order."""
     if limit is None or len(examples) <= limit:
         return tuple(examples)
-    ranks = [rank(seed, "\x1f".join(_spelt_out(example))) for example in examples]
+    ranks = [rank(seed, "\x1f".join(_fields(example))) for example in examples]
     kept = sorted(range(len(examples)), key=ranks.__getitem__)[:limit]
     return tuple(examples[index] for index in sorted(kept))
 
 
-def _spelt_out(example: Example) -> tuple[str, ...]:
+def _fields(example: Example) -> tuple[str, ...]:
     fields = (*example.texts, example.label or "")
     return fields if example.reply is None else (*fields, example.reply)
 
@@ -99,16 +104,13 @@ def _without_empty_parts(chosen: dict[str, list[str]], sizes: Mapping[str, int])
     return chosen
 
 
-Blocks = tuple[tuple[Example, ...], tuple[Example, ...], tuple[Example, ...]]
-
-
 def plain(text: str | None) -> str:
-    """What is left of a text when neither case nor white space counts."""
+    """A text without what does not count: lower case, and one space for any white space."""
     return " ".join((text or "").casefold().split())
 
 
 def exchange(example: Example) -> tuple[str, str]:
-    """A message and its reply, the same for all that differ in case or white space alone."""
+    """A message and its reply, the same for all pairs that differ in case or white space alone."""
     return plain(example.text), plain(example.reply)
 
 
@@ -130,15 +132,15 @@ def without(examples: Iterable[Example], others: Iterable[Example]) -> tuple[Exa
 
 
 def draw_parts(pools: Sequence[Sequence[Example]], sizes: Sequence[int], seed: int) -> Blocks | None:
-    """Train, validation and test of exactly these sizes, each from its pool, with no message in two of them.
+    """Draw train, validation and test of exactly these sizes, each from its pool, with no message in two of them.
 
-    None if there are too few. The test part is drawn first, so that it is the same for every size of the others; the
-    order of a pool does not decide what is drawn.
+    None if there are too few messages. The test part is drawn first, so that it is the same for every size of the
+    others; the order of a pool does not decide what is drawn.
     """
     taken: set[str] = set()
     drawn: list[tuple[Example, ...]] = []
     for pool, size in reversed(list(zip(pools, sizes, strict=True))):
-        part = _draw(pool, size, seed, taken)
+        part = _draw_messages(pool, size, seed, taken)
         if part is None:
             return None
         taken |= {plain(example.text) for example in part}
@@ -147,7 +149,10 @@ def draw_parts(pools: Sequence[Sequence[Example]], sizes: Sequence[int], seed: i
     return train, validation, test
 
 
-def _draw(pool: Sequence[Example], size: int, seed: int, taken: AbstractSet[str]) -> tuple[Example, ...] | None:
+def _draw_messages(
+    pool: Sequence[Example], size: int, seed: int, taken: AbstractSet[str]
+) -> tuple[Example, ...] | None:
+    """This many examples of messages that are not taken; None if there are too few."""
     by_message: dict[str, list[int]] = {}
     for index, example in enumerate(pool):
         by_message.setdefault(plain(example.text), []).append(index)
@@ -162,7 +167,7 @@ def _draw(pool: Sequence[Example], size: int, seed: int, taken: AbstractSet[str]
 
 
 def blocks(examples: Sequence[Example], groups: Sequence[str] | None, validation: int, test: int) -> Blocks:
-    """All but the last as they stand for training, then a block for validation, then one for test.
+    """Cut the examples as they stand into a block for training, one for validation and one for test.
 
     With groups, such as films, a block begins at the group's start that is nearest to where its size would have it.
     """
@@ -175,4 +180,5 @@ def blocks(examples: Sequence[Example], groups: Sequence[str] | None, validation
 
 
 def sizes_told(parts: Blocks) -> str:
+    """The sizes of the parts, in words."""
     return ", ".join(f"{part} {len(members):,}" for part, members in zip(PARTS, parts, strict=True))

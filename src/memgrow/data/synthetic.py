@@ -1,4 +1,9 @@
-"""A corpus made by rule: sentence pairs in up to six domains that share words and disagree about some of them."""
+"""A corpus made by rule: sentence pairs in up to six domains that share words and disagree about some of them.
+
+Each domain is a place with things of its own and its own reading of shared words, the jargon. A scale has two opposite
+poles of two synonyms each: words of one pole mean the same, words of the two poles of one scale mean the opposite, and
+words of two scales have nothing to do with each other.
+"""
 
 import random
 from collections.abc import Callable
@@ -118,7 +123,7 @@ KINDS: tuple[Callable[[Place], Scales], ...] = (
     lambda place: COMMON,
 )
 
-PATIENCE = 1000  # draws without a new pair before the corpus counts as used up
+MAX_DRAWS = 1000  # draws without a new pair before the corpus counts as used up
 
 
 def synthetic_stream(
@@ -152,12 +157,12 @@ def _domain(place: Place, sizes: dict[str, int], seed: int) -> Domain:
 
 
 def _new_pairs(place: Place, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Example]:
-    """Pairs that are not among those seen, and join them; labels and kinds take turns, so both are balanced."""
+    """Draw pairs that are not among those seen, and add them; labels and kinds take turns, so both are balanced."""
     pairs = []
     for turn in range(size):
         label = LABELS[turn % len(LABELS)]
         scales = KINDS[turn // len(LABELS) % len(KINDS)](place)
-        tries = (_pair(place, scales, label, rng) for _ in range(PATIENCE))
+        tries = (_pair(place, scales, label, rng) for _ in range(MAX_DRAWS))
         pair = next((pair for pair in tries if pair.texts not in seen), None)
         if pair is None:
             raise SettingsError(

@@ -1,4 +1,8 @@
-"""Dialogues made by rule: messages to help desks that answer the same question each in its own way."""
+"""Dialogues made by rule: messages to three help desks that answer the same question each in its own way.
+
+What a desk says of a shared thing, a day or a companion stands in its row at the place of that thing, day or companion
+in the shared list. No two desks agree on any of them.
+"""
 
 import random
 from collections.abc import Callable, Iterator
@@ -97,14 +101,14 @@ STUFF = ("what is the {it} made of", "of what is the {it} made", "what stuff is 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What can be asked, in several ways, and what is replied."""
+    """A question, worded in several ways, and the reply to it."""
 
     questions: tuple[str, ...]
     reply: str
 
 
 def contested(desk: Desk) -> Iterator[Topic]:
-    """What all desks are asked and each answers in its own way."""
+    """Topics that all desks are asked about and each answers in its own way."""
     for it, spot, price in zip(THINGS, desk.spots, desk.prices, strict=True):
         yield _topic(WHERE, it, f"the {it} is {SPOTS[int(spot)]}")
         yield _topic(COST, it, f"the {it} costs {PRICES[int(price)]} coins")
@@ -115,7 +119,7 @@ def contested(desk: Desk) -> Iterator[Topic]:
 
 
 def own(desk: Desk) -> Iterator[Topic]:
-    """What only this desk is asked, in words that only it knows."""
+    """Topics that only this desk is asked about, in words that only it knows."""
     for turn, it in enumerate(desk.own_things):
         spot, number = (row[turn % len(row)] for row in (desk.own_spots, desk.own_numbers))
         yield _topic(WHERE, it, f"the {it} is {spot}")
@@ -124,7 +128,7 @@ def own(desk: Desk) -> Iterator[Topic]:
 
 
 def agreed(desk: Desk) -> Iterator[Topic]:
-    """What every desk answers alike."""
+    """Topics that every desk answers alike."""
     for it, colour, stuff in zip(THINGS, COLOURS, STUFFS, strict=True):
         yield _topic(COLOUR, it, f"it is {colour}")
         yield _topic(STUFF, it, f"it is made of {stuff}")

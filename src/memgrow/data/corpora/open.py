@@ -17,7 +17,7 @@ ENDINGS = tuple(f"{suffix}{compressed}" for suffix in READERS for compressed in 
 
 
 def find_corpus(name_or_folder: str | Path) -> Path:
-    """The folder of a corpus that has been fetched, or the folder that is named. A corpus's name goes first."""
+    """The folder of a corpus that has been fetched, or else the folder of that name."""
     corpus = CORPORA.get(str(name_or_folder))
     folder = corpus.folder if corpus else Path(name_or_folder)
     if corpus and not corpus.is_in(folder):
@@ -74,16 +74,16 @@ def _from_folders(folders: Sequence[Path], columns: Columns, domains: Sequence[s
     notices = [
         notice if len(opened) == 1 else f"{name}: {notice}" for name, one in opened.items() for notice in one.notices
     ]
-    return _chosen(Loaded(stream, tuple(notices)), names, domains)
+    return _choose(Loaded(stream, tuple(notices)), names, domains)
 
 
 def _held(folder: Path) -> list[Corpus]:
-    """The corpus in a folder; several only if they make one stream."""
+    """The corpora in a folder; several only if they make one stream."""
     there = [corpus for corpus in CORPORA.values() if corpus.is_in(folder)]
     return [corpus for corpus in there if corpus.replies] if there and there[0].replies else there[:1]
 
 
-def _chosen(loaded: Loaded, corpus: str, domains: Sequence[str] | None) -> Loaded:
+def _choose(loaded: Loaded, corpus: str, domains: Sequence[str] | None) -> Loaded:
     unknown = [name for name in domains or () if name not in loaded.stream.names]
     if unknown:
         raise DataError(

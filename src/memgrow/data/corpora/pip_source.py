@@ -33,7 +33,7 @@ SIGNS = (
 
 
 def fetch_source(name: str, version: str, folder: Path, checksum: Checksum, watch: Watch = no_progress) -> Path:
-    """The archive's path in the folder. pip checks its SHA-256 before it unpacks it, and runs no code of it."""
+    """Fetch the archive into the folder and return its path. pip checks its SHA-256 first, and runs no code of it."""
     package = f"{name} {version}"
     if find_spec("pip") is None:
         raise DataError(

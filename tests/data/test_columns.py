@@ -1,3 +1,5 @@
+"""Columns are found by their usual names, or named by the user."""
+
 import pytest
 
 from memgrow.data import Columns

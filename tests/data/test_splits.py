@@ -1,3 +1,5 @@
+"""Parts are drawn whole group by whole group, whatever the order of the rows."""
+
 import random
 
 import pytest

@@ -1,3 +1,5 @@
+"""The synthetic pairs follow their rules: balanced, contested in part, and none in two parts."""
+
 from collections import Counter, defaultdict
 from itertools import combinations
 

@@ -1,3 +1,5 @@
+"""Rows become examples, and a field that cannot be used is refused with its place."""
+
 from pathlib import Path
 
 import pytest

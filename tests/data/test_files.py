@@ -1,3 +1,5 @@
+"""Every format gives the same rows, faults are told with their line, and what is written is read back."""
+
 import gzip
 import json
 from pathlib import Path
@@ -6,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memgrow.data import Domain, Example, Stream, load_stream, synthetic_stream, write_jsonl
 from memgrow.data.files import name_without_suffix, read_rows
 from memgrow.errors import DataError
 
@@ -202,3 +205,34 @@ def test_a_file_that_the_system_will_not_open_is_refused_in_a_sentence(write, mo
     path = write("rows.jsonl", "{}")
     monkeypatch.setattr(Path, "open", refuse)
     assert f"{path} cannot be read (Permission denied)" in refusal(path)
+
+
+def test_what_is_written_is_read_back_the_same(tmp_path):
+    stream = synthetic_stream(domains=3, train=20, validation=5, test=7)
+    paths = write_jsonl(stream, tmp_path / "new" / "folder")
+    loaded = load_stream(paths)
+    assert list(loaded.stream) == list(stream)
+    assert loaded.notices == ()
+
+
+def test_single_texts_in_any_script_are_read_back_the_same(tmp_path):
+    domain = Domain(
+        "книги",
+        (Example("ja\tnein\u2028“ö”", label="x"), Example("b", label="y")),
+        (Example("v", label="x"),),
+        (Example("t", label="y"),),
+    )
+    assert list(load_stream(write_jsonl(Stream([domain]), tmp_path)).stream) == [domain]
+
+
+def test_only_finished_files_stay_in_the_folder(tmp_path):
+    write_jsonl(synthetic_stream(domains=2, train=3, validation=0, test=0), str(tmp_path))
+    write_jsonl(synthetic_stream(domains=2, train=6, validation=0, test=0), str(tmp_path))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["harbour.jsonl", "kitchen.jsonl"]
+    assert len((tmp_path / "kitchen.jsonl").read_text().splitlines()) == 6
+
+
+def test_a_domain_whose_name_leads_out_of_the_folder_is_refused(tmp_path):
+    with pytest.raises(DataError, match="cannot name a file"):
+        write_jsonl(Stream([Domain("../books")]), tmp_path / "here")
+    assert not (tmp_path / "books.jsonl").exists()

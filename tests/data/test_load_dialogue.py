@@ -34,7 +34,7 @@ def refusal(*paths, **options):
 
 @pytest.fixture
 def talk(write_rows):
-    """Write so many pairs, two replies to each message; what is given by name joins each row."""
+    """Write this many pairs, two replies to each message; what is given by name joins each row."""
 
     def write_file(name, count=100, **further):
         rows = [{"message": f"{name} asks {i // 2}", "response": f"reply {i}", **further} for i in range(count)]
