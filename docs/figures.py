@@ -16,7 +16,7 @@ from typing import Any
 
 from speed_figures import SPEED
 
-from memgrow.experiments.paper.dialogue.protocol import LETTERS
+from memgrow.experiments.paper.dialogue import LETTERS
 from memgrow.experiments.reply_records import unpack
 from memgrow.report.paper_page import block
 

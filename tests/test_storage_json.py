@@ -4,7 +4,7 @@ import json
 from math import inf, nan
 
 from memgrow.cli.output import write_json
-from memgrow.experiments.paper.files import write_figures
+from memgrow.experiments.paper.figures import write_figures
 
 
 def strictly(text: str) -> object:

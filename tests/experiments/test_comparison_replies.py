@@ -14,7 +14,7 @@ from memgrow.errors import SettingsError
 from memgrow.experiments.comparison import Comparison, Settings, runs_of
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, kind_of, suitable
 from memgrow.experiments.grid import Outcome
-from memgrow.experiments.paper.dialogue.protocol import PAIR
+from memgrow.experiments.paper.protocol import DIALOGUES as PAIR
 from memgrow.report.comparison import compared_table, digits, domains_table, legend
 from tests.support.dialogue_records import record, small_pair
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from memgrow.experiments.grid import Grid
-from memgrow.experiments.paper.dialogue.protocol import PAIR, SOURCE, TARGET
-from memgrow.experiments.paper.dialogue.tables import echo_of
+from memgrow.experiments.paper.dialogue import SOURCE, TARGET, echo_of
+from memgrow.experiments.paper.protocol import DIALOGUES as PAIR
 from memgrow.experiments.reply_records import ReplyEvaluation, checksum, chosen, evaluate_replies, losses, pack, unpack
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store

@@ -6,16 +6,13 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from memgrow.errors import DataError
-from memgrow.experiments.paper.files import write_figures
-from memgrow.experiments.paper.making import figures, run_all
+from memgrow.errors import DataError, SettingsError
+from memgrow.experiments.paper.figures import write_figures
 from memgrow.experiments.paper.protocol import PAPER
-from memgrow.experiments.paper.tables import DIALOGUE, TABLES
-from memgrow.report.paper_markdown import markdown
+from memgrow.experiments.paper.session import DIALOGUE, figures, run_all
+from memgrow.experiments.paper.tables import TABLES
+from memgrow.report.paper import mean_and_spread, paper_markdown, paper_tables, printed
 from memgrow.report.paper_page import BLOCKS, write_page
-from memgrow.report.paper_show import show_table
-from memgrow.report.paper_tables import paper_tables
-from memgrow.report.paper_text import accuracy, printed
 from memgrow.report.plots import draw_scaling, draw_slots
 from tests.support.paper_records import Runner
 
@@ -36,7 +33,7 @@ def ran():
 
 @pytest.fixture(scope="module")
 def made(ran):
-    return {name: {**figures(table, ran), "command": f"memgrow paper {name}"} for name, table in TABLES.items()}
+    return {name: replace(figures(table, ran), command=f"memgrow paper {name}") for name, table in TABLES.items()}
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +41,7 @@ def broken():
     """Every run by F+M+V has failed, on which all tests lean."""
     runner = Runner(uneven, fails=lambda run: run.method == "F+M+V" or run.model.slots == 0)
     ran = run_all(list(TABLES.values()), replace(PAPER, seeds=2), runner)
-    return {name: {**figures(table, ran), "command": f"memgrow paper {name}"} for name, table in TABLES.items()}
+    return {name: replace(figures(table, ran), command=f"memgrow paper {name}") for name, table in TABLES.items()}
 
 
 def shown(figures) -> str:
@@ -59,22 +56,22 @@ def test_a_table_fits_the_terminal_and_no_figure_is_cut(name, made):
     out = shown(made[name])
     assert max(map(len, out.splitlines())) <= WIDTH
     assert "…" not in out
-    for sheet in made[name].get("sheets", ()):
-        for row in sheet["rows"]:
-            for cell in row["cells"].values():
-                assert accuracy(cell) in out or accuracy(cell, "±") in out
+    for sheet in made[name].made.sheets:
+        for row in sheet.rows:
+            for cell in row.cells.values():
+                assert mean_and_spread(cell.summary) in out or mean_and_spread(cell.summary, "±") in out
                 assert printed(cell) in out
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_what_failed_is_a_dash_and_told(name, broken):
-    if not broken[name]["failures"]:
+    if not broken[name].failures:
         assert name == "tuning"  # the one table that has nothing to do with what failed
         return
     out = shown(broken[name])
     assert " - " in out or " -\n" in out
     assert "the lamp went out" in " ".join(out.split())
-    assert "the lamp went out" in markdown(broken[name])
+    assert "the lamp went out" in paper_markdown(broken[name])
 
 
 def test_arrows_say_who_is_worse(made):
@@ -83,15 +80,15 @@ def test_arrows_say_who_is_worse(made):
 
 
 def test_the_range_of_the_strength_is_told(made):
-    for text in (" ".join(shown(made["table2"]).split()), markdown(made["table2"])):
+    for text in (" ".join(shown(made["table2"]).split()), paper_markdown(made["table2"])):
         assert "EWC's strength is" in text
         assert all(f"{strength:g}" in text for strength in PAPER.strengths)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_markdown_has_every_row_and_tables_of_one_width(name, made):
-    lines = markdown(made[name]).splitlines()
-    rows = [row["name"] for sheet in made[name].get("sheets", ()) for row in sheet["rows"]]
+    lines = paper_markdown(made[name]).splitlines()
+    rows = [row.name for sheet in made[name].made.sheets for row in sheet.rows]
     for row in rows:
         assert any(f"| {row} |" in line for line in lines)
     width = 0
@@ -102,7 +99,7 @@ def test_markdown_has_every_row_and_tables_of_one_width(name, made):
 
 
 def test_markdown_shows_the_papers_figures_and_both_kinds_of_test(made):
-    text = markdown(made["table2"])
+    text = paper_markdown(made["table2"])
     (line,) = (line for line in text.splitlines() if line.startswith("| 12 | Progressive | 35"))
     assert line == "| 12 | Progressive | 35.0 ± 0.0⇓ (64.47⇓) | 35.0 ± 0.0⇓ (68.25⇓) | 2 |"
     assert "against F+M+V: difference in points [95% interval], p; arrows by seed:" in text
@@ -114,7 +111,7 @@ def test_markdown_shows_the_papers_figures_and_both_kinds_of_test(made):
 
 
 def test_curves_are_drawn(made, broken, tmp_path):
-    scaling = [some["conditions"]["studies"]["data"] for some in (made, broken)]
+    scaling = [some["conditions"].made.studies["data"] for some in (made, broken)]
     for number, (draw, what) in enumerate([(draw_slots, made["slots"]), *((draw_scaling, one) for one in scaling)]):
         path = tmp_path / f"{number}.png"
         draw(what, path)
@@ -124,9 +121,8 @@ def test_curves_are_drawn(made, broken, tmp_path):
 def test_no_curve_of_slots_is_drawn_while_a_number_of_them_has_no_runs(tmp_path):
     runner = Runner(uneven, fails=lambda run: run.model.slots in (100, 300))
     ran = run_all([TABLES["slots"]], replace(PAPER, seeds=2), runner)
-    console = Console(width=WIDTH, file=StringIO(), highlight=False)
-    show_table(console, figures(TABLES["slots"], ran), tmp_path)
-    assert "There is no picture: there are no runs with 100, 300 slots" in " ".join(console.file.getvalue().split())
+    with pytest.raises(SettingsError, match="there are no runs with 100, 300 slots"):
+        draw_slots(figures(TABLES["slots"], ran), tmp_path / "slots.png")
     assert not list(tmp_path.iterdir())
 
 
@@ -134,17 +130,17 @@ def test_no_curve_of_slots_is_drawn_while_a_number_of_them_has_no_runs(tmp_path)
 
 
 def test_a_page_is_begun_with_a_place_for_each_table_that_there_is(made, tmp_path):
-    write_figures(tmp_path / "results", "table2", made["table2"])
+    write_figures(tmp_path / "results", "table2", made["table2"].to_json())
     page = tmp_path / "docs/paper.md"
     assert write_page(page, tmp_path / "results") == ["table2"]
     text = page.read_text()
     assert text.startswith("# ")
-    assert f"<!-- figures: paper-table2 -->\n{markdown(made['table2'])}\n<!-- end of figures -->" in text
+    assert f"<!-- figures: paper-table2 -->\n{paper_markdown(made['table2'])}\n<!-- end of figures -->" in text
 
 
 def test_what_is_written_by_hand_stays_and_what_is_marked_is_made_anew(made, tmp_path):
     for name in ("table2", "slots"):
-        write_figures(tmp_path, name, made[name])
+        write_figures(tmp_path, name, made[name].to_json())
     draw_slots(made["slots"], tmp_path / "slots.png")
     page = tmp_path / "page.md"
     mark = "<!-- figures: paper-slots -->\nold figures\n<!-- end of figures -->"

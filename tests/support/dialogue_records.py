@@ -7,7 +7,7 @@ import numpy as np
 
 from memgrow.data import Stream, synthetic_dialogue
 from memgrow.experiments.grid import Failure, Outcome
-from memgrow.experiments.paper.dialogue.protocol import PAIR
+from memgrow.experiments.paper.protocol import DIALOGUES as PAIR
 from memgrow.experiments.reply_records import ReplyRecord, ReplyScores, Sample
 from memgrow.experiments.run import Record
 from memgrow.history import Stage

@@ -1,20 +1,23 @@
-"""`memgrow paper`."""
+"""`memgrow paper`: the paper's tables on either corpus."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, say
+from memgrow.cli.output import console, save_picture, say
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
     from memgrow.experiments.grid import Watcher
-    from memgrow.experiments.paper.making import Ran
-    from memgrow.experiments.paper.workshop import Workshop
+    from memgrow.experiments.paper.corpora import Corpus
+    from memgrow.experiments.paper.session import Ran, Session
 
 What = Annotated[
     list[str],
@@ -70,66 +73,87 @@ def paper(
 
     Example: memgrow paper table2 --data multinli/ --vectors glove.300d.txt
     """
-    from memgrow.experiments.paper.protocol import protocol
-    from memgrow.experiments.paper.session import Session
-    from memgrow.experiments.paper.tables import DIALOGUE, PAGE, TABLES, THEOREM, named
+    from memgrow.experiments.paper.protocol import DIALOGUE, PAPER, QUICK, QUICK_DIALOGUE, asked
+    from memgrow.experiments.paper.session import DIALOGUE as SPOKEN
+    from memgrow.experiments.paper.session import PAGE, RUNS, Runner, Session, named
+    from memgrow.experiments.paper.tables import TABLES
+    from memgrow.experiments.store import Store
     from memgrow.report.grid_bar import GridBar
-    from memgrow.report.paper_show import show_legend, show_table, show_theorem
-    from memgrow.report.ticks import Ticks
 
     names = named(what)
     tables = [name for name in names if name in TABLES]
+    spoken = [name for name in names if name in SPOKEN]
     if study and "conditions" not in tables:
         raise SettingsError("--study chooses among the studies of conditions: ask for conditions as well")
-    spoken = [name for name in names if name in DIALOGUE]
     if w2v is not None and not spoken:
         raise SettingsError("--w2v has the word vectors of W2V-Sim, which table5 alone shows: ask for table5")
     if extra is not None and spoken:
         raise SettingsError("--extra has pairs of MultiNLI, which table5 and table6 have no use for: leave it out")
-    settings = protocol(quick, seeds, limit, vectors is not None)
+    protocols = (DIALOGUE, QUICK_DIALOGUE) if spoken else (PAPER, QUICK)
+    settings = asked(protocols[quick], seeds, limit, vectors is not None)
     settings = replace(settings, studies=tuple(study) if study else None, extra=extra is not None)
     folder = out or Path("results/paper-quick" if quick else "results/paper")
     options = {"data": data, "vectors": vectors, "w2v": w2v, "seeds": seeds, "limit": limit, "extra": extra}
-    if spoken:
-        from memgrow.cli.paper_dialogue import Asked, make_dialogue
-
-        asked = Asked(data, vectors, w2v, seeds, limit, quick, folder, device, workers, makes=not no_runs)
-        spoke = make_dialogue(console, asked, spoken, _words(options, quick), shows=not only_runs)
-        _make_page(page, folder, PAGE in names and not only_runs)
-        _end(spoke, no_runs)
-        return
     with GridBar(console) as bar:
-        workshop = _workshop(folder, data, extra, vectors, device, workers, bar, needed=bool(tables), makes=not no_runs)
-        session = Session(settings, folder, workshop, _words(options, quick))
+        corpus = _dialogues(data, bar, made=quick) if spoken else _multinli(data, extra, bar, needed=bool(tables))
+        store, evaluation = Store(folder / RUNS[settings.corpus]), settings.evaluation(w2v) if spoken else None
+        runner = Runner(corpus, store, vectors, device, workers, bar, not no_runs, evaluation) if corpus else None
+        session = Session(settings, folder, runner, _words(options, quick))
         ran = session.run(names)
-    shown = [] if only_runs else names
-    for name in (name for name in shown if name in TABLES):
-        show_table(console, session.table(name, ran), folder)
-    if tables and shown:
-        show_legend(console)
-    if THEOREM in shown:
-        with Ticks(console, "Theorem 1", session.theorem_parts()) as ticks:
-            made = session.theorem(ticks.tick)
-        show_theorem(console, made, folder)
-    _make_page(page, folder, PAGE in shown)
+    if not only_runs:
+        _show(session, names, ran)
+        if PAGE in names:
+            _write_page(page, folder)
     _end(ran, no_runs)
 
 
-def _make_page(page: Path, folder: Path, asked: bool) -> None:
+def _show(session: "Session", names: Sequence[str], ran: "Ran") -> None:
+    """Write and show each table; draw those that have a curve."""
+    from memgrow.experiments.paper.session import THEOREM
+    from memgrow.report.paper import LEGEND, paper_tables
+    from memgrow.report.paper_dialogue import dialogue_tables
+    from memgrow.report.plots import draw_scaling, draw_slots
+    from memgrow.report.theorem import theorem_tables
+    from memgrow.report.theorem_plot import draw_theorem
+    from memgrow.report.ticks import Ticks
+
+    tables = [name for name in names if name in session.tables]
+    spoken = session.protocol.corpus == "dialogue"
+    for name in tables:
+        figures = session.table(name, ran)
+        _print(dialogue_tables(figures, session.message) if spoken else paper_tables(figures))
+        if name == "slots":
+            save_picture(session.out / "slots.png", partial(draw_slots, figures))
+        if scaling := figures.made.studies.get("data"):
+            save_picture(session.out / "scaling.png", partial(draw_scaling, scaling))
+        say(f"The figures are in {session.out / name}.json.\n", soft_wrap=True)
+    if tables and not spoken:
+        say(LEGEND, "dim")
+    if THEOREM in names:
+        with Ticks(console, "Theorem 1", session.theorem_parts()) as ticks:
+            made = session.theorem(ticks.tick)
+        _print([*theorem_tables(made), *(Text(f"missing: {failure}", "red") for failure in made["failures"])])
+        save_picture(session.out / "theorem.png", partial(draw_theorem, made))
+        say(f"The figures are in {session.out / 'theorem.json'}.\n", soft_wrap=True)
+
+
+def _print(parts: Iterable[RenderableType]) -> None:
+    for part in parts:
+        console.print(part)
+
+
+def _write_page(page: Path, folder: Path) -> None:
     from memgrow.report.paper_page import write_page
 
-    if asked:
-        on_page = write_page(page, folder)
-        say(f"{page} shows {', '.join(on_page) or 'no tables: it has no marks for them'}.", soft_wrap=True)
+    on_page = write_page(page, folder)
+    say(f"{page} shows {', '.join(on_page) or 'no tables: it has no marks for them'}.", soft_wrap=True)
 
 
 def _end(ran: "Ran", no_runs: bool) -> None:
-    """What has yet to be made, or has failed."""
+    """Tell what has yet to be made, or has failed."""
     if ran.failures and no_runs:
-        say(
-            f"{counted(len(ran.failures), 'run')} have yet to be made: leave --no-runs out to make them.",
-            soft_wrap=True,
-        )
+        missing = counted(len(ran.failures), "run")
+        say(f"{missing} have yet to be made: leave --no-runs out to make them.", soft_wrap=True)
     elif ran.failures:
         first = next(iter(ran.failures.values()))
         raise SettingsError(
@@ -138,37 +162,31 @@ def _end(ran: "Ran", no_runs: bool) -> None:
         )
 
 
-def _workshop(
-    out: Path,
-    data: Path | None,
-    extra: Path | None,
-    vectors: Path | None,
-    device: str,
-    workers: int | None,
-    watcher: "Watcher",
-    needed: bool,
-    makes: bool,
-) -> "Workshop | None":
-    """Where runs are made; None where there is no corpus and none is needed."""
-    from memgrow.data.corpora import corpus_called
-    from memgrow.experiments.paper.corpus import Corpus
-    from memgrow.experiments.paper.workshop import Workshop
-    from memgrow.experiments.store import Store
+def _multinli(data: Path | None, extra: Path | None, watcher: "Watcher", needed: bool) -> "Corpus | None":
+    """None where there is no corpus and none is needed."""
+    from memgrow.experiments.paper.corpora import MultiNLI
 
-    fetched = corpus_called("multinli")
-    if data is None and not fetched.is_in(fetched.folder):
-        if needed:
-            raise SettingsError(
-                "there is no MultiNLI to learn from: fetch it with `memgrow data get multinli`, or name its folder "
-                "with --data"
-            )
-        return None
-    corpus = Corpus(data or fetched.folder, extra, watcher.note)
-    return Workshop(corpus, Store(out / "runs"), vectors, device, workers, watcher, makes)
+    found = MultiNLI.found(data, extra, watcher.note)
+    if found is None and needed:
+        raise SettingsError(
+            "there is no MultiNLI to learn from: fetch it with `memgrow data get multinli`, or name its folder "
+            "with --data"
+        )
+    return found
+
+
+def _dialogues(data: Path | None, watcher: "Watcher", made: bool) -> "Corpus":
+    """The two corpora, or dialogues made by rule."""
+    from memgrow.experiments.paper.corpora import Dialogues, MadeDialogues
+
+    if made and data is None:
+        watcher.note("dialogues made by rule stand in for both corpora: the figures mean nothing")
+        return MadeDialogues()
+    return Dialogues(data, watcher.note)
 
 
 def _words(options: Mapping[str, Path | int | None], quick: bool) -> list[str]:
-    """What decided the figures, without the folders of this machine."""
+    """The options that decided the figures, without the folders of this machine."""
     shown = {
         name: "FOLDER" if name == "data" else value.name if isinstance(value, Path) else str(value)
         for name, value in options.items()

@@ -1,119 +1,150 @@
-"""The paper's tables on dialogue in the terminal, within eighty columns: ours, the paper's figures, both tests."""
+"""The paper's tables on dialogue, for the terminal (within eighty columns) and for pages."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
-from rich import box
-from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from memgrow.experiments.paper.dialogue.measures import BESIDE, TESTED, Measure
-from memgrow.experiments.paper.dialogue.protocol import LETTERS
-from memgrow.report.paper_text import accuracy, arrow, test_of
-from memgrow.report.table import MISSING, p_value
+from memgrow.errors import counted
+from memgrow.experiments.paper.dialogue import BESIDE, LETTERS, TESTED, Measure
+from memgrow.experiments.paper.figures import Figures, Sample
+from memgrow.experiments.paper.sheet import Cell, Line, Sheet
+from memgrow.report.paper import arrow, in_full, made_by, mean_and_spread, p_of, printed
+from memgrow.report.table import MISSING, Column, Table, numbers
 
-SHOWN = {"bleu2": 2, "w2v_sim": 3}  # digits
+DIGITS = {"bleu2": 2, "w2v_sim": 3}  # that are shown
 SHORT = {"perplexity": "perpl.", "distinct1": "dist-1", "distinct2": "dist-2", "length": "words"}
 LEGEND = (
     "Mean ± standard deviation over seeds. Arrows: the paper's test against F+M+V, on the first seed (⇓ ⇑ p < 0.01, "
     "↓ ↑ p < 0.05; down is worse). p: two-sided, from a bootstrap over examples and seeds, Holm's correction."
 )
+TROUBLE = str.maketrans({"`": "'", "<": "&lt;"})  # what Markdown would take for its own
+NUMBER = (Column("#", right=True, wrap="never"), Column(wrap="never"))
 
-Figures = Mapping[str, Any]
 Find = Callable[[str, int], str | None]
 """The message of that number in a domain's test part."""
 
 
-def show_dialogue(console: Console, figures: Figures, folder: Path, find: Find = lambda domain, index: None) -> None:
-    """A table as it was made. Messages are looked up in the corpus: they are shown here and kept nowhere."""
-    for shown in dialogue_tables(figures, find):
-        console.print(shown)
-    console.print(Text(f"The figures are in {folder / figures['table']}.json.\n"), soft_wrap=True)
-
-
-def dialogue_tables(figures: Figures, find: Find = lambda domain, index: None) -> Iterator[RenderableType]:
-    yield Text(f"{figures['title']} ({figures['seeds']} seed{'s' if figures['seeds'] > 1 else ''})", "bold")
-    for sheet in figures.get("sheets", ()):
-        for measure in TESTED:
-            if known(sheet, measure):
-                yield Text(measure.title)
-                yield _tested(sheet, measure)
+def dialogue_tables(figures: Figures, find: Find = lambda domain, index: None) -> Iterator[Table | Text]:
+    """All that the terminal shows. Messages are looked up in the corpus: they are shown here and kept nowhere."""
+    yield Text(f"{figures.title} ({counted(figures.seeds, 'seed')})", "bold")
+    for sheet in figures.made.sheets:
+        for measure in _known(sheet):
+            yield Text(measure.title)
+            yield _beside_paper(sheet, measure)
         yield _beside(sheet)
         yield Text(LEGEND, "dim")
-    for sample in figures.get("samples", ()):
+    for sample in figures.made.samples or ():
         yield _sample(sample, find)
-    for sentence in sentences(figures):
+    for sentence in _sentences(figures):
         yield Text(sentence, "dim")
-    for failure in figures["failures"]:
+    for failure in figures.failures:
         yield Text(f"missing: {failure}", "red")
 
 
-def sentences(figures: Figures) -> Iterator[str]:
-    if "strength" in figures:
-        chosen, tried = figures["strength"]["chosen"], figures["strength"]["validation_average"]
-        listed = ", ".join(f"{name} ({MISSING if mean is None else f'{mean:.1f}'})" for name, mean in tried.items())
-        yield f"EWC's strength is {chosen:g}, by validation perplexity (geometric mean of S and T): {listed}."
-    yield from figures["notes"]
+def dialogue_markdown(figures: Figures) -> str:
+    """All that a page shows of one of the tables."""
+    return "\n\n".join(part if isinstance(part, str) else part.to_markdown() for part in _page(figures))
 
 
-def known(sheet: Figures, measure: Measure) -> bool:
-    """Whether any row has a figure of it."""
-    return any(row["cells"][column]["values"] for row in sheet["rows"] for column in measure.columns)
+def _page(figures: Figures) -> Iterator[Table | str]:
+    for sheet in figures.made.sheets:
+        yield LEGEND
+        yield from _whole(sheet)
+        yield _beside(sheet, "Beside them", spread=True)
+    if samples := figures.made.samples:
+        rows = [[one.domain, str(one.index), one.message, one.reply.translate(TROUBLE)] for one in samples]
+        yield Table(None, ["domain", "number", "message (SHA-256)", "reply"], rows)
+    yield from _sentences(figures)
+    yield from (f"Missing: {failure}" for failure in figures.failures)
+    yield made_by(figures)
 
 
-def ours(cell: Figures, measure: Measure, between: str = " ± ") -> str:
+def _sentences(figures: Figures) -> Iterator[str]:
+    if (strength := figures.strength) is not None:
+        tried = strength.validation_average.items()
+        listed = ", ".join(f"{name} ({MISSING if mean is None else f'{mean:.1f}'})" for name, mean in tried)
+        yield f"EWC's strength is {strength.chosen:g}, by validation perplexity (geometric mean of S and T): {listed}."
+    yield from figures.made.notes
+
+
+def _known(sheet: Sheet) -> list[Measure]:
+    """The tested measures that any row has a figure of."""
+    return [m for m in TESTED if any(line.cells[column].values for line in sheet.rows for column in m.columns)]
+
+
+def _ours(cell: Cell, measure: Measure) -> str:
     """Mean, spread and the arrow against F+M+V."""
-    test = next(iter(cell.get("tests", {}).values()), None)
-    return f"{accuracy(cell, between, SHOWN[measure.name])} {arrow(test['arrow']) if test else ''}".rstrip()
+    return f"{mean_and_spread(cell.summary, digits=DIGITS[measure.name])} {_arrow(cell)}".rstrip()
 
 
-def paper(cell: Figures) -> str:
-    return f"{cell['paper']:.3f}{arrow(cell['paper_arrow'])}" if "paper" in cell else ""
+def _arrow(cell: Cell) -> str:
+    return arrow(next(iter(cell.tests.values()), None))
 
 
-def _tested(sheet: Figures, measure: Measure) -> Table:
-    table = _table("#", "")
-    for letter in LETTERS:
-        for heading in (letter, "paper", "p"):
-            table.add_column(heading, no_wrap=True)
-    for row in sheet["rows"]:
-        cells: list[str] = []
-        for column in measure.columns:
-            cell = row["cells"][column]
-            test = test_of(cell, sheet["references"][0])
-            cells += [ours(cell, measure), paper(cell), p_value(test["p_holm"]) if test else ""]
-        table.add_row(*_name(row), *cells)
-    return table
+def _beside_paper(sheet: Sheet, measure: Measure) -> Table:
+    header = [Column(name, wrap="never") for letter in LETTERS for name in (letter, "paper", "p")]
+    rows = []
+    for line in sheet.rows:
+        cells = [line.cells[column] for column in measure.columns]
+        shown = [(_ours(cell, measure), printed(cell, 3), p_of(cell.tests.get(sheet.references[0]))) for cell in cells]
+        rows.append([*_name(line), *(text for three in shown for text in three)])
+    return Table(None, [*NUMBER, *header], rows, layout="open")
 
 
-def _beside(sheet: Figures) -> Table:
-    """What stands beside the paper's columns, means alone."""
-    table = _table("#", "")
-    for measure in BESIDE:
-        for letter in LETTERS:
-            table.add_column(f"{SHORT[measure.name]} {letter}", justify="right")
-    for row in sheet["rows"]:
-        means = [row["cells"][column]["mean"] for measure in BESIDE for column in measure.columns]
-        table.add_row(*_name(row), *(MISSING if mean is None else f"{mean:.1f}" for mean in means))
-    return table
+def _whole(sheet: Sheet) -> Iterator[Table]:
+    """Ours and the paper's, and all tests."""
+    measures = _known(sheet)
+    columns = [(measure, column) for measure in measures for column in measure.columns]
+    header = ["#", "", *(f"{measure.title} {letter}" for measure in measures for letter in LETTERS)]
+
+    def with_paper(cell: Cell, measure: Measure) -> str:
+        return _ours(cell, measure) + ("" if cell.paper is None else f" ({printed(cell, 3)})")
+
+    yield Table(
+        "Test figures, the paper's in brackets",
+        header,
+        [[*_name(line), *(with_paper(line.cells[column], m) for m, column in columns)] for line in sheet.rows],
+    )
+    (reference,) = sheet.references
+    yield Table(
+        f"Against {reference}: difference [95% interval], p; arrows by seed",
+        header,
+        [
+            [*_name(line), *(in_full(line.cells[column].tests.get(reference), DIGITS[m.name]) for m, column in columns)]
+            for line in sheet.rows
+            if line.name != reference
+        ],
+    )
 
 
-def _sample(sample: Figures, find: Find) -> Text:
-    message = find(sample["domain"], sample["index"])
-    shown = Text(f"{sample['domain']} {sample['index']} ({sample['message']})", "dim")
+def _beside(sheet: Sheet, title: str | None = None, spread: bool = False) -> Table:
+    """What stands beside the paper's columns; in a terminal there is room for means alone."""
+    columns = [column for measure in BESIDE for column in measure.columns]
+    header = [
+        Column(f"{measure.title} {letter}", right=True, short=f"{SHORT[measure.name]} {letter}")
+        for measure in BESIDE
+        for letter in LETTERS
+    ]
+
+    def shown(cell: Cell) -> str:
+        if spread:
+            return mean_and_spread(cell.summary)
+        return MISSING if cell.mean is None else f"{cell.mean:.1f}"
+
+    rows = [[*_name(line), *(shown(line.cells[column]) for column in columns)] for line in sheet.rows]
+    if spread:
+        sizes = [f"{line.parameters:,}" if line.parameters else MISSING for line in sheet.rows]
+        header, rows = [*header, *numbers("parameters")], [[*row, size] for row, size in zip(rows, sizes, strict=True)]
+    return Table(title, [*NUMBER, *header], rows, layout="open")
+
+
+def _sample(sample: Sample, find: Find) -> Text:
+    message = find(sample.domain, sample.index)
+    shown = Text(f"{sample.domain} {sample.index} ({sample.message})", "dim")
     if message is not None:
         shown.append(f"\n> {message}", "default")
-    return shown.append(f"\n< {sample['reply'] or '(nothing)'}\n", "bold")
+    return shown.append(f"\n< {sample.reply or '(nothing)'}\n", "bold")
 
 
-def _name(row: Figures) -> Sequence[Text]:
-    return Text(str(row["line"] or "")), Text(row["name"])
-
-
-def _table(*headings: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading == "#" else "left", no_wrap=True)
-    return table
+def _name(line: Line) -> Sequence[str]:
+    return line.number, line.name

@@ -1,17 +1,17 @@
-"""The page on the paper's experiments: what lies between its marks is made from the tables' JSON, the rest by hand."""
+"""The pages on the paper's experiments: what is between their marks comes from the tables' JSON."""
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from memgrow.errors import DataError
-from memgrow.experiments.paper.files import read_figures
-from memgrow.experiments.paper.tables import DIALOGUE, TABLES
-from memgrow.report.paper_dialogue_page import dialogue_markdown
-from memgrow.report.paper_markdown import markdown
-from memgrow.report.paper_text import LEGEND
+from memgrow.experiments.paper.figures import Figures, read_figures
+from memgrow.experiments.paper.session import DIALOGUE, THEOREM
+from memgrow.experiments.paper.tables import TABLES
+from memgrow.report.paper import LEGEND, paper_markdown
+from memgrow.report.paper_dialogue import dialogue_markdown
 from memgrow.report.paper_theorem import theorem_markdown
 from memgrow.storage import atomic_write
 
@@ -20,24 +20,24 @@ TITLE = "# The paper's experiments on MultiNLI and on dialogue\n"
 HOW = "legend"  # the one place that shows no table: how to read the others
 PICTURES = {"slots": "slots.png", "theorem": "theorem.png", "conditions": "scaling.png"}
 
-BLOCKS: dict[str, Callable[[Mapping[str, Any]], str]] = {
-    **dict.fromkeys(TABLES, markdown),
-    **dict.fromkeys(DIALOGUE, dialogue_markdown),
-    "theorem": theorem_markdown,
+BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
+    **dict.fromkeys(TABLES, lambda found: paper_markdown(Figures.from_json(found))),
+    **dict.fromkeys(DIALOGUE, lambda found: dialogue_markdown(Figures.from_json(found))),
+    THEOREM: theorem_markdown,
 }
 
 
 def block(name: str, folder: Path, page: Path) -> str:
-    """What the page has of a table; `folder` has its JSON, and its picture if it has one."""
+    """What a page has of a table; `folder` has its JSON, and its picture if it has one."""
     if name == HOW:
         return LEGEND
-    figures = read_figures(folder, name)
-    if figures is None:
+    found = read_figures(folder, name)
+    if found is None:
         raise DataError(f"{folder} has no {name}.json: run `memgrow paper {name}` first")
     picture = folder / PICTURES.get(name, "")
-    shown = f"\n\n![{figures['title']}]({_link(picture, page)})" if picture.is_file() else ""
     try:
-        return BLOCKS[name](figures) + shown
+        shown = f"\n\n![{found['title']}]({_link(picture, page)})" if picture.is_file() else ""
+        return BLOCKS[name](found) + shown
     except (KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{folder / name}.json is not what this memgrow writes: remove it, and run `memgrow paper {name}` again"
@@ -45,17 +45,33 @@ def block(name: str, folder: Path, page: Path) -> str:
 
 
 def write_page(page: Path, folder: Path) -> list[str]:
-    """Bring every marked place of the page up to date, or begin a page; returns the tables that it shows."""
+    """Bring every marked place up to date, or begin a page; returns the tables that are shown.
+
+    A page's tables may be on another beside it: paper-tables.md is looked through with paper.md.
+    """
     there = [name for name in BLOCKS if (folder / f"{name}.json").is_file()]
     if not there:
         raise DataError(f"{folder} has no tables for {page}: make some first, with `memgrow paper all`")
-    text = page.read_text(encoding="utf-8") if page.is_file() else TITLE + "".join(map(_place, (HOW, *there)))
-    shown = [name for name in (HOW, *BLOCKS) if _mark(name).search(text)]
-    for name in shown:
-        made = block(name, folder, page)
-        text = _mark(name).sub(lambda found, made=made: f"{found[1]}{made}\n{found[3]}", text)  # type: ignore[misc]
-    atomic_write(page, text)
-    return [name for name in shown if name != HOW]
+    texts = {path: path.read_text(encoding="utf-8") for path in (page, _tables(page)) if path.is_file()}
+    filled = {
+        path: _filled(text, folder, path)
+        for path, text in (texts or {page: TITLE + "".join(map(_place, (HOW, *there)))}).items()
+    }
+    for path, text in filled.items():
+        atomic_write(path, text)
+    return [name for name in BLOCKS if any(_mark(name).search(text) for text in filled.values())]
+
+
+def _tables(page: Path) -> Path:
+    return page.with_stem(f"{page.stem}-tables")
+
+
+def _filled(text: str, folder: Path, page: Path) -> str:
+    for name in (HOW, *BLOCKS):
+        if _mark(name).search(text):
+            made = block(name, folder, page)
+            text = _mark(name).sub(lambda found, made=made: f"{found[1]}{made}\n{found[3]}", text)  # type: ignore[misc]
+    return text
 
 
 def _mark(name: str) -> re.Pattern[str]:

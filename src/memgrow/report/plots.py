@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memgrow.errors import SettingsError
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
+from memgrow.experiments.paper.figures import Figures, Study
+from memgrow.experiments.paper.sheet import Cell
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.table import UNKNOWN
 
@@ -33,7 +35,6 @@ COLOUR, REFERENCE = "#2a6f97", {BASELINE: "#8a8a8a", RETRAINING: "#c1666b"}
 PANEL = (4.6, 3.6)
 OURS, PAPER = "#1f4e79", "#b0642a"
 
-Figures = Mapping[str, Any]
 """A table of the paper's as its JSON file has it."""
 
 
@@ -137,16 +138,16 @@ def draw_slots(figures: Figures, path: str | Path | BinaryIO) -> None:
 
     Refused while a number of slots has no runs: a curve with holes would be taken for a whole one.
     """
-    (sheet,) = figures["sheets"]
-    if missing := [row["name"] for row in sheet["rows"] if row["cells"]["average"]["mean"] is None]:
+    (sheet,) = figures.made.sheets
+    if missing := [line.name for line in sheet.rows if line.cells["average"].mean is None]:
         raise SettingsError(f"there are no runs with {', '.join(missing)} slots: make them first")
-    columns = [column for column in sheet["columns"] if column != "average"]
+    columns = [column for column in sheet.columns if column != "average"]
     figure = new_figure(PANEL[0] * len(columns), PANEL[1])
     axes = figure.subplots(1, len(columns), squeeze=False)[0]
     for axis, column in zip(axes, columns, strict=True):
-        rows = [(row["value"], row["cells"][column]) for row in sheet["rows"]]
-        _draw_curve(axis, [row for row in rows if row[1]["mean"] is not None], color=OURS, label="ours")
-        paper = [(value, cell["paper"]) for value, cell in rows if "paper" in cell]
+        cells = [(line.value, line.cells[column]) for line in sheet.rows]
+        _draw_curve(axis, cells, color=OURS, label="ours")
+        paper = [(value, cell.paper) for value, cell in cells if cell.paper is not None]
         axis.plot([value for value, _ in paper], [printed for _, printed in paper], "s--", color=PAPER, label="paper")
         axis.grid(alpha=0.3)
         axis.set_xlabel("slots of each domain")
@@ -155,27 +156,27 @@ def draw_slots(figures: Figures, path: str | Path | BinaryIO) -> None:
     figure.savefig(path, dpi=DPI)
 
 
-def draw_scaling(study: Figures, path: str | Path | BinaryIO) -> None:
+def draw_scaling(study: Study, path: str | Path | BinaryIO) -> None:
     """Draw the average over all domains against the amount of data, method by method."""
     figure = new_figure(*PANEL)
     axis = figure.subplots()
-    labels = [sheet["title"] for sheet in study["sheets"]]
-    for method in study["methods"]:
-        cells = [row["cells"]["average"] for sheet in study["sheets"] for row in sheet["rows"] if row["name"] == method]
-        known = [(number, cell) for number, cell in enumerate(cells) if cell["mean"] is not None]
-        _draw_curve(axis, known, label=method)
+    labels = [sheet.title or "" for sheet in study.sheets]
+    for method in study.methods:
+        cells = [line.cells["average"] for sheet in study.sheets for line in sheet.rows if line.name == method]
+        _draw_curve(axis, list(enumerate(cells)), label=method)
     axis.set_xticks(range(len(labels)), labels, rotation=15)
-    axis.set_xlabel(study["about"])
+    axis.set_xlabel(study.about)
     axis.set_ylabel("average test accuracy at the end, %")
     axis.legend(frameon=False)
     figure.savefig(path, dpi=DPI)
 
 
-def _draw_curve(axis: "Axes", cells: Sequence[tuple[float, Figures]], **style: Any) -> None:
+def _draw_curve(axis: "Axes", cells: Sequence[tuple[float, Cell]], **style: Any) -> None:
+    known = [(place, mean, cell.summary.spread or 0.0) for place, cell in cells if (mean := cell.mean) is not None]
     axis.errorbar(
-        [place for place, _ in cells],
-        [cell["mean"] for _, cell in cells],
-        yerr=[cell["spread"] or 0.0 for _, cell in cells],
+        [place for place, _, _ in known],
+        [mean for _, mean, _ in known],
+        yerr=[spread for _, _, spread in known],
         marker="o",
         capsize=3,
         **style,

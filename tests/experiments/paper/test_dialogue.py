@@ -9,12 +9,13 @@ import pytest
 from memgrow.cli.recipe import read_recipe
 from memgrow.data import synthetic_dialogue
 from memgrow.errors import SettingsError
-from memgrow.experiments.paper.dialogue import table5, table6
-from memgrow.experiments.paper.dialogue.comparing import compare, correct
-from memgrow.experiments.paper.dialogue.protocol import PAIR, PAPER, QUICK, SOURCE, TARGET
-from memgrow.experiments.paper.dialogue.tables import SEARCH, dialogue_tables
-from memgrow.experiments.paper.making import figures, run_all
-from memgrow.experiments.paper.tables import TABLES, named
+from memgrow.experiments.paper.dialogue import SOURCE, TARGET, TUNING, dialogue_tables, table5_rows, table6_rows
+from memgrow.experiments.paper.dialogue_tests import compare, corrected
+from memgrow.experiments.paper.protocol import DIALOGUE as PAPER
+from memgrow.experiments.paper.protocol import DIALOGUES as PAIR
+from memgrow.experiments.paper.protocol import QUICK_DIALOGUE, Replies
+from memgrow.experiments.paper.session import figures, named, run_all
+from memgrow.experiments.paper.tables import LINES, TABLES
 from memgrow.experiments.reply_records import ReplyRecord, checksum
 from memgrow.metrics.paper_test import paper_test
 from memgrow.models import ModelSettings
@@ -22,14 +23,14 @@ from memgrow.training.loop import TrainingSettings
 from tests.cli.conftest import Memgrow
 from tests.support.dialogue_records import WORDS, Runner, said, small_pair, write_vectors
 
-SHORT = replace(PAPER, seeds=2, resamples=200)
+SHORT = replace(PAPER, seeds=2, replies=Replies(resamples=200))
 memgrow = Memgrow()
 
 
 def made(name="table5", runner=None, echo=None, protocol=SHORT):
     tables = dialogue_tables(echo)
-    ran = run_all([tables[name]], protocol, runner or Runner(), SEARCH)
-    return figures(tables[name], ran)
+    ran = run_all([tables[name]], protocol, runner or Runner(), TUNING)
+    return figures(tables[name], ran).to_json()
 
 
 def lines_of(table):
@@ -46,7 +47,7 @@ def test_the_protocol_has_the_settings_of_the_recipe():
 
 
 def test_the_paper_s_twelve_lines_are_there_with_its_figures():
-    rows = table5.rows(PAPER)
+    rows = table5_rows(PAPER)
     assert [row.about["line"] for row in rows] == [*range(1, 13), None]
     assert rows[7].paper == {
         "bleu2_S": (1.637, None),
@@ -142,7 +143,7 @@ def test_samples_are_those_of_the_first_seed_of_the_proposed_method():
         {"domain": name, "index": 0, "message": "abc", "reply": "so it is"} for name in (SOURCE, TARGET)
     ]
     assert [(run.method, run.seed) for run in runner.asked[0]] == [("F+M+V", 0)]
-    assert table6.rows(PAPER)[0].run(PAPER, 0) in {row.run(PAPER, 0) for row in table5.rows(PAPER)}
+    assert table6_rows(PAPER)[0].run(PAPER, 0) in {row.run(PAPER, 0) for row in table5_rows(PAPER)}
 
 
 # Tests
@@ -153,25 +154,24 @@ def test_on_right_and_wrong_the_paper_s_test_is_the_one_that_is_used_elsewhere()
     ours, other = rng.random((2, 300)) < np.array([[0.6], [0.5]])
     rows = [{0: replace(said(1, examples=300), similarity=right.astype(float))} for right in (ours, other)]
     found, expected = compare(rows, 0, "w2v_sim", 50)[1], paper_test(ours, other)
-    assert found["arrow"] == expected.arrow
-    assert found["p_paper"] == pytest.approx(min(expected.p_worse, expected.p_better), abs=1e-6)
+    assert found.arrow == expected.arrow
+    assert found.p_paper == pytest.approx(min(expected.p_worse, expected.p_better), abs=1e-6)
 
 
 def test_the_bootstrap_finds_no_difference_where_seeds_disagree():
     us = {seed: said(0.5) for seed in range(3)}
     them = {0: said(0.3), 1: said(0.5), 2: said(0.8)}
     test = compare([us, them], 0, "bleu2", 1000)[1]
-    assert test["p"] > 0.1
-    assert test["low"] < 0 < test["high"]
-    correct(alone := {"one": test})
-    assert alone["one"]["p_holm"] == pytest.approx(test["p"], abs=1e-6)
+    assert test.p > 0.1
+    assert test.low < 0 < test.high
+    assert corrected({(1, "one"): test})[1, "one"].p_holm == pytest.approx(test.p, abs=1e-6)
 
 
 def test_only_seeds_that_both_rows_have_are_compared():
     rows = [{0: said(0.5), 1: said(0.5)}, {1: said(0.4), 2: said(0.9)}, {3: said(0.1)}]
     tests = compare(rows, 0, "bleu2", 100)
     assert list(tests) == [1]
-    assert tests[1]["difference"] == pytest.approx(-10)
+    assert tests[1].difference == pytest.approx(-10)
 
 
 # The command
@@ -248,4 +248,4 @@ def test_all_is_what_is_made_on_multinli():
 
 
 def test_the_quick_protocol_asks_for_every_line():
-    assert len({row.run(replace(QUICK, strength=1.0), 0) for row in table5.rows(QUICK)}) == len(table5.LINES)
+    assert len({row.run(replace(QUICK_DIALOGUE, strength=1.0), 0) for row in table5_rows(QUICK_DIALOGUE)}) == len(LINES)

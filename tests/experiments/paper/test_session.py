@@ -1,18 +1,21 @@
 """From tables to runs and back: what is asked for, in which order, and what becomes of failures."""
 
+import hashlib
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from memgrow.errors import SettingsError
 from memgrow.experiments.grid import Failure
-from memgrow.experiments.paper import beyond, conditions, table2
-from memgrow.experiments.paper.files import read_figures, with_earlier_studies, write_figures
-from memgrow.experiments.paper.making import figures, run_all, told
-from memgrow.experiments.paper.protocol import GENRES, PAPER, QUICK, Data, protocol
+from memgrow.experiments.paper import session, studies
+from memgrow.experiments.paper.dialogue import TUNING, dialogue_tables
+from memgrow.experiments.paper.figures import Figures, Made, Study, read_figures, write_figures
+from memgrow.experiments.paper.protocol import DIALOGUE, GENRES, PAPER, QUICK, QUICK_DIALOGUE, Data, asked
 from memgrow.experiments.paper.rows import Row
-from memgrow.experiments.paper.studies import STUDIES
-from memgrow.experiments.paper.tables import TABLES, named
+from memgrow.experiments.paper.session import in_words, named, run_all
+from memgrow.experiments.paper.tables import TABLES
 from tests.support.paper_records import Runner
 
 SHORT = replace(PAPER, seeds=2)
@@ -20,6 +23,11 @@ SHORT = replace(PAPER, seeds=2)
 
 def tables(*names):
     return [TABLES[name] for name in names]
+
+
+def figures(table, ran):
+    """As they are written."""
+    return session.figures(table, ran).to_json()
 
 
 # Which runs
@@ -65,7 +73,7 @@ def test_the_search_for_the_strength_takes_the_first_three_seeds():
 def test_tables_without_ewc_ask_for_no_tuning():
     runner = Runner()
     ran = run_all(tables("table1", "table3"), SHORT, runner)
-    assert ran.tuned is None
+    assert ran.strength is None
     assert not any(run.method == "EWC" for _, runs in runner.asked for run in runs)
 
 
@@ -82,6 +90,34 @@ def test_an_option_that_a_method_never_reads_makes_no_further_run():
     one, other = (Row("", "F+M+V", options={"quiet": quiet}).run(PAPER, 0) for quiet in (0.0, 5.0))
     assert one != other
     assert Row("", "F+M+V", options={"slots": 500}).run(PAPER, 0) == Row("", "F+M+V").run(PAPER, 0)
+
+
+KEYS = (
+    (PAPER, None, "a7060389cde43345"),
+    (PAPER, 100.0, "adb83bb78307aff0"),
+    (QUICK, None, "4bae1b2fdac05ac9"),
+    (QUICK, 100.0, "b5ef09c700ddc313"),
+    (DIALOGUE, None, "dbafd01f638db04c"),
+    (DIALOGUE, 100.0, "fda2b8fb888ab276"),
+    (QUICK_DIALOGUE, None, "2e84c1a37efb172d"),
+    (QUICK_DIALOGUE, 100.0, "33a2fdc54fd16b49"),
+)
+
+
+@pytest.mark.parametrize(("protocol", "strength", "expected"), KEYS)
+def test_every_row_of_every_table_asks_for_the_runs_that_it_always_asked_for(protocol, strength, expected):
+    """Records are found by the keys of their runs: those of results/paper are lost if one of these changes."""
+    protocol = replace(protocol, strength=strength, extra=True)
+    tables = TABLES.values() if protocol.corpus == "multinli" else (*dialogue_tables().values(), TUNING)
+    keys = [
+        stage.key({name: name for name in stage.learns})
+        for table in tables
+        for row in table.rows(protocol)
+        for seed in (0, 1)
+        for run in dict.fromkeys(row.answering(protocol, seed).values())
+        for stage in run.stages()
+    ]
+    assert hashlib.sha256("\n".join(keys).encode()).hexdigest()[:16] == expected
 
 
 # Failures
@@ -128,7 +164,7 @@ def test_where_the_whole_search_fails_ewc_is_run_as_it_comes():
 def test_every_study_can_be_run_and_tests_its_second_method_against_its_first():
     ran = run_all(tables("conditions"), replace(SHORT, extra=True), Runner())
     made = figures(TABLES["conditions"], ran)
-    assert set(made["studies"]) == {study.name for study in STUDIES}
+    assert set(made["studies"]) == {study.name for study in studies.STUDIES}
     for study in made["studies"].values():
         first, second = study["methods"][:2]
         for sheet in study["sheets"]:
@@ -151,14 +187,19 @@ def test_without_pairs_of_a_guessed_genre_their_point_is_left_out():
 
 def test_an_unknown_study_is_refused_with_the_names_of_all():
     with pytest.raises(SettingsError, match=r"'daft'.*dropout"):
-        conditions.chosen(replace(PAPER, studies=("daft",)))
+        studies.chosen(replace(PAPER, studies=("daft",)))
 
 
 def test_a_study_that_was_made_before_stays_beside_a_new_one():
-    old = {"memgrow": "1", "protocol": {}, "seeds": 3, "studies": {"data": 1, "rate": 2}}
-    new = {"memgrow": "1", "protocol": {}, "seeds": 3, "studies": {"rate": 3}}
-    assert with_earlier_studies(new, old)["studies"] == {"data": 1, "rate": 3}
-    assert with_earlier_studies(new, {**old, "seeds": 4})["studies"] == {"rate": 3}
+    def made(seeds, **about):
+        some = {name: Study(text, ("F", "F+M"), ("a", "b"), []) for name, text in about.items()}
+        return Figures("conditions", "", "1", "", seeds, {}, Made(studies=some))
+
+    old, new = made(3, data="1", rate="2"), made(3, rate="3")
+    both = new.with_earlier_studies(old.to_json()).made.studies
+    assert {name: study.about for name, study in both.items()} == {"data": "1", "rate": "3"}
+    assert new.with_earlier_studies(made(4, data="1").to_json()) == new
+    assert new.with_earlier_studies(None) == new
 
 
 # Names, protocols, files
@@ -172,7 +213,7 @@ def test_all_means_everything_but_the_page():
 
 
 def test_the_protocol_is_the_papers_and_quick_is_smaller_in_everything():
-    whole, quick = (protocol(quick, None, None, vectors=False) for quick in (False, True))
+    whole, quick = (asked(one, None, None, vectors=False) for one in (PAPER, QUICK))
     assert (whole.model.hidden, whole.model.slots, whole.training.rate, whole.training.batch) == (300, 500, 3e-4, 32)
     assert whole.data == Data()
     assert quick.model.hidden < 50
@@ -181,12 +222,12 @@ def test_the_protocol_is_the_papers_and_quick_is_smaller_in_everything():
     rows = [row for table in TABLES.values() for row in table.rows(replace(QUICK, extra=True))]
     assert max(row.run(QUICK, 0).model.slots for row in rows) <= 20
     assert max(row.run(QUICK, 0).options.slots or 0 for row in rows) <= 80
-    assert protocol(True, 5, 40, vectors=True).model.embedding == 300
-    assert (protocol(True, 5, 40, True).seeds, protocol(True, 5, 40, True).data.limit) == (5, 40)
+    assert asked(QUICK, 5, 40, vectors=True).model.embedding == 300
+    assert (asked(QUICK, 5, 40, True).seeds, asked(QUICK, 5, 40, True).data.limit) == (5, 40)
 
 
 def test_the_finalists_are_among_the_candidates():
-    assert {row.name for row in beyond.finalists()} == set(beyond.FINALISTS)
+    assert {row.name for row in studies.finalists()} == set(studies.FINALISTS)
 
 
 def test_figures_are_read_back_as_they_were_written(tmp_path):
@@ -199,8 +240,16 @@ def test_figures_are_read_back_as_they_were_written(tmp_path):
     assert read_figures(tmp_path, "table3") is None
 
 
+@pytest.mark.parametrize("name", [*TABLES, *dialogue_tables()])
+def test_committed_figures_come_back_from_their_types_as_they_are(name):
+    recorded = read_figures(Path(__file__).parents[3] / "results/paper", name)
+    assert json.dumps(Figures.from_json(recorded).to_json()) == json.dumps(recorded)
+
+
 def test_the_reference_row_is_there():
-    assert set(table2.REFERENCE) <= {row.name for row in table2.rows(PAPER)}
+    assert set(TABLES["table2"].make(PAPER, {}, 1).sheets[0].references) <= {
+        row.name for row in TABLES["table2"].rows(PAPER)
+    }
 
 
 def test_failures_on_other_amounts_of_data_are_told_apart():
@@ -208,7 +257,7 @@ def test_failures_on_other_amounts_of_data_are_told_apart():
     failed = [
         (data, Failure(replace(run, seed=seed), 0, "lost")) for data in (Data(), Data(limit=2000)) for seed in (0, 1, 2)
     ]
-    assert told(failed) == [
+    assert in_words(failed) == [
         "F+V on fiction, seeds 0 to 2: lost",
         "F+V on fiction (2,000 pairs of each), seeds 0 to 2: lost",
     ]

@@ -1,40 +1,25 @@
-"""A row of a table: a method with its settings, and the runs that stand behind it."""
+"""A row of a table: a method with its settings, the runs that it takes, and those of them that are finished."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from memgrow.experiments.paper.protocol import GENRES, Data, Protocol
 from memgrow.experiments.run import Record, Run
 from memgrow.methods import Method, MethodSettings, find_method
-from memgrow.methods.averaging import Averaging
-from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
-from memgrow.methods.slow_old import SlowOldWeights
-from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 
 Results = Mapping[Data, Mapping[Run, Sequence[Record]]]
 """The records of each run that succeeded, by the data that it ran on."""
 
 Printed = tuple[float, str | None]
-"""An accuracy in percent that the paper prints, and its arrow."""
+"""A figure that the paper prints, and its arrow."""
 
+Changes = Mapping[str, Any]
+"""Settings by name, for `dataclasses.replace`."""
+
+NO_MEMORY: Changes = {"slots": 0}
 COUNTS = ("slots", "limit")  # of a row's settings: these shrink with a protocol's scale
-
-
-MATTERS: dict[str, Callable[[Method], bool]] = {
-    "slots": lambda method: bool({"slots", "hidden"} & set(method.grows)),
-    "quiet": lambda method: "slots" in method.grows,
-    "strength": lambda method: ElasticWeights in method.remembers,
-    "fisher": lambda method: ElasticWeights in method.remembers,
-    "fisher_examples": lambda method: ElasticWeights in method.remembers,
-    "keep": lambda method: Averaging in method.remembers,
-    "distil": lambda method: Distillation in method.remembers,
-    "temperature": lambda method: Distillation in method.remembers,
-    "old_rate": lambda method: SlowOldWeights in method.remembers,
-    "smooth": lambda method: bool({WeightEMA, WeightEMAFromTheFirst} & set(method.remembers)),
-}
-"""Which methods read an option. One that is not named here is taken to matter to all."""
 
 
 @dataclass(frozen=True)
@@ -44,42 +29,76 @@ class Row:
     name: str
     method: str
     learns: tuple[str, ...] = GENRES
-    model: Mapping[str, Any] = field(default_factory=dict)
-    training: Mapping[str, Any] = field(default_factory=dict)
-    options: Mapping[str, Any] = field(default_factory=dict)
-    data: Mapping[str, Any] = field(default_factory=dict)
+    model: Changes = field(default_factory=dict)
+    training: Changes = field(default_factory=dict)
+    options: Changes = field(default_factory=dict)
+    data: Changes = field(default_factory=dict)
     paper: Mapping[str, Printed] = field(default_factory=dict)  # by column
     group: str = ""  # rows of one group stand together
-    about: Mapping[str, Any] = field(default_factory=dict)  # what else the table says of it
+    about: Mapping[str, int | float | str | None] = field(default_factory=dict)  # what else the table says of it
 
     def run(self, protocol: Protocol, seed: int) -> Run:
         options: MethodSettings = replace(protocol.options, **_scaled(self.options, protocol))
         if protocol.strength is not None and "strength" not in self.options:
             options = replace(options, strength=protocol.strength)
         model = replace(protocol.model, **_scaled(self.model, protocol))
-        options = _that_matter(options, find_method(self.method))
+        options = _that_are_read(options, find_method(self.method))
         if options.slots == model.slots:  # as many as the model began with: said in one way only
             options = replace(options, slots=None)
         return Run(self.method, self.learns, seed, model, replace(protocol.training, **self.training), options)
 
     def waits(self, protocol: Protocol) -> bool:
         """Whether a strength of EWC's penalty has yet to be chosen for it."""
-        elastic = ElasticWeights in find_method(self.method).remembers
-        return elastic and protocol.strength is None and "strength" not in self.options
+        return self.elastic and protocol.strength is None
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it takes the strength that is chosen for EWC."""
+        return ElasticWeights in find_method(self.method).remembers and "strength" not in self.options
 
     def on(self, protocol: Protocol) -> Data:
         return replace(protocol.data, **_scaled(self.data, protocol))
 
     def answering(self, protocol: Protocol, seed: int) -> dict[str, Run]:
-        """The run that answers for each genre: one for all of them, unless each genre has a model of its own."""
+        """The run that answers for each domain: one for all of them, unless each domain has a model of its own."""
         run = self.run(protocol, seed)
         if self.method != "in-domain":
-            return dict.fromkeys(GENRES, run)
-        return {genre: replace(run, learns=(genre,)).upto(1) for genre in self.learns}
+            return dict.fromkeys(protocol.domains, run)
+        return {domain: replace(run, learns=(domain,)).upto(1) for domain in self.learns}
+
+    def finished(self, protocol: Protocol, results: Results, seeds: int) -> "list[Finished]":
+        """Seeds whose runs have all succeeded."""
+        runs = results.get(self.on(protocol), {})
+        asked = {seed: self.answering(protocol, seed) for seed in range(seeds)}
+        return [
+            Finished(self, seed, {domain: runs[run] for domain, run in answering.items()})
+            for seed, answering in asked.items()
+            if all(run in runs for run in answering.values())
+        ]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """All that one seed of a row has left: for each domain, the stages of the run that answers there."""
+
+    row: Row
+    seed: int
+    answering: Mapping[str, Sequence[Record]]
+
+    @property
+    def last(self) -> dict[str, Record]:
+        """As the model that answers for a domain is at the end."""
+        return {domain: records[-1] for domain, records in self.answering.items()}
+
+    @property
+    def stages(self) -> list[Record]:
+        """All that the row went through."""
+        runs = list(self.answering.values())
+        return [record for records in (runs if self.row.method == "in-domain" else runs[:1]) for record in records]
 
 
 def wanted(rows: Sequence[Row], protocol: Protocol, seeds: int) -> Iterator[tuple[Data, Run]]:
-    """The runs behind rows that need not wait, seed by seed; some may come twice."""
+    """The runs of rows that need not wait, seed by seed; some may come twice."""
     ready = [row for row in rows if not row.waits(protocol)]
     for seed in range(seeds):
         for row in ready:
@@ -87,12 +106,11 @@ def wanted(rows: Sequence[Row], protocol: Protocol, seeds: int) -> Iterator[tupl
                 yield row.on(protocol), run
 
 
-def _that_matter(options: MethodSettings, method: Method) -> MethodSettings:
+def _that_are_read(options: MethodSettings, method: Method) -> MethodSettings:
     """Options that a method never reads fall back to their defaults, so that it is not run again for each of them."""
-    idle = [name for name, matters in MATTERS.items() if not matters(method)]
     defaults = MethodSettings()
-    return replace(options, **{name: getattr(defaults, name) for name in idle})
+    return replace(options, **{name: getattr(defaults, name) for name in method.unread(options)})
 
 
-def _scaled(settings: Mapping[str, Any], protocol: Protocol) -> dict[str, Any]:
+def _scaled(settings: Changes, protocol: Protocol) -> dict[str, Any]:
     return {name: protocol.scaled(value) if name in COUNTS and value else value for name, value in settings.items()}

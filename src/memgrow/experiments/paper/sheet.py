@@ -1,133 +1,177 @@
-"""From records to a sheet: rows and columns of mean, spread and every seed's accuracy, the paper's figure and tests."""
+"""A sheet: lines and columns of mean, spread and every seed's figure, the paper's figure, and tests against a line.
 
-from collections.abc import Callable, Mapping, Sequence
+What is written to JSON and read back is spelt here alone.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from statistics import fmean, stdev
-from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from memgrow.experiments.paper.comparing import Answers, add_tests
-from memgrow.experiments.paper.protocol import GENRES, Protocol
-from memgrow.experiments.paper.rows import Results, Row
-from memgrow.experiments.run import Record, Run
-from memgrow.methods import find_method
-from memgrow.metrics import AccuracyMatrix
-
-Columns = Mapping[str, tuple[str, ...]]
-"""The genres whose mean a column shows."""
-
-FIVE: Columns = {**{genre: (genre,) for genre in GENRES}, "average": GENRES}
 DIGITS = 3  # of a percentage that is kept
 
 
-def sheet(
-    rows: Sequence[Row],
-    columns: Columns,
-    protocol: Protocol,
-    results: Results,
-    seeds: int,
-    *,
-    references: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
-    later: bool = False,
-    part: str = "test",
-) -> dict[str, Any]:
-    """The figures of rows.
-
-    Each of `references`, by what tests against it are called, names for each column the row that others are tested
-    against there; with `later`, only the rows below it are.
-    """
-    answers = [answers_of(row, protocol, results, seeds, part) for row in rows]
-    lines = [
-        {
-            "name": row.name,
-            **({"group": row.group} if row.group else {}),
-            **row.about,
-            "method": row.method,
-            "learns": list(row.learns),
-            "cells": {
-                name: {**summary(scores_of(given, genres)), **_printed(row, name)} for name, genres in columns.items()
-            },
-            **measures(row, protocol, results, seeds),
-        }
-        for row, given in zip(rows, answers, strict=True)
-    ]
-    for label, reference in references.items():
-        add_tests(lines, answers, columns, label, reference, later)
-    return {"part": part, "seeds": seeds, "columns": list(columns), "references": list(references), "rows": lines}
-
-
-def answers_of(row: Row, protocol: Protocol, results: Results, seeds: int, part: str) -> Answers:
-    """Those of the last stage, for seeds whose runs have all succeeded."""
-    runs = results.get(row.on(protocol), {})
-    found = {}
-    for seed in range(seeds):
-        asked = row.answering(protocol, seed)
-        if all(run in runs for run in asked.values()):
-            found[seed] = {
-                genre: np.asarray(getattr(runs[run][-1], part)[genre], dtype=bool) for genre, run in asked.items()
-            }
-    return found
-
-
-def scores_of(answers: Answers, genres: Sequence[str]) -> list[float | None]:
-    """By seed, the mean of the genres' accuracies in percent."""
-    return [
-        100 * fmean(float(by_genre[genre].mean()) for genre in genres) if set(genres) <= set(by_genre) else None
-        for by_genre in answers.values()
-    ]
-
-
-def summary(values: Sequence[float | None], digits: int = DIGITS) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Summary:
     """Mean, standard deviation over seeds, and the seeds' own values; None where there is nothing to say."""
-    known = [value for value in values if value is not None]
-    return {
-        "mean": round(fmean(known), digits) if known else None,
-        "spread": round(stdev(known), digits) if len(known) > 1 else None,
-        "values": [round(value, digits) for value in known],
-    }
+
+    mean: float | None
+    spread: float | None
+    values: Sequence[float]
+
+    @classmethod
+    def of(cls, values: Iterable[float | None], digits: int = DIGITS) -> "Summary":
+        known = [value for value in values if value is not None]
+        return cls(
+            round(fmean(known), digits) if known else None,
+            round(stdev(known), digits) if len(known) > 1 else None,
+            [round(value, digits) for value in known],
+        )
 
 
-def measures(row: Row, protocol: Protocol, results: Results, seeds: int) -> dict[str, Any]:
-    """What a row cost, what it forgot, and how it did on the validation parts of what it learnt."""
-    runs = results.get(row.on(protocol), {})
-    asked = [row.answering(protocol, seed) for seed in range(seeds)]
-    walks = [_walk(row, given, runs) for given in asked if all(run in runs for run in given.values())]
-    of: dict[str, Callable[[Sequence[Record]], float | None]] = {
-        "validation": lambda walk: _validation(row, walk),
-        "forgetting": lambda walk: _forgetting(row, walk),
-        "epochs": lambda walk: float(sum(record.stage.epochs for record in walk)),
-        "seconds": lambda walk: sum(record.stage.seconds for record in walk),
-    }
-    sizes = [walk[-1].stage.parameters for walk in walks]
-    taken = {name: summary([measure(walk) for walk in walks]) for name, measure in of.items()}
-    return {"parameters": round(fmean(sizes)) if sizes else None, **taken}
+@dataclass(frozen=True)
+class Test:
+    """A row against a reference: the paper's test, and one over seeds and examples. Below 0 the row is worse."""
+
+    arrow: str | None  # of the first seed: the paper had one model for each method
+    arrows: Mapping[str, int]  # how many seeds would have had which
+    p_paper: float | None
+    seeds: int
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    p_over_seeds: float | None
+    p_mcnemar: float | None = None  # not of replies, which are neither right nor wrong
+    p_holm: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "p_mcnemar" or value is not None}
 
 
-def _walk(row: Row, asked: Mapping[str, Run], runs: Mapping[Run, Sequence[Record]]) -> list[Record]:
-    """All stages that one seed's row went through."""
-    own = [genre for genre in asked if row.method == "in-domain" or genre == next(iter(asked))]
-    return [record for genre in own for record in runs[asked[genre]]]
+@dataclass(frozen=True)
+class Cell:
+    """A figure of a row beside the paper's."""
+
+    summary: Summary
+    paper: float | None = None
+    paper_arrow: str | None = None
+    tests: Mapping[str, Test] = field(default_factory=dict)  # by reference
+
+    @property
+    def mean(self) -> float | None:
+        return self.summary.mean
+
+    @property
+    def values(self) -> Sequence[float]:
+        return self.summary.values
+
+    def to_json(self) -> dict[str, Any]:
+        beside = {} if self.paper is None else {"paper": self.paper, "paper_arrow": self.paper_arrow}
+        tests = {"tests": {name: test.to_json() for name, test in self.tests.items()}} if self.tests else {}
+        return {**vars(self.summary), **beside, **tests}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Cell":
+        summary = Summary(value["mean"], value["spread"], value["values"])
+        tests = {name: Test(**test) for name, test in value.get("tests", {}).items()}
+        return cls(summary, value.get("paper"), value.get("paper_arrow"), tests)
 
 
-def _validation(row: Row, walk: Sequence[Record]) -> float:
-    last = dict.fromkeys(row.learns, walk[-1])
-    if row.method == "in-domain":
-        last = dict(zip(row.learns, walk, strict=True))
-    return 100 * fmean(float(np.mean(record.validation[name])) for name, record in last.items())
+@dataclass(frozen=True)
+class Line:
+    """A row with its figures. What is no model has neither a method nor measures."""
+
+    name: str
+    cells: Mapping[str, Cell]
+    group: str = ""
+    about: Mapping[str, int | float | str | None] = field(default_factory=dict)
+    method: str | None = None
+    learns: Sequence[str] = ()
+    validation_loss: Mapping[str, Summary] = field(default_factory=dict)  # of replies
+    parameters: int | None = None
+    measures: Mapping[str, Summary] = field(default_factory=dict)  # validation, forgetting, epochs, seconds
+
+    @property
+    def number(self) -> str:
+        """Of its line in the paper's table."""
+        return str(self.about.get("line") or "")
+
+    @property
+    def value(self) -> float:
+        """Of the setting that a search is about."""
+        value = self.about["value"]
+        assert isinstance(value, int | float)
+        return value
+
+    def corrected(self, reference: str, p_holm: Mapping[str, float | None]) -> "Line":
+        """With other corrected p-values of its tests against a reference, by column."""
+        cells = {
+            column: replace(
+                cell, tests={**cell.tests, reference: replace(cell.tests[reference], p_holm=p_holm[column])}
+            )
+            if reference in cell.tests
+            else cell
+            for column, cell in self.cells.items()
+        }
+        return replace(self, cells=cells)
+
+    def to_json(self) -> dict[str, Any]:
+        made = {"method": self.method, "learns": list(self.learns)} if self.method else {}
+        losses = {name: vars(loss) for name, loss in self.validation_loss.items()}
+        size = {"parameters": self.parameters} if self.method else {}
+        return {
+            "name": self.name,
+            **({"group": self.group} if self.group else {}),
+            **self.about,
+            **made,
+            "cells": {name: cell.to_json() for name, cell in self.cells.items()},
+            **({"validation_loss": losses} if losses else {}),
+            **size,
+            **{name: vars(measure) for name, measure in self.measures.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Line":
+        known = {one.name: value[one.name] for one in fields(cls) if one.name in value}
+        rest = {name: one for name, one in value.items() if name not in known}
+        return cls(
+            **{
+                **known,
+                "cells": {name: Cell.from_json(cell) for name, cell in value["cells"].items()},
+                "validation_loss": {name: Summary(**loss) for name, loss in value.get("validation_loss", {}).items()},
+            },
+            about={name: one for name, one in rest.items() if not isinstance(one, dict)},
+            measures={name: Summary(**one) for name, one in rest.items() if isinstance(one, dict)},
+        )
 
 
-def _forgetting(row: Row, walk: Sequence[Record]) -> float | None:
-    method = find_method(row.method)
-    if method.afresh or len(walk) < 2:
-        return None
-    matrix = AccuracyMatrix()
-    for name, record in zip(row.learns, walk, strict=True):
-        matrix = matrix.with_row((name,), {genre: float(np.mean(right)) for genre, right in record.test.items()})
-    lost = matrix.forgetting()
-    return None if lost is None else 100 * lost
+@dataclass(frozen=True)
+class Sheet:
+    """Lines below columns, of one part of the data."""
 
+    part: str
+    seeds: int
+    columns: Sequence[str]
+    references: Sequence[str]
+    rows: Sequence[Line]
+    title: str | None = None
+    measured: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of replies: the columns of each measure
 
-def _printed(row: Row, column: str) -> dict[str, Any]:
-    figure, arrow = row.paper.get(column, (None, None))
-    return {"paper": figure, "paper_arrow": arrow} if figure is not None else {}
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **({"title": self.title} if self.title is not None else {}),
+            "part": self.part,
+            "seeds": self.seeds,
+            "columns": {name: list(some) for name, some in self.measured.items()} or list(self.columns),
+            "references": list(self.references),
+            "rows": [line.to_json() for line in self.rows],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Sheet":
+        columns = value["columns"]
+        measured = columns if isinstance(columns, dict) else {}
+        lines = [Line.from_json(line) for line in value["rows"]]
+        names = [name for some in measured.values() for name in some] if measured else columns
+        return cls(value["part"], value["seeds"], names, value["references"], lines, value.get("title"), measured)

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from memgrow import __version__
-from memgrow.experiments.grid import Outcome
-from memgrow.experiments.paper.protocol import PAIR, PROPOSED, SOURCE, Protocol
+from memgrow.experiments.grid import Grid, Outcome
+from memgrow.experiments.paper.protocol import PAIR, PROPOSED, SOURCE, Data, Protocol
 from memgrow.experiments.paper.rows import Row
-from memgrow.experiments.paper.workshop import Workshop
 from memgrow.experiments.theorem.report import parts, theorem_report
 from memgrow.learner import Learner
 
@@ -22,7 +21,7 @@ class TheoremTable:
     """Models are those of the first seed, just before they would grow for the next domain; none without a corpus."""
 
     protocol: Protocol
-    workshop: Workshop | None
+    grid_for: Callable[[Data, bool], Grid] | None  # the data, and whether models are kept
 
     @property
     def settings(self) -> dict[str, int]:
@@ -32,27 +31,26 @@ class TheoremTable:
     def parts(self) -> int:
         """How often `make` ticks."""
         draws = {"draws": self.settings["draws"]} if self.settings else {}
-        return parts(len(MODELS), len(PAIR), **draws) if self.workshop else parts(**draws)
+        return parts(len(MODELS), len(PAIR), **draws) if self.grid_for else parts(**draws)
 
     def made_from(self) -> dict[str, Any]:
         """The same for the same figures."""
         keys = {}
-        if self.workshop is not None:
-            grid = self.workshop.grid(self.protocol.data)
-            keys = {row.name: grid.ledger.key(row.run(self.protocol, 0).stages()[-1]) for row in MODELS}
+        if self.grid_for is not None:
+            ledger = self.grid_for(self.protocol.data, False).ledger
+            keys = {row.name: ledger.key(row.run(self.protocol, 0).stages()[-1]) for row in MODELS}
         return {"memgrow": __version__, **self.settings, "models": keys}
 
     def learn(self) -> Outcome | None:
         """Make the models that are not there yet, and keep them."""
-        if self.workshop is None:
+        if self.grid_for is None:
             return None
-        grid = self.workshop.grid(self.protocol.data, keep_models=True)
-        return grid.run(row.run(self.protocol, 0) for row in MODELS)
+        return self.grid_for(self.protocol.data, True).run(row.run(self.protocol, 0) for row in MODELS)
 
     def make(self, tick: Callable[[str], None] = lambda what: None) -> dict[str, Any]:
         outcome, learners, domains = self.learn(), {}, []
-        if self.workshop is not None and outcome is not None:
-            grid = self.workshop.grid(self.protocol.data)
+        if self.grid_for is not None and outcome is not None:
+            grid = self.grid_for(self.protocol.data, False)
             runs = {row.name: row.run(self.protocol, 0) for row in MODELS}
             ready = {name: run for name, run in runs.items() if run in outcome.records}
             learners = {name: Learner.load(grid.model(run), grid.device) for name, run in ready.items()}

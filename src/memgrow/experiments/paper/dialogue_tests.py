@@ -1,35 +1,34 @@
-"""Rows against one of them: the paper's test, and a paired bootstrap over examples and seeds with Holm's correction."""
+"""Rows of replies against one of them: the paper's test, and a paired bootstrap over examples and seeds."""
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memgrow.experiments.paper.accuracies import P_DIGITS, At, count_arrows, rounded
+from memgrow.experiments.paper.sheet import Test
 from memgrow.experiments.reply_records import ReplyScores
 from memgrow.metrics.paper_test import ARROWS, SIZE, SUBSETS, signed_rank
 from memgrow.metrics.replies import BleuCounts
 from memgrow.metrics.significance import holm, paired_over_seeds
 
-Row = Mapping[int, ReplyScores]
+Scored = Mapping[int, ReplyScores]
 """What a row's models answered to one domain's test messages, by seed."""
 
-Line = dict[str, Any]
 Floats = NDArray[np.float64]
 TAIL = 0.025
 BLOCK = 2_000_000  # numbers of one block of resamples
 FINE = 1e9  # Wilcoxon's test is of whole numbers: steps so small that scores tie only where they are equal
-DIGITS = 6
 
 
-def compare(rows: Sequence[Row], at: int, measure: str, resamples: int) -> dict[int, Line]:
+def compare(rows: Sequence[Scored], at: int, measure: str, resamples: int) -> dict[int, Test]:
     """A test of every row that has seeds in common with the one at `at`; differences are row minus reference."""
     asked = {number: sorted(set(row) & set(rows[at])) for number, row in enumerate(rows) if number != at}
     asked = {number: seeds for number, seeds in asked.items() if seeds}
     if not asked:
         return {}
-    models = {(number, seed): said for number, row in enumerate(rows) for seed, said in row.items()}
+    models = {(number, seed): scores for number, row in enumerate(rows) for seed, scores in row.items()}
     place = {key: k for k, key in enumerate(models)}
     scores = SCORES[measure](list(models.values()))
     examples = len(next(iter(models.values())).counts.references)
@@ -41,18 +40,21 @@ def compare(rows: Sequence[Row], at: int, measure: str, resamples: int) -> dict[
     found = {}
     for number, seeds in asked.items():
         them, us = ([place[row, seed] for seed in seeds] for row in (number, at))
-        found[number] = _test(whole[them] - whole[us], subsets[:, them] - subsets[:, us], boot[:, them] - boot[:, us])
-        found[number]["p_over_seeds"] = _rounded(paired_over_seeds(whole[them], whole[us]).p_t)
+        test = _test(whole[them] - whole[us], subsets[:, them] - subsets[:, us], boot[:, them] - boot[:, us])
+        found[number] = replace(test, p_over_seeds=rounded(paired_over_seeds(whole[them], whole[us]).p_t))
     return found
 
 
-def correct(tests: Mapping[str, Line]) -> None:
+def corrected(tests: Mapping[At, Test]) -> dict[At, Test]:
     """Holm's correction over all tests of a table."""
-    for name, adjusted in holm({name: test["p"] for name, test in tests.items()}).items():
-        tests[name]["p_holm"] = _rounded(adjusted)
+    adjusted = holm({f"{number} {column}": test.p for (number, column), test in tests.items()})
+    return {
+        (number, column): replace(test, p_holm=rounded(adjusted[f"{number} {column}"]))
+        for (number, column), test in tests.items()
+    }
 
 
-def _test(whole: Floats, subsets: Floats, boot: Floats) -> Line:
+def _test(whole: Floats, subsets: Floats, boot: Floats) -> Test:
     """From differences by seed: of the whole test set, of the paper's subsets, and of the bootstrap's."""
     resamples, seeds = boot.shape
     drawn = _draws(np.random.default_rng(2), resamples, seeds, seeds) / seeds
@@ -60,17 +62,17 @@ def _test(whole: Floats, subsets: Floats, boot: Floats) -> Line:
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
     low, high = np.quantile(means, (TAIL, 1 - TAIL))
     papers = [signed_rank(np.rint(one * FINE).astype(np.int64)) for one in subsets.T]
-    arrows = Counter(_arrow(*paper) or "none" for paper in papers)
-    return {
-        "arrow": _arrow(*papers[0]),  # the paper had one model for each method
-        "arrows": {name: arrows[name] for name in ("DOWN", "down", "none", "up", "UP") if arrows[name]},
-        "p_paper": _rounded(min(papers[0])),
-        "seeds": seeds,
-        "difference": round(float(whole.mean()), DIGITS),
-        "low": round(float(low), DIGITS),
-        "high": round(float(high), DIGITS),
-        "p": min(1.0, 2 * (beyond + 1) / (resamples + 1)),
-    }
+    return Test(
+        arrow=_arrow(*papers[0]),
+        arrows=count_arrows(_arrow(*paper) for paper in papers),
+        p_paper=rounded(min(papers[0])),
+        seeds=seeds,
+        difference=round(float(whole.mean()), P_DIGITS),
+        low=round(float(low), P_DIGITS),
+        high=round(float(high), P_DIGITS),
+        p=min(1.0, 2 * (beyond + 1) / (resamples + 1)),
+        p_over_seeds=None,
+    )
 
 
 class _Bleu:
@@ -122,7 +124,3 @@ def _arrow(p_worse: float, p_better: float) -> str | None:
         if min(p_worse, p_better) < level:
             return down if p_worse < p_better else up
     return None
-
-
-def _rounded(p: float | None) -> float | None:
-    return None if p is None else round(p, DIGITS)
