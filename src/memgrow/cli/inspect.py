@@ -1,5 +1,6 @@
 """`memgrow inspect`, `methods` and `doctor`: what a model, memgrow and this machine have to say of themselves."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -44,7 +45,7 @@ def inspect(
     examples = examples_from_words(texts or [], learner.task)
     if as_json:
         read = [{"texts": example.texts, "banks": reading_shares(learner, example)} for example in examples]
-        write_json({"about": about(learner), "history": learner.history.to_json(), "reading": read}, indent=1)
+        write_json({"about": asdict(about(learner)), "history": learner.history.to_json(), "reading": read}, indent=1)
         return
     console.print(about_table(learner))
     console.print(stages_table(learner.history))

@@ -1,43 +1,66 @@
 """Methods side by side in the terminal: one line for each, and in words which one to take."""
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
 from memgrow.errors import counted
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds
 from memgrow.methods import find_method
 from memgrow.metrics.significance import Paired
-from memgrow.report.table import UNKNOWN, percent, perplexity_text
+from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
 CLEAR, PERPLEXITY = "*", "perpl."
-COLUMNS = ("method", "average", f"against {BASELINE}", "forgot", PERPLEXITY, "parameters", "time")
+FIGURES = ("average", f"against {BASELINE}", "forgot", PERPLEXITY, "parameters", "time")
 FINE = 0.1  # averages below this are shown with a further digit, where such are common
 
 
 def compared_table(comparison: Comparison, seeds: int) -> Table:
     """Mean and spread over the seeds. Methods that need all data at once stand below a line."""
-    title = f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}"
     shown, replies = digits(comparison), comparison.kind.is_dialogue
-    padding = (0, 0 if replies else 1)  # a column more is to find room in eighty
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=padding, title_justify="left", title_style="bold")
-    for name in COLUMNS:
-        if name != PERPLEXITY or replies:
-            table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
-    for number, method in enumerate(comparison.order):
-        values, together = comparison.summary[method], find_method(method).together
-        if together and number and not find_method(comparison.order[number - 1]).together:
-            table.add_section()
-        table.add_row(
-            method,
-            _cell(values["average"], shown),
-            difference(comparison.against(method), shown),
-            _cell(values["forgetting"], shown),
-            *([perplexity_text(values["perplexity"].mean or 0.0)] if replies else []),
-            f"{values['parameters'].mean:,.0f}",
-            f"{values['seconds'].mean:,.0f} s",
+    rows = []
+    for method in comparison.order:
+        values = comparison.summary[method]
+        rows.append(
+            (
+                method,
+                _cell(values["average"], shown),
+                difference(comparison.against(method), shown),
+                _cell(values["forgetting"], shown),
+                *([perplexity_text(values["perplexity"].mean or 0.0)] if replies else []),
+                f"{values['parameters'].mean:,.0f}",
+                f"{values['seconds'].mean:,.0f} s",
+            )
         )
-    return table
+    incremental = sum(find_method(method).incremental for method in comparison.order)
+    return Table(
+        f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}",
+        [Column("method", wrap="never"), *numbers(*(name for name in FIGURES if name != PERPLEXITY or replies))],
+        rows,
+        layout="narrow" if replies else "roomy",  # a column more has to fit into eighty letters
+        lines_above=[incremental] if incremental else (),
+    )
+
+
+def demo_table(comparison: Comparison, seeds: int) -> Table:
+    """One line for each method, in the order in which they were asked for: mean and, with several seeds, spread."""
+    rows = []
+    for method, values in comparison.summary.items():
+        scores = [
+            percent(values[name].mean or 0.0) + (f" ± {percent(values[name].spread or 0.0)}" if seeds > 1 else "")
+            for name in ("average", "forgetting")
+        ]
+        rows.append((method, *scores, f"{values['parameters'].mean:,.0f}", f"{values['seconds'].mean:.1f}"))
+    names = ("average", "forgot", "parameters", "seconds")
+    columns = [Column("method"), *(Column(name, right=True) for name in names)]
+    return Table(f"at the end, {counted(seeds, 'seed')}", columns, rows)
+
+
+def domains_table(comparison: Comparison) -> Table:
+    """How each method does on each domain when all have been learnt."""
+    ends = {method: comparison.mean_matrix(method) for method in comparison.order}
+    rows = [
+        (domain, *(percent(matrix.score(-1, domain), digits=digits(comparison)) for matrix in ends.values()))
+        for domain in next(iter(ends.values())).domains
+    ]
+    columns = [Column("domain", wrap="letters"), *(Column(method, right=True, wrap="letters") for method in ends)]
+    return Table(f"each domain at the end, {comparison.kind.unit}", columns, rows)
 
 
 def digits(comparison: Comparison) -> int:
@@ -52,35 +75,6 @@ def difference(paired: Paired | None, shown: int = 1) -> str:
         return UNKNOWN
     mean = percent(paired.difference, sign=True, digits=shown)
     return mean + _spread(paired.std, shown) + (CLEAR if _clear(paired) else "")
-
-
-def demo_table(comparison: Comparison, seeds: int) -> Table:
-    """One line for each method, in the order in which they were asked for: mean and, with several seeds, spread."""
-    title = f"at the end, {counted(seeds, 'seed')}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    for name in ("method", "average", "forgot", "parameters", "seconds"):
-        table.add_column(name, justify="left" if name == "method" else "right")
-    for method, values in comparison.summary.items():
-        cells = [
-            percent(values[name].mean or 0.0) + (f" ± {percent(values[name].spread or 0.0)}" if seeds > 1 else "")
-            for name in ("average", "forgetting")
-        ]
-        table.add_row(method, *cells, f"{values['parameters'].mean:,.0f}", f"{values['seconds'].mean:.1f}")
-    return table
-
-
-def domains_table(comparison: Comparison) -> Table:
-    """How each method does on each domain when all have been learnt."""
-    title = f"each domain at the end, {comparison.kind.unit}"
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
-    table.add_column("domain", overflow="fold")
-    ends = {method: comparison.mean_matrix(method) for method in comparison.order}
-    for method in ends:
-        table.add_column(method, justify="right", overflow="fold")
-    for domain in next(iter(ends.values())).domains:
-        scores = (matrix.score(-1, domain) for matrix in ends.values())
-        table.add_row(Text(domain), *(percent(score, digits=digits(comparison)) for score in scores))
-    return table
 
 
 def verdict(comparison: Comparison) -> str:
