@@ -29,7 +29,7 @@ from memgrow.device import find_device
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, build
-from memgrow.models.responder import lay_out
+from memgrow.models.responder import teacher_forced
 from memgrow.training.lazy_adam import LazyAdam, defers
 from memgrow.training.loop import TrainingSettings, _step
 
@@ -78,7 +78,7 @@ def made_up(lengths: Sequence[tuple[int, int]], words: int) -> Encoded:
 def some_batches(data: Encoded, batch: int, steps: int) -> list[list[int]]:
     """So many whole batches from short to long."""
     whole = [one for one in shuffled(data, batch, 0, 0) if len(one) == batch]
-    ordered = sorted(whole, key=lambda one: sum(data.work(index) for index in one))
+    ordered = sorted(whole, key=lambda one: sum(data.length(index) for index in one))
     return [ordered[round((number + 0.5) * len(ordered) / steps - 0.5)] for number in range(steps)]
 
 
@@ -117,13 +117,13 @@ class Trainer:
         for indices in (batches[-1], *batches):  # the first one is not counted: much is made ready by it
             batch: Batch = timed("batch", lambda indices=indices: collate(data, indices, self.device))
             (words, replies), (lengths, ends) = batch.words.chunk(2), batch.lengths.chunk(2)
-            known = lay_out(replies, ends)
+            known = teacher_forced(replies, ends)
             model, vectors = self.model, self.model.encoder.embedding.weight
             self.optimiser.zero_grad(set_to_none=True)
             rows = timed("forward", lambda: model.rows(words, lengths, known))  # noqa: B023
             output = model.heads[-1].output
-            total, _ = timed("output layer, both ways", lambda: output.surprise(rows, known.said, vectors))  # noqa: B023
-            timed("backward", lambda: (total / len(known.said)).backward())  # noqa: B023
+            total, _ = timed("output layer, both ways", lambda: output.loss(rows, known.targets, vectors))  # noqa: B023
+            timed("backward", lambda: (total / len(known.targets)).backward())  # noqa: B023
             timed("clipping", lambda: nn.utils.clip_grad_norm_(list(model.parameters()), self.clip))  # noqa: B023
             timed("Adam, all words", self.optimiser.step)
         return {name: round(1000 * fmean(times[1:]), 3) for name, times in spent.items()}

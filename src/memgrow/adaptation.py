@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memgrow.data import Domain, Example
-from memgrow.data.batches import Encoded, Worded, encode
+from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.device import wake
 from memgrow.errors import DataError, SettingsError
 from memgrow.history import Stage
@@ -110,7 +110,7 @@ class Learning:
     after: "Learner"  # with its grown model
     old: Model | None  # the model that met the domain, where its weights go on
     lesson: StageData
-    worded: Worded
+    tokenized: Tokenized
     data: Encoded
     validation: Encoded
     trains: Trains
@@ -202,18 +202,18 @@ def begin(
     after.plugins, after.history = copy.deepcopy(learner.plugins), copy.deepcopy(learner.history)
     old = None if learner.method.afresh else learner.model
     with seeded(seed, "growth", device=learner.device):
-        worded = learner.tokenized(lesson.train) if like is None else like.worded
-        if worded.cut and like is None:
+        tokenized = learner.tokenized(lesson.train) if like is None else like.tokenized
+        if tokenized.cut and like is None:
             limit = learner.training.max_words
-            progress.note(f"{lesson.name}: only the first {limit} words are read of {worded.cut} text(s)")
-        after.model, after.vocabulary, grew = _grown(learner, old, lesson, worded, vectors, progress)
+            progress.note(f"{lesson.name}: only the first {limit} words are read of {tokenized.cut} text(s)")
+        after.model, after.vocabulary, grew = _grown(learner, old, lesson, tokenized, vectors, progress)
     same = like is not None and like.after.vocabulary == after.vocabulary
     return Learning(
         after=after,
         old=old,
         lesson=lesson,
-        worded=worded,
-        data=like.data if like and same else encode(worded, after.vocabulary, lesson.labels),
+        tokenized=tokenized,
+        data=like.data if like and same else encode(tokenized, after.vocabulary, lesson.labels),
         validation=like.validation if like and same else after.encode(lesson.validation),
         trains=learner.method.trains(old, after.trained()),
         grew=grew,
@@ -240,7 +240,7 @@ def _grown(
     learner: "Learner",
     old: Model | None,
     lesson: StageData,
-    worded: Worded,
+    tokenized: Tokenized,
     vectors: str | Path | None,
     progress: Progress,
 ) -> tuple[Model, Vocabulary, Grew]:
@@ -249,7 +249,7 @@ def _grown(
     known = settings.encoder.first_vocabulary(settings) if old is None else learner.vocabulary
     vocabulary = known
     if old is None or "words" in method.grows:
-        vocabulary = known.extended(worded.sentences(), learner.training.min_count)
+        vocabulary = known.extended(tokenized.sentences(), learner.training.min_count)
     words = vocabulary.words[len(known) :]
     rows, found = first_vectors(words, settings.embedding, vectors)
     if vectors is not None:

@@ -10,7 +10,7 @@ import torch
 from memgrow.adaptation import StageData, begin, check_examples
 from memgrow.checkpoint import pack, unpack
 from memgrow.data import Domain, Example, Stream
-from memgrow.data.batches import Encoded, Worded, collate, encode, split_words
+from memgrow.data.batches import Encoded, Tokenized, collate, encode, tokenize_examples
 from memgrow.device import find_device
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.history import History, Stage
@@ -257,9 +257,9 @@ class Learner:
         check_examples(examples, self.task or "", labels)
         return encode(self.tokenized(examples), self.vocabulary, labels or ())
 
-    def tokenized(self, examples: Sequence[Example]) -> Worded:
+    def tokenized(self, examples: Sequence[Example]) -> Tokenized:
         """Examples as tokens of the kind that this learner's encoder reads."""
-        return split_words(examples, self.training.max_words, self.settings.encoder.tokenizer(self.settings))
+        return tokenize_examples(examples, self.training.max_words, self.settings.encoder.tokenizer(self.settings))
 
     def _key(self, lesson: StageData, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""

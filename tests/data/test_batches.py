@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memgrow.data import Example
-from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, split_words
+from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
 from memgrow.text import Vocabulary
 
 CPU = torch.device("cpu")
@@ -34,14 +34,14 @@ def test_replies_and_messages_alike_are_of_similar_length_so_that_batches_have_f
 
 def test_texts_that_are_read_side_by_side_go_by_the_longer_one():
     pairs = dialogues(100, answered=False)
-    longest = [pairs.work(index) for batch in by_length(pairs, 7) for index in batch]
+    longest = [pairs.length(index) for batch in by_length(pairs, 7) for index in batch]
     assert longest == sorted(longest)
 
 
 @pytest.mark.parametrize("answered", [True, False])
 def test_what_is_read_behind_what_is_found_in_the_examples_and_stays_known(answered):
     example = Example("a b", reply="c") if answered else Example("a b", "c", "yes")
-    data = encode(split_words([example] * 3, 10), Vocabulary(["a", "b", "c"]), ("no", "yes"))
+    data = encode(tokenize_examples([example] * 3, 10), Vocabulary(["a", "b", "c"]), ("no", "yes"))
     assert data.answered == data.some([0, 2]).answered == data.as_known_to(3).answered == answered
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from memgrow.data.batches import collate, encode, split_words
+from memgrow.data.batches import collate, encode, tokenize_examples
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.methods.ewc import ElasticWeights, fisher_diagonal
@@ -20,7 +20,7 @@ def learner(stream, tiny, short) -> Learner:
 
 @pytest.fixture
 def data(learner, stream):
-    return encode(split_words(stream[0].train[:8], 50), learner.vocabulary, learner.labels)
+    return encode(tokenize_examples(stream[0].train[:8], 50), learner.vocabulary, learner.labels)
 
 
 def per_example_gradients(learner, data):

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from memgrow.models.chunked_cross_entropy import surprise
+from memgrow.models.chunked_cross_entropy import chunked_cross_entropy
 
 ROWS, WORDS, SIZE = 23, 41, 5
 
@@ -24,10 +24,10 @@ def test_values_and_gradients_are_those_of_the_plain_way(given, budget):
     expected = torch.autograd.grad(plain.sum() / 7, (rows, table, bias))
     torch.use_deterministic_algorithms(True)  # torch then fills all fresh memory with NaN
     try:
-        total, each = surprise(rows, table, bias, targets, budget)
+        total, each = chunked_cross_entropy(rows, table, bias, targets, budget)
         found = torch.autograd.grad(total / 7, (rows, table, bias))
         with torch.no_grad():
-            quiet, _ = surprise(rows, table, bias, targets, budget)
+            quiet, _ = chunked_cross_entropy(rows, table, bias, targets, budget)
     finally:
         torch.use_deterministic_algorithms(False)
     torch.testing.assert_close(each, plain.detach())
@@ -40,7 +40,7 @@ def test_values_and_gradients_are_those_of_the_plain_way(given, budget):
 def test_gradients_can_be_asked_for_twice_and_for_a_part_alone(given):
     (rows, table, bias), targets = given
     table.requires_grad_(False)
-    total, each = surprise(rows, table, bias, targets, 100)
+    total, each = chunked_cross_entropy(rows, table, bias, targets, 100)
     first = torch.autograd.grad(total, (rows, bias), retain_graph=True)
     assert all(torch.equal(a, b) for a, b in zip(first, torch.autograd.grad(total, (rows, bias)), strict=True))
     assert not each.requires_grad
@@ -63,7 +63,7 @@ class Largest(TorchDispatchMode):
 def test_no_tensor_is_larger_than_the_budget_and_the_weights(given, trains):
     (rows, table, bias), targets = given
     with Largest() as largest, torch.set_grad_enabled(trains):
-        total, _ = surprise(rows, table, bias, targets, budget=4 * WORDS)
+        total, _ = chunked_cross_entropy(rows, table, bias, targets, budget=4 * WORDS)
         if trains:
             total.backward()
     assert 4 * WORDS <= largest.numbers <= max(4 * WORDS, table.numel())
@@ -71,7 +71,7 @@ def test_no_tensor_is_larger_than_the_budget_and_the_weights(given, trains):
 
 def test_scores_that_would_overflow_an_exponential_give_finite_numbers(given):
     (rows, table, bias), targets = given
-    total, _ = surprise(rows * 1e4, table, bias, targets, 50)
+    total, _ = chunked_cross_entropy(rows * 1e4, table, bias, targets, 50)
     gradients = torch.autograd.grad(total, (rows, table, bias))
     assert total.isfinite()
     assert all(gradient.isfinite().all() for gradient in gradients)
@@ -81,7 +81,7 @@ def test_under_autocast_it_computes_in_the_numbers_of_the_weights(given):
     (rows, table, bias), targets = [tensor.detach().float() for tensor in given[0]], given[1]
     plain = F.cross_entropy(F.linear(rows.bfloat16().float(), table, bias), targets, reduction="sum")
     with torch.autocast("cpu", torch.bfloat16):
-        total, _ = surprise(rows.bfloat16(), table.requires_grad_(), bias, targets, 50)
+        total, _ = chunked_cross_entropy(rows.bfloat16(), table.requires_grad_(), bias, targets, 50)
     total.backward()
     torch.testing.assert_close(total, plain)
     assert table.grad.dtype == torch.float32

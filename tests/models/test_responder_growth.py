@@ -45,10 +45,10 @@ def trained(model):
 
 def all_scores(model):
     """Of every word at every step of the replies."""
-    from memgrow.models.responder import lay_out
+    from memgrow.models.responder import teacher_forced
 
     words, lengths, replies, ends = pairs()
-    rows = model.rows(words, lengths, lay_out(replies, ends))
+    rows = model.rows(words, lengths, teacher_forced(replies, ends))
     return model.heads[-1].output(rows, model.encoder.embedding.weight).detach()
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memgrow.data import Example
-from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, split_words
+from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
 from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
@@ -22,9 +22,9 @@ def test_an_epoch_has_every_example_once_in_batches_of_similar_length():
     data = lengths(*(1 + (n * 37) % 50 for n in range(1000)))
     batches = shuffled(data, 10, seed=1, turn=0)
     assert sorted(index for batch in batches for index in batch) == list(range(1000))
-    spread = [max(map(data.work, batch)) - min(map(data.work, batch)) for batch in batches]
+    spread = [max(map(data.length, batch)) - min(map(data.length, batch)) for batch in batches]
     assert sum(spread) / len(spread) < 3
-    firsts = [data.work(batch[0]) for batch in batches]
+    firsts = [data.length(batch[0]) for batch in batches]
     assert firsts != sorted(firsts), "batches must not come from short to long"
 
 
@@ -43,7 +43,7 @@ def test_prediction_batches_cover_all_from_short_to_long():
 def test_a_batch_holds_first_texts_then_second_ones():
     vocabulary = Vocabulary(["a", "b", "c"])
     examples = [Example("a b", "c", "yes"), Example("b", "c a b", "no")]
-    batch = collate(encode(split_words(examples, 10), vocabulary, ("no", "yes")), [0, 1], torch.device("cpu"))
+    batch = collate(encode(tokenize_examples(examples, 10), vocabulary, ("no", "yes")), [0, 1], torch.device("cpu"))
     assert batch.words.tolist() == [[2, 3, 0], [3, 0, 0], [4, 0, 0], [4, 2, 3]]
     assert batch.lengths.tolist() == [2, 1, 1, 3]
     assert batch.labels.tolist() == [1, 0]
@@ -53,7 +53,7 @@ def test_gradients_are_really_clipped(stream, tiny, short):
     learner = Learner.create(model=tiny, training=short, device="cpu")
     learner.adapt(stream[0])
     model = learner.trained()
-    data = encode(split_words(stream[0].train, 50), learner.vocabulary, learner.labels)
+    data = encode(tokenize_examples(stream[0].train, 50), learner.vocabulary, learner.labels)
     batch = collate(data, range(16), torch.device("cpu"))
     norms = {}
     for clip in (1e-3, 1e9):

@@ -16,7 +16,7 @@ UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
 
 
 @dataclass(frozen=True)
-class Worded:
+class Tokenized:
     """Examples as words."""
 
     texts: Sequence[tuple[list[str], ...]]
@@ -39,18 +39,18 @@ class Encoded:
     def __len__(self) -> int:
         return len(self.texts)
 
-    def work(self, index: int) -> int:
+    def length(self, index: int) -> int:
         """What an example costs: the words of its longest text."""
         return max(map(len, self.texts[index]))
 
-    def likeness(self, index: int) -> tuple[int, int]:
+    def bucket_key(self, index: int) -> tuple[int, int]:
         """Examples that are near each other in this make a batch with few steps and little padding.
 
         Two texts are read side by side, and the longer one counts. A reply is read behind its message: there both
         count, first the message's length in bands that are wider for long ones, as there are fewer of these.
         """
         if not self.answered:
-            return self.work(index), 0
+            return self.length(index), 0
         message, reply = self.texts[index]
         return isqrt(4 * len(message)), len(reply)
 
@@ -74,9 +74,9 @@ class Batch:
     examples: Tensor  # (B): their numbers in the data
 
 
-def split_words(
+def tokenize_examples(
     examples: Sequence[Example], max_words: int, tokenizer: Callable[[str], list[str]] = tokenise
-) -> Worded:
+) -> Tokenized:
     """Of a text longer than `max_words` the beginning is read; one without any word is read as an unknown word."""
     texts, cut = [], 0
     for example in examples:
@@ -84,17 +84,17 @@ def split_words(
         cut += sum(len(text) > max_words for text in words)
         texts.append(tuple(text[:max_words] or [UNKNOWN] for text in words))
     answered = any(example.reply is not None for example in examples)
-    return Worded(texts, [example.label for example in examples], cut, answered)
+    return Tokenized(texts, [example.label for example in examples], cut, answered)
 
 
 def _reply(example: Example) -> tuple[str, ...]:
     return () if example.reply is None else (example.reply,)
 
 
-def encode(worded: Worded, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
+def encode(tokenized: Tokenized, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
     numbers: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
-    texts = [tuple(vocabulary.encode(text) for text in texts) for texts in worded.texts]
-    return Encoded(texts, [numbers.get(label, -1) for label in worded.labels], worded.answered)
+    texts = [tuple(vocabulary.encode(text) for text in texts) for texts in tokenized.texts]
+    return Encoded(texts, [numbers.get(label, -1) for label in tokenized.labels], tokenized.answered)
 
 
 def collate(encoded: Encoded, indices: Sequence[int], device: torch.device) -> Batch:
@@ -120,7 +120,7 @@ def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int
     that models of different seeds, trained side by side, have batches of the same length at the same time.
     """
     order = torch.randperm(len(encoded), generator=torch.Generator().manual_seed(seed)).tolist()
-    order.sort(key=encoded.likeness)  # those of one length stay in the order that was drawn
+    order.sort(key=encoded.bucket_key)  # those of one length stay in the order that was drawn
     batches = [order[start : start + size] for start in range(0, len(order), size)]
     places = torch.randperm(len(batches), generator=torch.Generator().manual_seed(turn))
     return [batches[number] for number in places.tolist()]
@@ -128,6 +128,6 @@ def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int
 
 def by_length(encoded: Encoded, size: int) -> Iterator[list[int]]:
     """All examples in batches from short to long, for prediction."""
-    order = sorted(range(len(encoded)), key=encoded.likeness)
+    order = sorted(range(len(encoded)), key=encoded.bucket_key)
     for start in range(0, len(order), size):
         yield order[start : start + size]

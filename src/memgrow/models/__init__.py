@@ -5,7 +5,7 @@ from typing import Any
 
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
-from memgrow.models.model import Model, Taught
+from memgrow.models.model import Model, StepOutput
 from memgrow.models.recurrent_encoder import RecurrentEncoder
 from memgrow.models.responder import Responder
 
@@ -36,7 +36,7 @@ __all__ = [
     "PairClassifier",
     "RecurrentEncoder",
     "Responder",
-    "Taught",
+    "StepOutput",
     "TextClassifier",
     "build",
     "rebuild",

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.models.encoder import Encoder
-from memgrow.models.model import LARGE, Model, Taught
+from memgrow.models.model import LARGE, Model, StepOutput
 from memgrow.nn import Growth
 
 
@@ -33,11 +33,11 @@ class Classifier(Model):
         logits: Tensor = self.heads[-1](self.features(self.encoder(words, lengths)))
         return logits
 
-    def teach(self, batch: Batch) -> Taught:
+    def training_step(self, batch: Batch) -> StepOutput:
         logits = self(batch.words, batch.lengths)
         loss, count = F.cross_entropy(logits, batch.labels), len(batch.labels)
         right = (logits.detach().argmax(-1) == batch.labels).sum()
-        return Taught(loss, logits, loss.detach() * count, right, count)
+        return StepOutput(loss, logits, loss.detach() * count, right, count)
 
     def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
         scores = torch.log_softmax(self(batch.words, batch.lengths)[0], dim=-1)  # (labels)

@@ -1,4 +1,8 @@
-"""From messages to replies: greedily, by beam search, or by chance."""
+"""From messages to replies: greedily, by beam search, or by chance.
+
+`decode` answers one batch and `decode_all` any number of messages. Both write step by step (`Steps`): greedy and
+sampled replies by `word_by_word`, which takes one word at a time, a beam by `beam_search`, which keeps the best few.
+"""
 
 import copy
 from collections.abc import Callable
@@ -33,29 +37,52 @@ class Reply:
     ended: bool  # False: it had not come to its end at the largest length, and was cut there
 
 
-def sample(
+@torch.no_grad()
+def decode(
     model: Responder,
     words: Tensor,
     lengths: Tensor,
-    max_words: int,
-    temperature: float,
+    *,
+    beam: int = 1,
+    temperature: float | None = None,
+    max_words: int = LONGEST,
+    alpha: float = 1.0,
     generator: torch.Generator | None = None,
 ) -> list[Reply]:
-    """Each word is drawn from the model's probabilities, sharpened (below 1) or flattened (above) by the temperature.
+    """A reply to each message, given as word indices (B, T) and lengths (B, at least 1).
 
-    All numbers are drawn beforehand, on the CPU: a seed means the same on every device, and what a message is answered
-    depends on its place in the batch, but not on its neighbours.
+    Greedy unless there is a `beam` of two or more, which weighs log-probability / tokens ** alpha, or a `temperature`
+    to draw words at. A reply that has not ended after `max_words` words is cut there and says so.
     """
-    numbers = torch.rand(len(words), max_words + 1, generator=generator).to(words.device)
+    if beam < 1 or max_words < 1:
+        raise SettingsError(f"beam and max_words must be at least 1, not {beam} and {max_words}")
+    if temperature is not None and not 0 < temperature < float("inf"):
+        raise SettingsError(f"temperature must be above 0, not {temperature}; without one the best words are taken")
+    if not alpha >= 0:
+        raise SettingsError(f"alpha must be 0 or more, not {alpha}")
+    if temperature is not None and beam > 1:
+        raise SettingsError("a reply is either searched for or drawn: give a beam or a temperature, not both")
+    if not len(words):
+        return []
+    words, training = words.to(model.device), model.training
+    model.eval()
+    try:
+        if temperature is not None:
+            return sample(model, words, lengths, max_words, temperature, generator)
+        if beam > 1:
+            return beam_search(model, words, lengths, max_words, beam, alpha)
+        return greedy(model, words, lengths, max_words)
+    finally:
+        model.train(training)
 
-    def draw(chances: Tensor, messages: Tensor, number: int) -> Tensor:
-        up_to = torch.softmax(chances.double() / temperature, dim=-1).cumsum(-1)  # (rows, words)
-        mark = (
-            numbers[messages, number].unsqueeze(1) * up_to[:, -1:]
-        )  # below the last sum: single numbers end at 1 - 2^-24
-        return torch.searchsorted(up_to, mark, right=True).squeeze(1)
 
-    return word_by_word(model, words, lengths, max_words, draw)
+def decode_all(model: Responder, data: Encoded, **search: Any) -> list[Reply]:
+    """A reply to each message of the data, in their order; `search` is what `decode` takes."""
+    found: dict[int, Reply] = {}
+    for indices in by_length(data, TOGETHER.get(model.device.type, TOGETHER["cpu"])):
+        batch = collate(data, indices, model.device)
+        found |= zip(indices, decode(model, batch.words, batch.lengths, **search), strict=True)
+    return [found[index] for index in range(len(data))]
 
 
 class Steps:
@@ -72,7 +99,7 @@ class Steps:
         return len(self._message.there)
 
     def step(self, said: Tensor | None) -> Tensor:
-        """Log-probabilities (B, width, words) of what comes behind the words `said` (B, width); None at the start."""
+        """Log-probabilities (B, width, words) of what comes after the words `said` (B, width); None at the start."""
         rows, model = len(self) * self._width, self._model
         start = model.decoder.start.expand(rows, -1)
         vectors = start if said is None else model.encoder.embedding(said.flatten())
@@ -97,7 +124,7 @@ class Steps:
 
 
 def _stepwise(column: MemoryRecurrent) -> MemoryRecurrent:
-    """The same layer, parameters and all, by the way that has nothing to prepare before its first step."""
+    """The same layer with the same parameters, by the backend that has nothing to prepare before its first step."""
     twin = copy.copy(column)
     twin.backend = "naive"
     return twin
@@ -107,10 +134,6 @@ Choose = Callable[[Tensor, Tensor, int], Tensor]
 """From log-probabilities (rows, words), the messages of those rows (rows), and the step: the next words (rows)."""
 
 
-def greedy(model: Responder, words: Tensor, lengths: Tensor, max_words: int) -> list[Reply]:
-    return word_by_word(model, words, lengths, max_words, lambda chances, messages, number: chances.argmax(-1))
-
-
 def word_by_word(model: Responder, words: Tensor, lengths: Tensor, max_words: int, choose: Choose) -> list[Reply]:
     """Replies whose words are chosen one after another; those that have ended cost nothing any more."""
     steps, count, device = Steps(model, words, lengths), len(words), words.device
@@ -118,7 +141,7 @@ def word_by_word(model: Responder, words: Tensor, lengths: Tensor, max_words: in
     score = torch.zeros(count, dtype=torch.double, device=device)
     ended = torch.zeros(count, dtype=torch.bool, device=device)
     messages, last = torch.arange(count, device=device), None
-    for number in range(max_words + 1):  # behind the last word there may still come the end
+    for number in range(max_words + 1):  # after the last word there may still come the end
         chances = steps.step(last)[:, 0]
         word = choose(chances, messages, number)
         ends = word == END
@@ -137,6 +160,35 @@ def word_by_word(model: Responder, words: Tensor, lengths: Tensor, max_words: in
         last = word.unsqueeze(1)
     rows = zip(said.tolist(), score.tolist(), ended.tolist(), strict=True)
     return [Reply(tuple(w for w in row if w != END), total, done) for row, total, done in rows]
+
+
+def greedy(model: Responder, words: Tensor, lengths: Tensor, max_words: int) -> list[Reply]:
+    """At each step the most probable word."""
+    return word_by_word(model, words, lengths, max_words, lambda chances, messages, number: chances.argmax(-1))
+
+
+def sample(
+    model: Responder,
+    words: Tensor,
+    lengths: Tensor,
+    max_words: int,
+    temperature: float,
+    generator: torch.Generator | None = None,
+) -> list[Reply]:
+    """Each word is drawn from the model's probabilities, sharpened (below 1) or flattened (above) by the temperature.
+
+    All numbers are drawn beforehand, on the CPU: a seed means the same on every device, and what a message is answered
+    depends on its place in the batch, but not on its neighbours.
+    """
+    numbers = torch.rand(len(words), max_words + 1, generator=generator).to(words.device)
+
+    def draw(chances: Tensor, messages: Tensor, number: int) -> Tensor:
+        up_to = torch.softmax(chances.double() / temperature, dim=-1).cumsum(-1)  # (rows, words)
+        # The mark is below the last sum: single numbers end at 1 - 2^-24.
+        mark = numbers[messages, number].unsqueeze(1) * up_to[:, -1:]
+        return torch.searchsorted(up_to, mark, right=True).squeeze(1)
+
+    return word_by_word(model, words, lengths, max_words, draw)
 
 
 NEVER = float("-inf")
@@ -173,7 +225,7 @@ def beam_search(
         scores,
         torch.full((count,), size, device=device),
     )
-    for number in range(max_words + 1):  # behind the last word there may still come the end
+    for number in range(max_words + 1):  # after the last word there may still come the end
         chances = steps.step(live.words[:, :, -1] if number else None)  # (rows, size, words)
         totals = (live.scores.unsqueeze(2) + chances).flatten(1)
         best, places = totals.topk(size, dim=1)
@@ -231,51 +283,3 @@ class _Found:
 
     def replies(self) -> list[Reply]:
         return [reply for best in self._best if best for reply in best[1:]]
-
-
-@torch.no_grad()
-def decode(
-    model: Responder,
-    words: Tensor,
-    lengths: Tensor,
-    *,
-    beam: int = 1,
-    temperature: float | None = None,
-    max_words: int = LONGEST,
-    alpha: float = 1.0,
-    generator: torch.Generator | None = None,
-) -> list[Reply]:
-    """A reply to each message, given as word indices (B, T) and lengths (B, at least 1).
-
-    Greedy unless there is a `beam` of two or more, which weighs log-probability / tokens ** alpha, or a `temperature`
-    to draw words at. A reply that has not ended after `max_words` words is cut there and says so.
-    """
-    if beam < 1 or max_words < 1:
-        raise SettingsError(f"beam and max_words must be at least 1, not {beam} and {max_words}")
-    if temperature is not None and not 0 < temperature < float("inf"):
-        raise SettingsError(f"temperature must be above 0, not {temperature}; without one the best words are taken")
-    if not alpha >= 0:
-        raise SettingsError(f"alpha must be 0 or more, not {alpha}")
-    if temperature is not None and beam > 1:
-        raise SettingsError("a reply is either searched for or drawn: give a beam or a temperature, not both")
-    if not len(words):
-        return []
-    words, training = words.to(model.device), model.training
-    model.eval()
-    try:
-        if temperature is not None:
-            return sample(model, words, lengths, max_words, temperature, generator)
-        if beam > 1:
-            return beam_search(model, words, lengths, max_words, beam, alpha)
-        return greedy(model, words, lengths, max_words)
-    finally:
-        model.train(training)
-
-
-def decode_all(model: Responder, data: Encoded, **search: Any) -> list[Reply]:
-    """A reply to each message of the data, in their order; `search` is what `decode` takes."""
-    found: dict[int, Reply] = {}
-    for indices in by_length(data, TOGETHER.get(model.device.type, TOGETHER["cpu"])):
-        batch = collate(data, indices, model.device)
-        found |= zip(indices, decode(model, batch.words, batch.lengths, **search), strict=True)
-    return [found[index] for index in range(len(data))]

@@ -14,7 +14,7 @@ from memgrow.nn import MemoryBank
 LARGE = 256  # examples in a batch where no gradient is needed
 
 
-class Taught(NamedTuple):
+class StepOutput(NamedTuple):
     """What came of a batch."""
 
     loss: Tensor  # the mean: gradients go through this one
@@ -35,7 +35,7 @@ class Model(nn.Module, ABC):
     def __init__(self, encoder: Encoder, labels: int) -> None: ...
 
     @abstractmethod
-    def teach(self, batch: Batch) -> Taught:
+    def training_step(self, batch: Batch) -> StepOutput:
         """The loss of a batch."""
 
     @abstractmethod

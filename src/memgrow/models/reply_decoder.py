@@ -1,4 +1,8 @@
-"""The writer of replies: columns of the encoder's cell with banks of their own."""
+"""What writes a reply: a decoder of recurrent columns, and a head that attends to the message and scores every word.
+
+The decoder's states do not depend on that attention (it is global attention, after the recurrence), so that all steps
+of a known reply are computed at once.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -7,16 +11,52 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.models.chunked_cross_entropy import surprise
+from memgrow.models.chunked_cross_entropy import chunked_cross_entropy
 from memgrow.models.encoder import SPREAD, ModelSettings
 from memgrow.models.recurrent_encoder import Columns, Message, grow_by
 from memgrow.nn import Growth, MemoryRecurrent
 from memgrow.nn.growth import Layout
 from memgrow.text import PADDING_INDEX
 
+END = PADDING_INDEX
+"""No reply says padding, so its class is free to mean: the reply ends here. New words come after all others."""
 
-class Reading(nn.Module):
-    """Global attention: no decoder state depends on it, so that all steps of a known reply are read at once."""
+
+class ReplyDecoder(Columns):
+    """Reads a reply's words from left to right, after a vector of its own that stands for the start."""
+
+    def __init__(self, settings: ModelSettings, columns: Sequence[Mapping[str, Any]]) -> None:
+        """With a column for each of the encoder's `columns`, of as many units and slots (see its shape)."""
+        super().__init__()
+        self.settings, self.bidirectional = settings, False
+        self.start = nn.Parameter(torch.randn(settings.embedding) * SPREAD)
+        self.columns = cast(list[MemoryRecurrent], nn.ModuleList())
+        for column in columns:
+            self.add_column(column["hidden"])
+            grow_by(self.newest, column["slots"])
+
+
+class Head(nn.Module):
+    """Attention to the message, the joining layer, and the output layer.
+
+    The joint vector has `hidden` numbers; in a tied model as many as a word's vector, whatever grows.
+    """
+
+    def __init__(self, encoded: int, decoded: int, hidden: int, words: int, tied: int | None) -> None:
+        super().__init__()
+        size = hidden if tied is None else tied
+        self.reading = MessageAttention(encoded, decoded, size)
+        self.output = Output(size, words, tied is not None)
+
+    def plan(self, growth: Growth, encoded: Layout, decoded: Layout, hidden: int) -> None:
+        """Make wider states part of a larger growth."""
+        units = hidden if self.output.weight is not None else 0
+        self.reading.plan(growth, encoded, decoded, units)
+        self.output.plan_units(growth, units)
+
+
+class MessageAttention(nn.Module):
+    """Global attention of decoder states to a message, and the layer that joins what they find with the states."""
 
     def __init__(self, encoded: int, decoded: int, size: int) -> None:
         super().__init__()
@@ -46,33 +86,6 @@ class Reading(nn.Module):
         growth.enlarge(self.bias, 0, own, draw)
 
 
-def _total(layout: Layout) -> int:
-    return sum(size + extra for size, extra in layout)
-
-
-class Head(nn.Module):
-    """Attention to the message, the joining layer, and the output layer.
-
-    The joint vector has `hidden` numbers; in a tied model as many as a word's vector, whatever grows.
-    """
-
-    def __init__(self, encoded: int, decoded: int, hidden: int, words: int, tied: int | None) -> None:
-        super().__init__()
-        size = hidden if tied is None else tied
-        self.reading = Reading(encoded, decoded, size)
-        self.output = Output(size, words, tied is not None)
-
-    def plan(self, growth: Growth, encoded: Layout, decoded: Layout, hidden: int) -> None:
-        """Make wider states part of a larger growth."""
-        units = hidden if self.output.weight is not None else 0
-        self.reading.plan(growth, encoded, decoded, units)
-        self.output.plan_units(growth, units)
-
-
-END = PADDING_INDEX
-"""No reply says padding, so its class is free to mean: the reply ends here. New words come behind all others."""
-
-
 class Output(nn.Module):
     """One row and one bias for each word. A tied layer has no rows of its own: the words' vectors are its rows."""
 
@@ -89,9 +102,9 @@ class Output(nn.Module):
         """Scores (..., words) of rows (..., size); `vectors` are those of the words, for a tied layer."""
         return F.linear(rows, self._table(vectors), self.bias)
 
-    def surprise(self, rows: Tensor, targets: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+    def loss(self, rows: Tensor, targets: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """-log p of the targets (rows): the sum, and each without gradients (rows)."""
-        return surprise(rows, self._table(vectors), self.bias, targets)
+        return chunked_cross_entropy(rows, self._table(vectors), self.bias, targets)
 
     def plan_words(self, growth: Growth, words: int) -> None:
         """Make rows of new words part of a larger growth; this comes before longer rows.
@@ -116,15 +129,5 @@ class Output(nn.Module):
         return vectors if self.weight is None else self.weight
 
 
-class ReplyDecoder(Columns):
-    """Reads a reply's words from left to right, after a vector of its own that stands for the start."""
-
-    def __init__(self, settings: ModelSettings, columns: Sequence[Mapping[str, Any]]) -> None:
-        """With a column for each of the encoder's `columns`, of as many units and slots (see its shape)."""
-        super().__init__()
-        self.settings, self.bidirectional = settings, False
-        self.start = nn.Parameter(torch.randn(settings.embedding) * SPREAD)
-        self.columns = cast(list[MemoryRecurrent], nn.ModuleList())
-        for column in columns:
-            self.add_column(column["hidden"])
-            grow_by(self.newest, column["slots"])
+def _total(layout: Layout) -> int:
+    return sum(size + extra for size, extra in layout)

@@ -1,4 +1,8 @@
-"""A sequence-to-sequence responder: a message in, a reply out, banks on both sides."""
+"""A sequence-to-sequence responder: a message in, a reply out, memory banks on both sides.
+
+The encoder reads the message, and the decoder (`reply_decoder`) starts from its last state. In training the decoder
+reads the words of the known reply (teacher forcing); in use it reads its own (`decoding`).
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,40 +17,43 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.errors import SettingsError
 from memgrow.models.encoder import Encoder
-from memgrow.models.model import LARGE, Model, Taught
+from memgrow.models.model import LARGE, Model, StepOutput
 from memgrow.models.recurrent_encoder import Message, RecurrentEncoder, run_columns
 from memgrow.models.reply_decoder import END, Head, ReplyDecoder
 from memgrow.nn import Growth, MemoryBank
 
 
-class KnownReplies(NamedTuple):
-    """A reply of n words has n + 1 steps: it reads the start and its words, and says its words and the end."""
+class TeacherForced(NamedTuple):
+    """Known replies as the decoder is trained on them: of n words, n + 1 steps.
 
-    heard: PackedSequence  # of word indices (rows); in the rows of the first step there is no word
-    said: Tensor  # (rows)
-    places: Tensor  # (rows): where in (B, L + 1), flattened, each row stands
+    The inputs are the start and the words, the targets the words and the end.
+    """
+
+    inputs: PackedSequence  # of word indices (rows); in the rows of the first step there is no word
+    targets: Tensor  # (rows)
+    positions: Tensor  # (rows): where in (B, L + 1), flattened, each row stands
     shape: tuple[int, int]  # (B, L + 1)
 
     def spread(self, rows: Tensor) -> Tensor:
-        """Packed rows (rows, ...) as (B, L + 1, ...), with zeros behind the end of a reply."""
+        """Packed rows (rows, ...) as (B, L + 1, ...), with zeros after the end of a reply."""
         flat = rows.new_zeros(self.shape[0] * self.shape[1], *rows.shape[1:])
-        return flat.index_copy(0, self.places, rows).view(*self.shape, *rows.shape[1:])
+        return flat.index_copy(0, self.positions, rows).view(*self.shape, *rows.shape[1:])
 
     def gather(self, spread: Tensor) -> Tensor:
-        """The way back."""
-        return spread.flatten(0, 1).index_select(0, self.places)
+        """The opposite of `spread`."""
+        return spread.flatten(0, 1).index_select(0, self.positions)
 
 
-def lay_out(replies: Tensor, lengths: Tensor) -> KnownReplies:
-    """Word indices (B, L) and lengths (B, 0 or more); what stands behind the end of a reply is never looked at."""
+def teacher_forced(replies: Tensor, lengths: Tensor) -> TeacherForced:
+    """Word indices (B, L) and lengths (B, 0 or more); what stands after the end of a reply is never looked at."""
     replies, ends = replies[:, : int(lengths.max())], lengths.to(replies.device).unsqueeze(1)
-    heard = F.pad(replies, (1, 0))
-    said = F.pad(replies, (0, 1)).scatter(1, ends, END)
-    places = torch.arange(heard.numel(), device=heard.device).view_as(heard)
-    packed = pack_padded_sequence(places, lengths.cpu() + 1, batch_first=True, enforce_sorted=False)
+    inputs = F.pad(replies, (1, 0))
+    targets = F.pad(replies, (0, 1)).scatter(1, ends, END)
+    positions = torch.arange(inputs.numel(), device=inputs.device).view_as(inputs)
+    packed = pack_padded_sequence(positions, lengths.cpu() + 1, batch_first=True, enforce_sorted=False)
     at = packed.data
-    return KnownReplies(
-        packed._replace(data=heard.flatten()[at]), said.flatten()[at], at, (heard.shape[0], heard.shape[1])
+    return TeacherForced(
+        packed._replace(data=inputs.flatten()[at]), targets.flatten()[at], at, (inputs.shape[0], inputs.shape[1])
     )
 
 
@@ -55,7 +62,7 @@ class ReplyLoss:
     """-log p of what was to be said. A token is a word or the end; an unknown word counts as the class "unknown"."""
 
     total: Tensor  # over all tokens; gradients go through this one
-    tokens: Tensor  # (B, L + 1): of each token, 0 behind the end; no gradients
+    tokens: Tensor  # (B, L + 1): of each token, 0 after the end; no gradients
     count: int  # of tokens
 
     @property
@@ -66,7 +73,7 @@ class ReplyLoss:
 class Shares(NamedTuple):
     """For each bank of the newest columns: the share of attention that each domain's slots get."""
 
-    encoder: list[dict[str, Tensor]]  # (B, T) each: at each word of the message, 0 behind its end
+    encoder: list[dict[str, Tensor]]  # (B, T) each: at each word of the message, 0 after its end
     decoder: list[dict[str, Tensor]]  # (B, L + 1) each: when each word of the reply is to be said, and the end
 
 
@@ -90,16 +97,16 @@ class Responder(Model):
 
     def forward(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> ReplyLoss:
         """The loss of replies (B, L), of 0 or more words each, to messages (B, T)."""
-        known = lay_out(replies, reply_lengths)
+        known = teacher_forced(replies, reply_lengths)
         vectors = self.encoder.embedding.weight
-        total, each = self.heads[-1].output.surprise(self.rows(words, lengths, known), known.said, vectors)
-        return ReplyLoss(total, known.spread(each), len(known.said))
+        total, each = self.heads[-1].output.loss(self.rows(words, lengths, known), known.targets, vectors)
+        return ReplyLoss(total, known.spread(each), len(known.targets))
 
-    def teach(self, batch: Batch) -> Taught:
+    def training_step(self, batch: Batch) -> StepOutput:
         found = self._loss(batch)
-        behind = found.tokens.numel() - found.count  # places behind the ends, where exp(-0) is no probability
-        right = found.tokens.neg().exp().sum() - behind
-        return Taught(found.mean, None, found.total.detach(), right, found.count)
+        padding = found.tokens.numel() - found.count  # after the ends, where exp(-0) is no probability
+        right = found.tokens.neg().exp().sum() - padding
+        return StepOutput(found.mean, None, found.total.detach(), right, found.count)
 
     def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
         return [(-self._loss(batch).total, 1.0)]
@@ -119,7 +126,7 @@ class Responder(Model):
         found: ReplyLoss = self(words, lengths, replies, ends)
         return found
 
-    def rows(self, words: Tensor, lengths: Tensor, known: KnownReplies) -> Tensor:
+    def rows(self, words: Tensor, lengths: Tensor, known: TeacherForced) -> Tensor:
         """What the output layer sees at each step of known replies (rows, size)."""
         message, first = self.encoder.read(words, lengths)
         states, _ = run_columns(self.decoder.columns, self._inputs(known), first)
@@ -136,7 +143,7 @@ class Responder(Model):
     def reading(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> Shares:
         """Whose slots are read, for messages and their replies."""
         _, first = self.encoder.read(words, lengths)
-        decoder = self.decoder.shares(self._inputs(lay_out(replies, reply_lengths)), first)
+        decoder = self.decoder.shares(self._inputs(teacher_forced(replies, reply_lengths)), first)
         return Shares(self.encoder.reading(words, lengths), decoder)
 
     def grow(
@@ -176,12 +183,12 @@ class Responder(Model):
     def scores_by_vectors(self) -> bool:
         return self.settings.tied
 
-    def _inputs(self, known: KnownReplies) -> PackedSequence:
+    def _inputs(self, known: TeacherForced) -> PackedSequence:
         """The vectors that the decoder reads; the rows of the first step are the first ones."""
-        count, heard = known.shape[0], known.heard
+        count, inputs = known.shape[0], known.inputs
         start = self.decoder.start.expand(count, -1)
-        vectors = torch.cat((start, self.encoder.embedding(heard.data[count:])))
-        return heard._replace(data=self.encoder.dropout(vectors))
+        vectors = torch.cat((start, self.encoder.embedding(inputs.data[count:])))
+        return inputs._replace(data=self.encoder.dropout(vectors))
 
     def _new_head(self, columns: int) -> Head:
         """A head that reads the first columns of both sides."""

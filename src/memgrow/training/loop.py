@@ -11,7 +11,7 @@ from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.errors import SettingsError
 from memgrow.methods import Plugins, Trains
 from memgrow.methods.weight_ema import catching_up, follow, smoothed
-from memgrow.models import Model, Taught
+from memgrow.models import Model, StepOutput
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
 from memgrow.training.lazy_adam import LazyAdam, defers
@@ -81,11 +81,11 @@ def train(
         model.train()
         while position.batch < len(order):
             batch = collate(data, order[position.batch], device)
-            taught = _step(model, batch, optimiser, trains, plugins, settings.clip, vectors)
+            output = _step(model, batch, optimiser, trains, plugins, settings.clip, vectors)
             if plugins.smooth:
                 follow(optimiser, plugins.smooth, len(order))
-            running += torch.stack((taught.total, taught.right.to(taught.total)))
-            position.batch, position.seen = position.batch + 1, position.seen + taught.seen
+            running += torch.stack((output.total, output.right.to(output.total)))
+            position.batch, position.seen = position.batch + 1, position.seen + output.seen
             now = time.monotonic()
             if now - glanced > REPORT_EVERY_S or position.batch == len(order):
                 glanced = now
@@ -123,16 +123,16 @@ def _step(
     plugins: Plugins,
     clip: float,
     vectors: LazyAdam | None = None,
-) -> Taught:
+) -> StepOutput:
     """One update; what comes back is still on the device. The words' vectors may be moved apart."""
     optimiser.zero_grad(set_to_none=True)
     borrowed = None if vectors is None else vectors.borrow(batch.words)
     table = model.word_vectors
     with nullcontext() if borrowed is None or table is None else borrowed.within(table):
-        taught = model.teach(batch)
+        output = model.training_step(batch)
     parameters = dict(model.named_parameters())
-    guidance = None if taught.logits is None else plugins.output_loss(taught.logits, batch.examples)
-    terms = (taught.loss, plugins.weight_loss(parameters), guidance)
+    guidance = None if output.logits is None else plugins.output_loss(output.logits, batch.examples)
+    terms = (output.loss, plugins.weight_loss(parameters), guidance)
     torch.stack([term for term in terms if term is not None]).sum().backward()  # type: ignore[no-untyped-call]
     trains.mask_gradients(model)
     moved = list(model.parameters()) if borrowed is None else [*model.parameters(), borrowed.vectors]
@@ -142,7 +142,7 @@ def _step(
     if vectors is not None and borrowed is not None:
         vectors.step(borrowed)
     plugins.after_step(parameters)
-    return taught
+    return output
 
 
 def _snapshot(model: nn.Module) -> dict[str, Tensor]:

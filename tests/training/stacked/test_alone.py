@@ -16,7 +16,7 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import together as choice
-from memgrow.training.stacked.data import Staged
+from memgrow.training.stacked.data import DeviceData
 from memgrow.training.stacked.together import PLAIN, STACKED, choose_loop, padded
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.waiting import count_waiting, with_rare_words
@@ -166,7 +166,7 @@ def long_and_short(long: int, short: int = 3) -> Encoded:
 def test_padded_counts_what_a_stack_puts_on_the_device(lengths, paired):
     texts = [([2] * length, [3])[: 1 + paired] for length in lengths]
     data = Encoded(texts, [0] * len(texts))
-    assert padded(data) == Staged(data, CPU).words.numel()
+    assert padded(data) == DeviceData(data, CPU).words.numel()
     assert padded(Encoded((), ())) == 0
 
 

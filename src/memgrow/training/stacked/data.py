@@ -18,7 +18,7 @@ LARGE = 256  # examples in a batch where no gradient is needed
 USUAL = 48  # words: of longer texts fewer are taken at once
 
 
-class Chosen(NamedTuple):
+class StackBatch(NamedTuple):
     """A batch for each model of a stack."""
 
     words: Tensor  # (T, R, K), texts: all first ones, then all second ones
@@ -26,7 +26,7 @@ class Chosen(NamedTuple):
     labels: Tensor  # (K, B)
 
 
-class Staged:
+class DeviceData:
     """Examples as tensors on a device."""
 
     def __init__(self, data: Encoded, device: torch.device) -> None:
@@ -41,7 +41,7 @@ class Staged:
         self.labels = torch.tensor(data.labels, device=device)
         self.works = lengths.amax(1)  # on the CPU: decides how far a batch has to be walked
 
-    def as_known_to(self, words: int) -> "Staged":
+    def as_known_to(self, words: int) -> "DeviceData":
         """The examples as a model sees them that has the first so many words alone."""
         new = copy.copy(self)
         new.words = torch.where(self.words < words, self.words, UNKNOWN_INDEX)
@@ -51,10 +51,10 @@ class Staged:
         """How many steps a batch of these examples takes."""
         return rounded(int(self.works[numbers].max()))
 
-    def take(self, numbers: Tensor, steps: int) -> Chosen:
+    def take(self, numbers: Tensor, steps: int) -> StackBatch:
         """The examples of those numbers (K, B), on the device."""
         words = self.words[numbers, :, :steps].permute(3, 2, 1, 0).flatten(1, 2)  # (T, texts * B, K)
-        return Chosen(words.long(), self.lengths[numbers].permute(2, 1, 0).flatten(0, 1), self.labels[numbers])
+        return StackBatch(words.long(), self.lengths[numbers].permute(2, 1, 0).flatten(0, 1), self.labels[numbers])
 
     def rows(self, examples: int, steps: int) -> int:
         """How many of a batch's examples to take at once, so that long texts need no more memory than usual ones."""

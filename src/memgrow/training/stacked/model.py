@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from memgrow.models import Classifier, Model, RecurrentEncoder
 from memgrow.nn import MemoryRecurrent
-from memgrow.training.stacked.data import Staged
+from memgrow.training.stacked.data import DeviceData
 from memgrow.training.stacked.graphs import Graphs
 from memgrow.training.stacked.recurrence import Slots, Weights, recur, turned
 
@@ -132,7 +132,7 @@ class Stack:
 
 
 def fisher_together(
-    stack: Stack, data: Staged, examples: Sequence[Sequence[int]], variant: str
+    stack: Stack, data: DeviceData, examples: Sequence[Sequence[int]], variant: str
 ) -> list[dict[str, Tensor]]:
     """For each model the diagonal over its own examples (equally many for each), by the parameters' names."""
     device = data.labels.device
@@ -151,7 +151,9 @@ def fisher_together(
                 sums.addcmul_(gradient.square(), shaped)
 
     run = Graphs(step, device)
-    ordered = torch.tensor([sorted(chosen, key=data.data.work) for chosen in examples])  # alike in length at each place
+    ordered = torch.tensor(
+        [sorted(chosen, key=data.data.length) for chosen in examples]
+    )  # alike in length at each place
     for together in ordered.t():
         numbers.copy_(together.unsqueeze(1))
         run(data.steps(together))

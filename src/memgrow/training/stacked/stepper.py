@@ -19,7 +19,7 @@ from memgrow.training import loop as training
 from memgrow.training.lazy_adam import ActiveRows, LazyAdam, defers
 from memgrow.training.loop import Outcome, TrainingSettings
 from memgrow.training.resume import Position, ResumeFolder
-from memgrow.training.stacked.data import Staged, epoch_of
+from memgrow.training.stacked.data import DeviceData, epoch_of
 from memgrow.training.stacked.graphs import Graphs
 from memgrow.training.stacked.model import Stack
 
@@ -91,8 +91,8 @@ class Standing:
 
 def train_together(
     stack: Stack,
-    data: Staged,
-    validation: Staged,
+    data: DeviceData,
+    validation: DeviceData,
     *,
     name: str,
     settings: TrainingSettings,
@@ -162,7 +162,7 @@ class Stepper:
     def __init__(
         self,
         stack: Stack,
-        data: Staged,
+        data: DeviceData,
         settings: TrainingSettings,
         trains: Trains,
         plugins: Sequence[Plugins],
@@ -299,7 +299,7 @@ def _clip(gradients: Sequence[Tensor], largest: float) -> None:
 
 
 @torch.no_grad()
-def logits_together(stack: Stack, data: Staged) -> Tensor:
+def logits_together(stack: Stack, data: DeviceData) -> Tensor:
     """Logits (K, examples, labels) in the order of the data."""
     answers = data.labels.new_empty(len(stack), len(data.data), stack.template.labels, dtype=torch.float32)
     for indices, numbers, steps in data.in_batches(len(stack)):
@@ -308,6 +308,6 @@ def logits_together(stack: Stack, data: Staged) -> Tensor:
     return answers
 
 
-def correct_of(stack: Stack, data: Staged) -> Tensor:
+def correct_of(stack: Stack, data: DeviceData) -> Tensor:
     """Which examples (K, examples) each model answers rightly, on the CPU."""
     return (logits_together(stack, data).argmax(-1) == data.labels).cpu()

@@ -22,7 +22,7 @@ from memgrow.models import Model
 from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive, seeded
 from memgrow.training.resume import ResumeFolder
-from memgrow.training.stacked.data import Staged, rounded
+from memgrow.training.stacked.data import DeviceData, rounded
 from memgrow.training.stacked.kernels import prepare
 from memgrow.training.stacked.model import Stack, fisher_together, obstacle
 from memgrow.training.stacked.stepper import Keeper, correct_of, logits_together, train_together
@@ -63,7 +63,7 @@ def padded(data: Encoded) -> int:
     """How many numbers the texts are when all are as long as the longest."""
     if not len(data):
         return 0
-    return len(data) * len(data.texts[0]) * rounded(max(map(data.work, range(len(data)))))
+    return len(data) * len(data.texts[0]) * rounded(max(map(data.length, range(len(data)))))
 
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def adapt_stack(learnings: Sequence[Learning], progress: Progress, resume: Resum
     first = learnings[0]
     device = first.after.device
     stack = Stack([learning.model for learning in learnings])
-    data, validation = Staged(first.data, device), Staged(first.validation, device)
+    data, validation = DeviceData(first.data, device), DeviceData(first.validation, device)
     _prepare(stack, first.after.training.batch, data, validation)
     with seeded(derive(first.seed, "lockstep"), "train", device=device):
         outcomes = train_together(
@@ -132,7 +132,7 @@ def adapt_stack(learnings: Sequence[Learning], progress: Progress, resume: Resum
     return [learning.finish(outcome, note, score) for learning, outcome, note, score in finished]
 
 
-def _prepare(stack: Stack, batch: int, data: Staged, validation: Staged) -> None:
+def _prepare(stack: Stack, batch: int, data: DeviceData, validation: DeviceData) -> None:
     """Kernels take seconds to compile: that begins as soon as their sizes are known."""
     if len(stack) > 1:
         return  # products of all models at once take the steps
@@ -160,7 +160,7 @@ def before_domain(learnings: Sequence[Learning]) -> None:
 
     def ask(number: int) -> torch.Tensor:
         if not answers:
-            answers.extend(logits_together(Stack(olds), Staged(data, device).as_known_to(olds[0].vocabulary_size)))
+            answers.extend(logits_together(Stack(olds), DeviceData(data, device).as_known_to(olds[0].vocabulary_size)))
         return answers[number]
 
     for number, (learning, old) in enumerate(zip(learnings, olds, strict=True)):
@@ -174,7 +174,7 @@ def note_together(learners: Sequence["Learner"], domain: Domain) -> None:
     seeds = [derive(learner.seed, "stage", 0) for learner in learners]
     if obstacle(models) is None:
         device = learners[0].device
-        noted = StackedDomain(models, Staged(data, device), device, seeds)
+        noted = StackedDomain(models, DeviceData(data, device), device, seeds)
         Plugins.after_domain_together([learner.plugins for learner in learners], noted)
         return
     for learner, model, seed in zip(learners, models, seeds, strict=True):
@@ -184,7 +184,7 @@ def note_together(learners: Sequence["Learner"], domain: Domain) -> None:
 class StackedDomain:
     """A domain that the models of a stack have learnt."""
 
-    def __init__(self, models: Sequence[Model], data: Staged, device: torch.device, seeds: Sequence[int]) -> None:
+    def __init__(self, models: Sequence[Model], data: DeviceData, device: torch.device, seeds: Sequence[int]) -> None:
         self.models, self.data, self.device = models, data.data, device
         self._staged, self._seeds = data, seeds
 
@@ -204,6 +204,6 @@ def correct_together(learners: Sequence["Learner"], domain: Domain, split: str =
     if not same or obstacle(models) is not None or not examples:
         return [learner.correct(domain, split) for learner in learners]
     answers: list[list[bool]] = correct_of(
-        Stack(models), Staged(learners[0].encode(examples), learners[0].device)
+        Stack(models), DeviceData(learners[0].encode(examples), learners[0].device)
     ).tolist()
     return answers
