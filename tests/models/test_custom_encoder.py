@@ -120,7 +120,7 @@ def test_every_method_that_has_a_meaning_for_it_learns_saves_and_loads(method, s
 
 @pytest.mark.parametrize("method", ["F+M+V", "frozen+M", "F+V+A+E", "EWC"])
 def test_a_run_that_was_broken_off_ends_with_the_same_bits(method, stream, tmp_path, monkeypatch):
-    monkeypatch.setattr("memgrow.training.loop.GLANCE", -1.0)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
     whole = make(method)
     for domain in stream[:2]:
         whole.adapt(domain, folder=tmp_path / "whole")

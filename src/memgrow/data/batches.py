@@ -1,4 +1,4 @@
-"""From examples to tensors: word indices once, then batches of texts of similar length."""
+"""From examples to tensors: tokens, their indices once, then batches of texts of similar length."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Examples as words."""
+    """Examples as tokens, which are words unless an encoder has a tokenizer of its own."""
 
     texts: Sequence[tuple[list[str], ...]]
     labels: Sequence[str | None]
@@ -40,13 +40,13 @@ class Encoded:
         return len(self.texts)
 
     def length(self, index: int) -> int:
-        """What an example costs: the words of its longest text."""
+        """The words of an example's longest text: what it costs."""
         return max(map(len, self.texts[index]))
 
     def bucket_key(self, index: int) -> tuple[int, int]:
-        """Examples that are near each other in this make a batch with few steps and little padding.
+        """What batches are bucketed by: examples whose keys are near make a batch with few steps and little padding.
 
-        Two texts are read side by side, and the longer one counts. A reply is read behind its message: there both
+        Two texts are read side by side, and the longer one counts. A reply is read after its message: there both
         count, first the message's length in bands that are wider for long ones, as there are fewer of these.
         """
         if not self.answered:
@@ -55,7 +55,7 @@ class Encoded:
         return isqrt(4 * len(message)), len(reply)
 
     def as_known_to(self, words: int) -> "Encoded":
-        """The examples as a model sees them that has the first so many words alone: others are unknown to it."""
+        """The examples as a model sees them that knows the first `words` words alone: others are unknown to it."""
         texts = [tuple([w if w < words else UNKNOWN_INDEX for w in text] for text in texts) for texts in self.texts]
         return Encoded(texts, self.labels, self.answered)
 
@@ -66,9 +66,9 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows are texts: all first ones of the batch, then all second ones. A reply stands behind its message."""
+    """Rows are texts: all first ones of the batch, then all second ones. A reply stands after its message."""
 
-    words: Tensor  # (B * texts, T), 0 behind the end of a text
+    words: Tensor  # (B * texts, T), 0 after the end of a text
     lengths: Tensor  # (B * texts), on the CPU
     labels: Tensor  # (B)
     examples: Tensor  # (B): their numbers in the data

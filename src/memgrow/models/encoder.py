@@ -68,7 +68,7 @@ class Encoder(nn.Module, ABC):
     grows: ClassVar[frozenset[str]] = frozenset(("slots", "words"))  # of slots, words, hidden and column
 
     def __init__(self, settings: ModelSettings, words: int, domain: str | None = None) -> None:
-        """For a vocabulary of so many `words`, padding and unknown included; the first slots belong to `domain`."""
+        """For a vocabulary of this many `words`, padding and unknown included; the first slots belong to `domain`."""
         super().__init__()
         self.settings = settings
 

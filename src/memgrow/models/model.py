@@ -15,7 +15,7 @@ LARGE = 256  # examples in a batch where no gradient is needed
 
 
 class StepOutput(NamedTuple):
-    """What came of a batch."""
+    """What a model makes of a training batch."""
 
     loss: Tensor  # the mean: gradients go through this one
     logits: Tensor | None  # (B, labels), where the answers are labels

@@ -1,4 +1,4 @@
-"""All examples on the device once, so that a batch is an index away and nothing is copied while training."""
+"""All examples on the device, so that a batch of a stack is an index away and nothing is copied while training."""
 
 import copy
 from collections.abc import Sequence
@@ -12,8 +12,12 @@ from torch import Tensor
 from memgrow.data.batches import Encoded, by_length
 from memgrow.text import UNKNOWN_INDEX
 
-GRAINS = ((32, 2), (64, 4), (128, 16))  # up to so many words, lengths are rounded up to a multiple of this
-COARSE = 64  # and of this beyond: so that few differ
+GRAINS = (
+    (32, 2),
+    (64, 4),
+    (128, 16),
+)  # up to this many words, lengths are rounded up to a multiple of the other
+COARSE = 64  # and beyond, to a multiple of this: so that few lengths differ
 LARGE = 256  # examples in a batch where no gradient is needed
 USUAL = 48  # words: of longer texts fewer are taken at once
 
@@ -39,17 +43,17 @@ class DeviceData:
         lengths = torch.from_numpy(sizes)
         self.words, self.lengths = torch.from_numpy(words).to(device), lengths.to(device)
         self.labels = torch.tensor(data.labels, device=device)
-        self.works = lengths.amax(1)  # on the CPU: decides how far a batch has to be walked
+        self.longest = lengths.amax(1)  # on the CPU: decides how many steps a batch takes
 
     def as_known_to(self, words: int) -> "DeviceData":
-        """The examples as a model sees them that has the first so many words alone."""
+        """The examples as a model sees them that knows the first `words` words alone."""
         new = copy.copy(self)
         new.words = torch.where(self.words < words, self.words, UNKNOWN_INDEX)
         return new
 
     def steps(self, numbers: Tensor) -> int:
         """How many steps a batch of these examples takes."""
-        return rounded(int(self.works[numbers].max()))
+        return rounded(int(self.longest[numbers].max()))
 
     def take(self, numbers: Tensor, steps: int) -> StackBatch:
         """The examples of those numbers (K, B), on the device."""

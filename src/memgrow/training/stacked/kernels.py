@@ -21,7 +21,7 @@ CELL, GATES = "lstm", 4
 
 
 def prepare(column: MemoryRecurrent, rows: int, with_gradient: bool) -> None:
-    """Begin to compile the kernels that will take steps of so many rows, where any will."""
+    """Begin to compile the kernels that will take steps of this many `rows`, where any will."""
     weight = next(column.parameters())
     shared = _shared(column.num_directions, rows, column.hidden_size, column.slots, weight.dtype, weight.device)
     if shared is not None:

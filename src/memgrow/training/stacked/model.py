@@ -81,7 +81,7 @@ class Stack:
         return self._answer(features)
 
     def numbers(self, words: Tensor) -> Tensor:
-        """Of each word (..., K), its row in the vectors of all models, one behind another."""
+        """Of each word (..., K), its row in the vectors of all models, one after another."""
         models, count, _ = self.parameters[self.words].shape
         return words + torch.arange(models, device=words.device) * count
 
@@ -151,9 +151,8 @@ def fisher_together(
                 sums.addcmul_(gradient.square(), shaped)
 
     run = Graphs(step, device)
-    ordered = torch.tensor(
-        [sorted(chosen, key=data.data.length) for chosen in examples]
-    )  # alike in length at each place
+    # Sorted, the examples of all models are alike in length at each place.
+    ordered = torch.tensor([sorted(chosen, key=data.data.length) for chosen in examples])
     for together in ordered.t():
         numbers.copy_(together.unsqueeze(1))
         run(data.steps(together))

@@ -45,7 +45,7 @@ def recur(seen: Tensor, mirror: Tensor, weights: Weights, slots: Slots | None) -
 
 
 def turned(states: Tensor, mirror: Tensor) -> Tensor:
-    """(T, R, K, F) with each text's steps in the opposite order; what lies behind its end stays."""
+    """(T, R, K, F) with each text's steps in the opposite order; what lies after its end stays."""
     return states.gather(0, mirror.unsqueeze(-1).expand_as(states))
 
 

@@ -89,7 +89,7 @@ def _each(rows: Tensor) -> Tensor:
 
 
 def _step(x: Tensor, inner: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The new state, the new cell, and the gates behind their nonlinearities."""
+    """The new state, the new cell, and the gates after their nonlinearities."""
     if x.is_cuda:  # one kernel for what follows below
         flat = (tensor.flatten(0, 1) for tensor in (x, inner, c))
         h, new, gates = torch.ops.aten._thnn_fused_lstm_cell(*flat)
