@@ -7,6 +7,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 AROUND = ("memgrow.cli", "memgrow.report", "memgrow.experiments")
 # What pyproject.toml forbids the core, and what typer, rich and matplotlib bring along
 ABSENT = {
@@ -63,6 +65,7 @@ print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
 
+@pytest.mark.slow
 def test_all_of_the_core_can_be_imported_and_learns_saves_and_loads_where_nothing_else_is_installed(tmp_path):
     alone = ALONE.format(absent=ABSENT, around=set(AROUND))
     subprocess.run([sys.executable, "-c", alone, str(tmp_path)], check=True)

@@ -24,6 +24,7 @@ def benchmark():
     return module
 
 
+@pytest.mark.slow
 def test_both_modes_tell_seconds_parts_epochs_and_accuracies(tmp_path):
     command = [sys.executable, str(SCRIPT), "--quick", "--out", str(tmp_path / "found.json")]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -67,6 +68,7 @@ def test_the_figures_that_are_quoted_name_the_command_that_decided_them(benchmar
     assert asked.modes == list(found["modes"])
 
 
+@pytest.mark.slow
 def test_without_data_it_says_what_to_give():
     done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
     assert done.returncode == 2

@@ -22,6 +22,7 @@ def benchmark():
     del sys.modules[spec.name]
 
 
+@pytest.mark.slow
 def test_both_ways_are_timed_on_the_same_batches(tmp_path):
     lengths, out = tmp_path / "lengths.txt", tmp_path / "found.json"
     lengths.write_text("3 5\n8 2\n4 4\n1 6\n" * 10)

@@ -49,6 +49,7 @@ def test_the_fisher_is_the_mean_of_squared_gradients_of_single_examples(learner,
         torch.testing.assert_close(value, expected[name], rtol=1e-4, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_sampled_fisher_comes_near_the_exact_one(learner, data):
     torch.manual_seed(0)
     name = "heads.0.3.weight"

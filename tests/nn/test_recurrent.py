@@ -101,6 +101,7 @@ def test_weights_travel_both_ways_between_torch_and_a_layer_without_slots(kind):
     theirs.load_state_dict(ours.state_dict())
 
 
+@pytest.mark.slow
 @LAYERS
 @pytest.mark.parametrize("backend", ["naive", "auto"])
 def test_gradients_with_memory_are_right(kind, backend):

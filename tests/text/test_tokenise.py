@@ -96,6 +96,7 @@ def test_any_text_is_the_same_when_tokenised_again(text: str) -> None:
     check_that_tokenising_again_changes_nothing(text)
 
 
+@pytest.mark.slow
 def test_tangles_of_quotes_dots_and_hyphens_are_the_same_when_tokenised_again() -> None:
     chance = random.Random(0)
     tangles = ("".join(chance.choices(RICH, k=chance.randint(1, 12))) for _ in range(20_000))  # faster than hypothesis

@@ -86,6 +86,7 @@ def test_it_ends_where_plain_adam_does(scale, allowed, steps, seed):
     assert distance(ours, theirs) < allowed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [1, 10, 300])
 @pytest.mark.parametrize("missed", [1, 2, 100, 900])
 def test_a_row_that_no_batch_needs_for_long_is_where_plain_adam_has_it(before, missed):
@@ -219,6 +220,7 @@ def weights(learnt: Learner) -> dict[str, Tensor]:
     return {name: tensor.clone() for name, tensor in learnt.trained().state_dict().items()}
 
 
+@pytest.mark.slow
 # Adam hardly sees the size of a gradient, unless it is clipped down to about its eps.
 @pytest.mark.parametrize("clip", [5.0, 1e-7])
 @pytest.mark.parametrize("task", ["label", "reply"])

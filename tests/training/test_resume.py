@@ -44,6 +44,7 @@ def files(folder: Path) -> dict[str, bytes]:
 ALONE = [*(name for name in METHODS if name != "multi-task"), "F+V+A+E"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "kept"), [*((name, LAST) for name in ALONE), ("F+M+V", FIRST), ("F+V+A+E", FIRST)])
 def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, kept, stream, tmp_path, monkeypatch):
     keep_epoch(kept, monkeypatch)

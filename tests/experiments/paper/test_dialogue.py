@@ -194,6 +194,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_tables_are_made_from_files_and_found_again(folder, tmp_path, tmp_path_factory):
     vectors = write_vectors(tmp_path_factory.mktemp("vectors") / "w2v.txt", small_pair())
     words = ("paper", "table5", "table6", "--quick", "--data", folder, "--w2v", vectors, "--limit", 40)

@@ -73,6 +73,7 @@ def test_both_loops_teach_the_same(method, stream, loop):
     assert plain.history.matrix == stacked.history.matrix
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("large", "kept"), [(1, LAST), (2000, LAST), (1, FIRST)], ids=["words wait", "words do not wait", "first is best"]
 )

@@ -66,6 +66,7 @@ def assert_alike(ours: list[Learner], theirs: list[Learner]) -> None:
             torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-3, msg=lambda text, name=name: f"{name}: {text}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "waits"), [("F", True), ("F+M+V+D", True), ("Progressive", True), ("EWC", False), ("F+M+V+L", False)]
 )
