@@ -114,7 +114,7 @@ def test_the_way_is_chosen_by_cell_and_device_and_can_be_asked_for():
     x = torch.randn(4, 2, 3)
     assert MemoryLSTM(3, 4, slots=2).backend_for(x)[0] == "stepped"
     assert MemoryGRU(3, 4, slots=2).backend_for(x)[0] == "stepped"
-    assert MemoryRNN(3, 4, slots=2).backend_for(x) == ("naive", "rnn_tanh has no fast way")
+    assert MemoryRNN(3, 4, slots=2).backend_for(x) == ("naive", "rnn_tanh has no fast backend")
     assert MemoryLSTM(3, 4, slots=2, backend="naive").backend_for(x) == ("naive", "asked for")
     with pytest.raises(SettingsError, match="no backend 'warp'; there are auto, naive, stepped, cuda"):
         MemoryLSTM(3, 4, backend="warp")

@@ -7,14 +7,14 @@ import torch
 from torch.nn.utils.rnn import pack_sequence
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels import parallel_directions as abreast
+from memgrow.nn.kernels import parallel_directions
 
 LAYERS = {"lstm": MemoryLSTM, "gru": MemoryGRU}
 
 
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch):
-    monkeypatch.setattr(abreast, "WORTHWHILE", 0)
+    monkeypatch.setattr(parallel_directions, "WORTHWHILE", 0)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -60,7 +60,7 @@ def test_outputs_and_gradients_are_those_of_the_equations(layer, lengths):
 
 
 def test_it_is_this_way_that_is_taken(layer, monkeypatch):
-    monkeypatch.setattr(abreast, "recur", lambda *_: pytest.fail("taken"))
+    monkeypatch.setattr(parallel_directions, "recur", lambda *_: pytest.fail("taken"))
     with pytest.raises(pytest.fail.Exception, match="taken"):
         layer(torch.randn(3, 2, 5))
 
@@ -96,9 +96,9 @@ def test_what_goes_wrong_in_either_direction_is_told_and_leaves_nothing_behind()
 
     for work in ([fails, lambda: 1], [lambda: 1, fails]):
         with pytest.raises(RuntimeError, match="the bulb broke"):
-            abreast._both(work)
+            parallel_directions._at_once(work)
         assert torch.get_num_threads() == 2
-    assert abreast._both([lambda: 1, lambda: 2]) == [1, 2]
+    assert parallel_directions._at_once([lambda: 1, lambda: 2]) == [1, 2]
 
 
 def test_the_same_bits_again(layer):

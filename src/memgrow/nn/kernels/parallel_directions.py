@@ -7,20 +7,22 @@ most of it when another program has one of the cores. Two directions need not wa
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from memgrow.nn.kernels import stepped as cpu
+from memgrow.nn.kernels import stepped
+from memgrow.nn.kernels.autograd import Gradients, first_order
 from memgrow.nn.kernels.naive import Direction, State
+from memgrow.nn.kernels.stepped import Tensors
 
 T = TypeVar("T")
 WORTHWHILE = 1 << 25  # multiplications of a step: below this, handing work over costs more than it saves
 EACH = 9  # tensors of a direction
 
-_second: ThreadPoolExecutor | None = None  # the thread that walks the second direction
+_second: ThreadPoolExecutor | None = None  # the thread that runs the second direction
 
 
 def suits(data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction]) -> bool:
@@ -34,85 +36,69 @@ def suits(data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Directi
 def recur(
     cell: str, data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction]
 ) -> tuple[Tensor, list[State]]:
-    """As `cpu.recur` for each direction: their outputs side by side (rows, 2H), and the last states of each."""
+    """Run each direction as `stepped.recur` does: outputs side by side (rows, 2H), and the last states of each."""
     tensors = [t for d in directions for t in (*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None)))]
-    turned = [d.reverse for d in directions]
+    reverse = [d.reverse for d in directions]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (data, *tensors)):
-        output, *last = _Abreast.apply(cell, batch_sizes, turned, data, *tensors)  # type: ignore[no-untyped-call]
+        output, *last = _BothDirections.apply(cell, batch_sizes, reverse, data, *tensors)  # type: ignore[no-untyped-call]
     else:
-        walked = _both([_walker(cell, batch_sizes, *of) for of in zip(turned, _parts(data, tensors), strict=True)])
-        output = torch.cat([trace.output for trace, _ in walked], dim=1)
-        last = [part for _, state in walked for part in state]
+        passes = _forward_passes(cell, batch_sizes, reverse, (data, *tensors))
+        output = torch.cat([trace.output for trace, _ in passes], dim=1)
+        last = [part for _, state in passes for part in state]
     size = len(directions[0].state)
     return output, [tuple(last[:size]), tuple(last[size:])]
 
 
-class _Abreast(torch.autograd.Function):
+class _BothDirections(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, cell: str, batch_sizes: Sequence[int], turned: list[bool], *tensors: Tensor | None) -> Any:
-        data, *rest = tensors
-        assert data is not None
-        walked = _both([_walker(cell, batch_sizes, *of) for of in zip(turned, _parts(data, rest), strict=True)])
-        ctx.setting = cell, batch_sizes, turned
-        ctx.save_for_backward(*tensors, *(part for trace, _ in walked for part in trace))
-        output = torch.cat([trace.output for trace, _ in walked], dim=1)
-        return (output, *(part for _, state in walked for part in state))
+    def forward(ctx: Any, cell: str, batch_sizes: Sequence[int], reverse: list[bool], *tensors: Tensor | None) -> Any:
+        passes = _forward_passes(cell, batch_sizes, reverse, tensors)
+        ctx.settings = cell, batch_sizes, reverse
+        ctx.save_for_backward(*tensors, *(part for trace, _ in passes for part in trace))
+        output = torch.cat([trace.output for trace, _ in passes], dim=1)
+        return (output, *(part for _, state in passes for part in state))
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
-        cell, batch_sizes, turned = ctx.setting
-        count = 1 + EACH * len(turned)
-        data, *rest = ctx.saved_tensors[:count]
-        kept = ctx.saved_tensors[count:]
-        each, states = len(kept) // len(turned), len(d_last) // len(turned)
-        work = [
-            _back_walker(
-                cell,
-                batch_sizes,
-                turned[number],
-                part,
-                cpu.Trace(*kept[number * each : (number + 1) * each]),
-                d_output.chunk(len(turned), dim=1)[number],
-                d_last[number * states : (number + 1) * states],
-                ctx.needs_input_grad[3],
-            )
-            for number, part in enumerate(_parts(data, rest))
-        ]
-        with torch.autocast("cpu", enabled=False):
-            found = _both(work)
+    @first_order
+    def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
+        cell, batch_sizes, reverse = ctx.settings
+        count = 1 + EACH * len(reverse)
+        traces = saved[count:]
+        each, states = len(traces) // len(reverse), len(d_last) // len(reverse)
+        found = _at_once(
+            [
+                partial(
+                    stepped.backward_pass,
+                    cell,
+                    batch_sizes,
+                    reverse[d],
+                    tensors,
+                    stepped.Trace(*traces[d * each : (d + 1) * each]),
+                    d_output.chunk(len(reverse), dim=1)[d],
+                    d_last[d * states : (d + 1) * states],
+                    ctx.needs_input_grad[3],
+                )
+                for d, tensors in enumerate(_by_direction(saved[:count]))
+            ]
+        )
         wanted = [one[0] for one in found if one[0] is not None]
         d_data = torch.stack(wanted).sum(0) if wanted else None
         return (None, None, None, d_data, *(gradient for one in found for gradient in one[1:]))
 
 
-Part = tuple[Tensor | None, ...]
-"""The data and the tensors of one direction, in the order of `cpu.recur`'s."""
+def _forward_passes(
+    cell: str, batch_sizes: Sequence[int], reverse: list[bool], tensors: Tensors
+) -> list[tuple[stepped.Trace, State]]:
+    pairs = zip(reverse, _by_direction(tensors), strict=True)
+    return _at_once([partial(stepped.forward_pass, cell, batch_sizes, backwards, own) for backwards, own in pairs])
 
 
-def _parts(data: Tensor, tensors: Sequence[Tensor | None]) -> list[Part]:
-    return [(data, *tensors[start : start + EACH]) for start in range(0, len(tensors), EACH)]
+def _by_direction(tensors: Tensors) -> list[Tensors]:
+    """For each direction the inputs, which all share, and its own tensors."""
+    return [(tensors[0], *tensors[start : start + EACH]) for start in range(1, len(tensors), EACH)]
 
 
-def _walker(cell: str, batch_sizes: Sequence[int], reverse: bool, part: Part) -> Callable[[], tuple[cpu.Trace, State]]:
-    x, state, weights, memory = cpu.parts(part)
-    return lambda: cpu.walk(cell, x, batch_sizes, state, weights, memory, reverse)
-
-
-def _back_walker(
-    cell: str,
-    batch_sizes: Sequence[int],
-    reverse: bool,
-    part: Part,
-    trace: cpu.Trace,
-    d_output: Tensor,
-    d_last: Sequence[Tensor],
-    wants_x: bool,
-) -> Callable[[], tuple[Tensor | None, ...]]:
-    return lambda: cpu.walk_back(cell, part, batch_sizes, reverse, trace, d_output, d_last, wants_x)
-
-
-def _both(work: Sequence[Callable[[], T]]) -> list[T]:
+def _at_once(work: Sequence[Callable[[], T]]) -> list[T]:
     """Do two things at the same time, on half of the threads each."""
     global _second
     threads = torch.get_num_threads()
@@ -124,7 +110,7 @@ def _both(work: Sequence[Callable[[], T]]) -> list[T]:
         first = work[0]()
     finally:
         torch.set_num_threads(threads)
-        waiting.exception()  # whatever became of it, nothing goes on behind the caller's back
+        waiting.exception()  # whatever became of it, nothing goes on after the caller has gone on
     return [first, waiting.result()]
 
 
@@ -135,7 +121,7 @@ def _with_threads(threads: int, inference: bool, work: Callable[[], T]) -> T:
 
 
 def _forget() -> None:
-    """A process that was forked has no second thread."""
+    """Forget the second thread: a process that was forked has none."""
     global _second
     _second = None
 

@@ -1,6 +1,6 @@
-"""The recurrence with few, large operations: the fast way on a CPU, and the fallback on other devices.
+"""The recurrence with few, large operations: the fast backend on a CPU, and the fallback on other devices.
 
-What the plain loop does in every step and need not is done once for all steps: the products of the inputs before the
+What the naive loop repeats in every step without need is done once for all steps: the products of the inputs before the
 loop, the gradients of all weights after it. A step is three products and a few pointwise operations, all into memory
 that was taken beforehand. The backward pass is written by hand; the derivatives of the gates are computed for all
 steps at once. With h and the content c side by side as hc = [h ; c], one step of an LSTM is
@@ -9,16 +9,17 @@ steps at once. With h and the content c side by side as hc = [h ; c], one step o
     backward   d_hc = d_gates W         d_logits = softmax'(d_c V')    d_h = d_hc[:, h] + d_logits K
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from memgrow.nn.kernels.autograd import Gradients, first_order
 from memgrow.nn.kernels.naive import Memory, State, Weights
 
-CELLS = ("lstm", "gru")
+Tensors = Sequence[Tensor | None]
+"""The inputs x and what one direction reads: x, h, c, ih, hh, bias_ih, bias_hh, keys, values, slot bias."""
 
 
 class Trace(NamedTuple):
@@ -29,10 +30,10 @@ class Trace(NamedTuple):
     gates: Tensor  # (T, gates * H), after their nonlinearities
     attention: Tensor  # (T, N)
     before: Tensor  # (T, H): LSTM the cell before each step; GRU what h adds to the candidate
-    squashed: Tensor  # (T, H): LSTM tanh of the cell after each step; GRU unused
+    tanh_cell: Tensor  # (T, H): LSTM tanh of the cell after each step; GRU unused
 
 
-class Slopes(NamedTuple):
+class StepGradients(NamedTuple):
     """Gradients of what the steps computed, from which those of all weights follow."""
 
     gates: Tensor  # (T, gates * H), before their nonlinearities
@@ -50,41 +51,37 @@ def recur(
     memory: Memory | None,
     reverse: bool = False,
 ) -> tuple[Tensor, State]:
-    """As `naive.recur`, for the cells of `CELLS`. Gradients of gradients are not offered."""
-    first = (*state, None)[:2]
-    tensors = (data, *first, *weights, *(memory or (None, None, None)))
+    """Run one direction as `naive.recur` does, for the cells of `CELLS`. Gradients of gradients are refused."""
+    tensors = (data, *(*state, None)[:2], *weights, *(memory or (None, None, None)))
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
-        output, *last = Recurrence.apply(cell, batch_sizes, reverse, *tensors)  # type: ignore[no-untyped-call]
+        output, *last = _Recurrence.apply(cell, batch_sizes, reverse, *tensors)  # type: ignore[no-untyped-call]
         return output, tuple(last)
-    trace, final = walk(cell, data, batch_sizes, state, weights, memory, reverse)
+    trace, final = forward_pass(cell, batch_sizes, reverse, tensors)
     return trace.output, final
 
 
-class Recurrence(torch.autograd.Function):
+class _Recurrence(torch.autograd.Function):
     """One layer in one direction: packed outputs, and the last state or states."""
 
     @staticmethod
     def forward(ctx: Any, cell: str, batch_sizes: Sequence[int], reverse: bool, *tensors: Tensor | None) -> Any:
-        x, state, weights, memory = parts(tensors)
-        trace, last = walk(cell, x, batch_sizes, state, weights, memory, reverse)
-        ctx.setting = (cell, batch_sizes, reverse, len(tensors))
+        trace, last = forward_pass(cell, batch_sizes, reverse, tensors)
+        ctx.settings = (cell, batch_sizes, reverse, len(tensors))
         ctx.save_for_backward(*tensors, *trace)
         return (trace.output, *last)
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
-        cell, batch_sizes, reverse, count = ctx.setting
-        tensors, trace = ctx.saved_tensors[:count], Trace(*ctx.saved_tensors[count:])
-        with torch.autocast(d_output.device.type, enabled=False):
-            gradients = walk_back(cell, tensors, batch_sizes, reverse, trace, d_output, d_last, ctx.needs_input_grad[3])
+    @first_order
+    def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
+        cell, batch_sizes, reverse, count = ctx.settings
+        tensors, trace, wants_x = saved[:count], Trace(*saved[count:]), ctx.needs_input_grad[3]
+        gradients = backward_pass(cell, batch_sizes, reverse, tensors, trace, d_output, d_last, wants_x)
         return (None, None, None, *gradients)
 
 
-def walk(
-    cell: str, x: Tensor, batch_sizes: Sequence[int], state: State, w: Weights, memory: Memory | None, reverse: bool
-) -> tuple[Trace, State]:
-    """The forward pass."""
+def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: Tensors) -> tuple[Trace, State]:
+    """What the backward pass needs, the outputs among it, and the last state of each sequence."""
+    x, state, w, memory = _parts(tensors)
     hidden, total = w.hh.shape[1], len(x)
     slots, size = (0, 0) if memory is None else memory.values.shape
     inputs = w.ih.shape[1] - size
@@ -95,11 +92,11 @@ def walk(
         gates=torch.mm(x, w.ih[:, :inputs].t()),
         attention=empty(total, slots),
         before=empty(total, hidden),
-        squashed=empty(total, hidden),
+        tanh_cell=empty(total, hidden),
     )
     if w.bias_ih is not None:
         trace.gates.add_(w.bias_ih)
-    advance = _LSTMStep(w, inputs) if cell == "lstm" else _GRUStep(w, inputs)
+    step = CELLS[cell].step(w, inputs)
     running = [s.clone() for s in state]  # (B, H); rows whose sequence has not begun, or has ended, stay as they are
     keys = None if memory is None else memory.keys.t()
     for part, rows in _steps(batch_sizes, reverse):
@@ -109,30 +106,32 @@ def walk(
             logits = torch.mm(h, keys) if memory.bias is None else torch.addmm(memory.bias, h, keys)
             torch.softmax(logits, -1, out=trace.attention[part])
             torch.mm(trace.attention[part], memory.values, out=hc[:, hidden:])
-        advance(Trace(*(tensor[part] for tensor in trace)), [s[:rows] for s in running])
+        step(Trace(*(tensor[part] for tensor in trace)), [s[:rows] for s in running])
         h.copy_(trace.output[part])
     return trace, tuple(running)
 
 
-def walk_back(
+def backward_pass(
     cell: str,
-    tensors: Sequence[Tensor | None],
     batch_sizes: Sequence[int],
     reverse: bool,
+    tensors: Tensors,
     trace: Trace,
     d_output: Tensor,
     d_last: Sequence[Tensor],
     wants_x: bool,
-) -> tuple[Tensor | None, ...]:
-    """The backward pass: gradients of all that went in, in the order of `recur`'s tensors."""
-    x, _, weights, memory = parts(tensors)
+) -> Gradients:
+    """The gradient of each of the `tensors`; of the inputs only if `wants_x`."""
+    x, _, weights, memory = _parts(tensors)
     d_state = [d.clone() for d in d_last]
-    back = _lstm_back if cell == "lstm" else _gru_back
-    slopes = back(trace, _steps(batch_sizes, not reverse), d_output, d_state, weights, memory)
-    return _finish(x, trace, slopes, weights, memory, (*d_state, None)[:2], wants_x)
+    steps = _steps(batch_sizes, not reverse)
+    found = CELLS[cell].backward(trace, steps, d_output, d_state, weights, memory)
+    return _weight_gradients(x, trace, found, weights, memory, (*d_state, None)[:2], wants_x)
 
 
 class _LSTMStep:
+    """One step forward, which fills the rows of a trace and moves the running state on."""
+
     def __init__(self, w: Weights, inputs: int) -> None:
         self.bias = w.bias_hh
         self.weight = torch.cat((w.hh, w.ih[:, inputs:]), dim=1).t()  # (H + M, 4H)
@@ -148,11 +147,13 @@ class _LSTMStep:
         i, f, g, o = at.gates.chunk(4, dim=1)
         at.before.copy_(c)
         c.mul_(f).addcmul_(i, g)
-        torch.mul(c, 2, out=at.squashed).sigmoid_().mul_(2).sub_(1)
-        torch.mul(o, at.squashed, out=at.output)
+        torch.mul(c, 2, out=at.tanh_cell).sigmoid_().mul_(2).sub_(1)
+        torch.mul(o, at.tanh_cell, out=at.output)
 
 
 class _GRUStep:
+    """As `_LSTMStep`."""
+
     def __init__(self, w: Weights, inputs: int) -> None:
         self.bias = w.bias_hh
         self.hidden, self.content = w.hh.t(), w.ih[:, inputs:].t()  # (H, 3H), (M, 3H)
@@ -169,18 +170,18 @@ class _GRUStep:
         torch.lerp(n, h, z, out=at.output)  # n + z (h - n)
 
 
-def _lstm_back(
+def _lstm_backward(
     trace: Trace,
     steps: list[tuple[slice, int]],
     d_output: Tensor,
     d_state: list[Tensor],
     w: Weights,
     memory: Memory | None,
-) -> Slopes:
+) -> StepGradients:
     size = trace.output.shape[1]
     i, f, g, o = trace.gates.chunk(4, dim=1)
-    tanh = trace.squashed
-    slopes = Slopes(
+    tanh = trace.tanh_cell
+    found = StepGradients(
         d := torch.empty_like(trace.gates), d, torch.empty_like(trace.hc), torch.empty_like(trace.attention)
     )
     # First the derivatives by what follows each gate; each step multiplies them by what comes back to it.
@@ -197,24 +198,24 @@ def _lstm_back(
         dg[:, : 3 * size].view(rows, 3, size).mul_(dc.unsqueeze(1))
         dg[:, 3 * size :].mul_(dh)
         dc.mul_(f[part])
-        torch.mm(dg, weight, out=slopes.hc[part])
-        dh.copy_(slopes.hc[part, :size])
-        _memory_back(trace, slopes, part, dh, memory)
-    return slopes
+        torch.mm(dg, weight, out=found.hc[part])
+        dh.copy_(found.hc[part, :size])
+        _memory_backward(trace, found, part, dh, memory)
+    return found
 
 
-def _gru_back(
+def _gru_backward(
     trace: Trace,
     steps: list[tuple[slice, int]],
     d_output: Tensor,
     d_state: list[Tensor],
     w: Weights,
     memory: Memory | None,
-) -> Slopes:
+) -> StepGradients:
     size = trace.output.shape[1]
     r, z, n = trace.gates.chunk(3, dim=1)
     d, inner = torch.empty_like(trace.gates), torch.empty_like(trace.gates)
-    slopes = Slopes(d, inner, torch.empty_like(trace.hc), torch.empty_like(trace.attention))
+    found = StepGradients(d, inner, torch.empty_like(trace.hc), torch.empty_like(trace.attention))
     torch.mul(1 - z, 1 - n * n, out=d[:, 2 * size :])
     torch.mul(d[:, 2 * size :] * trace.before * r, 1 - r, out=d[:, :size])
     torch.mul((trace.hc[:, :size] - n) * z, 1 - z, out=d[:, size : 2 * size])
@@ -227,52 +228,52 @@ def _gru_back(
         torch.mul(dg[:, 2 * size :], r[part], out=inner[part, 2 * size :])
         dh.mul_(z[part]).addmm_(inner[part], w.hh)
         if content.shape[1]:
-            torch.mm(dg, content, out=slopes.hc[part, size:])
-        _memory_back(trace, slopes, part, dh, memory)
-    return slopes
+            torch.mm(dg, content, out=found.hc[part, size:])
+        _memory_backward(trace, found, part, dh, memory)
+    return found
 
 
-def _memory_back(trace: Trace, slopes: Slopes, part: slice, dh: Tensor, memory: Memory | None) -> None:
-    """Adds to dh what comes back through the slots that were read."""
+def _memory_backward(trace: Trace, found: StepGradients, part: slice, dh: Tensor, memory: Memory | None) -> None:
+    """Add to dh what comes back through the slots that were read."""
     if memory is None:
         return
-    d_attention = torch.mm(slopes.hc[part, dh.shape[1] :], memory.values.t())
+    d_attention = torch.mm(found.hc[part, dh.shape[1] :], memory.values.t())
     attention = trace.attention[part]
-    slopes.logits[part] = torch._softmax_backward_data(d_attention, attention, -1, attention.dtype)
-    dh.addmm_(slopes.logits[part], memory.keys)
+    found.logits[part] = torch._softmax_backward_data(d_attention, attention, -1, attention.dtype)
+    dh.addmm_(found.logits[part], memory.keys)
 
 
-def _finish(
+def _weight_gradients(
     x: Tensor,
     trace: Trace,
-    slopes: Slopes,
+    found: StepGradients,
     w: Weights,
     memory: Memory | None,
     d_first: tuple[Tensor | None, ...],
     wants_x: bool,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of all that went in, in the order of `recur`'s tensors: one product each for all steps."""
+) -> Gradients:
+    """The gradient of each of the `Tensors`: one product each for all steps."""
     size, inputs = trace.output.shape[1], x.shape[1]
     h, c = trace.hc[:, :size], trace.hc[:, size:]
-    turned = slopes.gates.t()
-    d_x = torch.mm(slopes.gates, w.ih[:, :inputs]) if wants_x else None
+    turned = found.gates.t()
+    d_x = torch.mm(found.gates, w.ih[:, :inputs]) if wants_x else None
     d_ih = torch.empty_like(w.ih)
     torch.mm(turned, x, out=d_ih[:, :inputs])
     if c.shape[1]:
         torch.mm(turned, c, out=d_ih[:, inputs:])
-    d_hh = torch.mm(slopes.inner.t(), h)
-    d_bias = None if w.bias_ih is None else slopes.gates.sum(0)
-    d_inner = d_bias if slopes.inner is slopes.gates or d_bias is None else slopes.inner.sum(0)
+    d_hh = torch.mm(found.inner.t(), h)
+    d_bias = None if w.bias_ih is None else found.gates.sum(0)
+    d_inner = d_bias if found.inner is found.gates or d_bias is None else found.inner.sum(0)
     d_memory: tuple[Tensor | None, ...] = (None, None, None)
     if memory is not None:
-        logits = slopes.logits
+        logits = found.logits
         d_bank = logits.sum(0) if memory.bias is not None else None
-        d_memory = (torch.mm(logits.t(), h), torch.mm(trace.attention.t(), slopes.hc[:, size:]), d_bank)
+        d_memory = (torch.mm(logits.t(), h), torch.mm(trace.attention.t(), found.hc[:, size:]), d_bank)
     return (d_x, *d_first, d_ih, d_hh, d_bias, d_inner, *d_memory)
 
 
 def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[slice, int]]:
-    """Where each step's rows are, and how many, in the order in which they are walked."""
+    """Where each step's rows are, and how many, in the order of the steps."""
     steps, at = [], 0
     for rows in batch_sizes:
         steps.append((slice(at, at + rows), rows))
@@ -280,8 +281,7 @@ def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[slice, int]]
     return steps[::-1] if reverse else steps
 
 
-def parts(tensors: Sequence[Tensor | None]) -> tuple[Tensor, State, Weights, Memory | None]:
-    """What `recur`'s tensors are."""
+def _parts(tensors: Tensors) -> tuple[Tensor, State, Weights, Memory | None]:
     x, h, c, ih, hh, bias_ih, bias_hh, keys, values, bias = tensors
     assert x is not None
     assert h is not None
@@ -289,3 +289,11 @@ def parts(tensors: Sequence[Tensor | None]) -> tuple[Tensor, State, Weights, Mem
     assert hh is not None
     memory = None if keys is None or values is None else Memory(keys, values, bias)
     return x, (h,) if c is None else (h, c), Weights(ih, hh, bias_ih, bias_hh), memory
+
+
+class _Cell(NamedTuple):
+    step: Callable[[Weights, int], Callable[[Trace, list[Tensor]], None]]  # from weights and the number of inputs
+    backward: Callable[..., StepGradients]
+
+
+CELLS = {"lstm": _Cell(_LSTMStep, _lstm_backward), "gru": _Cell(_GRUStep, _gru_backward)}

@@ -10,20 +10,21 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from memgrow.nn.kernels.autograd import Gradients, first_order
 from memgrow.nn.kernels.cuda import nvrtc
 from memgrow.nn.kernels.cuda.choice import exact, shared_out
 from memgrow.nn.kernels.cuda.cluster_plan import Sizes
 from memgrow.nn.kernels.cuda.gemms import Run
 from memgrow.nn.kernels.cuda.grid import Shape
 from memgrow.nn.kernels.cuda.layer import processors
+from memgrow.nn.kernels.cuda.nvrtc import UnavailableError
 from memgrow.nn.kernels.naive import Direction, State
 
 CELLS = ("lstm", "gru")
 
 
-def supported(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
+def obstacle(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
     """Why these kernels cannot run a layer here; None if they can."""
     if cell not in CELLS:
         return f"the fast kernels know {' and '.join(CELLS)}, not {cell}"
@@ -74,10 +75,13 @@ class Recurrence(torch.autograd.Function):
         *tensors: Tensor | None,
     ) -> Any:
         ctx.run = Run(cell, batch_sizes, reverse, tensors, trains)
+        ctx.save_for_backward(*tensors)  # not for their values, but to notice where one is changed before the backward
         return ctx.run.forward()
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor, *d_last: Tensor) -> Any:
-        with torch.autocast("cuda", enabled=False):
-            return (None, None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[4:]))
+    @first_order
+    def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
+        return (None, None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[4:]))
+
+
+__all__ = ["CELLS", "UnavailableError", "obstacle", "recur"]

@@ -1,0 +1,27 @@
+"""The way out of a compiled graph, for code that must not be traced into one.
+
+The fast backends compute gradients by hand, in place and in memory that was taken beforehand. Traced by Dynamo, such
+code comes out of Inductor with other gradients (an LSTM's were off by 5 to 18%), and kernels that are started by
+pointer cannot be traced at all. So a graph ends before a fast backend, and the next one begins after it.
+
+This module is imported while a graph is traced and at no other time: it imports torch._dynamo, which takes seconds.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import torch
+
+T = TypeVar("T")
+REASON = (
+    "memgrow's fast backends run outside of compiled graphs: leave fullgraph=True away, or build the layer with "
+    'backend="naive", which is compiled as a whole'
+)
+
+
+def _call(function: Callable[..., T], *arguments: object) -> T:
+    return function(*arguments)
+
+
+call = cast(Callable[..., Any], torch.compiler.disable(_call, reason=REASON))  # type: ignore[no-untyped-call]
+"""Call a function eagerly, whatever is being compiled around it."""

@@ -1,0 +1,120 @@
+"""A compiled layer gives what it gives eagerly: outputs, last states and the gradients of all that went in."""
+
+import shutil
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence
+
+from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN
+from memgrow.nn.kernels import parallel_directions
+
+KINDS = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}
+LENGTHS = torch.tensor([4, 1, 3])
+
+
+class Model(nn.Module):
+    """A layer between plain operations, which take part in the graphs before and after it."""
+
+    def __init__(self, layer, packed):
+        super().__init__()
+        self.layer, self.packed = layer, packed
+
+    def forward(self, x, hx):
+        x = x.sin()
+        if self.packed:
+            x = pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
+        output, last = self.layer(x, hx)
+        output = output.data if self.packed else output
+        return output.cos(), last if isinstance(last, tuple) else (last,)
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def make(kind, backend, both, layers):
+    torch.manual_seed(0)
+    layer = KINDS[kind](3, 4, 5, 2, layers, bidirectional=both, backend=backend)
+    layer.grow(slots=2, quiet=1.5)
+    return layer.double()
+
+
+def results(model, run):
+    """Outputs and gradients of a first and a second batch, which goes through what was compiled for the first."""
+    layer, found = model.layer, []
+    shape = (layer.num_layers * layer.num_directions, 3, 4)
+    for seed in (1, 2):
+        draw = torch.Generator().manual_seed(seed)
+        x = torch.randn(4, 3, 3, generator=draw, dtype=torch.double).requires_grad_()
+        hx = [torch.randn(shape, generator=draw, dtype=torch.double).requires_grad_() for _ in range(2)]
+        model.zero_grad()
+        output, last = run(x, tuple(hx) if layer.cell == "lstm" else hx[0])
+        (output.square().sum() + sum(state.sin().sum() for state in last)).backward()
+        first = hx if layer.cell == "lstm" else hx[:1]
+        found += [output, *last, x.grad, *(h.grad for h in first), *(p.grad for p in model.parameters())]
+    return found
+
+
+def check(kind, backend, both=True, layers=1, packed=False, compiler="aot_eager"):
+    model = Model(make(kind, backend, both, layers), packed)
+    expected = results(model, model)
+    for ours, theirs in zip(results(model, torch.compile(model, backend=compiler)), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize(("both", "layers"), [(False, 1), (True, 2)])
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_a_layer_with_a_fast_backend_gives_compiled_what_it_gives_eagerly(kind, both, layers, packed):
+    check(kind, "auto", both, layers, packed)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+def test_the_naive_loop_gives_compiled_what_it_gives_eagerly(kind, packed):
+    check(kind, "naive", both=packed, packed=packed)
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_directions_at_the_same_time_are_right_when_compiled(kind, monkeypatch):
+    monkeypatch.setattr(parallel_directions, "WORTHWHILE", 0)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    check(kind, "auto")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
+def test_what_inductor_makes_of_it_is_right():
+    check("lstm", "auto", compiler="inductor")
+
+
+def test_a_single_graph_is_refused_with_the_way_out_and_the_naive_backend_has_it():
+    x = torch.randn(4, 3, 3, dtype=torch.double)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match='backend="naive"'):
+        torch.compile(make("lstm", "auto", True, 1), backend="eager", fullgraph=True)(x)
+    layer = make("lstm", "naive", True, 1)
+    torch.testing.assert_close(torch.compile(layer, backend="eager", fullgraph=True)(x)[0], layer(x)[0])
+
+
+def test_a_compiled_backward_pass_is_right():
+    from torch._dynamo import compiled_autograd
+
+    layer = make("lstm", "auto", True, 1)
+    x = torch.randn(4, 3, 3, dtype=torch.double)
+    layer(x)[0].sin().sum().backward()
+    expected = [p.grad for p in layer.parameters()]
+    layer.zero_grad()
+    with compiled_autograd._enable(torch.compile(backend="aot_eager")):
+        layer(x)[0].sin().sum().backward()
+    for parameter, gradient in zip(layer.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.grad, gradient)
+
+
+def test_an_exported_layer_holds_plain_operations():
+    layer = make("gru", "auto", True, 1)
+    x = torch.randn(4, 3, 3, dtype=torch.double)
+    torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
