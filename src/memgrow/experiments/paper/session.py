@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from memgrow import __version__
 from memgrow.errors import SettingsError
 from memgrow.experiments.grid import Failure, Grid, Outcome, Watcher
 from memgrow.experiments.paper.corpora import Corpus, sizes
@@ -19,6 +18,7 @@ from memgrow.experiments.paper.theorem import TheoremTable
 from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
+from memgrow.version import __version__
 
 DIALOGUE = tuple(dialogue_tables())  # on another corpus than all others
 THEOREM = "theorem"  # needs no runs but of two models

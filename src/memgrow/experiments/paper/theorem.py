@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memgrow import __version__
 from memgrow.experiments.grid import Grid, Outcome
 from memgrow.experiments.paper.protocol import PAIR, PROPOSED, SOURCE, Data, Protocol
 from memgrow.experiments.paper.rows import Row
 from memgrow.experiments.theorem.report import parts, theorem_report
 from memgrow.learner import Learner
+from memgrow.version import __version__
 
 TITLE = "Theorem 1: slots against hidden units"
 MODELS = (Row(f"after {SOURCE}", "F", (SOURCE,)), Row(f"after {' and '.join(PAIR)}", PROPOSED, PAIR))
