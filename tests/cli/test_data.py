@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from memgrow.cli import data
 from memgrow.data.corpora import CORPORA
 from memgrow.data.corpora.catalogue import Web as Address
 from tests.support.archives import Web, checksum_of, multinli_archive, serving
@@ -86,7 +85,7 @@ def test_a_data_folder_that_is_a_file_is_told(memgrow, tmp_path, monkeypatch):
 
 
 def test_who_waits_in_a_log_sees_a_line_now_and_then(memgrow, web, monkeypatch):
-    monkeypatch.setattr(data, "SILENCE", 0.0)
+    monkeypatch.setattr("memgrow.report.progress_bars.LOG_EVERY_S", 0.0)
     out = memgrow.done("data", "get", "multinli")
     assert re.search(r"^multinli: downloading .* MB, \d+%$", out, re.MULTILINE)
     assert "multinli: unpacking" in out

@@ -13,7 +13,7 @@ import pytest
 
 from memgrow import storage
 from memgrow.progress import Step
-from memgrow.report.bar import Bar
+from memgrow.report.progress_bars import TrainingBar
 
 MAIN = [sys.executable, "-c", "from memgrow.cli import main; main()"]
 # The same, but it hangs in the second epoch until somebody interrupts it.
@@ -22,7 +22,7 @@ HANGING = [
     "-c",
     """
 import time
-from memgrow.report.bar import Bar
+from memgrow.report.progress_bars import TrainingBar
 Bar.step = lambda bar, step: time.sleep(3600) if step.epoch == 2 else None
 from memgrow.cli import main; main()
 """,
@@ -90,13 +90,13 @@ def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, mo
     command = ("adapt", model, data["clinic"], "--set", "epochs=3")
     before, reports = weights(model), []
 
-    def press(bar: Bar, step: Step) -> None:
+    def press(bar: TrainingBar, step: Step) -> None:
         if len(reports) == at:
             raise KeyboardInterrupt
         reports.append(step)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Bar, "step", press)
+        patched.setattr(TrainingBar, "step", press)
         result = memgrow(*command)
     assert result.exit_code == 130
     assert result.stderr == (

@@ -19,8 +19,8 @@ from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.methods import RECOMMENDED, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.report.bar import Bar
 from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
+from memgrow.report.progress_bars import TrainingBar
 from memgrow.storage import MANIFEST
 from memgrow.training.loop import TrainingSettings
 
@@ -74,7 +74,7 @@ def adapt(
     )
     for notice in (*loaded.notices, *watched.notices):
         say(notice, "dim")
-    with Bar(console) as bar:
+    with TrainingBar(console) as bar:
         stages = learn_stream(
             learner, loaded.stream, watched.stream, folder=model, vectors=vectors, again=again, bar=bar
         )
@@ -100,7 +100,7 @@ def learn_stream(
     folder: Path,
     vectors: Path | None,
     again: bool,
-    bar: Bar,
+    bar: TrainingBar,
 ) -> list[Stage]:
     """Learn each domain of the stream that the model has not learnt yet, saving it after each."""
     watch = [*watched, *stream]
@@ -118,7 +118,7 @@ def learn_stream(
         # A name of its own is needed to write beside it: not "." and not a link, which writing would replace.
         place = folder.resolve()
         stage = learner.adapt(domain, earlier=earlier, watch=watch, folder=place, vectors=vectors, progress=bar)
-        bar.done()
+        bar.clear()
         bar.say(stage_line(stage))
         stages.append(stage)
     return stages

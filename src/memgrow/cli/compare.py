@@ -18,9 +18,9 @@ from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.store import Store
 from memgrow.methods import MethodSettings
 from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
-from memgrow.report.grid_bar import GridBar
 from memgrow.report.learner import MatrixTable
 from memgrow.report.plots import draw_comparison
+from memgrow.report.progress_bars import GridBar
 from memgrow.storage import atomic_write, pack_json
 from memgrow.text.vector_files import detect
 

@@ -1,22 +1,16 @@
 """`memgrow data`: public corpora, fetched and kept."""
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 from rich import box
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-from rich.table import Column, Table
+from rich.table import Table
 
 from memgrow.cli.output import console, note_to_stderr, say
 from memgrow.data.corpora import CORPORA, corpus_called, data_folder
 from memgrow.data.corpora import get as fetch
-from memgrow.data.corpora.download import Watch
-
-SILENCE = 30.0  # seconds between two lines in a log: enough to see that there is life
+from memgrow.report.progress_bars import DownloadBar
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -47,8 +41,8 @@ def get(
     if corpus.is_in(corpus.folder) and not again:
         say(f"{name} is in {corpus.folder} already; --again fetches it anew.", soft_wrap=True)
         return
-    with _watching(name) as watch:
-        sentences = fetch(corpus, source, watch)
+    with DownloadBar(console, name) as bar:
+        sentences = fetch(corpus, source, bar.watch)
     for sentence in sentences:
         say(sentence, "dim")
     say(f"{name} is in {corpus.folder}.", soft_wrap=True)
@@ -82,34 +76,3 @@ def where(
     if name and not corpus_called(name).is_in(folder):
         note_to_stderr(f"{name} is not there yet; run: memgrow data get {name}")
     sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
-
-
-@contextmanager
-def _watching(name: str) -> Iterator[Watch]:
-    """A bar for whatever is being done; now and then a line where there is no terminal."""
-    bars = Progress(
-        TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-        BarColumn(bar_width=None),
-        TaskProgressColumn(),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-        expand=True,
-    )
-    spoke = time.monotonic()
-
-    def watch(doing: str, done: int, total: int | None) -> None:
-        nonlocal spoke
-        if console.is_terminal:
-            if not bars.tasks or bars.tasks[-1].description != doing:
-                for task in bars.task_ids:
-                    bars.remove_task(task)
-                bars.add_task(doing)
-            bars.update(bars.task_ids[-1], completed=done, total=total)
-        elif time.monotonic() - spoke >= SILENCE:
-            spoke = time.monotonic()
-            say(f"{name}: {doing}" + (f", {done / total:.0%}" if total else ""))
-
-    with bars:
-        yield watch

@@ -9,10 +9,10 @@ import typer
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, save_picture, say, split_names
 from memgrow.experiments.demo import METHODS, run_demo
-from memgrow.report.bar import Bar
 from memgrow.report.comparison import demo_table
 from memgrow.report.learner import MatrixTable
 from memgrow.report.plots import draw_matrices
+from memgrow.report.progress_bars import TrainingBar
 from memgrow.storage import atomic_write
 
 
@@ -32,7 +32,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt
     say("Four domains arrive one after another; cues of one conflict with those of the next.")
     first = seed or 0
-    with Bar(console) as bar:
+    with TrainingBar(console) as bar:
         made = run_demo(split_names(methods) or METHODS, range(first, first + seeds), device, bar)
     matrices = {method: made.comparison.mean_matrix(method) for method in made.comparison.results}
     for method, matrix in matrices.items():

@@ -78,7 +78,7 @@ def paper(
     from memgrow.experiments.paper.session import PAGE, RUNS, Runner, Session, named
     from memgrow.experiments.paper.tables import TABLES
     from memgrow.experiments.store import Store
-    from memgrow.report.grid_bar import GridBar
+    from memgrow.report.progress_bars import GridBar
 
     names = named(what)
     tables = [name for name in names if name in TABLES]
@@ -113,9 +113,9 @@ def _show(session: "Session", names: Sequence[str], ran: "Ran") -> None:
     from memgrow.report.paper import LEGEND, paper_tables
     from memgrow.report.paper_dialogue import dialogue_tables
     from memgrow.report.plots import draw_scaling, draw_slots
+    from memgrow.report.progress_bars import PartsBar
     from memgrow.report.theorem import theorem_tables
     from memgrow.report.theorem_plot import draw_theorem
-    from memgrow.report.ticks import Ticks
 
     tables = [name for name in names if name in session.tables]
     spoken = session.protocol.corpus == "dialogue"
@@ -130,8 +130,8 @@ def _show(session: "Session", names: Sequence[str], ran: "Ran") -> None:
     if tables and not spoken:
         say(LEGEND, "dim")
     if THEOREM in names:
-        with Ticks(console, "Theorem 1", session.theorem_parts()) as ticks:
-            made = session.theorem(ticks.tick)
+        with PartsBar(console, "Theorem 1", session.theorem_parts()) as bar:
+            made = session.theorem(bar.tick)
         _print([*theorem_tables(made), *(Text(f"missing: {failure}", "red") for failure in made["failures"])])
         save_picture(session.out / "theorem.png", partial(draw_theorem, made))
         say(f"The figures are in {session.out / 'theorem.json'}.\n", soft_wrap=True)

@@ -12,9 +12,9 @@ from memgrow.data import Columns, Stream, load_for_evaluation
 from memgrow.errors import SettingsError
 from memgrow.experiments.theorem.report import DRAWS, EXAMPLES, SAMPLES, parts, theorem_report
 from memgrow.learner import Learner
+from memgrow.report.progress_bars import PartsBar
 from memgrow.report.theorem import theorem_tables
 from memgrow.report.theorem_plot import draw_theorem
-from memgrow.report.ticks import Ticks
 from memgrow.storage import atomic_write
 
 
@@ -60,7 +60,7 @@ def theorem(
         stream = loaded.stream
         for notice in loaded.notices:
             note_to_stderr(notice)
-    with Ticks(console, "Theorem 1", parts(len(learners), len(stream), draws)) as ticks:
+    with PartsBar(console, "Theorem 1", parts(len(learners), len(stream), draws)) as bar:
         report = theorem_report(
             learners,
             stream,
@@ -69,7 +69,7 @@ def theorem(
             draws=draws,
             examples=limit,
             seed=seed or 0,
-            tick=ticks.tick,
+            tick=bar.tick,
         )
     for shown in theorem_tables(report):
         console.print(shown)

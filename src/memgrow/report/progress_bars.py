@@ -1,0 +1,216 @@
+"""Progress of long work: a bar on a terminal, now and then a line of a log where there is none."""
+
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+from statistics import fmean
+from typing import Self
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
+
+from memgrow.experiments.plan import Job, Result
+from memgrow.methods import find_method
+from memgrow.progress import Step
+from memgrow.report.table import percent, perplexity_text
+
+LOG_EVERY_S = 30.0  # between two lines of a log: enough to see that there is life
+NAME_WIDTH = 20  # letters of a domain's name that a bar has room for
+TELLING_SHARE = 0.02  # of the work, from which on the time left is worth telling
+MINUTE, HOUR = 60, 3600
+
+
+class ProgressBar:
+    """One bar at a time, and above it what is said. Use it in a `with`."""
+
+    def __init__(
+        self,
+        console: Console,
+        *,
+        name_width: int | None = None,
+        time_left: bool = True,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.console, self.clock = console, clock
+        columns: list[ProgressColumn] = [
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, max_width=name_width)),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True)),
+        ]
+        if time_left:
+            columns.append(TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)))
+        self._bars = Progress(*columns, console=console, transient=True, disable=not console.is_terminal, expand=True)
+        self._task: TaskID | None = None
+        self._spoke = clock()
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+        self._bars.stop()
+
+    def show(self, name: str, done: float, total: float | None, state: str, log: str = "") -> None:
+        """Move the bar on, or begin one; in a log, write the line `log` if there has been none for a while."""
+        if not self.console.is_terminal:
+            if log and self.clock() - self._spoke >= LOG_EVERY_S:
+                self.say(Text(log))
+            return
+        if self._task is None:
+            self._task = self._bars.add_task(name, total=total, state=state)
+        self._bars.update(self._task, description=name, completed=done, total=total, state=state)
+
+    def clear(self) -> None:
+        """Take the bar away: what it showed has ended."""
+        if self._task is not None:
+            self._bars.remove_task(self._task)
+            self._task = None
+
+    def refresh(self) -> None:
+        """Draw the bar as it stands, without waiting for the next tenth of a second."""
+        self._bars.refresh()
+
+    def say(self, what: RenderableType) -> None:
+        """Print above the bar."""
+        self._spoke = self.clock()
+        self.console.print(what, highlight=False)
+
+    def note(self, sentence: str) -> None:
+        self.say(Text(sentence, "dim"))
+
+
+class TrainingBar(ProgressBar):
+    """Shows one training after another: epoch, loss, accuracy, and the time left."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(console, name_width=NAME_WIDTH, clock=clock)
+        self._domain = ""
+
+    def step(self, step: Step) -> None:
+        if step.domain != self._domain:
+            self.clear()
+            self._domain = step.domain
+        state = f"epoch {step.epoch}/{step.epochs} loss {step.loss:.3f} acc {step.accuracy:.1%}"
+        if step.validation is not None:
+            state += f" best {step.validation:.1%}"
+        # The time left is that of all epochs: training may stop earlier, when validation no longer rises.
+        done = (step.epoch - 1) * step.batches + step.batch
+        self.show(step.domain, done, step.epochs * step.batches, state, f"{step.domain}: {state}")
+
+
+class PartsBar(ProgressBar):
+    """Shows work in a known number of parts; moves on with each `tick`."""
+
+    def __init__(self, console: Console, name: str, parts: int, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(console, name_width=2 * NAME_WIDTH, clock=clock)
+        self.name, self.parts, self.done = name, parts, 0
+
+    def __enter__(self) -> Self:
+        self.show(self.name, 0, self.parts, f"0/{self.parts}")
+        return super().__enter__()
+
+    def tick(self, what: str) -> None:
+        """A part has been done."""
+        self.done += 1
+        log = f"{self.name}: {self.done} of {self.parts} parts done ({what})"
+        self.show(what, self.done, self.parts, f"{self.done}/{self.parts}", log)
+
+
+class DownloadBar(ProgressBar):
+    """Shows how a corpus is fetched: one thing after another, each with its share."""
+
+    def __init__(self, console: Console, name: str, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__(console, clock=clock)
+        self.name, self._doing = name, ""
+
+    def watch(self, doing: str, done: int, total: int | None) -> None:
+        if doing != self._doing:
+            self.clear()
+            self._doing = doing
+        share = f"{done / total:.0%}" if total else ""
+        self.show(doing, done, total, share, f"{self.name}: {', '.join(filter(None, (doing, share)))}")
+
+
+class GridBar(ProgressBar):
+    """Shows how far a grid of runs is, with a line for each job that has ended."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        # The time left is reckoned from all the work so far: the last half minute says little of a job of an hour.
+        super().__init__(console, time_left=False, clock=clock)
+        self.begin(0, 0.0)
+
+    def begin(self, jobs: int, work: float) -> None:
+        self._started = self.clock()
+        self._jobs, self._ended, self._work, self._done = jobs, 0, work, 0.0
+        self._running: dict[Job, float] = {}  # the share of each that is done
+        self.clear()
+        if jobs:
+            self._show()
+
+    def step(self, job: Job, step: Step) -> None:
+        self._running[job] = ((step.epoch - 1) + step.batch / max(step.batches, 1)) / step.epochs
+        self._show()
+
+    def end(self, result: Result) -> None:
+        self._running.pop(result.job, None)
+        self._done += result.job.total
+        self._ended += 1
+        line = job_line(result)
+        if not self.console.is_terminal and result.reason is None:
+            so_far = ", ".join(filter(None, (f"{self._ended} of {self._jobs}", self._left())))
+            line.append(f" ({so_far})", "dim")
+        self.say(line)
+        self._show()
+
+    def _show(self) -> None:
+        stage = f"stage {min(self._ended + 1, self._jobs)} of {self._jobs}"
+        self.show(stage, self._so_far(), self._work, self._left())
+
+    def _so_far(self) -> float:
+        return self._done + sum(job.total * share for job, share in self._running.items())
+
+    def _left(self) -> str:
+        share = self._so_far() / self._work if self._work else 1.0
+        if not TELLING_SHARE <= share < 1:
+            return ""
+        return f"{duration((self.clock() - self._started) * (1 - share) / share)} left"
+
+
+def job_line(result: Result) -> Text:
+    """What a job was, and how it went."""
+    run, seeds = result.job.run, [task.run.seed for task in result.job.tasks]
+    method = find_method(run.method)
+    what = run.learns[-1] if len(run.learns) == 1 else f"{run.learns[-1]} by {method.name}"
+    if method.together:
+        what = f"all by {method.name}"
+    elif run.takes_notes():
+        what = f"notes on {run.learns[0]} for {method.name}"
+    line = Text.assemble((what, "bold"), f", {_listed(seeds)}")
+    if result.reason is not None:
+        return line.append(f": failed: {result.reason}", "red")
+    stages = [record.stage for record in result.records]
+    if stages:
+        mean, seconds = fmean(stage.validation for stage in stages), max(stage.seconds for stage in stages)
+        spoken = any(record.replies for record in result.records)  # where validation is 1 / perplexity
+        shown = f"perplexity {perplexity_text(1 / mean if mean else inf)}" if spoken else f"{percent(mean)}%"
+        line.append(f": validation {shown}, {duration(seconds)}")
+    return line
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it."""
+    if seconds < 2 * MINUTE:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    if seconds < 2 * HOUR:
+        return f"{seconds / MINUTE:.0f} min"
+    return f"{seconds / HOUR:.1f} h"
+
+
+def _listed(seeds: Sequence[int]) -> str:
+    if len(seeds) == 1:
+        return f"seed {seeds[0]}"
+    whole = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
+    return f"seeds {seeds[0]} to {seeds[-1]}" if whole else f"seeds {', '.join(map(str, seeds))}"
