@@ -10,10 +10,10 @@ from memgrow.nn import MemoryLSTM
 from memgrow.nn.kernels.cuda.layer import Layer, Trace, Walked, WalkedBack
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as staged
-from memgrow.training.stacked import kernels as walking
+from memgrow.training.stacked import kernels
 from memgrow.training.stacked import together as choice
 from memgrow.training.stacked import together as lockstep
-from memgrow.training.stacked.steps import Inner, Looping
+from memgrow.training.stacked.steps import Inner, LoopedSteps
 
 STEPS, ROWS, HIDDEN = 7, 5, 6
 
@@ -77,7 +77,7 @@ class Reference:
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("quiet", [False, True])
 def test_a_walk_and_the_loop_give_the_same(slots, directions, quiet, monkeypatch):
-    monkeypatch.setattr(walking, "_walk_of", Reference)
+    monkeypatch.setattr(kernels, "kernel_for", Reference)
     torch.manual_seed(0)
     inner = Inner(
         torch.randn(directions, 4 * HIDDEN, HIDDEN),
@@ -86,7 +86,7 @@ def test_a_walk_and_the_loop_give_the_same(slots, directions, quiet, monkeypatch
         torch.randn(directions, slots) if slots and quiet else None,
     )
     x, d_output = torch.randn(STEPS, ROWS, directions, 4 * HIDDEN), torch.randn(STEPS, ROWS, directions, HIDDEN)
-    loop, walk = Looping(), walking.Walking()
+    loop, walk = LoopedSteps(), kernels.KernelSteps()
     torch.testing.assert_close(walk.forward(x, inner, True), loop.forward(x, inner, True))
     with torch.enable_grad():
         walk.forward(x, inner, True)
@@ -99,7 +99,7 @@ def test_a_walk_and_the_loop_give_the_same(slots, directions, quiet, monkeypatch
 
 def test_on_a_cpu_nothing_walks():
     x = torch.zeros(STEPS, ROWS, 2, 4 * HIDDEN)
-    assert not walking.Walking.suits(x, Inner(torch.zeros(2, 4 * HIDDEN, HIDDEN), None, None, None))
+    assert not kernels.KernelSteps.suits(x, Inner(torch.zeros(2, 4 * HIDDEN, HIDDEN), None, None, None))
 
 
 def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
@@ -108,13 +108,13 @@ def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
     monkeypatch.setattr(lockstep, "prepare", lambda column, rows, with_gradient: prepared.add((rows, with_gradient)))
     monkeypatch.setattr(choice, "FORCED", choice.STACKED)
     monkeypatch.setattr(staged, "LARGE", 8)
-    forward = Looping.forward
+    forward = LoopedSteps.forward
 
     def watched(self, x, inner, wanted):
         taken.add((x.shape[1], wanted))
         return forward(self, x, inner, wanted)
 
-    monkeypatch.setattr(Looping, "forward", watched)
+    monkeypatch.setattr(LoopedSteps, "forward", watched)
     domain = synthetic_stream(seed=0)[0]
     domain = Domain(domain.name, domain.train[:41], domain.validation[:21], ())
     learner = Learner.create(
@@ -128,5 +128,5 @@ def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
 
 
 def test_nothing_is_prepared_on_a_cpu(monkeypatch):
-    monkeypatch.setattr(walking.cluster_walk, "prepare", lambda *_: pytest.fail("there is no GPU"))
-    walking.prepare(MemoryLSTM(3, 4, 5), 64, with_gradient=True)
+    monkeypatch.setattr(kernels.cluster, "prepare", lambda *_: pytest.fail("there is no GPU"))
+    kernels.prepare(MemoryLSTM(3, 4, 5), 64, with_gradient=True)

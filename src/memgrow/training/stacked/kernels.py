@@ -1,4 +1,4 @@
-"""The steps of a stack by the GPU's kernels: one launch each way, whose clusters walk the steps by themselves.
+"""The steps of a stack by the GPU's kernels: one launch forward and one backward, each of which takes all steps.
 
 A launch has one or two directions, so that is for a model alone; with several, the loop's products are the faster way.
 """
@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.nn import MemoryRecurrent
-from memgrow.nn.kernels.cuda import cluster as cluster_walk
+from memgrow.nn.kernels.cuda import cluster
 from memgrow.nn.kernels.cuda.choice import exact, shared_out
 from memgrow.nn.kernels.cuda.cluster import ClusterWalk
 from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Sizes
 from memgrow.nn.kernels.cuda.layer import Layer, Reading, Trace, Walk, steps_of
-from memgrow.training.stacked.steps import Back, Inner
+from memgrow.training.stacked.steps import Inner, StepGradients
 
 CELL, GATES = "lstm", 4
 
@@ -25,7 +25,7 @@ def prepare(column: MemoryRecurrent, rows: int, with_gradient: bool) -> None:
     weight = next(column.parameters())
     shared = _shared(column.num_directions, rows, column.hidden_size, column.slots, weight.dtype, weight.device)
     if shared is not None:
-        cluster_walk.prepare(shared, with_gradient, weight.device)
+        cluster.prepare(shared, with_gradient, weight.device)
 
 
 def _shared(
@@ -37,7 +37,8 @@ def _shared(
     return shared_out(Sizes(CELL, directions, rows, hidden, slots), device)
 
 
-def _walk_of(layer: Layer) -> Walk:
+def kernel_for(layer: Layer) -> Walk:
+    """The kernels for a layer that `KernelSteps.suits`."""
     shared = shared_out(Sizes(CELL, layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
     assert shared is not None
     return ClusterWalk(layer, shared)
@@ -48,7 +49,9 @@ def _even(rows: int, steps: int, device: torch.device) -> Tensor:
     return steps_of((rows,) * steps, device)
 
 
-class Walking:
+class KernelSteps:
+    """All steps by one launch forward and one backward (see `Steps`)."""
+
     @staticmethod
     def suits(x: Tensor, inner: Inner) -> bool:
         """Whether the kernels can take these steps."""
@@ -63,30 +66,32 @@ class Walking:
         hh: list[Tensor | None] = list(inner.hh.contiguous())
         even, forwards = (rows,) * steps, (False,) * directions
         layer = Layer(CELL, even, forwards, x.device, nothing, nothing, hh, keys, _even(rows, steps, x.device))
-        self.walk = walk = _walk_of(layer)
+        self.kernel = kernel = kernel_for(layer)
         bias = None
         if inner.bias is not None:
-            bias = F.pad(inner.bias, (0, walk.slots - layer.slots)).contiguous()
-        walk.pack(Reading(None if inner.through is None else _by_units(inner.through, walk.hidden)), wanted)
-        self.trace = Trace.of(layer, walk.hidden, walk.slots)
-        walked = walk.forward(_by_units(x, walk.hidden).view(steps * rows, -1), bias, self.trace)
+            bias = F.pad(inner.bias, (0, kernel.slots - layer.slots)).contiguous()
+        kernel.pack(Reading(None if inner.through is None else _by_units(inner.through, kernel.hidden)), wanted)
+        self.trace = Trace.of(layer, kernel.hidden, kernel.slots)
+        result = kernel.forward(_by_units(x, kernel.hidden).view(steps * rows, -1), bias, self.trace)
         self.shape, self.nothing, self.slots = (steps, rows, directions), nothing, layer.slots
-        return walked.output.view(*self.shape, hidden)
+        return result.output.view(*self.shape, hidden)
 
-    def backward(self, d_output: Tensor, inner: Inner) -> Back:
+    def backward(self, d_output: Tensor, inner: Inner) -> StepGradients:
         steps, rows, directions = self.shape
         hidden = d_output.shape[-1]
         attention = self.trace.attention[..., : self.slots]
         mean_key = d_output.new_empty(directions, steps * rows, hidden)
         if inner.keys is not None:
             torch.bmm(attention.transpose(0, 1), inner.keys, out=mean_key)
-        walked = self.walk.backward(
+        result = self.kernel.backward(
             self.trace, mean_key, d_output.reshape(steps * rows, -1).contiguous(), self.nothing, list(self.nothing)
         )
-        d_gates = _by_gates(walked.d_gates, hidden).view(*self.shape, -1)
+        d_gates = _by_gates(result.d_gates, hidden).view(*self.shape, -1)
         if inner.keys is None:
-            return Back(d_gates, None, None)
-        return Back(d_gates, walked.d_logits[..., : self.slots].view(*self.shape, -1), attention.view(*self.shape, -1))
+            return StepGradients(d_gates, None, None)
+        return StepGradients(
+            d_gates, result.d_logits[..., : self.slots].view(*self.shape, -1), attention.view(*self.shape, -1)
+        )
 
 
 def _by_units(gates: Tensor, hidden: int) -> Tensor:
@@ -96,5 +101,5 @@ def _by_units(gates: Tensor, hidden: int) -> Tensor:
 
 
 def _by_gates(units: Tensor, hidden: int) -> Tensor:
-    """The way back."""
+    """The opposite of `_by_units`."""
     return units.view(*units.shape[:-1], -1, GATES)[..., :hidden, :].transpose(-1, -2).flatten(-2)

@@ -1,11 +1,11 @@
-"""The LSTM's recurrence for many directions of many models at once: inputs, steps, and the way back.
+"""The LSTM's recurrence for many directions of many models at once: inputs, steps, and the backward pass.
 
 All tensors have the order (T, R, D, ...): steps, texts, then directions and models together. So a step's rows lie side
 by side for pointwise work, and every product, be it of one step or of all, takes its matrices from where they are.
 
 All texts begin at step 0 (for a backward direction they are turned round) and a text that has ended runs on to the last
 step: what it yields there is for the caller to leave out, and no gradient comes back from it. The steps themselves are
-taken by a loop (looping.py) or, where one or two directions are all there is, by the GPU's kernels (walking.py).
+taken by a loop (steps.py) or, where one or two directions are all there is, by the GPU's kernels (kernels.py).
 """
 
 from typing import Any, NamedTuple
@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from memgrow.training.stacked.kernels import Walking
-from memgrow.training.stacked.steps import Inner, Looping, Steps
+from memgrow.training.stacked.kernels import KernelSteps
+from memgrow.training.stacked.steps import Inner, LoopedSteps, Steps
 
 
 class Weights(NamedTuple):
@@ -90,7 +90,7 @@ class _Recurrence(torch.autograd.Function):
 
 
 def _steps_for(x: Tensor, inner: Inner) -> Steps:
-    return Walking() if Walking.suits(x, inner) else Looping()
+    return KernelSteps() if KernelSteps.suits(x, inner) else LoopedSteps()
 
 
 def _input_back(

@@ -21,22 +21,26 @@ class Inner(NamedTuple):
     bias: Tensor | None  # (D, N)
 
 
-class Back(NamedTuple):
+class StepGradients(NamedTuple):
+    """What a backward pass over all steps finds."""
+
     d_gates: Tensor  # (T, R, D, 4H)
     d_logits: Tensor | None  # (T, R, D, N)
-    attention: Tensor | None  # (T, R, D, N), as it was on the way there
+    attention: Tensor | None  # (T, R, D, N), as it was in the forward pass
 
 
 class Steps(Protocol):
-    """Takes all steps from inputs to the gates, and keeps what the way back needs."""
+    """Takes all steps from inputs to the gates, and keeps what the backward pass needs."""
 
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
-        """States (T, R, D, H) from x (T, R, D, 4H); `wanted` says whether there will be a way back."""
+        """States (T, R, D, H) from x (T, R, D, 4H); `wanted` says whether there will be a backward pass."""
 
-    def backward(self, d_output: Tensor, inner: Inner) -> Back: ...
+    def backward(self, d_output: Tensor, inner: Inner) -> StepGradients: ...
 
 
-class Looping:
+class LoopedSteps:
+    """A loop over the steps in Python (see `Steps`)."""
+
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
         steps, rows, stacked, width = x.shape
         hidden = width // 4
@@ -63,7 +67,7 @@ class Looping:
                 self.gates.append(gate)
         return output
 
-    def backward(self, d_output: Tensor, inner: Inner) -> Back:
+    def backward(self, d_output: Tensor, inner: Inner) -> StepGradients:
         attention = self.attention
         d_gates = d_output.new_empty(*d_output.shape[:3], inner.hh.shape[1])
         d_logits = None if attention is None else torch.empty_like(attention)
@@ -80,7 +84,7 @@ class Looping:
                 torch.bmm(_each(d), inner.through.transpose(1, 2), out=_each(d_attention))
                 d_logits[t] = torch._softmax_backward_data(d_attention, attention[t], -1, attention.dtype)
                 _each(dh).baddbmm_(_each(d_logits[t]), inner.keys)
-        return Back(d_gates, d_logits, attention)
+        return StepGradients(d_gates, d_logits, attention)
 
 
 def _each(rows: Tensor) -> Tensor:
