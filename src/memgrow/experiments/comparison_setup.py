@@ -1,4 +1,4 @@
-"""The stream of a comparison: a corpus by name, a folder, or files; refused before hours are spent on it."""
+"""What a comparison starts from: its stream, the methods that can learn it, and which score is compared."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +11,9 @@ from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.run import Record
-from memgrow.methods import find_method
-from memgrow.methods.distillation import Distillation
+from memgrow.methods import MethodSettings, find_method
 from memgrow.metrics.replies import perplexity
-from memgrow.models import ModelSettings
+from memgrow.models import REPLY, ModelSettings
 from memgrow.training.loop import TrainingSettings
 
 Scores = Mapping[str, float]
@@ -95,7 +94,7 @@ def open_stream(
     limit: int | None = None,
     skip_empty: bool = False,
 ) -> Loaded:
-    """What was named, as `adapt` would read it: with a `limit`, at most so many examples of each part."""
+    """What was named, as `adapt` would read it: with a `limit`, at most this many examples of each part."""
     if any(name in CORPORA or Path(name).is_dir() for name in given):
         if validation or test or held_out or skip_empty:
             raise SettingsError(
@@ -135,10 +134,11 @@ def suitable(names: Sequence[str], stream: Stream, chosen: Sequence[str]) -> lis
     """The methods that this stream can be learnt by; of those that somebody has `chosen`, others are refused."""
     if not any(domain.has_replies for domain in stream):
         return list(names)
-    fits = [name for name in names if Distillation not in find_method(name).remembers]
-    if lost := [name for name in chosen if name not in fits]:
-        raise SettingsError(f"{lost[0]}: D holds on to labels, and replies have none; leave D out")
-    return fits
+    reasons = {name: find_method(name).plugins(MethodSettings()).refuses(REPLY) for name in (*names, *chosen)}
+    for name in chosen:
+        if reasons[name] is not None:
+            raise SettingsError(f"{name}: {reasons[name]}")
+    return [name for name in names if reasons[name] is None]
 
 
 def _limited(stream: Stream, limit: int | None) -> Stream:

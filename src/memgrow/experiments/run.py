@@ -13,7 +13,6 @@ from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 
 SECTIONS = ("model", "training", "options")
-NOTED = ("fisher", "fisher_examples")  # the options that decide what is noted of a domain
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Run:
         object.__setattr__(self, "learns", tuple(self.learns))
 
     def upto(self, stages: int) -> "Run":
-        """The run as it stands after so many domains.
+        """The run as it stands after this many domains.
 
         A method's ways begin with the second domain, so runs by different methods share their first stage.
         """
@@ -65,8 +64,9 @@ class Run:
         if find_method(self.method).together or len(self.learns) == 1:
             return None
         if len(self.learns) == 2 and (noting := _noting(self.method)):
-            noted = {name: getattr(self.options, name) for name in NOTED}
-            return replace(self, method=noting, learns=self.learns[:1], options=MethodSettings(**noted))
+            plugins = find_method(noting).plugins(self.options).parts
+            read = {name: getattr(self.options, name) for plugin in plugins for name in plugin.reads_after_domain}
+            return replace(self, method=noting, learns=self.learns[:1], options=MethodSettings(**read))
         return self.upto(len(self.learns) - 1)
 
     def takes_notes(self) -> bool:
@@ -101,7 +101,7 @@ class Record:
     validation: Mapping[str, Sequence[bool]]
     test: Mapping[str, Sequence[bool]]
     run: Mapping[str, Any] = field(default_factory=dict)  # what it is the record of, every setting included
-    held_out: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what it was tried on, and how
+    held_out: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what it was evaluated on, and how
     replies: Mapping[str, Mapping[str, ReplyRecord]] = field(default_factory=dict)
 
     def stands_for(self, run: Run, held_out: Mapping[str, str]) -> bool:
@@ -120,8 +120,8 @@ class Record:
         answers = {part: {name: _pack(a) for name, a in getattr(self, part).items()} for part in ("validation", "test")}
         about = {"run": _plain(self.run), "held_out": dict(self.held_out)}
         words = {part: {name: a.to_json() for name, a in given.items()} for part, given in self.replies.items()}
-        spoken = {"replies": words} if words else {}
-        return {"key": self.key, "stage": asdict(self.stage), **answers, **about, **spoken}
+        replies = {"replies": words} if words else {}
+        return {"key": self.key, "stage": asdict(self.stage), **answers, **about, **replies}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Record":
@@ -159,7 +159,7 @@ def _plain(value: Any) -> Any:
 
 
 def _pack(answers: Sequence[bool]) -> str:
-    """A hexadecimal digit for four answers, behind the count of them."""
+    """The count of the answers, then a hexadecimal digit for each four of them."""
     bits = "".join("1" if answer else "0" for answer in answers)
     return f"{len(bits)}:{int(bits or '0', 2):x}"
 

@@ -39,6 +39,7 @@ class ElasticWeights(Plugin):
 
     needs_every_domain = True
     reads = ("strength", "fisher", "fisher_examples")
+    reads_after_domain = ("fisher", "fisher_examples")
 
     def __init__(self, settings: MethodSettings) -> None:
         super().__init__(settings)

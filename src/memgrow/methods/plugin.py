@@ -82,6 +82,7 @@ class Plugin:
 
     needs_every_domain: ClassVar[bool] = False  # so that it cannot be taken up later
     reads: ClassVar[tuple[str, ...]] = ()  # of the settings
+    reads_after_domain: ClassVar[tuple[str, ...]] = ()  # of those, what decides on what is remembered of a domain
 
     def __init__(self, settings: MethodSettings) -> None:
         self.settings = settings
