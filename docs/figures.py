@@ -172,7 +172,7 @@ def reply_lengths(_: Results) -> str:
 
 def paper(name: str) -> Callable[[Results], str]:
     """A table of the paper's experiments, as `memgrow paper page` shows it."""
-    return lambda _: block(name, ROOT / "results/paper", ROOT / "docs/paper.md")
+    return lambda _: block(name, ROOT / "results/paper", ROOT / "docs/paper-tables.md")
 
 
 TABLES = (
@@ -187,7 +187,7 @@ PLACES = {
     "five-genres": ("docs/results.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),
     "reply-lengths": ("docs/paper.md", reply_lengths),
-    **{f"paper-{name}": ("docs/paper.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
+    **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
 }
 
 

@@ -155,6 +155,18 @@ def test_what_is_written_by_hand_stays_and_what_is_marked_is_made_anew(made, tmp
     assert page.read_text() == text
 
 
+def test_tables_may_be_on_a_page_beside(made, tmp_path):
+    for name in ("table2", "slots"):
+        write_figures(tmp_path, name, made[name].to_json())
+    page, tables = tmp_path / "paper.md", tmp_path / "paper-tables.md"
+    mark = "<!-- figures: paper-{} -->\n<!-- end of figures -->\n"
+    page.write_text(mark.format("table2"))
+    tables.write_text(mark.format("slots"))
+    assert write_page(page, tmp_path) == ["table2", "slots"]
+    assert paper_markdown(made["table2"]) in page.read_text()
+    assert paper_markdown(made["slots"]) in tables.read_text()
+
+
 def test_a_page_without_figures_is_refused_and_left_alone(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- figures: paper-table1 -->\n<!-- end of figures -->\n")
