@@ -13,7 +13,7 @@ from torch import Tensor
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
-from memgrow.device import wake
+from memgrow.device import warm_up
 from memgrow.errors import DataError, SettingsError
 from memgrow.history import Stage
 from memgrow.methods import Grew, Trains, grow_for
@@ -195,7 +195,7 @@ def begin(
     tested = {part.name: part for part in (*watch, *lesson.domains) if part.test}
     for part in tested.values():
         check_examples(part.test, lesson.task, lesson.labels)
-    wake(learner.device)
+    warm_up(learner.device)
     seed = derive(learner.seed, "stage", len(learner.history.stages))
     after = copy.copy(learner)
     after.task, after.labels = lesson.task, lesson.labels

@@ -1,4 +1,4 @@
-"""A GPU takes seconds before its first product: they pass while the words of a lesson are read."""
+"""The device that a model lives on: which one it is, how exactly it multiplies, and its warm-up."""
 
 import contextlib
 import functools
@@ -12,7 +12,7 @@ NO_MEMORY = ("DefaultCPUAllocator", "Storage size calculation overflowed", "out 
 
 
 def find_device(name: str) -> torch.device:
-    """auto: the GPU if there is one."""
+    """The device of that name; "auto" is the GPU if there is one."""
     if name not in ("auto", "cpu", "cuda"):
         raise SettingsError(f"there is no device {name!r}; there are auto, cpu and cuda")
     if name == "cuda" and not torch.cuda.is_available():
@@ -31,22 +31,22 @@ def allow_tf32(device: torch.device) -> None:
         torch.set_float32_matmul_precision("high")
 
 
-def wake(device: torch.device) -> None:
-    """Begin to get a device ready; who uses it waits for that, and for nothing else."""
+def warm_up(device: torch.device) -> None:
+    """Begin to get a GPU ready in the background: it takes seconds before its first product."""
     if device.type == "cuda":
-        # "cuda" is the current one, which each thread has for itself: it is the first unless somebody has chosen.
-        chosen = torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
-        _wake(chosen if device.index is None else device.index)
+        # "cuda" means the current device of the calling thread, which is the first unless somebody has chosen another.
+        current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
+        _warm_up_once(current if device.index is None else device.index)
 
 
-@functools.cache  # once for each
-def _wake(number: int) -> None:
-    threading.Thread(target=_stir, args=(torch.device("cuda", number),), name="waking").start()
+@functools.cache
+def _warm_up_once(number: int) -> None:
+    threading.Thread(target=_load, args=(torch.device("cuda", number),), name="warm-up").start()
 
 
-def _stir(device: torch.device) -> None:
-    """What would be loaded for the first product of all, and for the first optimiser."""
-    with contextlib.suppress(RuntimeError):  # who uses the device next meets it as well, and can say more
+def _load(device: torch.device) -> None:
+    """Load what the first product and the first optimiser need."""
+    with contextlib.suppress(RuntimeError):  # whoever uses the device next meets the error as well, and can say more
         some = torch.ones(8, 8, device=device)
         torch.mm(some, some)
         torch.optim.Adam([some.requires_grad_()])

@@ -39,8 +39,11 @@ def learners(method: str, count: int = 3) -> list[Learner]:
     ]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_each_learns_what_it_would_have_learnt_alone(method, stream, monkeypatch):
+@pytest.mark.parametrize(
+    ("method", "tf32"), [*((method, False) for method in METHODS), ("F+M+V", True), ("F+H+V", True)]
+)
+def test_each_learns_what_it_would_have_learnt_alone(method, tf32, stream, monkeypatch):
+    torch.backends.cuda.matmul.allow_tf32 = tf32  # and with it the kernels: what is alone takes them, a stack does not
     monkeypatch.setattr(choice, "FORCED", PLAIN)
     company, alone = learners(method), learners(method)
     for domain in stream:
@@ -49,8 +52,10 @@ def test_each_learns_what_it_would_have_learnt_alone(method, stream, monkeypatch
             learner.adapt(domain)
     for ours, theirs in zip(company, alone, strict=True):
         for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
-            # As a whole: where a gradient is next to nothing, Adam makes a step of a difference in rounding.
-            assert (p - q).norm() <= 2e-2 * q.norm() + 1e-6, name
+            # As a whole, and but for one step of Adam: it goes by the sign of a gradient that is next to nothing, so that
+            # a difference in rounding moves each entry by as much as the learning rate.
+            step = ours.training.rate * p.numel() ** 0.5
+            assert (p - q).norm() <= 2e-2 * q.norm() + step, name
         for name, tensor in theirs.plugins.tensors().items():
             torch.testing.assert_close(ours.plugins.tensors()[name], tensor, rtol=5e-2, atol=5e-3)
     for domain in stream:
