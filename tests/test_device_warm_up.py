@@ -17,9 +17,9 @@ def warmed(monkeypatch):
     devices._warm_up_once.cache_clear()
 
 
-def warm_up(*devices):
-    for device in devices:
-        devices.warm_up(torch.device(device))
+def warm_up(*names):
+    for name in names:
+        devices.warm_up(torch.device(name))
     for thread in threading.enumerate():
         if thread.name == "warm-up":
             thread.join()

@@ -52,8 +52,8 @@ def test_each_learns_what_it_would_have_learnt_alone(method, tf32, stream, monke
             learner.adapt(domain)
     for ours, theirs in zip(company, alone, strict=True):
         for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
-            # As a whole, and but for one step of Adam: it goes by the sign of a gradient that is next to nothing, so that
-            # a difference in rounding moves each entry by as much as the learning rate.
+            # As a whole, and but for one step of Adam: where a gradient is next to nothing, a difference in rounding
+            # turns its sign, and moves an entry by as much as the learning rate.
             step = ours.training.rate * p.numel() ** 0.5
             assert (p - q).norm() <= 2e-2 * q.norm() + step, name
         for name, tensor in theirs.plugins.tensors().items():
