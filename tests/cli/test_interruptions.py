@@ -23,7 +23,7 @@ HANGING = [
     """
 import time
 from memgrow.report.progress_bars import TrainingBar
-Bar.step = lambda bar, step: time.sleep(3600) if step.epoch == 2 else None
+TrainingBar.step = lambda bar, step: time.sleep(3600) if step.epoch == 2 else None
 from memgrow.cli import main; main()
 """,
 ]
