@@ -112,10 +112,10 @@ def test_every_method_that_has_a_meaning_for_it_learns_saves_and_loads(method, s
     assert again.predict(texts) == learner.predict(texts)
     told, owners = about(again), stream.names if slots else stream.names[1:]
     if "slots" in learner.method.grows:
-        assert tuple(told["slots_in_each_bank"]) == owners
-    assert told["hidden_units"] == []
+        assert tuple(told.slots_in_each_bank) == owners
+    assert not told.hidden_units
     (shares,) = reading_shares(again, texts[0])
-    assert sum(shares.values()) == pytest.approx(1 if told["banks"] else 0)
+    assert sum(shares.values()) == pytest.approx(1 if told.banks else 0)
 
 
 @pytest.mark.parametrize("method", ["F+M+V", "frozen+M", "F+V+A+E", "EWC"])

@@ -54,5 +54,5 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
 def note_cut_texts(examples: Iterable[Example], learner: Learner) -> None:
     """Say how many texts are longer than the model reads."""
     limit = learner.training.max_words
-    if cut := count_cut(examples, limit):
+    if cut := count_cut(examples, limit, learner.settings.encoder.tokenizer(learner.settings)):
         note_to_stderr(f"{counted(cut, 'text')} longer than {limit} words: only the beginning is read")

@@ -5,7 +5,7 @@ and reply, which are checked alike.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -105,11 +105,11 @@ def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]
         yield chunk
 
 
-def count_cut(examples: Iterable[Example], max_words: int) -> int:
+def count_cut(examples: Iterable[Example], max_words: int, tokenizer: Callable[[str], list[str]] = tokenise) -> int:
     """The number of texts of which a model reads the beginning alone."""
-    # A word has a letter at least, so that most texts need no splitting.
+    # A token has a letter at least, so that most texts need no splitting.
     texts = (text for example in examples for text in example.texts if len(text) > max_words)
-    return sum(len(tokenise(text)) > max_words for text in texts)
+    return sum(len(tokenizer(text)) > max_words for text in texts)
 
 
 def _from_json(line: str, number: int, columns: Columns, place: str) -> Example:
