@@ -8,7 +8,7 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import exp
 from pathlib import Path
 from statistics import fmean, stdev
@@ -19,6 +19,7 @@ from speed_figures import SPEED
 from memgrow.experiments.paper.dialogue import LETTERS
 from memgrow.experiments.reply_records import unpack
 from memgrow.report.paper_page import block
+from memgrow.report.table import Table, signed
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results/demo/demo.json"
@@ -33,26 +34,35 @@ def load() -> Results:
 
 def comparison(results: Results) -> str:
     """One line for each method, mean ± standard deviation over the seeds, and what slots add to new words."""
-    lines = [
-        "| method | average accuracy at the end, % | forgetting, points | first domain at the end, % | parameters |",
-        "|---|---|---|---|---|",
-    ]
-    for method, runs in results["runs"].items():
-        cells = (
+    rows = [
+        [
+            method,
             _spread(_averages(results, method)),
             _spread([run["forgetting"] for run in runs]),
             _spread([_first_domain(run) for run in runs]),
             f"{fmean(run['stages'][-1]['parameters'] for run in runs):,.0f}",
-        )
-        lines.append(f"| {method} | {' | '.join(cells)} |")
+        ]
+        for method, runs in results["runs"].items()
+    ]
+    header = (
+        "method",
+        "average accuracy at the end, %",
+        "forgetting, points",
+        "first domain at the end, %",
+        "parameters",
+    )
     plain, words, both = (_averages(results, method) for method in ("F", "F+V", "F+M+V"))
-    lines += [
-        "",
+    return _with_table(
+        header,
+        rows,
         f"Mean ± standard deviation over {results['seeds']} seeds. Compared seed by seed, F+M+V ends "
         f"{_gain(both, plain)} points above F, F+V ends {_gain(words, plain)} points above F, and F+M+V ends "
         f"{_gain(both, words)} points above F+V.",
-    ]
-    return "\n".join(lines)
+    )
+
+
+def _with_table(header: Sequence[str], rows: Sequence[Sequence[str]], sentence: str) -> str:
+    return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
 
 
 def matrix(results: Results) -> str:
@@ -68,10 +78,7 @@ def matrix(results: Results) -> str:
 def sentiment(_: Results) -> str:
     """Methods on four small real domains, as `memgrow compare sentiment` found them."""
     found = json.loads((ROOT / "results/sentiment/compare.json").read_text(encoding="utf-8"))
-    lines = [
-        "| method | average accuracy at the end, % | forgetting, points | against F, points [95% interval] |",
-        "|---|---|---|---|",
-    ]
+    rows = []
     for name, one in found["methods"].items():
         average = f"{100 * one['average']['mean']:.1f} ± {100 * one['average']['spread']:.1f}"
         lost = one["forgetting"]
@@ -86,46 +93,49 @@ def sentiment(_: Results) -> str:
             if against
             else "-"
         )
-        lines.append(f"| {name} | {average} | {forgot} | {gain} |")
+        rows.append([name, average, forgot, gain])
     names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task"))
     command = f"memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment"
     domains = ", ".join(found["domains"])
-    return "\n".join([*lines, "", f"{domains} in this order; {len(found['seeds'])} seeds (`{command}`)."])
+    header = ("method", "average accuracy at the end, %", "forgetting, points", "against F, points [95% interval]")
+    return _with_table(header, rows, f"{domains} in this order; {len(found['seeds'])} seeds (`{command}`).")
 
 
 def five_genres(_: Results) -> str:
     """Methods after five genres of MultiNLI, against retraining on everything."""
     found = json.loads((ROOT / "results/paper/recommended.json").read_text(encoding="utf-8"))
     rows = found["sheets"][0]["rows"]
-    lines = [
-        "| method | validation, % | test, % | forgetting, points | against multi-task [95% interval] | seeds |",
-        "|---|---|---|---|---|---|",
-    ]
+    shown = []
     for row in sorted(rows, key=lambda row: -row["validation"]["mean"]):
         end, lost = row["cells"]["average"], row["forgetting"]
         against = end.get("tests", {}).get("multi-task")
-        cells = [
-            row["name"],
-            f"{row['validation']['mean']:.1f}",
-            f"{end['mean']:.1f} ± {end['spread']:.1f}",
-            "-" if lost["mean"] is None else f"{lost['mean']:.1f} ± {lost['spread']:.1f}".replace("-", "−"),
-            _interval(against) if against else "-",
-            str(len(end["values"])),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join([*lines, "", f"The average of the five genres' test parts. From `{found['command']}`."])
+        shown.append(
+            [
+                row["name"],
+                f"{row['validation']['mean']:.1f}",
+                f"{end['mean']:.1f} ± {end['spread']:.1f}",
+                "-" if lost["mean"] is None else f"{lost['mean']:.1f} ± {lost['spread']:.1f}".replace("-", "−"),
+                _interval(against) if against else "-",
+                str(len(end["values"])),
+            ]
+        )
+    header = (
+        "method",
+        "validation, %",
+        "test, %",
+        "forgetting, points",
+        "against multi-task [95% interval]",
+        "seeds",
+    )
+    return _with_table(header, shown, f"The average of the five genres' test parts. From `{found['command']}`.")
 
 
 def _interval(test: Results) -> str:
-    return f"{_points(test['difference'])} [{_points(test['low'])}, {_points(test['high'])}]"
-
-
-def _points(points: float) -> str:
-    return f"{points:+.1f}".replace("-", "−")
+    return f"{signed(test['difference'])} [{signed(test['low'])}, {signed(test['high'])}]"
 
 
 def _signed(share: float) -> str:
-    return _points(100 * share)
+    return signed(100 * share)
 
 
 def false_positives(_: Results) -> str:
@@ -135,14 +145,12 @@ def false_positives(_: Results) -> str:
     between = found["between_seeds"]
     for genre, one in between["genres"].items():
         rows.append((f"{one['pairs']} pairs of seeds of {between['method']}, on {genre}", one))
-    lines = [
-        "| equal methods | p < 0.05 (promised: 10%) | p < 0.01 (promised: 2%) | McNemar, 0.05 |",
-        "|---|---|---|---|",
-    ]
+    shown = []
     for name, one in rows:
         shares = {rate["level"]: rate["either"] for rate in one["rates"]}
-        lines.append(f"| {name} | {shares[0.05]:.0%} | {shares[0.01]:.0%} | {one['mcnemar']:.0%} |")
-    return "\n".join([*lines, "", f"From `{found['command']}`."])
+        shown.append([name, f"{shares[0.05]:.0%}", f"{shares[0.01]:.0%}", f"{one['mcnemar']:.0%}"])
+    header = ("equal methods", "p < 0.05 (promised: 10%)", "p < 0.01 (promised: 2%)", "McNemar, 0.05")
+    return _with_table(header, shown, f"From `{found['command']}`.")
 
 
 def _simulated(one: Results) -> str:
@@ -157,7 +165,7 @@ def reply_lengths(_: Results) -> str:
         tried = json.loads(next(records))["replies"]["test"]
     own = {letter: fmean(unpack(tried[domain]["said"]["references"])) for letter, domain in LETTERS.items()}
     names = [f"{what} {letter}" for letter in LETTERS for what in ("words", "factor", "BLEU-2 without it")]
-    lines = [f"|  | {' | '.join(names)} |", f"|---|{'---|' * len(names)}"]
+    shown = []
     for row in found["sheets"][0]["rows"]:
         cells = []
         for letter in LETTERS:
@@ -165,9 +173,10 @@ def reply_lengths(_: Results) -> str:
             factors = [exp(min(0.0, 1 - own[letter] / count)) for count in words["values"]]
             bare = [score / factor for score, factor in zip(scores["values"], factors, strict=True)]
             cells += [f"{words['mean']:.1f}", f"{fmean(factors):.2f}", f"{fmean(bare):.1f}"]
-        lines.append(f"| {row['name']} | {' | '.join(cells)} |")
+        shown.append([row["name"], *cells])
     means = " and ".join(f"{mean:.1f} words on {letter}" for letter, mean in own.items())
-    return "\n".join([*lines, "", f"Means over seeds. The corpora's own replies to the test messages have {means}."])
+    sentence = f"Means over seeds. The corpora's own replies to the test messages have {means}."
+    return _with_table(("", *names), shown, sentence)
 
 
 def paper(name: str) -> Callable[[Results], str]:

@@ -1,10 +1,12 @@
 """The figures of docs/speed.md, taken from results/; docs/figures.py puts them there."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+from memgrow.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,9 +26,10 @@ def speed(_: Results) -> str:
         lines += [
             f"{found['machine']}, {precision}, torch {found['torch']} (`{found['command']}`), milliseconds:",
             "",
-            f"| size | {' | '.join(ways)} |",
-            f"|---|{'---|' * len(ways)}",
-            *(f"| {size} | {' | '.join(f'{t[w]:.2f}' for w in ways)} |" for size, t in found["milliseconds"].items()),
+            _table(
+                ("size", *ways),
+                [[size, *(f"{t[way]:.2f}" for way in ways)] for size, t in found["milliseconds"].items()],
+            ),
             "",
         ]
     return "\n".join(lines[:-1])
@@ -35,44 +38,33 @@ def speed(_: Results) -> str:
 def curves(_: Results) -> str:
     """How the time of one layer grows with each of its sizes, and what a step costs."""
     found = json.loads((ROOT / "results/recurrence-h200-tf32.json").read_text(encoding="utf-8"))
-    lines = ["| | milliseconds |", "|---|---|"]
     points = {
         name: {int(size): times["cuda, graph"] for size, times in curve.items()}
         for name, curve in found["curves"].items()
     }
-    lines += [
-        f"| {name} | {', '.join(f'{n:,}: {t:.2f}' for n, t in curve.items())} |" for name, curve in points.items()
-    ]
+    rows = [[name, ", ".join(f"{n:,}: {t:.2f}" for n, t in curve.items())] for name, curve in points.items()]
     (few, short), *_, (many, long) = points["steps"].items()
     each = (long - short) / (many - few)
     outside = short - few * each
-    lines += [
-        "",
-        f"A step forward and backward takes {1000 * each:.0f} microseconds, all outside steps {outside:.2f} ms.",
-    ]
-    return "\n".join(lines)
+    cost = f"A step forward and backward takes {1000 * each:.0f} microseconds, all outside steps {outside:.2f} ms."
+    return f"{_table(('', 'milliseconds'), rows)}\n\n{cost}"
 
 
 def training(_: Results) -> str:
     """Pairs a second of the whole pair classifier against what people write by hand."""
     found = json.loads((ROOT / "results/training-cpu.json").read_text(encoding="utf-8"))
     ways = found["pairs_per_second"]["training"]
-    lines = ["| pairs a second | training | prediction |", "|---|---|---|"]
-    for way in ways:
-        cells = [
-            f"{found['pairs_per_second'][part][way]:.0f} ({found['ratio_to_by_hand'][part][way]:.2f} times by hand)"
-            for part in ("training", "prediction")
-        ]
-        lines.append(f"| {way} | {' | '.join(cells)} |")
+    parts = ("training", "prediction")
+    rates, ratios = found["pairs_per_second"], found["ratio_to_by_hand"]
+    rows = [[way, *(f"{rates[p][way]:.0f} ({ratios[p][way]:.2f} times by hand)" for p in parts)] for way in ways]
     shares = {way: f"{share:.0%}" for way, share in found["share_of_large_product"].items()}
     lengths, rate = " and ".join(map(str, found["mean_lengths"])), found["large_product_gflops"]
-    lines += [
-        "",
+    return (
+        f"{_table(('pairs a second', *parts), rows)}\n\n"
         f"{found['machine']}; mean lengths {lengths} words. memgrow reaches {shares['memgrow']} of the rate "
         f"of a large matrix product ({rate:.0f} GFLOP/s), the plain loop {shares[LOOP]} on the same batches and "
-        f"{shares['by hand']} by hand.",
-    ]
-    return "\n".join(lines)
+        f"{shares['by hand']} by hand."
+    )
 
 
 def adaptation(_: Results) -> str:
@@ -81,10 +73,7 @@ def adaptation(_: Results) -> str:
     if not path.exists():
         return "Not measured yet."
     found = json.loads(path.read_text(encoding="utf-8"))
-    lines = [
-        "| learners | seconds | of these training | epochs | test accuracy: fiction, government, % |",
-        "|---|---|---|---|---|",
-    ]
+    rows = []
     for mode, one in found["modes"].items():
         learners = one["learners"]
         training = sum(seconds for part, seconds in one["parts"].items() if part.endswith(": training"))
@@ -92,9 +81,10 @@ def adaptation(_: Results) -> str:
         tests = ", ".join(
             f"{100 * fmean(learner['test'][name] for learner in learners):.1f}" for name in learners[0]["test"]
         )
-        lines.append(f"| {len(learners)}, {mode} | {one['seconds']:.1f} | {training:.1f} | {epochs} | {tests} |")
+        rows.append([f"{len(learners)}, {mode}", f"{one['seconds']:.1f}", f"{training:.1f}", epochs, tests])
     machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
-    return "\n".join([*lines, "", f"{machine}. Epochs and accuracies are means over learners."])
+    header = ("learners", "seconds", "of these training", "epochs", "test accuracy: fiction, government, %")
+    return f"{_table(header, rows)}\n\n{machine}. Epochs and accuracies are means over learners."
 
 
 def replies(_: Results) -> str:
@@ -103,22 +93,26 @@ def replies(_: Results) -> str:
     epoch, times, rates, parts = (
         found[name] for name in ("epoch", "times_plain_loop", "examples_per_second", "milliseconds_of_parts")
     )
+    pace = f"seconds of an epoch of {epoch['pairs']:,} pairs"
     lines = [
-        f"| recurrence | pairs a second | times the plain loop | seconds of an epoch of {epoch['pairs']:,} pairs |",
-        "|---|---|---|---|",
-        *(f"| {way} | {rates[way]:,.0f} | {times[way]:.1f} | {epoch['seconds'][way]:.1f} |" for way in times),
+        _table(
+            ("recurrence", "pairs a second", "times the plain loop", pace),
+            [[way, f"{rates[way]:,.0f}", f"{times[way]:.1f}", f"{epoch['seconds'][way]:.1f}"] for way in times],
+        ),
         "",
-        f"| milliseconds of a step's parts | {' | '.join(parts)} |",
-        f"|---|{'---|' * len(parts)}",
-        *(
-            f"| {part} | {' | '.join(f'{parts[way][part]:.2f}' for way in parts)} |"
-            for part in next(iter(parts.values()))
+        _table(
+            ("milliseconds of a step's parts", *parts),
+            [[part, *(f"{parts[way][part]:.2f}" for way in parts)] for part in next(iter(parts.values()))],
         ),
     ]
     machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
     lengths = " and ".join(map(str, found["mean_lengths"]))
     sizes = f"{found['words']:,} words, batches of {found['batch']}, {found['steps']} of them timed"
     return "\n".join([*lines, "", f"{machine}; {sizes}; messages and replies of {lengths} words on the mean."])
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return Table(None, header, rows).to_markdown()
 
 
 SPEED: dict[str, Callable[[Results], str]] = {

@@ -52,7 +52,7 @@ def paper_test(
         other=float(other_right.sum() / draws.size),
         p_worse=p_worse,
         p_better=p_better,
-        arrow=_arrow(p_worse, p_better),
+        arrow=arrow_for(p_worse, p_better),
         subsets=subsets,
         size=size,
     )
@@ -79,7 +79,8 @@ def signed_rank(differences: NDArray[np.int64]) -> tuple[float, float]:
     return min(1.0, float(chances[: positive + 1].sum())), min(1.0, float(chances[positive:].sum()))
 
 
-def _arrow(p_worse: float, p_better: float) -> Arrow | None:
+def arrow_for(p_worse: float, p_better: float) -> Arrow | None:
+    """The arrow that the paper gives to such p-values."""
     for level, down, up in ARROWS:
         if min(p_worse, p_better) < level:
             return down if p_worse < p_better else up

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from memgrow.experiments.paper.accuracies import P_DIGITS, At, count_arrows, rounded
 from memgrow.experiments.paper.sheet import Test
 from memgrow.experiments.reply_records import ReplyScores
-from memgrow.metrics.paper_test import ARROWS, SIZE, SUBSETS, signed_rank
+from memgrow.metrics.paper_test import SIZE, SUBSETS, arrow_for, signed_rank
 from memgrow.metrics.replies import BleuCounts
 from memgrow.metrics.significance import holm, paired_over_seeds
 
@@ -63,8 +63,8 @@ def _test(whole: Floats, subsets: Floats, boot: Floats) -> Test:
     low, high = np.quantile(means, (TAIL, 1 - TAIL))
     papers = [signed_rank(np.rint(one * FINE).astype(np.int64)) for one in subsets.T]
     return Test(
-        arrow=_arrow(*papers[0]),
-        arrows=count_arrows(_arrow(*paper) for paper in papers),
+        arrow=arrow_for(*papers[0]),
+        arrows=count_arrows(arrow_for(*paper) for paper in papers),
         p_paper=rounded(min(papers[0])),
         seeds=seeds,
         difference=round(float(whole.mean()), P_DIGITS),
@@ -117,10 +117,3 @@ def _draws(rng: np.random.Generator, sets: int, things: int, size: int) -> Float
     """How often each thing is in each set of that size, drawn with replacement."""
     drawn = rng.integers(0, things, (sets, size)) + things * np.arange(sets)[:, None]
     return np.bincount(drawn.ravel(), minlength=sets * things).reshape(sets, things).astype(np.float64)
-
-
-def _arrow(p_worse: float, p_better: float) -> str | None:
-    for level, down, up in ARROWS:
-        if min(p_worse, p_better) < level:
-            return down if p_worse < p_better else up
-    return None
