@@ -110,6 +110,7 @@ def paper(
 def _show(session: "Session", names: Sequence[str], ran: "Ran") -> None:
     """Write and show each table; draw those that have a curve."""
     from memgrow.experiments.paper.session import THEOREM
+    from memgrow.experiments.theorem.report import TheoremReport
     from memgrow.report.paper import LEGEND, paper_tables
     from memgrow.report.paper_dialogue import dialogue_tables
     from memgrow.report.plots import draw_scaling, draw_slots
@@ -132,8 +133,9 @@ def _show(session: "Session", names: Sequence[str], ran: "Ran") -> None:
     if THEOREM in names:
         with PartsBar(console, "Theorem 1", session.theorem_parts()) as bar:
             made = session.theorem(bar.tick)
-        _print([*theorem_tables(made), *(Text(f"missing: {failure}", "red") for failure in made["failures"])])
-        save_picture(session.out / "theorem.png", partial(draw_theorem, made))
+        report = TheoremReport.from_json(made)
+        _print([*theorem_tables(report), *(Text(f"missing: {failure}", "red") for failure in made["failures"])])
+        save_picture(session.out / "theorem.png", partial(draw_theorem, report))
         say(f"The figures are in {session.out / 'theorem.json'}.\n", soft_wrap=True)
 
 

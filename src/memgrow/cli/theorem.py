@@ -73,6 +73,6 @@ def theorem(
         )
     for shown in theorem_tables(report):
         console.print(shown)
-    figures = atomic_write(out / "theorem.json", json.dumps(report, indent=1) + "\n")
+    figures = atomic_write(out / "theorem.json", json.dumps(report.to_json(), indent=1) + "\n")
     say(f"The figures are in {figures}.")
     save_picture(out / "theorem.png", lambda file: draw_theorem(report, file))

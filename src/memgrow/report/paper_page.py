@@ -12,7 +12,7 @@ from memgrow.experiments.paper.session import DIALOGUE, THEOREM
 from memgrow.experiments.paper.tables import TABLES
 from memgrow.report.paper import LEGEND, paper_markdown
 from memgrow.report.paper_dialogue import dialogue_markdown
-from memgrow.report.paper_theorem import theorem_markdown
+from memgrow.report.theorem import theorem_markdown
 from memgrow.storage import atomic_write
 
 PREFIX = "paper-"  # of a mark's name, before that of the table

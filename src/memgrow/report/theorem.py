@@ -1,16 +1,16 @@
-"""Theorem 1 in numbers as tables for a terminal of 80 columns, made from what `theorem_report` returns."""
+"""Theorem 1 in numbers as tables: for a terminal of 80 columns, and for a page."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
-from rich import box
-from rich.console import RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from memgrow.report.table import UNKNOWN, percent
-
-Report = Mapping[str, Any]
+from memgrow.experiments.theorem.closed_form import Estimate
+from memgrow.experiments.theorem.measure import Expansion
+from memgrow.experiments.theorem.report import TheoremReport
+from memgrow.experiments.theorem.simulate import Drawn, Sweep
+from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent
 
 SHOWN = (1.0, 3.0, 10.0, 1000.0)  # ratios of a sweep that the table has room for
 
@@ -24,108 +24,129 @@ EXPLANATION = (
 )
 
 
-def theorem_tables(report: Report) -> Iterator[RenderableType]:
+def theorem_tables(report: TheoremReport) -> Iterator[Table | Text]:
     """Everything that is printed, from top to bottom."""
-    yield drawn_table(report["drawn"])
-    yield sweep_table(report["swept"])
-    yield tied_table(report["tied"])
+    yield drawn_table(report.drawn)
+    yield sweep_table(report.swept)
+    yield tied_table(report.tied)
     yield Text(EXPLANATION)
-    for measured in report["measured"]:
+    for measured in report.measured:
         yield measured_table(measured)
         yield Text(measured_line(measured))
 
 
-def drawn_table(drawn: Mapping[str, Report]) -> Table:
+def theorem_markdown(figures: Mapping[str, Any]) -> str:
+    """The same for a page, from the JSON that `memgrow paper theorem` has written."""
+    shown = [
+        part.to_markdown() if isinstance(part, Table) else str(part)
+        for part in theorem_tables(TheoremReport.from_json(figures))
+    ]
+    return "\n\n".join([*shown, f"From `{figures['command']}`."])
+
+
+def drawn_table(drawn: Mapping[str, Drawn]) -> Table:
     """Closed form and Monte Carlo of both sides, and the bound where the assumption holds and where it does not."""
-    base = drawn["base"]["sizes"]
-    table = _table(
-        "E|h' - h|² when d units, or M slots, are added: closed form; drawn over it\n"
-        f"(S: slots over units; D = d = N = M = {base['old']}, σ = {base['sigma']} unless said)",
-        ("", "units", "drawn", "slots", "drawn", "holds", "S", "if held", "if not"),
-    )
+    base = drawn["base"].sizes
+    rows = []
     for name, row in drawn.items():
-        table.add_row(
-            name,
-            _number(row["state_closed"]),
-            _against(row["state"], row["state_closed"]),
-            _number(row["memory_closed"]),
-            _against(row["memory"], row["memory_closed"]),
-            f"{100 * row['holds']:.0f}%",
-            *(_number(row[part] and row[part]["mean"], 2) for part in ("shift", "shift_holding", "shift_failing")),
+        state, memory = row.sizes.state_change(), row.memory_closed()
+        shifts = (row.shift, row.shift_holding, row.shift_failing)
+        rows.append(
+            (
+                name,
+                _number(state),
+                _against(row.state, state),
+                _number(memory),
+                _against(row.memory, memory),
+                f"{100 * row.holds:.0f}%",
+                *(_number(None if shift is None else shift.mean, 2) for shift in shifts),
+            )
         )
-    return table
+    return _table(
+        "E|h' - h|² when d units, or M slots, are added: closed form; drawn over it\n"
+        f"(S: slots over units; D = d = N = M = {base.old}, σ = {base.sigma} unless said)",
+        ("", "units", "drawn", "slots", "drawn", "holds", "S", "if held", "if not"),
+        rows,
+    )
 
 
-def sweep_table(swept: Sequence[Report]) -> Table:
+def sweep_table(swept: Sequence[Sweep]) -> Table:
     """Slots over units as the new slots get more and more of the attention, which is set by hand."""
-    table = _table(
+    rows = []
+    for sweep in swept:
+        points = {point.ratio: point for point in sweep.points}
+        cells = [f"{points[ratio].measured.mean:.2f} ({points[ratio].closed:.2f})" for ratio in SHOWN]
+        limit = f"r = {sweep.breaks_at:.2f}" if isfinite(sweep.breaks_at) else "never"
+        rows.append((sweep.shape, *cells, limit))
+    return _table(
         "S when new slots get r times the attention of old ones: drawn (closed form)",
         ("slots read", *(f"r = {ratio:g}" for ratio in SHOWN), "S > 1 above"),
+        rows,
     )
-    for sweep in swept:
-        points = {point["ratio"]: point for point in sweep["points"]}
-        cells = [f"{points[r]['measured']['mean']:.2f} ({points[r]['closed']:.2f})" for r in SHOWN]
-        limit = sweep["breaks_at"]
-        table.add_row(sweep["shape"], *cells, "never" if limit is None else f"r = {limit:.2f}")
-    return table
 
 
-def tied_table(tied: Mapping[str, Report]) -> Table:
+def tied_table(tied: Mapping[str, Drawn]) -> Table:
     """What becomes of the closed form, which has keys and values independent, where the values are the keys."""
-    table = _table(
+    rows = [
+        (
+            name,
+            _against(row.memory, row.memory_closed()),
+            _against(row.tied, row.memory_closed()),
+            f"{100 * row.holds:.0f}%",
+            _against(row.tied_holding, row.sizes.state_change()),
+        )
+        for name, row in tied.items()
+    ]
+    return _table(
         "If the values are the keys (M = 50): slots, drawn over closed form",
         ("", "values apart", "values = keys", "holds", "S if held, = keys"),
+        rows,
     )
-    for name, row in tied.items():
-        table.add_row(
-            name,
-            _against(row["memory"], row["memory_closed"]),
-            _against(row["tied"], row["memory_closed"]),
-            f"{100 * row['holds']:.0f}%",
-            _against(row["tied_holding"], row["state_closed"]) if row["tied_holding"] else UNKNOWN,
-        )
-    return table
 
 
-def measured_table(measured: Report) -> Table:
+def measured_table(measured: Expansion) -> Table:
     """A trained model just after growth; squared changes in percent of the squared size of what changes."""
-    where = " on ".join(part for part in (measured["model"], measured["domain"]) if part)
-    table = _table(
+    rows = [
+        (
+            name,
+            f"{effect.parameters:,}",
+            UNKNOWN if effect.holds is None else f"{100 * effect.holds.mean:.0f}%",
+            _number(100 * effect.step.mean / measured.state),
+            _number(100 * effect.run.mean / measured.state),
+            _number(100 * effect.text.mean / measured.vector),
+            f"{percent(effect.changed.mean)}%",
+            f"{percent(effect.accuracy.mean)}%",
+        )
+        for name, effect in measured.effects.items()
+    ]
+    where = " on ".join(part for part in (measured.model, measured.domain) if part)
+    return _table(
         f"{where}, just grown: squared change, % of squared size",
         ("growth", "parameters", "holds", "one step", "along text", "vector", "new label", "right"),
+        rows,
     )
-    for name, effect in measured["effects"].items():
-        table.add_row(
-            name,
-            f"{effect['parameters']:,}",
-            UNKNOWN if effect["holds"] is None else f"{100 * effect['holds']['mean']:.0f}%",
-            *(_number(100 * effect[part]["mean"] / measured["state"]) for part in ("step", "run")),
-            _number(100 * effect["text"]["mean"] / measured["vector"]),
-            f"{percent(effect['changed']['mean'])}%",
-            f"{percent(effect['accuracy']['mean'])}%",
-        )
-    return table
 
 
-def measured_line(measured: Report) -> str:
+def measured_line(measured: Expansion) -> str:
     """The measured ratio of slots to matched units, and what the attention is like."""
-    slots, units = (measured["effects"][name] for name in ("slots", "units, matched"))
-    ratios = [_number(slots[part]["mean"] / units[part]["mean"]) for part in ("step", "run")]
-    silenced = slots["silenced"]["mean"] / slots["content"]["mean"]
+    slots, units = measured.effects["slots"], measured.effects["units, matched"]
+    share = slots.share.mean if slots.share else None
+    silenced = slots.silenced.mean / slots.content.mean if slots.silenced else None
     return (
-        f"Slots over matched units: {ratios[0]} in one step, {ratios[1]} along a text. New slots get "
-        f"{percent(slots['share']['mean'])}% of the attention; {measured['read']:,.0f} of {measured['slots']:,} old "
+        f"Slots over matched units: {_number(slots.step.mean / units.step.mean)} in one step, "
+        f"{_number(slots.run.mean / units.run.mean)} along a text. New slots get "
+        f"{percent(share)}% of the attention; {measured.read:,.0f} of {measured.slots:,} old "
         f"slots are in effect read. Of what the memory's answer changes by, {percent(silenced)}% is the old slots' "
-        f"voice grown weaker. Right before growth: {percent(measured['accuracy'])}%."
+        f"voice grown weaker. Right before growth: {percent(measured.accuracy)}%."
     )
 
 
-def _against(estimate: Report, closed: float) -> str:
-    return f"{estimate['mean'] / closed:.3f}±{estimate['error'] / closed:.3f}"
+def _against(estimate: Estimate | None, closed: float) -> str:
+    return UNKNOWN if estimate is None else f"{estimate.mean / closed:.3f}±{estimate.error / closed:.3f}"
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    """So many digits that count."""
+    """With this many digits that count."""
     if value is None:
         return UNKNOWN
     if value >= 1000:
@@ -133,9 +154,6 @@ def _number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}g}" if value >= 1e-3 or not value else f"{value:.{digits - 1}e}".replace("e-0", "e-")
 
 
-def _table(title: str, names: Sequence[str]) -> Table:
-    # A title may hold a name of the user's own, which is never markup.
-    table = Table(title=Text(title), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=0)
-    for name in names:
-        table.add_column(name, justify="left" if name == names[0] else "right", no_wrap=True)
-    return table
+def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    first, *others = names
+    return Table(title, [Column(first, wrap="never"), *numbers(*others)], rows, layout="narrow")

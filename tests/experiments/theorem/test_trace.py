@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from memgrow.experiments.theorem.trace import walk
+from memgrow.experiments.theorem.trace import trace_layers
 from memgrow.nn import LAYERS
 
 
@@ -33,7 +33,7 @@ def last_states(layers):
 
 @torch.no_grad()
 def test_a_walk_goes_where_the_layer_goes(layer, steps):
-    layers = walk(layer, steps)
+    layers = trace_layers(layer, steps)
     torch.testing.assert_close(last_states(layers), layer(steps)[0])
     for trace, weights in zip([trace for traces in layers for trace in traces], layer.reading(steps), strict=True):
         torch.testing.assert_close(trace.weights, weights)
@@ -41,15 +41,15 @@ def test_a_walk_goes_where_the_layer_goes(layer, steps):
 
 @torch.no_grad()
 def test_from_the_old_states_an_unchanged_layer_changes_nothing(layer, steps):
-    layers = walk(layer, steps)
-    torch.testing.assert_close(last_states(walk(layer, steps, layers)), last_states(layers))
+    layers = trace_layers(layer, steps)
+    torch.testing.assert_close(last_states(trace_layers(layer, steps, layers)), last_states(layers))
 
 
 @torch.no_grad()
 @pytest.mark.parametrize("growth", [{"slots": 3}, {"hidden": 2}], ids=str)
 def test_a_step_starts_from_the_old_states(layer, steps, growth):
-    original = walk(layer, steps)
-    for olds, news in zip(original, walk(grown(layer, **growth), steps, original), strict=True):
+    original = trace_layers(layer, steps)
+    for olds, news in zip(original, trace_layers(grown(layer, **growth), steps, original), strict=True):
         for old, new in zip(olds, news, strict=True):
             for before, held in zip(old.before, new.before, strict=True):
                 assert torch.equal(held[..., : layer.hidden_size], before)
@@ -60,7 +60,7 @@ def test_a_step_starts_from_the_old_states(layer, steps, growth):
 @pytest.mark.parametrize("growth", [{"slots": 3}, {"hidden": 2}], ids=str)
 def test_the_first_step_is_that_of_the_grown_layer_in_use(layer, steps, growth):
     after = grown(layer, **growth)
-    held, used = walk(after, steps, walk(layer, steps)), walk(after, steps)
+    held, used = trace_layers(after, steps, trace_layers(layer, steps)), trace_layers(after, steps)
     for number, first in enumerate((0, -1)):  # where a direction begins
         torch.testing.assert_close(held[0][number].after[first], used[0][number].after[first])
     assert not torch.allclose(held[0][0].after[-1], used[0][0].after[-1])  # later on changes add up
@@ -68,11 +68,11 @@ def test_the_first_step_is_that_of_the_grown_layer_in_use(layer, steps, growth):
 
 @torch.no_grad()
 def test_slots_that_repeat_the_old_ones_take_half_of_the_attention_and_change_nothing(layer, steps):
-    after, original = grown(layer, slots=5), walk(layer, steps)
+    after, original = grown(layer, slots=5), trace_layers(layer, steps)
     for bank in after.banks:
         for entries in (bank.keys, bank.values):
             entries[5:] = entries[:5]
-    layers = walk(after, steps, original)
+    layers = trace_layers(after, steps, original)
     torch.testing.assert_close(last_states(layers), last_states(original))
     share = layers[0][0].weights[..., 5:].sum(-1)
     torch.testing.assert_close(share, torch.full_like(share, 0.5))

@@ -60,6 +60,6 @@ class TheoremTable:
             "table": "theorem",
             "title": TITLE,
             "made_from": self.made_from(),
-            **theorem_report(learners, domains, **self.settings, tick=tick),
+            **theorem_report(learners, domains, **self.settings, tick=tick).to_json(),
             "failures": [f"a model that has learnt {', '.join(f.run.learns)}: {f.reason}" for f in failures],
         }

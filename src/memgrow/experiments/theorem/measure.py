@@ -3,7 +3,7 @@
 import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from memgrow.nn import count_parameters, matching_hidden
 from memgrow.seeding import derive
 
 QUIET = 5.0  # how much lower the logits of quiet slots start
-ABREAST = 64  # texts that are read together
+AT_ONCE = 64  # texts that are read together
 
 GROWTHS: dict[str, Callable[[Classifier, int], dict[str, Any]]] = {  # how a model grows, given a number of slots
     "slots": lambda model, slots: {"slots": slots},
@@ -56,6 +56,7 @@ class Effect:
 class Expansion:
     """A trained model on the examples of one domain, just before and just after growth."""
 
+    model: str
     domain: str
     examples: int
     words: int  # once for each direction
@@ -64,10 +65,7 @@ class Expansion:
     state: float  # mean squared size of the hidden state at a word
     vector: float  # mean squared size of a text's vector
     accuracy: float  # before growth
-    effects: dict[str, Effect]
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    effects: dict[str, Effect]  # by the way of growing
 
 
 @torch.no_grad()
@@ -102,6 +100,7 @@ def measure(
         effects[name] = _effect(growth, count_parameters(after) - count_parameters(model), found)
     total = found[-1].moved
     return Expansion(
+        "",
         domain,
         examples=len(examples),
         words=total.words,
@@ -187,5 +186,5 @@ def _by_length(data: Encoded, device: torch.device) -> Iterator[Tensor]:
         for text in texts:
             lengths[len(text)].append(text)
     for length in sorted(lengths):
-        for start in range(0, len(lengths[length]), ABREAST):
-            yield torch.tensor(lengths[length][start : start + ABREAST], device=device)
+        for start in range(0, len(lengths[length]), AT_ONCE):
+            yield torch.tensor(lengths[length][start : start + AT_ONCE], device=device)

@@ -1,4 +1,4 @@
-"""Theorem 1 with attention set by hand: how much of it the new slots may take before the bound gives way."""
+"""Theorem 1 by Monte Carlo: both sides drawn, and attention set by hand until the bound gives way."""
 
 import math
 from dataclasses import asdict, dataclass, replace

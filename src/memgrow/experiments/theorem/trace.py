@@ -30,7 +30,7 @@ Layers = list[list[Trace]]
 
 
 def trace(cell: str, steps: Tensor, direction: Direction, held: State | None = None) -> Trace:
-    """Walk through `steps` with a memory. With `held`, the first units of a step's state are put to these before it."""
+    """Run a cell over `steps`. With `held`, the first units of a step's state are put to these before it."""
     assert direction.memory is not None, "a trace is for layers with slots"
     running, made = direction.state, {}
     order = range(len(steps))
@@ -46,7 +46,7 @@ def trace(cell: str, steps: Tensor, direction: Direction, held: State | None = N
     return Trace(tuple(before), after_, weights, content)
 
 
-def walk(column: MemoryRecurrent, steps: Tensor, original: Layers | None = None) -> Layers:
+def trace_layers(column: MemoryRecurrent, steps: Tensor, original: Layers | None = None) -> Layers:
     """All layers of a column. With `original`, the column has grown, and each step starts from the original's states.
 
     New hidden units go on from step to step; what they were there before is nowhere else to be had.
@@ -78,7 +78,7 @@ def _outputs(traces: Sequence[Trace], olds: Sequence[Trace | None]) -> list[Tens
 class Seen:
     """What a model makes of texts of one length: states of the newest column, and text vectors."""
 
-    layers: Layers  # one step at a time, see `walk`
+    layers: Layers  # one step at a time, see `trace_layers`
     states: tuple[Tensor, ...]  # as in use, of the last layer in each direction: (T, B, H)
     vectors: Tensor  # (B, S)
 
@@ -97,7 +97,7 @@ def look(model: Model, words: Tensor, original: Seen | None = None) -> Seen:
     with _overheard(column) as heard:
         vectors = model.encoder(words, torch.full((len(words),), words.shape[1]))
     inputs, outputs = (_by_step(packed) for packed in heard)
-    layers = walk(column, inputs, None if original is None else original.layers)
+    layers = trace_layers(column, inputs, None if original is None else original.layers)
     return Seen(layers, outputs.chunk(column.num_directions, dim=-1), vectors)
 
 
