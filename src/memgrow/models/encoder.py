@@ -101,7 +101,7 @@ class Encoder(nn.Module, ABC):
 
     @property
     def word_vectors(self) -> nn.Embedding | None:
-        """The table of word vectors, if each batch reads from it only the rows of its own words."""
+        """The table of word vectors, if a batch reads only the rows of its words, by calling it with their indices."""
         return None
 
     @property
