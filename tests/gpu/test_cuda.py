@@ -7,7 +7,7 @@ from memgrow.nn import MemoryGRU, MemoryLSTM
 from memgrow.nn.kernels.cuda import choice as walks
 from memgrow.nn.kernels.cuda import cluster_plan as clusters
 from memgrow.nn.kernels.cuda.layer import Layer
-from tests.nn.kernels.test_kernels import LENGTHS, SIZES, distance, results, twins
+from tests.support.layers import LENGTHS, SIZES, distance, results, twins
 
 pytestmark = pytest.mark.skipif(
     not torch.cuda.is_available() or torch.cuda.get_device_capability() < (9, 0),

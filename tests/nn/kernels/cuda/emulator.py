@@ -1,11 +1,16 @@
 """Compiles a kernel's source with the C++ compiler that is there, and starts it in place of NVRTC and the driver."""
 
+import contextlib
 import ctypes
+import fcntl
 import functools
+import hashlib
+import os
 import shutil
 import subprocess
-import tempfile
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +25,9 @@ KERNELS = {  # source: kernels and their arguments
 }
 WALKS = ("forward", "backward")
 FEW = 2  # blocks, where any number does
-late = 0  # of a hundred messages, so many take another round, and another
+OPTIONS = ("-std=c++20", "-O1", "-w", "-fPIC")
+KEPT_DAYS = 7  # that what was compiled for other headers is kept
+late = 0  # of a hundred messages, this many take another round, and another
 START = """
 extern "C" void start_{name}(const {kind} *a, int blocks, int threads, int shared) {{
     machine::run(blocks, threads, shared, {size}, {team}, [=] {{ {name}(*a); }});
@@ -56,13 +63,11 @@ def prepare(source: str, defines: Mapping[str, int], device: Any) -> None:
 
 @functools.cache
 def _library(source: str, defines: tuple[tuple[str, int], ...]) -> ctypes.CDLL:
-    compiling, made = _compiling(source, defines)
-    assert compiling.wait() == 0, source
-    return ctypes.CDLL(str(made))
+    return ctypes.CDLL(str(_compiling(source, defines).result()))
 
 
 @functools.cache
-def _compiling(source: str, defines: tuple[tuple[str, int], ...]) -> tuple["subprocess.Popen[bytes]", Path]:
+def _compiling(source: str, defines: tuple[tuple[str, int], ...]) -> "Future[Path]":
     text = (SOURCES / source).read_text(encoding="utf-8")
     text = text.replace("extern __shared__ uint4 shared[];", "uint4 *shared = (uint4 *)machine::now->shared;")
     size, team = (dict(defines).get(name, 1) for name in ("CLUSTER", "TEAM"))
@@ -70,25 +75,57 @@ def _compiling(source: str, defines: tuple[tuple[str, int], ...]) -> tuple["subp
         START.format(name=name, kind=kind, size=size if name in WALKS else 1, team=team if name in WALKS else 1)
         for name, kind in KERNELS[source].items()
     )
-    folder = Path(tempfile.mkdtemp(dir=_room().name))
-    for header in SOURCES.glob("*.cuh"):
-        if header.name != MACHINE:  # in the place of which stands the one here
-            shutil.copy(header, folder)
-    (folder / "kernel.cpp").write_text(f'#include "{MACHINE}"\n{text}\n{starts}', encoding="utf-8")
-    made = folder / "kernel.so"
-    words = [
-        "-std=c++20",
-        "-O1",
-        "-w",
-        "-shared",
-        "-fPIC",
-        f"-I{HERE}",
-        *(f"-D{key}={value}" for key, value in defines),
-    ]
-    return subprocess.Popen([str(compiler()), *words, str(folder / "kernel.cpp"), "-o", str(made)]), made
+    words = ["-shared", *(f"-D{key}={value}" for key, value in defines)]
+    return _workers().submit(_compiled, f'#include "{MACHINE}"\n{text}\n{starts}', words)
 
 
 @functools.cache
-def _room() -> "tempfile.TemporaryDirectory[str]":
-    """Gone with the process: code that is to be run is not left where others could put theirs."""
-    return tempfile.TemporaryDirectory(prefix="memgrow-emulated-")
+def _workers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(4)
+
+
+def _compiled(text: str, words: list[str]) -> Path:
+    """The library of a source, compiled once on this machine, whichever test or process asks for it first."""
+    folder = _headers()
+    made = folder / f"{hashlib.sha256(repr((text, words)).encode()).hexdigest()}.so"
+    with _locked(made.with_suffix(".lock")):
+        if not made.exists():
+            new = made.with_suffix(".new")
+            subprocess.run(
+                [str(compiler()), *OPTIONS, *words, f"-I{folder}", "-x", "c++", "-", "-o", str(new)],
+                input=text.encode(),
+                check=True,
+            )
+            new.replace(made)
+    return made
+
+
+@functools.cache
+def _headers() -> Path:
+    """A folder with all headers as they are now, the emulated machine among them, and it compiled beforehand."""
+    headers = {path.name: path.read_bytes() for path in SOURCES.glob("*.cuh")}
+    headers[MACHINE] = (HERE / MACHINE).read_bytes()
+    version = subprocess.run([str(compiler()), "--version"], capture_output=True, check=True).stdout
+    name = hashlib.sha256(repr((sorted(headers.items()), OPTIONS, version)).encode()).hexdigest()
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memgrow" / "emulated"
+    root.mkdir(parents=True, exist_ok=True, mode=0o700)  # code that is to be run is not left where others put theirs
+    with _locked(root / ".lock"):
+        for old in root.iterdir():
+            if old.is_dir() and old.name != name and time.time() - old.stat().st_mtime > KEPT_DAYS * 86400:
+                shutil.rmtree(old)
+        folder, ready = root / name, root / name / f"{MACHINE}.gch"
+        folder.mkdir(exist_ok=True)
+        if not ready.exists():
+            for header, content in headers.items():
+                (folder / header).write_bytes(content)
+            words = ["-x", "c++-header", str(folder / MACHINE), "-o", str(folder / "new")]
+            subprocess.run([str(compiler()), *OPTIONS, *words], check=True)
+            (folder / "new").replace(ready)
+    return folder
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

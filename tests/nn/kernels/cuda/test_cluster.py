@@ -11,7 +11,7 @@ from memgrow.nn.kernels.cuda.cluster import ClusterWalk
 from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Kept, Sizes
 from memgrow.nn.kernels.cuda.layer import Layer
 from tests.nn.kernels.cuda import emulator
-from tests.nn.kernels.test_kernels import distance, results, twins
+from tests.support.layers import distance, results, twins
 
 pytestmark = [
     pytest.mark.emulated,

@@ -8,8 +8,7 @@ import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
 from memgrow.nn.kernels.cuda import gemms as around
-from tests.nn.kernels.test_kernels import LENGTHS, SIZES, distance, results, twins
-from tests.support.reference_walk import ReferenceWalk
+from tests.support.layers import LENGTHS, SIZES, ReferenceWalk, distance, results, twins
 
 OUTER = {True: (0, 1, 2, 3), False: (0, 1, None, 2)}  # by LSTM or not: the gate of each column, for inputs
 INNER = {True: (0, 1, 2, 3), False: (0, 1, 2, None)}  # and for h

@@ -1,8 +1,16 @@
-"""The recurrence as persistent kernels: all directions of a layer in one launch each way.
+"""The recurrence as persistent kernels on a GPU: all directions of a layer in one launch for each pass.
 
-Around the two walks stand a few large products: inputs of all steps before the forward pass, gradients of all weights
-after the backward pass. In float32 all blocks of the GPU walk together (grid_walk.py); where TF32 is allowed, and for
-bfloat16, clusters of them walk on their own (cluster_walk.py), if the layer is not too large for that.
+A few large products stand around the two launches (gemms.py): inputs of all steps before the forward pass, gradients of
+all weights after the backward pass. There are two families of kernels. Where TF32 is allowed, and for bfloat16, clusters
+of blocks run the steps in half precision (cluster.py), if the layer is not too large for them. Otherwise all blocks of
+the GPU run them together (grid.py), in float32 or TF32.
+
+grid.cu stays, although memgrow's own commands allow TF32 and hardly reach it. It is the only fast kernel for whoever uses
+the layer with torch's defaults, which do not allow TF32: without it he would fall back to `stepped`, at several times the
+time. It also takes layers that are too large for any cluster. It costs 674 lines that have not needed a change.
+
+The surface for the rest of memgrow is `CELLS`, `obstacle`, `recur` and `UnavailableError`; a stack of models also uses
+cluster.py and layer.py.
 """
 
 from collections.abc import Sequence

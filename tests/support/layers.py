@@ -1,11 +1,51 @@
-"""A stand-in for the GPU's walks: the equations on the CPU, in the kernels' order of columns and with their padding."""
+"""What tests of layers share: sizes, twins of a fast and a naive layer, their results, and a stand-in for the GPU."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pack_sequence
 
 from memgrow.nn.kernels.cuda.layer import Layer, Reading, Trace, Walked, WalkedBack
+
+LENGTHS = {
+    "one row of one word": [1],
+    "one row": [7],
+    "all of one word": [1, 1, 1],
+    "ragged": [5, 1, 9, 9, 3, 2],
+    "many": [1 + (7 * n) % 13 for n in range(70)],
+}
+# input, hidden, slots, slot size: odd ones, tiny ones, the smallest, and thousands of slots
+SIZES = {"odd": (5, 7, 11, 3), "smallest": (1, 1, 1, 1), "no memory": (6, 9, 0, None), "thousands": (3, 8, 3001, 4)}
+
+
+def results(layer, sequences):
+    """What a layer gives on sequences and what flows back into everything that went in."""
+    inputs = [sequence.clone().requires_grad_() for sequence in sequences]
+    output, states = layer(pack_sequence(inputs, enforce_sorted=False))
+    states = states if isinstance(states, tuple) else (states,)
+    (output.data.sin().sum() + sum((state * state).sum() for state in states)).backward()
+    found = {"output": output.data, "dx": torch.cat([x.grad for x in inputs])}
+    found |= {f"state {number}": state for number, state in enumerate(states)}
+    return found | {name: p.grad for name, p in layer.named_parameters() if p.numel()}
+
+
+def distance(a, b):
+    return ((a.double() - b.double()).norm() / b.double().norm().clamp_min(1e-12)).item()
+
+
+def twins(kind, sizes, backend, quiet, dtype=torch.float32, **settings):
+    torch.manual_seed(0)
+    inputs, hidden, slots, slot_size = sizes
+    layers = []
+    for name in (backend, "naive"):
+        layer = kind(inputs, hidden, slots, slot_size, backend=name, **settings)
+        if quiet and slots:
+            layer.grow(slots=3, quiet=2.0)
+        layers.append(layer)
+    layers[0].load_state_dict(layers[1].state_dict())
+    return layers[0].to(dtype), layers[1].double()
+
 
 PADDED = 3  # hidden units and slots too many, as the kernels may have them
 
