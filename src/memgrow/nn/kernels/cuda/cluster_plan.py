@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import NamedTuple
 
+from memgrow.nn.kernels.cuda.layer import LSTM
 from memgrow.nn.kernels.cuda.nvrtc import SHARED_LIMIT
 
 # Blocks of a cluster, and clusters that share out a layer. How many find room depends on how processors are grouped.
@@ -31,7 +32,7 @@ SEGMENTS = 16  # of the plan in which a warp uses them, at most
 
 
 class Sizes(NamedTuple):
-    """Of a layer."""
+    """The sizes of a layer."""
 
     cell: str
     directions: int
@@ -89,7 +90,7 @@ class Clusters(NamedTuple):
 
     @property
     def needed(self) -> int:
-        """Clusters."""
+        """How many clusters run the layer: team * directions * ceil(batch / rows)."""
         return self.team * self.directions * -(-self.batch // self.rows)
 
     @property
@@ -98,18 +99,18 @@ class Clusters(NamedTuple):
 
     @property
     def tiles_r(self) -> int:
-        """Of the own slots or contents."""
+        """Tiles of eight columns that a block's own slots, or its share of the content, take."""
         return -(-self.dims // 8) if self.dims else self.own // 8
 
     @property
     def tiles_u(self) -> int:
-        """Of the own gates: an LSTM's stand unit by unit, a GRU's gate by gate."""
-        return self.units // 2 if self.cell == "lstm" else 4 * self.tiles_h
+        """Tiles of a block's own gates: an LSTM's stand unit by unit, a GRU's gate by gate."""
+        return self.units // 2 if LSTM[self.cell] else 4 * self.tiles_h
 
     @property
     def tiles_one(self) -> int:
         """Of the gates that h, or what is read, has to do with."""
-        return self.tiles_u if self.cell == "lstm" else 3 * self.tiles_h
+        return self.tiles_u if LSTM[self.cell] else 3 * self.tiles_h
 
     @property
     def content(self) -> int:
@@ -118,7 +119,7 @@ class Clusters(NamedTuple):
     def blocks(self) -> dict[str, int]:
         """What is known of a block when kernels are compiled, whatever rows there are."""
         sizes = {"CLUSTER": self.size, "TEAM": self.team, "UNITS": self.units, "DIMS": self.dims}
-        return {"LSTM": int(self.cell == "lstm"), **sizes}
+        return {"LSTM": LSTM[self.cell], **sizes}
 
     def defines(self) -> dict[str, int]:
         """And what is known for the walks."""
@@ -134,7 +135,7 @@ class Clusters(NamedTuple):
     def _tiles(self) -> dict[str, tuple[int, int]]:
         """Of each product: its tiles, and in how many ways the warps share them out."""
         contents, units = self.packs(forward=True)[3][1], self.packs(forward=False)[1][1]
-        back = self.tiles_h + self.tiles_r if self.cell == "lstm" else max(self.tiles_h, self.tiles_r)
+        back = self.tiles_h + self.tiles_r if LSTM[self.cell] else max(self.tiles_h, self.tiles_r)
         own = {"NT_U": self.tiles_u, "NT_S": self.own // 8, "NT_B": back, "NT_P": contents, "NT_H": units}
         alone = ("NT_P", "NT_H") if self.dims else ()  # each warp has tiles to itself
         return {name: (count, WARPS if name in alone else WAYS) for name, count in own.items()}
@@ -146,7 +147,7 @@ class Clusters(NamedTuple):
 
     @property
     def segments(self) -> int:
-        """Of the longer plan."""
+        """How many segments the longer of the two plans has."""
         passes = {name: _passes(*tiles) for name, tiles in self._tiles.items()}
         there = passes["NT_S"] + passes["NT_P"] + 2 * passes["NT_U"]  # gates: from h, and from what is read
         return max(there, 2 * passes["NT_B"] + passes["NT_S"] + passes["NT_H"])
@@ -160,7 +161,7 @@ class Clusters(NamedTuple):
         keys = (k_own, -(-self.hidden // 8)) if self.dims else (ks, self.tiles_h if ks else 0)
         values = (kc, self.own // 8) if self.dims else (0, 0)
         k_slopes = -(-self.members * self.tiles_one // 4)
-        if self.cell == "lstm":
+        if LSTM[self.cell]:
             return (k_slopes, self.tiles_h + self.tiles_r), keys, values, (0, 0)
         return (k_slopes, self.tiles_h), keys, values, (k_slopes if self.tiles_r else 0, self.tiles_r)
 
@@ -209,7 +210,7 @@ class Clusters(NamedTuple):
         return _kept(self, forward)
 
     def beside(self, held: int, depth: int, forward: bool) -> Kept:
-        """What can be kept with so many blocks in registers and beside a ring of that depth."""
+        """What can be kept with this many blocks in registers and beside a ring of that depth."""
         size, found = self.fixed(forward) + self.ring(depth, forward), []
         for number, (blocks, tiles) in enumerate(self.packs(forward)):
             first = min(blocks, PARTS * held) if number == self.holding(forward) else 0
@@ -253,7 +254,7 @@ def best(layer: Sizes, room: Mapping[int, int]) -> Clusters | None:
 
 
 def _time(c: Clusters, room: int) -> float:
-    """Cycles of a step there and back, in as many rounds as it takes."""
+    """Cycles of a step forward and backward, times ceil(needed / room) rounds."""
     ways = [(c.kept(forward), forward) for forward in (True, False)]
     return sum(c.cycles(kept, forward) for kept, forward in ways if kept) * -(-c.needed // room)
 
@@ -273,10 +274,10 @@ def _passes(tiles: int, ways: int) -> int:
 
 
 def _apart(chunks: int) -> int:
-    """Halves from one row of a piece to the next."""
+    """Halves from one row of a piece to the next: 32 * ceil(chunks / 4)."""
     return -(-chunks // 4) * 32
 
 
 def _stride(width: int) -> int:
-    """Halves from one row to the next."""
+    """Halves from one row to the next: 64 * ceil(width / 64) + 32, so that rows begin in different banks."""
     return -(-width // 64) * 64 + 32

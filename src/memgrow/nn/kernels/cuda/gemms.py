@@ -11,7 +11,7 @@ from torch import Tensor
 from memgrow.nn.kernels.cuda import nvrtc
 from memgrow.nn.kernels.cuda.arguments import Collecting, Spreading
 from memgrow.nn.kernels.cuda.choice import exact, walk_for
-from memgrow.nn.kernels.cuda.layer import Each, Layer, Reading, Trace, processors
+from memgrow.nn.kernels.cuda.layer import LSTM, Each, Layer, Reading, Trace, processors
 
 MOST = 4
 _streams: dict[torch.device, list[torch.cuda.Stream]] = {}
@@ -239,7 +239,7 @@ class Run:
         return torch.bmm(attention.transpose(1, 2), d_content)
 
     def _launch(self, name: str, argument: Any) -> None:
-        device, defines = self.layer.device, {"LSTM": int(self.layer.cell == "lstm")}
+        device, defines = self.layer.device, {"LSTM": LSTM[self.layer.cell]}
         nvrtc.launch(SOURCE, name, defines, argument, 8 * processors(device), 256, 0, device, together=False)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from memgrow.nn.kernels.cuda import nvrtc
 from memgrow.nn.kernels.cuda.arguments import GridBackward, GridForward, GridPacking
 from memgrow.nn.kernels.cuda.arguments import GridWalk as Argument
-from memgrow.nn.kernels.cuda.layer import Each, Layer, Reading, Trace, Walked, WalkedBack, processors
+from memgrow.nn.kernels.cuda.layer import LSTM, Each, Layer, Reading, Trace, Walked, WalkedBack, processors
 from memgrow.nn.kernels.cuda.nvrtc import SHARED_LIMIT
 
 CHUNK = 32  # rows that a block works on together; as in the source
@@ -61,7 +61,7 @@ class Shape(NamedTuple):
             else 4 * k_units * tiles + k_slots * self.tiles_h
         )
         defines = {
-            "LSTM": int(cell == "lstm"),
+            "LSTM": LSTM[cell],
             "EXACT": int(exact),
             "ONE": int(self.chunks == 1),
             "TILES_U": self.tiles_u,

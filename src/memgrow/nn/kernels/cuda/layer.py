@@ -8,6 +8,9 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+LSTM = {"lstm": 1, "gru": 0}
+"""The cells that the kernels know, each with the value of LSTM in their sources: any other is a KeyError."""
+
 Each = Sequence[Tensor | None]
 """A tensor for each direction, or None."""
 
@@ -43,7 +46,7 @@ class Layer:
     def states(self) -> tuple[list[Tensor], list[Tensor | None]]:
         """Room for a hidden state, and for a cell where there is one, of each direction."""
         hidden = [self.new(self.batch, self.hidden) for _ in range(self.directions)]
-        cells = [self.new(self.batch, self.hidden) if self.cell == "lstm" else None for _ in range(self.directions)]
+        cells = [self.new(self.batch, self.hidden) if LSTM[self.cell] else None for _ in range(self.directions)]
         return hidden, cells
 
 
