@@ -1,4 +1,4 @@
-"""How a model that answers with words is tried: its loss on every reply, and what it says to the test messages."""
+"""How models that reply are evaluated, and what a record keeps of it: losses of replies, scores, a few samples."""
 
 import base64
 import hashlib
@@ -23,6 +23,9 @@ from memgrow.models.model import LARGE
 from memgrow.text import read_vectors, tokenise
 
 LOSS, SIMILARITY = 100, 1000  # steps to a nat, and to a cosine of 1: nobody reads further digits
+CHECKSUM = 16  # hexadecimal digits of a message's
+
+Words = list[list[str]]
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class ReplyScores:
-    """What was answered to messages, held against the replies that the data gives."""
+    """How the answers to messages compare with the replies that the data gives."""
 
     counts: BleuCounts
     distinct: tuple[float, float]  # shares of different words, and pairs of words, among all
@@ -93,7 +96,7 @@ class ReplyRecord:
 
 
 def pack(values: ArrayLike, steps: int = 1) -> str:
-    """Whole numbers, of so many steps to one, as text."""
+    """Numbers rounded to `steps` steps to one, as text."""
     whole = np.rint(np.asarray(values, dtype=np.float64) * steps).astype("<i4")
     planes = whole.view(np.uint8).reshape(-1, 4).T  # the bytes of one rank together: most of the upper ones are equal
     return base64.b64encode(zlib.compress(planes.tobytes(), 9)).decode()
@@ -104,14 +107,9 @@ def unpack(packed: str) -> NDArray[np.int64]:
     return np.ascontiguousarray(planes.T).view("<i4").ravel().astype(np.int64)
 
 
-CHECKSUM = 16  # hexadecimal digits of a message's
-
-Words = list[list[str]]
-
-
 @dataclass(frozen=True)
 class ReplyEvaluation:
-    """Settings of it. The replies that are kept are to test messages at even distances, the first of them included."""
+    """How replies are made and scored. The kept ones answer test messages at even distances, from the first on."""
 
     beam: int = 1  # 1: greedily
     longest: int = LONGEST  # words of a reply
@@ -204,7 +202,7 @@ def evaluate_replies(
 
 
 def chosen(examples: int, samples: int) -> list[int]:
-    """Which of so many examples are shown: the fixed rule."""
+    """The numbers of the examples that are kept, by a fixed rule."""
     step = max(1, examples // max(1, samples))
     return list(range(0, examples, step))[:samples]
 
