@@ -103,10 +103,10 @@ def test_memory_left_over_by_others_never_matters(tf32, slots, poison):
 def teams(request, monkeypatch):
     """Clusters of so many blocks, and so many of them share out a layer, whatever its size."""
     monkeypatch.setattr(clusters, "SHARINGS", (request.param,))
-    for known in (walks.shared_out, walks._room):
+    for known in (walks.plan_for, walks._room):
         known.cache_clear()
     yield
-    for known in (walks.shared_out, walks._room):
+    for known in (walks.plan_for, walks._room):
         known.cache_clear()
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pack_sequence
 
-from memgrow.nn.kernels.cuda.layer import Layer, Reading, Trace, Walked, WalkedBack
+from memgrow.nn.kernels.cuda.layer import BackwardResult, ForwardResult, Layer, Reading, Trace
 
 LENGTHS = {
     "one row of one word": [1],
@@ -50,7 +50,7 @@ def twins(kind, sizes, backend, quiet, dtype=torch.float32, **settings):
 PADDED = 3  # hidden units and slots too many, as the kernels may have them
 
 
-class ReferenceWalk:
+class ReferenceKernel:
     contents, content, d_content = False, None, None
 
     def __init__(self, layer: Layer, slot_size: int = 0, exact: bool = False) -> None:
@@ -60,7 +60,7 @@ class ReferenceWalk:
     def pack(self, reading: Reading, with_gradient: bool) -> None:
         self.gate_values = reading.gate_values
 
-    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
+    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> ForwardResult:
         layer = self.layer
         with torch.enable_grad():
             self.x = x.detach().requires_grad_()
@@ -72,7 +72,7 @@ class ReferenceWalk:
             walked = [self._direction(d, bias, trace) for d in range(layer.directions)]
         self.ends = ([output for output, _, _ in walked], [h for _, h, _ in walked], [c for _, _, c in walked])
         output = torch.cat([output.detach() for output in self.ends[0]], dim=1)
-        return Walked(
+        return ForwardResult(
             output, [h.detach() for h in self.ends[1]], [None if c is None else c.detach() for c in self.ends[2]]
         )
 
@@ -111,7 +111,7 @@ class ReferenceWalk:
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Sequence[Tensor | None]
-    ) -> WalkedBack:
+    ) -> BackwardResult:
         layer = self.layer
         if layer.slots:
             attention = trace.attention[..., : layer.slots]
@@ -125,4 +125,4 @@ class ReferenceWalk:
         d_gates = d_x.view(layer.total, layer.directions, -1)
         d_logits = torch.nn.functional.pad(d_extra[..., : layer.slots], (0, self.slots - layer.slots))
         d_h0, d_c0 = d_first[: layer.directions], d_first[layer.directions :] or [None] * layer.directions
-        return WalkedBack(d_gates, d_logits, list(d_h0), list(d_c0))
+        return BackwardResult(d_gates, d_logits, list(d_h0), list(d_c0))

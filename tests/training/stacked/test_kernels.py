@@ -7,7 +7,7 @@ from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.nn import MemoryLSTM
-from memgrow.nn.kernels.cuda.layer import Layer, Trace, Walked, WalkedBack
+from memgrow.nn.kernels.cuda.layer import BackwardResult, ForwardResult, Layer, Trace
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as staged
 from memgrow.training.stacked import kernels
@@ -27,14 +27,14 @@ class Reference:
     def pack(self, reading, with_gradient):
         self.gate_values = reading.gate_values
 
-    def forward(self, x, bias, trace: Trace) -> Walked:
+    def forward(self, x, bias, trace: Trace) -> ForwardResult:
         self.x = x.detach().requires_grad_()
         self.extra = torch.zeros(len(x), self.layer.directions, self.layer.slots, requires_grad=True)
         output, attention = self._walk(self.x, bias)
         self.output = output
         trace.attention.zero_()
         trace.attention[..., : self.layer.slots] = attention.detach()
-        return Walked(output.detach(), [], [])
+        return ForwardResult(output.detach(), [], [])
 
     def _walk(self, x, bias):
         layer = self.layer
@@ -61,7 +61,7 @@ class Reference:
         total = STEPS * ROWS
         return torch.stack(outputs, 2).view(total, -1), torch.stack(attentions, 2).view(total, layer.directions, -1)
 
-    def backward(self, trace, mean_key, d_output, d_hn, d_cn) -> WalkedBack:
+    def backward(self, trace, mean_key, d_output, d_hn, d_cn) -> BackwardResult:
         d_gates, d_logits = torch.autograd.grad(self.output, (self.x, self.extra), d_output, allow_unused=True)
         total, d = len(self.x), self.layer.directions
         if self.layer.slots:
@@ -70,7 +70,7 @@ class Reference:
             )
             torch.testing.assert_close(mean_key, expected)
             d_logits = torch.nn.functional.pad(d_logits, (0, self.slots - self.layer.slots))
-        return WalkedBack(d_gates.view(total, d, -1), d_logits, [], [])
+        return BackwardResult(d_gates.view(total, d, -1), d_logits, [], [])
 
 
 @pytest.mark.parametrize("slots", [0, 4])

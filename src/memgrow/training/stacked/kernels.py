@@ -11,10 +11,10 @@ from torch import Tensor
 
 from memgrow.nn import MemoryRecurrent
 from memgrow.nn.kernels.cuda import cluster
-from memgrow.nn.kernels.cuda.choice import exact, shared_out
-from memgrow.nn.kernels.cuda.cluster import ClusterWalk
+from memgrow.nn.kernels.cuda.choice import exact, plan_for
+from memgrow.nn.kernels.cuda.cluster import ClusterKernel
 from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Sizes
-from memgrow.nn.kernels.cuda.layer import Layer, Reading, Trace, Walk, steps_of
+from memgrow.nn.kernels.cuda.layer import Kernel, Layer, Reading, Trace, steps_of
 from memgrow.training.stacked.steps import Inner, StepGradients
 
 CELL, GATES = "lstm", 4
@@ -34,14 +34,14 @@ def _shared(
     """How the kernels share out such steps; None if they cannot take them."""
     if device.type != "cuda" or directions > 2 or exact(dtype) or torch.cuda.get_device_capability(device) < (9, 0):
         return None
-    return shared_out(Sizes(CELL, directions, rows, hidden, slots), device)
+    return plan_for(Sizes(CELL, directions, rows, hidden, slots), device)
 
 
-def kernel_for(layer: Layer) -> Walk:
+def kernel_for(layer: Layer) -> Kernel:
     """The kernels for a layer that `KernelSteps.suits`."""
-    shared = shared_out(Sizes(CELL, layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
+    shared = plan_for(Sizes(CELL, layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
     assert shared is not None
-    return ClusterWalk(layer, shared)
+    return ClusterKernel(layer, shared)
 
 
 @functools.cache  # for good: steps that were recorded read it from where it was

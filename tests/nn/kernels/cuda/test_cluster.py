@@ -7,7 +7,7 @@ from memgrow.nn import MemoryGRU, MemoryLSTM
 from memgrow.nn.kernels.cuda import cluster as cluster_walk
 from memgrow.nn.kernels.cuda import cluster_plan as clusters
 from memgrow.nn.kernels.cuda import gemms as around
-from memgrow.nn.kernels.cuda.cluster import ClusterWalk
+from memgrow.nn.kernels.cuda.cluster import ClusterKernel
 from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Kept, Sizes
 from memgrow.nn.kernels.cuda.layer import Layer
 from tests.nn.kernels.cuda import emulator
@@ -82,13 +82,13 @@ def emulated(monkeypatch, case):
     new = Layer.new
     monkeypatch.setattr(Layer, "new", lambda *args, **kind: poisoned(new(*args, **kind)))
 
-    def walk_for(layer, slot_size, exact):
+    def kernel_for(layer, slot_size, exact):
         sizes = Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
         shared = Clusters.of(*sharing, *way, sizes)
         assert shared is not None
-        return ClusterWalk(layer, shared)
+        return ClusterKernel(layer, shared)
 
-    monkeypatch.setattr(around, "walk_for", walk_for)
+    monkeypatch.setattr(around, "kernel_for", kernel_for)
     known = (cluster_walk._program, cluster_walk.prepare)  # what is kept on the chip is another matter in each test
     for one in known:
         one.cache_clear()

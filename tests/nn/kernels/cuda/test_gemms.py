@@ -8,7 +8,7 @@ import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
 from memgrow.nn.kernels.cuda import gemms as around
-from tests.support.layers import LENGTHS, SIZES, ReferenceWalk, distance, results, twins
+from tests.support.layers import LENGTHS, SIZES, ReferenceKernel, distance, results, twins
 
 OUTER = {True: (0, 1, 2, 3), False: (0, 1, None, 2)}  # by LSTM or not: the gate of each column, for inputs
 INNER = {True: (0, 1, 2, 3), False: (0, 1, 2, None)}  # and for h
@@ -70,7 +70,7 @@ def on_the_cpu(monkeypatch):
 
     monkeypatch.setattr(around.nvrtc, "launch", launch)
     monkeypatch.setattr(around, "processors", lambda device: 1)
-    monkeypatch.setattr(around, "walk_for", ReferenceWalk)
+    monkeypatch.setattr(around, "kernel_for", ReferenceKernel)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
 

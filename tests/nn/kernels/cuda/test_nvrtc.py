@@ -91,10 +91,10 @@ def test_where_kernels_cannot_be_had_there_is_no_room_for_clusters(missing, monk
         raise UnavailableError("the library NVRTC is not there")
 
     monkeypatch.setattr(nvrtc, "most_clusters", unavailable if missing == "the compiler" else lambda *_: 0)
-    for known in (walks.shared_out, walks._room):
+    for known in (walks.plan_for, walks._room):
         known.cache_clear()
-    assert walks.shared_out(Sizes("lstm", 2, 64, 300, 500, 300), DEVICE) is None
-    for known in (walks.shared_out, walks._room):
+    assert walks.plan_for(Sizes("lstm", 2, 64, 300, 500, 300), DEVICE) is None
+    for known in (walks.plan_for, walks._room):
         known.cache_clear()
 
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from memgrow.nn.kernels.autograd import Gradients, first_order
 from memgrow.nn.kernels.cuda import nvrtc
-from memgrow.nn.kernels.cuda.choice import exact, shared_out
+from memgrow.nn.kernels.cuda.choice import exact, plan_for
 from memgrow.nn.kernels.cuda.cluster_plan import Sizes
 from memgrow.nn.kernels.cuda.gemms import Run
 from memgrow.nn.kernels.cuda.grid import Shape
@@ -45,7 +45,7 @@ def obstacle(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | 
     first = directions[0]
     slots, slot_size = (0, 0) if first.memory is None else first.memory.values.shape
     sizes = (len(directions), len(first.state[0]), first.weights.hh.shape[1], slots)
-    if not exact(data.dtype) and shared_out(Sizes(cell, *sizes, slot_size), data.device) is not None:
+    if not exact(data.dtype) and plan_for(Sizes(cell, *sizes, slot_size), data.device) is not None:
         return None
     shape = Shape.of(*sizes, processors(data.device))
     if shape is None:

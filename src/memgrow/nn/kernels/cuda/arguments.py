@@ -53,7 +53,7 @@ class Collecting(Arguments):
 # grid.cu
 
 
-class GridWalk(Arguments):
+class GridLayer(Arguments):
     _fields_ = [
         *_fields(INT, "directions groups blocks chunks batch steps reversed real_hidden hidden slots real_slots"),
         *_fields(INT, "tiles_s weights_in_shared"),
@@ -63,7 +63,7 @@ class GridWalk(Arguments):
 
 class GridForward(Arguments):
     _fields_ = [
-        ("walk", GridWalk),
+        ("walk", GridLayer),
         *_fields(POINTER, "x"),
         *_fields(POINTERS, "h0 c0"),
         *_fields(POINTER, "key_pack gate_pack bias output"),
@@ -74,7 +74,7 @@ class GridForward(Arguments):
 
 class GridBackward(Arguments):
     _fields_ = [
-        ("walk", GridWalk),
+        ("walk", GridLayer),
         *_fields(POINTER, "d_out"),
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "before cell"),
@@ -96,7 +96,7 @@ class GridPacking(Arguments):
 # cluster_forward.cu, cluster_backward.cu, cluster_packing.cu
 
 
-class ClusterWalk(Arguments):
+class ClusterLayer(Arguments):
     _fields_ = [
         *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own"),
         *_fields(INT, "fit_first fit_second fit_third fit_fourth post depth"),
@@ -106,7 +106,7 @@ class ClusterWalk(Arguments):
 
 class ClusterForward(Arguments):
     _fields_ = [
-        ("walk", ClusterWalk),
+        ("walk", ClusterLayer),
         *_fields(POINTER, "x"),
         *_fields(POINTERS, "h0 c0"),
         *_fields(POINTER, "key_pack gate_pack read_pack value_pack bias output"),
@@ -117,7 +117,7 @@ class ClusterForward(Arguments):
 
 class ClusterBackward(Arguments):
     _fields_ = [
-        ("walk", ClusterWalk),
+        ("walk", ClusterLayer),
         *_fields(POINTER, "d_out"),
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "before cell"),

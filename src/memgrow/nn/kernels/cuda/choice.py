@@ -6,21 +6,21 @@ import torch
 
 from memgrow.nn.kernels.cuda import cluster_plan as clusters
 from memgrow.nn.kernels.cuda import nvrtc
-from memgrow.nn.kernels.cuda.cluster import ClusterWalk
-from memgrow.nn.kernels.cuda.grid import GridWalk, Shape
-from memgrow.nn.kernels.cuda.layer import Layer, Walk, processors
+from memgrow.nn.kernels.cuda.cluster import ClusterKernel
+from memgrow.nn.kernels.cuda.grid import GridKernel, Shape
+from memgrow.nn.kernels.cuda.layer import Kernel, Layer, processors
 
 PROBE = "layout.cu"  # has a kernel that does nothing
 
 
-def walk_for(layer: Layer, slot_size: int, exact: bool) -> Walk:
+def kernel_for(layer: Layer, slot_size: int, exact: bool) -> Kernel:
     sizes = (layer.directions, layer.batch, layer.hidden, layer.slots)
-    shared = None if exact else shared_out(clusters.Sizes(layer.cell, *sizes, slot_size), layer.device)
+    shared = None if exact else plan_for(clusters.Sizes(layer.cell, *sizes, slot_size), layer.device)
     if shared is not None:
-        return ClusterWalk(layer, shared)
+        return ClusterKernel(layer, shared)
     shape = Shape.of(*sizes, processors(layer.device))
     assert shape is not None
-    return GridWalk(layer, shape, exact)
+    return GridKernel(layer, shape, exact)
 
 
 def exact(dtype: torch.dtype) -> bool:
@@ -29,7 +29,7 @@ def exact(dtype: torch.dtype) -> bool:
 
 
 @functools.lru_cache(maxsize=4096)
-def shared_out(sizes: clusters.Sizes, device: torch.device) -> clusters.Clusters | None:
+def plan_for(sizes: clusters.Sizes, device: torch.device) -> clusters.Clusters | None:
     """How clusters share out a layer; None if it is too large for them."""
     return clusters.best(sizes, _room(device))
 

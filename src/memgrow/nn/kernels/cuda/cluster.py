@@ -9,9 +9,9 @@ from torch import Tensor
 
 from memgrow.nn.kernels.cuda import nvrtc
 from memgrow.nn.kernels.cuda.arguments import ClusterBackward, ClusterForward, ClusterPacking, Gradients
-from memgrow.nn.kernels.cuda.arguments import ClusterWalk as Argument
+from memgrow.nn.kernels.cuda.arguments import ClusterLayer as Argument
 from memgrow.nn.kernels.cuda.cluster_plan import THREADS, WARPS, Clusters, Kept
-from memgrow.nn.kernels.cuda.layer import Each, Layer, Reading, Trace, Walked, WalkedBack, processors
+from memgrow.nn.kernels.cuda.layer import BackwardResult, Each, ForwardResult, Layer, Reading, Trace, processors
 
 TELLING = 16  # words in which a team counts what its blocks have sent
 WALKS = {"forward": "cluster_forward.cu", "backward": "cluster_backward.cu"}
@@ -36,7 +36,7 @@ def _program(name: str, clusters: Clusters) -> tuple[str, dict[str, int]]:
     return (WALKS[name], clusters.defines()) if name in WALKS else (AROUND[name], clusters.blocks())
 
 
-class ClusterWalk:
+class ClusterKernel:
     def __init__(self, layer: Layer, clusters: Clusters) -> None:
         self.layer, self.clusters = layer, clusters
         self.hidden, self.slots = clusters.hidden, clusters.slots
@@ -73,8 +73,8 @@ class ClusterWalk:
         )
         self._launch("pack", argument, 8 * processors(layer.device), 0)
 
-    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
-        layer, walked = self.layer, Walked.of(self.layer)
+    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> ForwardResult:
+        layer, walked = self.layer, ForwardResult.of(self.layer)
         self.content = self._contents()
         argument = ClusterForward(
             walk=self._walk(forward=True),
@@ -93,9 +93,9 @@ class ClusterWalk:
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
-    ) -> WalkedBack:
+    ) -> BackwardResult:
         layer = self.layer
-        walked = WalkedBack.of(layer, trace)
+        walked = BackwardResult.of(layer, trace)
         self.d_content = self._contents()
         argument = ClusterBackward(
             walk=self._walk(forward=False),

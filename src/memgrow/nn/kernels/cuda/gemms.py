@@ -10,7 +10,7 @@ from torch import Tensor
 
 from memgrow.nn.kernels.cuda import nvrtc
 from memgrow.nn.kernels.cuda.arguments import Collecting, Spreading
-from memgrow.nn.kernels.cuda.choice import exact, walk_for
+from memgrow.nn.kernels.cuda.choice import exact, kernel_for
 from memgrow.nn.kernels.cuda.layer import LSTM, Each, Layer, Reading, Trace, processors
 
 MOST = 4
@@ -78,7 +78,7 @@ class Run:
         self.inputs = self.x.shape[1]
         self.slot_size = self.ih[0].shape[1] - self.inputs
         self.layer = layer = Layer(cell, batch_sizes, reverse, self.x.device, h0, c0, hh, keys)
-        self.walk = walk_for(layer, self.slot_size, exact(self.dtype))
+        self.walk = kernel_for(layer, self.slot_size, exact(self.dtype))
         hidden, d = self.walk.hidden, layer.directions
         self.w_x = layer.new(d, 4 * hidden, self.inputs)
         self.w_c = layer.new(d, 4 * hidden, self.slot_size)

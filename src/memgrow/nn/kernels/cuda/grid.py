@@ -9,8 +9,8 @@ from torch import Tensor
 
 from memgrow.nn.kernels.cuda import nvrtc
 from memgrow.nn.kernels.cuda.arguments import GridBackward, GridForward, GridPacking
-from memgrow.nn.kernels.cuda.arguments import GridWalk as Argument
-from memgrow.nn.kernels.cuda.layer import LSTM, Each, Layer, Reading, Trace, Walked, WalkedBack, processors
+from memgrow.nn.kernels.cuda.arguments import GridLayer as Argument
+from memgrow.nn.kernels.cuda.layer import LSTM, BackwardResult, Each, ForwardResult, Layer, Reading, Trace, processors
 from memgrow.nn.kernels.cuda.nvrtc import SHARED_LIMIT
 
 CHUNK = 32  # rows that a block works on together; as in the source
@@ -89,7 +89,7 @@ def _padded(size: int) -> int:
 SOURCE = "grid.cu"
 
 
-class GridWalk:
+class GridKernel:
     contents, content, d_content = False, None, None
 
     def __init__(self, layer: Layer, shape: Shape, exact: bool) -> None:
@@ -125,9 +125,9 @@ class GridWalk:
         count, defines = 4 * processors(layer.device), self.plans["forward"].defines
         nvrtc.launch(SOURCE, "pack", defines, argument, count, 256, 0, layer.device, together=False)
 
-    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
+    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> ForwardResult:
         layer, s, d, new = self.layer, self.shape, self.layer.directions, self.layer.new
-        walked, out = Walked.of(layer), new(s.batch + layer.total, d, s.hidden)
+        walked, out = ForwardResult.of(layer), new(s.batch + layer.total, d, s.hidden)
         argument = GridForward(
             walk=self._walk("forward"),
             h0=layer.h0,
@@ -148,9 +148,9 @@ class GridWalk:
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
-    ) -> WalkedBack:
+    ) -> BackwardResult:
         layer, s, new = self.layer, self.shape, self.layer.new
-        walked = WalkedBack.of(layer, trace)
+        walked = BackwardResult.of(layer, trace)
         argument = GridBackward(
             walk=self._walk("backward"),
             d_hn=d_hn,

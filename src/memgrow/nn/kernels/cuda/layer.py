@@ -68,7 +68,7 @@ class Trace(NamedTuple):
         return cls(*(layer.new(total, d, size) for size in sizes))
 
 
-class Walked(NamedTuple):
+class ForwardResult(NamedTuple):
     """Where a walk ends."""
 
     output: Tensor  # (T, D * real H)
@@ -76,11 +76,11 @@ class Walked(NamedTuple):
     cn: list[Tensor | None]
 
     @classmethod
-    def of(cls, layer: Layer) -> "Walked":
+    def of(cls, layer: Layer) -> "ForwardResult":
         return cls(layer.new(layer.total, layer.directions * layer.hidden), *layer.states())
 
 
-class WalkedBack(NamedTuple):
+class BackwardResult(NamedTuple):
     """Where a walk back ends."""
 
     d_gates: Tensor  # (T, D, 4 H)
@@ -89,7 +89,7 @@ class WalkedBack(NamedTuple):
     d_c0: list[Tensor | None]
 
     @classmethod
-    def of(cls, layer: Layer, trace: Trace) -> "WalkedBack":
+    def of(cls, layer: Layer, trace: Trace) -> "BackwardResult":
         return cls(torch.empty_like(trace.gates), torch.empty_like(trace.attention), *layer.states())
 
 
@@ -101,7 +101,7 @@ class Reading(NamedTuple):
     w_c: Tensor | None = None  # (D, 4 H, M)
 
 
-class Walk(Protocol):
+class Kernel(Protocol):
     """A way through the steps of a layer and back."""
 
     hidden: int  # padded
@@ -119,12 +119,12 @@ class Walk(Protocol):
     def pack(self, reading: Reading, with_gradient: bool) -> None:
         """Lay the weights out."""
 
-    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> Walked:
+    def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> ForwardResult:
         """`x` (T, D * 4 H) is what inputs add to the gates, `bias` (D, N) that of the slots."""
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
-    ) -> WalkedBack:
+    ) -> BackwardResult:
         """`mean_key` (D, T, real H) is the mean of the keys by attention."""
 
 
