@@ -116,9 +116,9 @@ torch.set_num_threads(1)
 from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.progress import Silence
+from memgrow.progress import NoProgress
 from memgrow.training.loop import TrainingSettings
-class Told(Silence):
+class Told(NoProgress):
     def step(self, step):
         print(step.epoch, flush=True)
 settings = ModelSettings(embedding=8, hidden=8, slots=8, perceptron=16, dropout=0.2)
