@@ -71,6 +71,7 @@ def test_all_of_the_core_can_be_imported_and_learns_saves_and_loads_where_nothin
     subprocess.run([sys.executable, "-c", alone, str(tmp_path)], check=True)
 
 
+@pytest.mark.slow
 def test_importing_memgrow_adds_little_to_importing_torch():
     done = subprocess.run([sys.executable, "-c", NEW], check=True, capture_output=True, text=True)
     new = json.loads(done.stdout)

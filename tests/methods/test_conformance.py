@@ -124,6 +124,7 @@ def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt):
             assert not torch.equal(tensor, old[name]), f"{name} was to train"
 
 
+@pytest.mark.slow
 def test_saving_and_loading_between_domains_changes_nothing(learnt, stream, tmp_path):
     learner, twin = learnt.learner, Learner.load(learnt.folders[0], device="cpu")
     for number in (1, 2):
@@ -210,6 +211,7 @@ def assert_alike(ours: Learner, theirs: Learner) -> None:
     assert ours.vocabulary == theirs.vocabulary
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", dict.fromkeys([*METHODS, *LETTERED, *FURTHER]))
 def test_stacked_each_learns_what_it_would_have_learnt_alone(method, domains):
     company, alone, notes = taught_together_and_alone(method, domains)

@@ -78,6 +78,7 @@ def by_hand(model, row, size, alpha):
     return max(ended.items(), key=lambda item: item[1] / (len(item[0]) + 1) ** alpha)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [2, 3, 7])
 @pytest.mark.parametrize("alpha", [0.0, 1.5])
 def test_a_narrow_beam_is_the_search_as_one_would_write_it_with_lists(model, size, alpha):

@@ -98,6 +98,7 @@ def same_bits(one: Learner, other: Learner) -> bool:
     return list(ours) == list(theirs) and all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slots", [4, 0])
 @pytest.mark.parametrize("method", [*(name for name in METHODS if name not in GROWS_OTHERWISE), *LETTERS])
 def test_every_method_that_has_a_meaning_for_it_learns_saves_and_loads(method, slots, stream, tmp_path):

@@ -51,6 +51,7 @@ def messages(count=18):
     return torch.randint(1, WORDS, (count, 7), generator=generator), lengths
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_a_batch_decodes_as_its_members_do_alone(model, way):
     words, lengths = messages()
@@ -122,6 +123,7 @@ def test_unknown_words_and_padding_are_never_said(model, way):
         assert -100 < reply.score <= 0
 
 
+@pytest.mark.slow
 def test_unknown_words_alone_and_very_long_messages_are_answered(model):
     words = torch.ones(2, 3000, dtype=torch.long)
     words[1] = torch.arange(3000) % (WORDS - 2) + 2

@@ -179,6 +179,7 @@ def test_a_folder_of_ones_own_with_files_of_the_same_names_is_not_taken_for_the_
     assert not CORPORA["ubuntu"].is_in(write(tmp_path / "empty", dict.fromkeys(FILES, b"")))
 
 
+@pytest.mark.slow
 def test_both_dialogue_corpora_in_one_folder_or_by_their_names_make_one_stream(tmp_path, monkeypatch):
     films = "".join(["message\tresponse\n", *(f"m {i}\tr {i}\n" for i in range(20_001))]).encode()
     both = write(tmp_path / "both", prepared((15_000, 10, 10)) | {FILMS: films}, compressed=True)
