@@ -26,11 +26,11 @@ import torch
 from memgrow.data import Domain, Example, synthetic_stream
 from memgrow.data.corpora.multinli import HELD_OUT, TRAIN, open_multinli
 from memgrow.learner import Learner
+from memgrow.lockstep import adapt_together, correct_together
 from memgrow.models import ModelSettings
 from memgrow.progress import NoProgress, Step
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.stacked import together as choice
-from memgrow.training.stacked.together import adapt_together, correct_together
+from memgrow.training.stacked.together import PLAIN
 
 METHOD, GENRES, BATCH = "F+M+V", ("fiction", "government"), 32
 PLAINLY, ALONE, TOGETHER = "alone, plain loop", "alone", "side by side"
@@ -57,7 +57,9 @@ class Clock(NoProgress):
         self.first = self.first or self.last
 
 
-def work(data: Path, vectors: Path, seeds: Sequence[int], device: str, quick: bool, began: float) -> dict[str, Any]:
+def work(
+    data: Path, vectors: Path, seeds: Sequence[int], device: str, quick: bool, began: float, loop: str | None = None
+) -> dict[str, Any]:
     """Teach learners of these seeds, alone if there is one; `began` is when the process was started."""
     parts: dict[str, float] = {"imports": time.time() - began}
     at = time.time()
@@ -68,7 +70,7 @@ def work(data: Path, vectors: Path, seeds: Sequence[int], device: str, quick: bo
     for domain in stream:
         clock, at = Clock(), time.time()
         if len(learners) == 1:
-            learners[0].adapt(domain, vectors=vectors, progress=clock)
+            learners[0].adapt(domain, vectors=vectors, progress=clock, loop=loop)
         else:
             adapt_together(learners, domain, vectors=vectors, progress=clock)
         parts[f"{domain.name}: words, vectors, first step"] = clock.first - at
@@ -201,8 +203,8 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.work:
         torch.set_float32_matmul_precision("high" if asked.tf32 else "highest")
-        choice.FORCED = choice.PLAIN if asked.modes == [PLAINLY] else None
-        given = (asked.data, asked.vectors, asked.work, asked.device, asked.quick, asked.began)
+        loop = PLAIN if asked.modes == [PLAINLY] else None
+        given = (asked.data, asked.vectors, asked.work, asked.device, asked.quick, asked.began, loop)
         print(json.dumps(work(*given)))
         return
     if not asked.quick and not (asked.data and asked.vectors):

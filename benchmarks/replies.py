@@ -30,8 +30,7 @@ from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, build
 from memgrow.models.responder import teacher_forced
-from memgrow.training.lazy_adam import LazyAdam, defers
-from memgrow.training.loop import TrainingSettings, _step
+from memgrow.training.loop import PlainStepper, TrainingSettings
 
 RECIPE = "paper-dialogue"
 EPOCH = 115_380  # Cornell's training pairs
@@ -91,15 +90,17 @@ class Trainer:
         self.device, self.clip = device, size.training.clip
         for column in (*self.model.encoder.columns, *self.model.decoder.columns):
             column.backend = backend
-        self.trains, self.plugins = everything(None, self.model), Plugins([])
+        self.settings, self.trains = size.training, everything(None, self.model)
         self.optimiser = torch.optim.Adam(self.trains.prepare(self.model), lr=size.training.rate, fused=True)
-        late = defers(self.model, self.trains, self.plugins)
-        self.vectors = LazyAdam(self.model.encoder.embedding.weight, self.optimiser) if late else None
+        self.stepper: PlainStepper | None = None
 
     def train(self, data: Encoded, batches: Sequence[Sequence[int]]) -> None:
-        for indices in batches:
-            batch = collate(data, indices, self.device)
-            _step(self.model, batch, self.optimiser, self.trains, self.plugins, self.clip, self.vectors)
+        if self.stepper is None:
+            nothing = Plugins([])
+            self.stepper = PlainStepper(
+                self.model, data, data, settings=self.settings, trains=self.trains, plugins=nothing
+            )
+        list(self.stepper.epoch([batches], 0))
 
     def parts(self, data: Encoded, batches: Sequence[Sequence[int]]) -> dict[str, float]:
         """Milliseconds of a step's parts, each waited for, so that they do not add up to a step.

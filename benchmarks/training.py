@@ -25,12 +25,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from memgrow.data.batches import Encoded, collate, shuffled
+from memgrow.data.batches import Encoded, shuffled
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier, build
-from memgrow.training.lazy_adam import LazyAdam
-from memgrow.training.loop import _step
+from memgrow.training.loop import PlainStepper, TrainingSettings
 
 BATCH, WORDS, LABELS, CPU = 32, 9000, 3, torch.device("cpu")
 
@@ -88,13 +87,12 @@ def hand_trainer(data: Encoded) -> Callable[[], None]:
 
 def our_trainer(data: Encoded, backend: str) -> Callable[[], None]:
     model = new_model(backend)
-    optimiser = torch.optim.Adam(model.parameters(), lr=3e-4, fused=True)
-    vectors = LazyAdam(model.encoder.embedding.weight, optimiser)
-    order, trains, plugins = shuffled(data, BATCH, 0, 0), everything(None, model), Plugins([])
+    settings, order = TrainingSettings(rate=3e-4, batch=BATCH), shuffled(data, BATCH, 0, 0)
+    trains = everything(None, model)
+    stepper = PlainStepper(model, data, data, settings=settings, trains=trains, plugins=Plugins([]))
 
     def run() -> None:
-        for indices in order:
-            _step(model, collate(data, indices, CPU), optimiser, trains, plugins, 5.0, vectors)
+        list(stepper.epoch([order], 0))
 
     return run
 

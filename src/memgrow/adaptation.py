@@ -1,30 +1,34 @@
-"""One domain being learnt, by a grown copy of the learner that takes its place in the end."""
+"""One domain being learnt: its data checked, a copy of the model grown, trained and tried. Values in, values out."""
 
 import copy
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from statistics import fmean
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from memgrow.checkpoint import Learnt, Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.device import warm_up
 from memgrow.errors import DataError, SettingsError
-from memgrow.history import Stage
-from memgrow.methods import Grew, Trains, grow_for
+from memgrow.history import History, Stage
+from memgrow.methods import Grew, Method, Plugins, Trains, grow_for
 from memgrow.models import REPLY, Classifier, Model, build
 from memgrow.models.encoder import first_vectors
 from memgrow.nn import count_parameters
 from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
 from memgrow.text import Vocabulary
-from memgrow.training.loop import Outcome, train
+from memgrow.training.loop import Outcome, PlainStepper, train
 from memgrow.training.resume import ResumeFolder
+from memgrow.training.stacked.together import STACKED, StackedDomain, choose_loop, correct
 
 KINDS = {1: "text", 2: "pair"}
 READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
@@ -55,13 +59,13 @@ class StageData:
     def validation(self) -> list[Example]:
         return [example for domain in self.domains for example in domain.validation]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         return "+".join(domain.fingerprint() for domain in self.domains)
 
 
 def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | None) -> StageData:
-    """A lesson of domains that can be learnt; task and labels, where not settled yet, are theirs."""
+    """Check that domains can be learnt in one stage; task and labels, where not settled yet, are theirs."""
     for domain in domains:
         for part in ("train", "validation"):
             if not getattr(domain, part):
@@ -92,6 +96,14 @@ def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str]
             raise DataError(f"{where}: unknown label {example.label!r}; this model knows {', '.join(labels)}")
 
 
+def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:
+    """Check the test examples of domains that are tried, but are not among those learnt, which have been checked."""
+    checked = {id(domain) for stage in stages for domain in stage.domains}
+    for domain in watched:
+        if id(domain) not in checked:
+            check_examples(domain.test, stages[-1].task, stages[-1].labels)
+
+
 def most_frequent_share(examples: Sequence[Example]) -> float:
     """What one gets right without reading: the share of the most frequent label; of replies, nothing."""
     if any(example.reply is not None for example in examples):
@@ -99,166 +111,223 @@ def most_frequent_share(examples: Sequence[Example]) -> float:
     return max(Counter(example.label for example in examples).values()) / len(examples)
 
 
-if TYPE_CHECKING:
-    from memgrow.learner import Learner
-
-
-@dataclass
-class Learning:
-    """A lesson that has begun. The learner itself is not touched; `after` is what it will be."""
-
-    after: "Learner"  # with its grown model
-    old: Model | None  # the model that met the domain, where its weights go on
-    lesson: StageData
-    tokenized: Tokenized
-    data: Encoded
-    validation: Encoded
-    trains: Trains
-    grew: Grew
-    tested: dict[str, Domain]
-    seed: int
-    started: float
-
-    @property
-    def model(self) -> Model:
-        return self.after.trained()
-
-    def train(self, resume: ResumeFolder, progress: Progress) -> Outcome:
-        with seeded(self.seed, "train", device=self.after.device):
-            return train(
-                self.model,
-                self.data,
-                self.validation,
-                name=self.lesson.name,
-                settings=self.after.training,
-                trains=self.trains,
-                plugins=self.after.plugins,
-                seed=self.seed,
-                resume=resume,
-                progress=progress,
-            )
-
-    def before_domain(self) -> None:
-        """Let the plugins prepare for a later domain."""
-        if self.old is not None:
-            self.after.plugins.before_domain(self.old, self._old_answers)
-
-    def _old_answers(self) -> Tensor:
-        assert isinstance(self.old, Classifier)  # others are refused at the beginning
-        return self.old.logits(self.data.as_known_to(self.old.vocabulary_size))
-
-    def after_training(self) -> None:
-        """Let the method do what it does when training has ended."""
-        if self.old is not None:
-            self.after.plugins.after_training(self.old, self.model)
-
-    def finish(
-        self, outcome: Outcome, note: dict[str, Any] | None = None, scores: dict[str, float] | None = None
-    ) -> Stage:
-        """Take note of the domain and try the tests, unless that was done, and add the stage to the history."""
-        after = self.after
-        if note is None:
-            note = after.plugins.after_domain(self.model, self.data, after.device, self.seed)
-        self.model.requires_grad_(True)
-        stage = Stage(
-            learned=self.lesson.learned,
-            method=after.method.name,
-            grew=self.grew,
-            parameters=count_parameters(self.model),
-            examples=len(self.data),
-            **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
-            fingerprint=self.lesson.fingerprint,
-            note=note,
-        )
-        after.history.add(stage, after.evaluate(self.tested.values()) if scores is None else scores)
-        after.history.baseline |= {name: most_frequent_share(part.test) for name, part in self.tested.items()}
-        return stage
-
-
-def begin(
-    learner: "Learner",
-    domain: Domain,
-    earlier: Sequence[Domain],
-    watch: Iterable[Domain],
-    vectors: str | Path | None,
-    progress: Progress,
-    like: Learning | None = None,
-) -> Learning:
-    """Check that the domain can be learnt, and grow a copy of the learner for it.
-
-    `like` is another learner's learning of this very domain: what it has read need not be read once more.
-    """
-    started = time.monotonic()
-    lesson = validate(_together(learner, domain, earlier), learner.task, learner.labels)
-    if (reason := learner.plugins.refuses(lesson.task)) is not None:
-        raise SettingsError(f"{learner.method.name}: {reason}")
-    tested = {part.name: part for part in (*watch, *lesson.domains) if part.test}
-    for part in tested.values():
-        check_examples(part.test, lesson.task, lesson.labels)
-    warm_up(learner.device)
-    seed = derive(learner.seed, "stage", len(learner.history.stages))
-    after = copy.copy(learner)
-    after.task, after.labels = lesson.task, lesson.labels
-    after.plugins, after.history = copy.deepcopy(learner.plugins), copy.deepcopy(learner.history)
-    old = None if learner.method.afresh else learner.model
-    with seeded(seed, "growth", device=learner.device):
-        tokenized = learner.tokenized(lesson.train) if like is None else like.tokenized
-        if tokenized.cut and like is None:
-            limit = learner.training.max_words
-            progress.note(f"{lesson.name}: only the first {limit} words are read of {tokenized.cut} text(s)")
-        after.model, after.vocabulary, grew = _grown(learner, old, lesson, tokenized, vectors, progress)
-    same = like is not None and like.after.vocabulary == after.vocabulary
-    return Learning(
-        after=after,
-        old=old,
-        lesson=lesson,
-        tokenized=tokenized,
-        data=like.data if like and same else encode(tokenized, after.vocabulary, lesson.labels),
-        validation=like.validation if like and same else after.encode(lesson.validation),
-        trains=learner.method.trains(old, after.trained()),
-        grew=grew,
-        tested=tested,
-        seed=seed,
-        started=started,
-    )
-
-
-def _together(learner: "Learner", domain: Domain, earlier: Sequence[Domain]) -> list[Domain]:
-    """The domains of this stage: for a method that sees all at once, the earlier ones must be given again."""
-    if not learner.method.together:
+def domains_of_stage(method: Method, history: History, domain: Domain, earlier: Sequence[Domain]) -> list[Domain]:
+    """The domains that are learnt in one stage: for a method that sees all at once, the earlier ones are needed too."""
+    if not method.together:
         return [domain]
-    missing = [name for name in learner.history.domains if name not in {d.name for d in (*earlier, domain)}]
+    missing = [name for name in history.domains if name not in {d.name for d in (*earlier, domain)}]
     if missing:
         raise SettingsError(
-            f"{learner.method.name} trains on all domains at once and needs the data of {', '.join(missing)} again: "
+            f"{method.name} trains on all domains at once and needs the data of {', '.join(missing)} again: "
             "give it too, or use a method that is incremental"
         )
     return [*earlier, domain]
 
 
+@dataclass(frozen=True)
+class Adaptation:
+    """A stage that has begun. What was learnt before it is not touched; `finish` says what is known after it."""
+
+    setup: Setup
+    before: Learnt
+    device: torch.device
+    stage: StageData
+    tested: Mapping[str, Domain]  # domains whose test examples are tried in the end
+    old: Model | None  # the model that met the domain, where its weights go on
+    model: Model  # as it begins: new, or grown
+    vocabulary: Vocabulary
+    plugins: Plugins
+    grew: Grew
+    trains: Trains
+    tokens: Tokenized
+    data: Encoded
+    validation: Encoded
+    seed: int
+    started: float
+
+    @classmethod
+    def begin(
+        cls,
+        setup: Setup,
+        before: Learnt,
+        device: torch.device,
+        stage: StageData,
+        tested: Iterable[Domain],
+        vectors: str | Path | None,
+        progress: Progress,
+        like: "Adaptation | None" = None,
+    ) -> "Adaptation":
+        """Grow a copy of the model for data that has been checked.
+
+        `like` is another learner's adaptation to this very data: what it has read need not be read once more.
+        """
+        started = time.monotonic()
+        if (reason := before.plugins.refuses(stage.task)) is not None:
+            raise SettingsError(f"{setup.method.name}: {reason}")
+        warm_up(device)
+        seed = derive(setup.seed, "stage", len(before.history.stages))
+        old = None if setup.method.afresh else before.model
+        with seeded(seed, "growth", device=device):
+            tokens = setup.tokenized(stage.train) if like is None else like.tokens
+            if tokens.cut and like is None:
+                limit = setup.training.max_words
+                progress.note(f"{stage.name}: only the first {limit} words are read of {tokens.cut} text(s)")
+            model, vocabulary, grew = _grown(setup, before, device, old, stage, tokens, vectors, progress)
+        same = like is not None and like.vocabulary == vocabulary
+        return cls(
+            setup,
+            before,
+            device,
+            stage,
+            {part.name: part for part in (*tested, *stage.domains) if part.test},
+            old,
+            model,
+            vocabulary,
+            copy.deepcopy(before.plugins),
+            grew,
+            setup.method.trains(old, model),
+            tokens,
+            like.data if like and same else encode(tokens, vocabulary, stage.labels),
+            like.validation if like and same else encode(setup.tokenized(stage.validation), vocabulary, stage.labels),
+            seed,
+            started,
+        )
+
+    def learn(self, progress: Progress, resume: ResumeFolder, loop: str | None = None) -> tuple[Learnt, Stage]:
+        """Learn by the loop that is asked for or, unless one is, by the faster."""
+        if choose_loop(self.model, self.device, self.data, self.validation, asked=loop).name == STACKED:
+            (learnt,) = learn_together([self], progress, resume)
+            return learnt
+        if self.old is not None:
+            self.plugins.before_domain(self.old, self._old_logits)
+        return self._learn_plainly(progress, resume)
+
+    def _old_logits(self) -> Tensor:
+        assert isinstance(self.old, Classifier)  # a plugin that asks refuses others
+        return self.old.logits(self.data.as_known_to(self.old.vocabulary_size))
+
+    def _learn_plainly(self, progress: Progress, resume: ResumeFolder) -> tuple[Learnt, Stage]:
+        settings = self.setup.training
+        with seeded(self.seed, "train", device=self.device):
+            (outcome,) = train(
+                PlainStepper(
+                    self.model,
+                    self.data,
+                    self.validation,
+                    settings=settings,
+                    trains=self.trains,
+                    plugins=self.plugins,
+                ),
+                self.data,
+                name=self.stage.name,
+                settings=settings,
+                seeds=[self.seed],
+                resume=resume,
+                progress=progress,
+            )
+        self.after_training()
+        note = self.plugins.after_domain(self.model, self.data, self.device, self.seed)
+        scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}
+        return self.finish(outcome, note, scores)
+
+    def after_training(self) -> None:
+        if self.old is not None:
+            self.plugins.after_training(self.old, self.model)
+
+    def encode(self, examples: Sequence[Example]) -> Encoded:
+        """Examples that have been checked, as the model reads them."""
+        return encode(self.setup.tokenized(examples), self.vocabulary, self.stage.labels)
+
+    def finish(self, outcome: Outcome, note: dict[str, Any], scores: Mapping[str, float]) -> tuple[Learnt, Stage]:
+        """What is known now, and the record of this stage."""
+        self.model.requires_grad_(True)
+        stage = Stage(
+            learned=self.stage.learned,
+            method=self.setup.method.name,
+            grew=self.grew,
+            parameters=count_parameters(self.model),
+            examples=len(self.data),
+            **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
+            fingerprint=self.stage.fingerprint,
+            note=note,
+        )
+        history = copy.deepcopy(self.before.history)
+        history.add(stage, scores)
+        history.baseline |= {name: most_frequent_share(part.test) for name, part in self.tested.items()}
+        known = (self.stage.task, self.stage.labels, self.model, self.vocabulary, self.plugins, history)
+        return Learnt(*known), stage
+
+
+def learn_together(
+    adaptations: Sequence[Adaptation], progress: Progress, resume: ResumeFolder
+) -> list[tuple[Learnt, Stage]]:
+    """Let models that can be stacked learn one domain as a stack; resumed is only a stack of one."""
+    first, plugins = adaptations[0], [one.plugins for one in adaptations]
+    models, seeds = [one.model for one in adaptations], [one.seed for one in adaptations]
+    domain = StackedDomain(models, first.data, seeds, first.device)
+    domain.prepare(first.validation, first.setup.training.batch)
+    _before_domain(adaptations, domain)
+    # Asked only now: a plugin may begin to hold something as the domain arrives.
+    if (reason := first.plugins.stacking_obstacle()) is not None:
+        if len(adaptations) > 1:
+            progress.note(one_after_another(first.stage.name, reason))
+        return [one._learn_plainly(progress, resume) for one in adaptations]
+    outcomes = domain.train(
+        first.stage.name, first.setup.training, first.trains, plugins, resume=resume, progress=progress
+    )
+    for one in adaptations:
+        one.after_training()
+    notes = Plugins.after_domain_together(plugins, domain)
+    answers = {name: correct(models, first.encode(part.test), first.device) for name, part in first.tested.items()}
+    scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(models))]
+    finished = zip(adaptations, outcomes, notes, scores, strict=True)
+    return [one.finish(outcome, note, score) for one, outcome, note, score in finished]
+
+
+def one_after_another(name: str, reason: str) -> str:
+    """What is said of learners that cannot be stacked."""
+    return f"{name}: the learners are taught one after another, as {reason}"
+
+
+def _before_domain(adaptations: Sequence[Adaptation], domain: StackedDomain) -> None:
+    """Let plugins prepare for a later domain; if one asks for its old model's answers, all old models are asked."""
+    olds = [one.old for one in adaptations if one.old is not None]
+    answers: list[Tensor] = []
+
+    def ask(number: int) -> Tensor:
+        if not answers:
+            answers.extend(domain.logits(olds))
+        return answers[number]
+
+    for number, (one, old) in enumerate(zip(adaptations, olds, strict=False)):
+        one.plugins.before_domain(old, partial(ask, number))
+
+
 def _grown(
-    learner: "Learner",
+    setup: Setup,
+    before: Learnt,
+    device: torch.device,
     old: Model | None,
-    lesson: StageData,
-    tokenized: Tokenized,
+    stage: StageData,
+    tokens: Tokenized,
     vectors: str | Path | None,
     progress: Progress,
 ) -> tuple[Model, Vocabulary, Grew]:
     """The model as it starts on a domain: a new one, or a copy of the old one that has grown."""
-    settings, method = learner.settings, learner.method
-    known = settings.encoder.first_vocabulary(settings) if old is None else learner.vocabulary
+    settings, method = setup.model, setup.method
+    known = settings.encoder.first_vocabulary(settings) if old is None else before.vocabulary
     vocabulary = known
     if old is None or "words" in method.grows:
-        vocabulary = known.extended(tokenized.sentences(), learner.training.min_count)
+        vocabulary = known.extended(tokens.sentences(), setup.training.min_count)
     words = vocabulary.words[len(known) :]
     rows, found = first_vectors(words, settings.embedding, vectors)
     if vectors is not None:
-        progress.note(f"{lesson.name}: {found} of {len(words)} new words have a vector in {Path(vectors).name}")
+        progress.note(f"{stage.name}: {found} of {len(words)} new words have a vector in {Path(vectors).name}")
     if old is None:
-        model = build(lesson.task, settings, len(vocabulary), len(lesson.labels), lesson.name).to(learner.device)
+        model = build(stage.task, settings, len(vocabulary), len(stage.labels), stage.name).to(device)
         if model.word_vectors is not None:
             with torch.no_grad():
-                model.word_vectors.weight[len(known) :] = rows.to(learner.device)
+                model.word_vectors.weight[len(known) :] = rows.to(device)
         return model, vocabulary, Grew(settings.slots, settings.hidden, len(words), 1)
     model = copy.deepcopy(old)
-    return model, vocabulary, grow_for(model, method, learner.options, lesson.name, rows)
+    return model, vocabulary, grow_for(model, method, setup.options, stage.name, rows)

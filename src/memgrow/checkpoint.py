@@ -1,61 +1,98 @@
-"""A learner as the files of its folder, and back."""
+"""The format of a model's folder: the names of its files and what stands in each, from values and back to them.
+
+A folder's version is `storage.FORMAT`. A later one raises it, and turns an older folder's files into its own at the
+beginning of `unpack`.
+"""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
+import torch
+
+from memgrow.data import Example
+from memgrow.data.batches import Tokenized, tokenize_examples
+from memgrow.errors import ModelError
 from memgrow.history import History
-from memgrow.methods import MethodSettings
-from memgrow.models import ModelSettings, rebuild
+from memgrow.methods import Method, MethodSettings, Plugins, find_method
+from memgrow.models import Model, ModelSettings, rebuild
 from memgrow.storage import load_tensors, pack_json, pack_tensors
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 
-if TYPE_CHECKING:
-    from memgrow.learner import Learner
+CONFIG = "config.json"  # settings and shape, by which the model is built anew
+MODEL = "model.safetensors"  # its weights
+VOCABULARY = "vocabulary.json"
+HISTORY = "history.json"
+REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
 
 
-def pack(learner: "Learner") -> dict[str, bytes]:
-    """config.json and shape rebuild the model, model.safetensors fills it; the rest is what the learner knows."""
-    model = learner.trained()
+@dataclass(frozen=True)
+class Setup:
+    """How a learner learns: learning does not change it."""
+
+    method: Method
+    model: ModelSettings
+    training: TrainingSettings
+    options: MethodSettings
+    seed: int
+
+    def tokenized(self, examples: Sequence[Example]) -> Tokenized:
+        """Examples as tokens of the kind that the encoder reads."""
+        return tokenize_examples(examples, self.training.max_words, self.model.encoder.tokenizer(self.model))
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What a learner has learnt so far; an adaptation makes the next of it."""
+
+    task: str | None
+    labels: tuple[str, ...] | None
+    model: Model | None
+    vocabulary: Vocabulary
+    plugins: Plugins
+    history: History
+
+
+def pack(setup: Setup, learnt: Learnt) -> dict[str, bytes]:
+    """The files of a learner that has learnt something."""
+    if learnt.model is None:
+        raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
     config = {
-        "method": learner.method.name,
-        "task": learner.task,
-        "labels": learner.labels,
-        "seed": learner.seed,
-        "model": asdict(learner.settings),
-        "training": asdict(learner.training),
-        "options": asdict(learner.options),
-        "shape": model.shape(),
+        "method": setup.method.name,
+        "task": learnt.task,
+        "labels": learnt.labels,
+        "seed": setup.seed,
+        "model": asdict(setup.model),
+        "training": asdict(setup.training),
+        "options": asdict(setup.options),
+        "shape": learnt.model.shape(),
     }
     files = {
-        "model.safetensors": pack_tensors(model.state_dict()),
-        "config.json": pack_json(config),
-        "vocabulary.json": pack_json(learner.vocabulary.to_json()),
-        "history.json": pack_json(learner.history.to_json()),
+        MODEL: pack_tensors(learnt.model.state_dict()),
+        CONFIG: pack_json(config),
+        VOCABULARY: pack_json(learnt.vocabulary.to_json()),
+        HISTORY: pack_json(learnt.history.to_json()),
     }
-    remembered = learner.plugins.tensors()
-    return {**files, "remembered.safetensors": pack_tensors(remembered)} if remembered else files
+    remembered = learnt.plugins.tensors()
+    return {**files, REMEMBERED: pack_tensors(remembered)} if remembered else files
 
 
-def unpack(kind: "type[Learner]", files: Mapping[str, bytes], device: str) -> "Learner":
-    config = json.loads(files["config.json"])
-    learner = kind.create(
-        config["method"],
-        task=config["task"],
-        labels=config["labels"],
-        model=ModelSettings(**config["model"]),
-        training=TrainingSettings(**config["training"]),
-        options=MethodSettings(**config["options"]),
-        seed=config["seed"],
-        device=device,
+def unpack(files: Mapping[str, bytes], device: torch.device) -> tuple[Setup, Learnt]:
+    """What `pack` made files of."""
+    config = json.loads(files[CONFIG])
+    setup = Setup(
+        find_method(config["method"]),
+        ModelSettings(**config["model"]),
+        TrainingSettings(**config["training"]),
+        MethodSettings(**config["options"]),
+        config["seed"],
     )
-    model = rebuild(config["task"], learner.settings, len(config["labels"]), config["shape"])
-    model.load_state_dict(load_tensors(files, "model.safetensors"))
-    learner.model = model.to(learner.device)
-    learner.vocabulary = Vocabulary.from_json(json.loads(files["vocabulary.json"]))
-    learner.history = History.from_json(json.loads(files["history.json"]))
-    remembered = load_tensors(files, "remembered.safetensors")
-    learner.plugins.restore({name: tensor.to(learner.device) for name, tensor in remembered.items()})
-    return learner
+    labels = tuple(config["labels"])
+    model = rebuild(config["task"], setup.model, len(labels), config["shape"])
+    model.load_state_dict(load_tensors(files, MODEL))
+    plugins = setup.method.plugins(setup.options)
+    plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
+    vocabulary = Vocabulary.from_json(json.loads(files[VOCABULARY]))
+    history = History.from_json(json.loads(files[HISTORY]))
+    return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history)

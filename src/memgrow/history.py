@@ -47,8 +47,9 @@ class History:
         self.stages.append(stage)
         self.matrix = self.matrix.with_row(stage.learned, scores)
 
-    def has(self, fingerprint: str) -> bool:
-        return any(stage.fingerprint == fingerprint for stage in self.stages)
+    def find(self, fingerprint: str) -> Stage | None:
+        """The stage that learnt this very data, if there is one."""
+        return next((stage for stage in self.stages if stage.fingerprint == fingerprint), None)
 
     def summary(self) -> dict[str, float | None]:
         """Average accuracy, forgetting, backward and forward transfer, as far as tests were made."""

@@ -1,16 +1,16 @@
 """A learner walks through domains (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from memgrow.adaptation import StageData, begin, check_examples
-from memgrow.checkpoint import pack, unpack
+from memgrow.adaptation import Adaptation, StageData, check_examples, check_tests, domains_of_stage, validate
+from memgrow.checkpoint import Learnt, Setup, pack, unpack
 from memgrow.data import Domain, Example, Stream
-from memgrow.data.batches import Encoded, Tokenized, collate, encode, tokenize_examples
+from memgrow.data.batches import Encoded, collate, encode
 from memgrow.device import find_device
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.history import History, Stage
@@ -23,7 +23,6 @@ from memgrow.storage import read_folder, write_folder
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import ResumeFolder
-from memgrow.training.stacked.together import STACKED, adapt_stack, before_domain, choose_loop
 
 Text = str | tuple[str, str] | Example
 
@@ -101,49 +100,70 @@ class Learner:
         folder: str | Path | None = None,
         save_every: float = 60.0,
         progress: Progress | None = None,
+        loop: str | None = None,
     ) -> Stage:
         """Learn a domain; the learner is unchanged until that has succeeded.
 
         `watch` are domains whose test examples are tried afterwards, beside this one's. `vectors` is a file of word
         vectors for new words. With a `folder` the learner is saved there at the end, and until then its state is
         kept in folder.adapting, so that a run that was killed goes on where it was and ends with the same bits.
-        `earlier` are all domains before this one, for a method that trains on them together.
+        `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain" or
+        "stacked" (see `choose_loop`); without it the faster one is taken.
         """
-        progress, number = progress or NoProgress(), len(self.history.stages)
-        learning = begin(self, domain, earlier, watch, vectors, progress)
-        key = {"data": learning.lesson.fingerprint, "settings": self._key(learning.lesson, vectors)}
-        resume = ResumeFolder.beside(folder, number, key, save_every)
-        stacked = choose_loop(learning.model, self.device, learning.data, learning.validation).name == STACKED
-        if stacked and learning.old is not None:
-            before_domain([learning])
-        else:
-            learning.before_domain()
-        if stacked and learning.after.plugins.stacking_obstacle() is None:
-            (stage,) = adapt_stack([learning], progress, resume)
-        else:
-            outcome = learning.train(resume, progress)
-            learning.after_training()
-            stage = learning.finish(outcome)
+        stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
+        watch = tuple(watch)
+        check_tests(watch, stage)
+        return self._adapt(stage, watch, vectors, folder, save_every, progress or NoProgress(), loop)
+
+    def _adapt(
+        self,
+        stage: StageData,
+        watch: Sequence[Domain],
+        vectors: str | Path | None = None,
+        folder: str | Path | None = None,
+        save_every: float = 60.0,
+        progress: Progress | None = None,
+        loop: str | None = None,
+    ) -> Stage:
+        """Learn from data that has been checked."""
+        progress, setup = progress or NoProgress(), self.setup
+        adaptation = Adaptation.begin(setup, self.learnt, self.device, stage, watch, vectors, progress)
+        key = {"data": stage.fingerprint, "settings": self._key(stage, vectors)}
+        resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
+        learnt, record = adaptation.learn(progress, resume, loop)
         if folder:
-            learning.after.save(folder)
+            write_folder(folder, pack(setup, learnt))
             resume.clear()
-        self.__dict__ = learning.after.__dict__
-        return stage
+        self.take(learnt)
+        return record
 
-    def learn(self, stream: Iterable[Domain], **options: Any) -> History:
-        """Adapt to each domain of a stream in turn, testing all of its domains after each.
+    def learn(
+        self,
+        stream: Iterable[Domain],
+        *,
+        watch: Iterable[Domain] = (),
+        again: bool = False,
+        on_stage: Callable[[Stage, bool], None] = lambda stage, new: None,
+        **options: Any,
+    ) -> History:
+        """Adapt to each domain of a stream in turn, testing all of its domains, and those to `watch`, after each.
 
-        A domain that has been learnt from this very data is skipped, so that a learner loaded after a broken run goes
-        on. A method that trains on all domains together does so once.
+        All data is checked before the first domain is learnt. A domain that has been learnt from this very data is
+        skipped, unless `again` asks for it, so that a learner loaded after a broken run goes on. A method that trains
+        on all domains together does so once. `on_stage` is called with each stage, and whether it is new.
+        The further options are those of `adapt`.
         """
         domains = Stream(stream)
-        for number, domain in enumerate(domains):
-            if self.history.has(domain.fingerprint()):
-                continue
-            if not self.method.together:
-                self.adapt(domain, watch=domains, **options)
-            elif number == len(domains) - 1:
-                self.adapt(domain, earlier=domains[:-1], watch=domains, **options)
+        watch = [*watch, *domains]
+        stages: list[StageData] = []
+        for part in [domains] if self.method.together else [[domain] for domain in domains]:
+            known = (stages[-1].task, stages[-1].labels) if stages else (self.task, self.labels)
+            *earlier, last = part
+            stages.append(validate(domains_of_stage(self.method, self.history, last, earlier), *known))
+        check_tests(watch, *stages)
+        for stage in stages:
+            found = None if again else self.history.find(stage.fingerprint)
+            on_stage(found or self._adapt(stage, watch, **options), found is None)
         return self.history
 
     def use(self, method: str, options: MethodSettings | None = None) -> None:
@@ -210,20 +230,48 @@ class Learner:
 
     def save(self, path: str | Path) -> None:
         """Write the learner as a folder, in place of what was there; a reader never sees half of it."""
-        write_folder(path, pack(self))
+        write_folder(path, pack(self.setup, self.learnt))
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto") -> "Learner":
         """Read a learner that `save` wrote."""
         files = read_folder(path)
         try:
-            return unpack(cls, files, device)
+            setup, learnt = unpack(files, find_device(device))
+            learner = cls.create(
+                setup.method.name,
+                task=learnt.task,
+                labels=learnt.labels,
+                model=setup.model,
+                training=setup.training,
+                options=setup.options,
+                seed=setup.seed,
+                device=device,
+            )
+            learner.take(learnt)
+            return learner
         except MemgrowError:
             raise
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise ModelError(f"{path} is not a model that this memgrow understands: {error}") from error
 
     # Within
+
+    @property
+    def setup(self) -> Setup:
+        """How it learns."""
+        return Setup(self.method, self.settings, self.training, self.options, self.seed)
+
+    @property
+    def learnt(self) -> Learnt:
+        """What it has learnt so far."""
+        return Learnt(self.task, self.labels, self.model, self.vocabulary, self.plugins, self.history)
+
+    def take(self, learnt: Learnt) -> None:
+        """Know this from now on."""
+        self.task, self.labels = learnt.task, learnt.labels
+        self.model, self.vocabulary = learnt.model, learnt.vocabulary
+        self.plugins, self.history = learnt.plugins, learnt.history
 
     def _part(self, domain: Domain, split: str) -> Encoded:
         examples = getattr(domain, split)
@@ -255,17 +303,13 @@ class Learner:
         """Examples as this learner's model reads them, checked."""
         labels = self.labels if labelled else None
         check_examples(examples, self.task or "", labels)
-        return encode(self.tokenized(examples), self.vocabulary, labels or ())
+        return encode(self.setup.tokenized(examples), self.vocabulary, labels or ())
 
-    def tokenized(self, examples: Sequence[Example]) -> Tokenized:
-        """Examples as tokens of the kind that this learner's encoder reads."""
-        return tokenize_examples(examples, self.training.max_words, self.settings.encoder.tokenizer(self.settings))
-
-    def _key(self, lesson: StageData, vectors: str | Path | None) -> str:
+    def _key(self, stage: StageData, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""
         file = str(Path(vectors).resolve()) if vectors else None
         parts = (self.method.name, self.settings, self.training, self.options, self.seed, file)
-        return repr((*parts, lesson.task, lesson.labels, [stage.fingerprint for stage in self.history.stages]))
+        return repr((*parts, stage.task, stage.labels, [past.fingerprint for past in self.history.stages]))
 
 
 def _as_example(text: Text) -> Example:

@@ -1,5 +1,74 @@
-"""The former place of `adapt_together`, now in `memgrow.training.stacked`; kept for code written for 0.1.0."""
+"""Several learners that differ in their seed alone, taught side by side: many seeds for little more than one."""
 
-from memgrow.training.stacked.together import adapt_together, correct_together
+from collections.abc import Sequence
+from pathlib import Path
 
-__all__ = ["adapt_together", "correct_together"]
+from memgrow.adaptation import Adaptation, domains_of_stage, learn_together, one_after_another, validate
+from memgrow.data import Domain
+from memgrow.history import Stage
+from memgrow.learner import Learner
+from memgrow.methods import Plugins
+from memgrow.progress import NoProgress, Progress
+from memgrow.seeding import derive
+from memgrow.training.resume import ResumeFolder
+from memgrow.training.stacked.model import obstacle
+from memgrow.training.stacked.together import StackedDomain, correct
+
+
+def adapt_together(
+    learners: Sequence[Learner],
+    domain: Domain,
+    *,
+    earlier: Sequence[Domain] = (),
+    vectors: str | Path | None = None,
+    progress: Progress | None = None,
+) -> list[Stage]:
+    """Let all learners learn a domain: as one stack, or one after another where they cannot be stacked.
+
+    All of them learn it or, after an error, none.
+    """
+    progress, nowhere = progress or NoProgress(), ResumeFolder(None, 0, {}, 0.0)
+    adaptations: list[Adaptation] = []
+    for learner in learners:
+        first = adaptations[0] if adaptations else None
+        if first is not None and (learner.task, learner.labels) == (learners[0].task, learners[0].labels):
+            stage = first.stage
+        else:
+            domains = domains_of_stage(learner.method, learner.history, domain, earlier)
+            stage = validate(domains, learner.task, learner.labels)
+        adaptations.append(
+            Adaptation.begin(learner.setup, learner.learnt, learner.device, stage, (), vectors, progress, first)
+        )
+    alike = all(one.data is adaptations[0].data for one in adaptations)
+    reason = obstacle([one.model for one in adaptations]) if alike else "their vocabularies differ"
+    if reason is None:
+        learnt = learn_together(adaptations, progress, nowhere)
+    else:
+        progress.note(one_after_another(domain.name, reason))
+        learnt = [one.learn(progress, nowhere) for one in adaptations]
+    for learner, (known, _) in zip(learners, learnt, strict=True):
+        learner.take(known)
+    return [record for _, record in learnt]
+
+
+def note_together(learners: Sequence[Learner], domain: Domain) -> None:
+    """Let learners' plugins look at their first domain after the event, as they would have when it was learnt."""
+    models = [learner.trained() for learner in learners]
+    data, device = learners[0].encode(domain.train), learners[0].device
+    seeds = [derive(learner.seed, "stage", 0) for learner in learners]
+    if obstacle(models) is None:
+        stacked = StackedDomain(models, data, seeds, device)
+        Plugins.after_domain_together([learner.plugins for learner in learners], stacked)
+        return
+    for learner, model, seed in zip(learners, models, seeds, strict=True):
+        learner.plugins.after_domain(model, data, device, seed)
+
+
+def correct_together(learners: Sequence[Learner], domain: Domain, split: str = "test") -> list[list[bool]]:
+    """Which examples of one part of a domain each learner answers rightly."""
+    models = [learner.trained() for learner in learners]
+    examples = getattr(domain, split)
+    same = all(learner.vocabulary == learners[0].vocabulary for learner in learners)
+    if not same or obstacle(models) is not None or not examples:
+        return [learner.correct(domain, split) for learner in learners]
+    return correct(models, learners[0].encode(examples), learners[0].device)

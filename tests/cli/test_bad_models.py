@@ -92,7 +92,7 @@ def test_an_unfinished_adaptation_to_other_data_is_not_mixed_up_with_this_one(me
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("memgrow.learner.Learner.save", stop)
+        patched.setattr("memgrow.learner.write_folder", stop)
         assert memgrow("adapt", model, data["clinic"]).exit_code == 130
     (other := model.parent / "attic.jsonl").write_text(data["clinic"].read_text().replace("wound", "trunk"))
     assert "holds an unfinished adaptation with another data" in memgrow.refused("adapt", model, other)

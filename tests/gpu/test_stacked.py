@@ -7,11 +7,11 @@ import torch
 
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
+from memgrow.lockstep import adapt_together, correct_together
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.stacked import together as choice
-from memgrow.training.stacked.together import PLAIN, adapt_together, correct_together
+from memgrow.training.stacked.together import PLAIN
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 
 METHODS = ("F", "F+M+V", "F+H+V", "frozen+M", "EWC", "Progressive", "F+M+V+A+D", "F+M+V+Q+L", "EWC+M+V")
@@ -42,14 +42,13 @@ def learners(method: str, count: int = 3) -> list[Learner]:
 @pytest.mark.parametrize(
     ("method", "tf32"), [*((method, False) for method in METHODS), ("F+M+V", True), ("F+H+V", True)]
 )
-def test_each_learns_what_it_would_have_learnt_alone(method, tf32, stream, monkeypatch):
+def test_each_learns_what_it_would_have_learnt_alone(method, tf32, stream):
     torch.backends.cuda.matmul.allow_tf32 = tf32  # and with it the kernels: what is alone takes them, a stack does not
-    monkeypatch.setattr(choice, "FORCED", PLAIN)
     company, alone = learners(method), learners(method)
     for domain in stream:
         adapt_together(company, domain)
         for learner in alone:
-            learner.adapt(domain)
+            learner.adapt(domain, loop=PLAIN)
     for ours, theirs in zip(company, alone, strict=True):
         for (name, p), (_, q) in zip(ours.model.named_parameters(), theirs.model.named_parameters(), strict=True):
             # As a whole, and but for one step of Adam: where a gradient is next to nothing, a difference in rounding
@@ -87,7 +86,7 @@ def test_a_learner_alone_is_stacked_and_goes_on_after_a_broken_run_with_the_same
 ):
     keep_epoch(LAST, monkeypatch)
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
-    monkeypatch.setattr("memgrow.adaptation.train", lambda *_, **__: pytest.fail("it took the plain loop"))
+    monkeypatch.setattr("memgrow.adaptation.PlainStepper", lambda *_, **__: pytest.fail("it took the plain loop"))
 
     def make() -> Learner:
         (learner,) = learners("F+M+V", 1)

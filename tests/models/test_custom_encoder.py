@@ -196,7 +196,7 @@ def test_an_encoder_may_bring_its_own_tokenizer_and_vocabulary(stream, tmp_path)
     learner.learn(stream[:2], folder=tmp_path / "model")
     again = Learner.load(tmp_path / "model", device="cpu")
     assert learner.vocabulary.words[2:5] == ("th", "e", "is")
-    assert again.tokenized([Example("the window")]).texts == [(["th", "e", "wi", "ndow"],)]
+    assert again.setup.tokenized([Example("the window")]).texts == [(["th", "e", "wi", "ndow"],)]
     assert again.predict(stream[0].test) == learner.predict(stream[0].test)
 
 

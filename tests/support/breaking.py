@@ -5,11 +5,10 @@ import sys
 from collections.abc import Callable, Mapping
 
 import pytest
-import torch
-from torch import Tensor
 
-from memgrow.models import Classifier
 from memgrow.progress import NoProgress, Step
+from memgrow.training.loop import PlainStepper
+from memgrow.training.stacked.stepper import StackStepper
 
 FIRST, LAST = "first", "last"
 # The n-th verdict of a test: worse, or better, than all before it.
@@ -44,14 +43,7 @@ def keep_epoch(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Only with the last does a run's end show all that was learnt; only with the first, that the best was not lost.
     """
     verdict = map(VERDICTS[which], itertools.count(1))
-    score, correct_of = Classifier.score, sys.modules["memgrow.training.stacked.stepper"].correct_of
 
-    def scored(*given: object) -> float:
-        score(*given)
-        return next(verdict)
-
-    def corrected(*given: object) -> Tensor:
-        return torch.full_like(correct_of(*given), next(verdict), dtype=torch.double)
-
-    monkeypatch.setattr(Classifier, "score", scored)
-    monkeypatch.setattr("memgrow.training.stacked.stepper.correct_of", corrected)
+    for stepper in (PlainStepper, StackStepper):
+        score = stepper.score
+        monkeypatch.setattr(stepper, "score", lambda self, score=score: [next(verdict) for _ in score(self)])

@@ -12,14 +12,14 @@ from memgrow.training.lazy_adam import ActiveRows, LazyAdam
 def count_waiting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """A list that grows with each batch by at least how many rows it leaves to wait."""
     waiting = []
-    borrow = LazyAdam.borrow
+    activate = LazyAdam.activate
 
     def counted(self: LazyAdam, numbers: Tensor) -> ActiveRows:
-        borrowed = borrow(self, numbers)
-        waiting.append(self.table.shape[:-1].numel() - len(borrowed.numbers))
-        return borrowed
+        active = activate(self, numbers)
+        waiting.append(self.table.shape[:-1].numel() - len(active.numbers))
+        return active
 
-    monkeypatch.setattr(LazyAdam, "borrow", counted)
+    monkeypatch.setattr(LazyAdam, "activate", counted)
     return waiting
 
 

@@ -13,11 +13,11 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, Plugins, Trains, find_method
 from memgrow.methods.plugin import Plugin
 from memgrow.methods.trains import everything, new_slots
-from memgrow.models import ModelSettings, build
+from memgrow.models import Model, ModelSettings, build
 from memgrow.training import lazy_adam as deferred
-from memgrow.training.lazy_adam import LazyAdam, defers
+from memgrow.training.lazy_adam import LazyAdam, Optimiser, optimiser_for
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.resume import Position, ResumeFolder
+from memgrow.training.resume import Position, ResumeFolder, under
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.waiting import count_waiting, with_rare_words
 
@@ -36,10 +36,10 @@ class Table:
     def step(self, words: Tensor, slopes: Tensor) -> Tensor:
         """One step down the sum of vectors times slopes; returns the gradient."""
         if self.vectors is not None:
-            borrowed = self.vectors.borrow(words)
-            (borrowed(words) * slopes).sum().backward()
-            self.vectors.step(borrowed)
-            return borrowed.vectors.grad
+            active = self.vectors.activate(words)
+            (active(words) * slopes).sum().backward()
+            self.vectors.step(active)
+            return active.vectors.grad
         self.optimiser.zero_grad()
         (F.embedding(words, self.weight) * slopes).sum().backward()
         self.optimiser.step()
@@ -146,11 +146,11 @@ def test_stacked_tables_move_as_each_alone():
         count = min(len(one[step][0]) for one in made)
         words, slopes = (torch.stack([one[step][part][:count] for one in made]) for part in range(2))
         numbers = words + torch.arange(3).unsqueeze(1) * ROWS
-        borrowed = together.borrow(numbers)
-        (borrowed(numbers) * slopes).sum().backward()
-        for table, own, slope, gradient in zip(alone, words, slopes, borrowed.vectors.grad, strict=True):
+        active = together.activate(numbers)
+        (active(numbers) * slopes).sum().backward()
+        for table, own, slope, gradient in zip(alone, words, slopes, active.vectors.grad, strict=True):
             assert float(gradient.norm()) == pytest.approx(float(table.step(own, slope).norm()))
-        together.step(borrowed)
+        together.step(active)
     together.flush()
     for table, ours in zip(alone, stacked.detach(), strict=True):
         table.vectors.flush()
@@ -172,30 +172,28 @@ def test_what_was_moved_by_plain_adam_goes_on():
 def test_a_state_that_was_saved_and_taken_up_ends_with_the_same_bits(tmp_path):
     made = batches(3, 60, 1e-3, torch.float32)
 
-    def model() -> nn.Module:
-        embedding = nn.Embedding(ROWS, SIZE)
-        embedding.weight = nn.Parameter(start().float())
-        return embedding
+    def new() -> Optimiser:
+        return Optimiser({"table": nn.Parameter(start().float())}, RATE, capturable=False, waits="table")
 
-    def go(embedding: nn.Module, some, optimiser) -> None:
-        vectors = LazyAdam(embedding.weight, optimiser)
+    def go(optimiser: Optimiser, some) -> None:
         for words, slopes in some:
-            borrowed = vectors.borrow(words)
-            with borrowed.within(embedding):
-                (embedding(words) * slopes).sum().backward()
-            vectors.step(borrowed)
+            optimiser.begin(lambda words=words: words)
+            (optimiser.rows(words) * slopes).sum().backward()
+            optimiser.step()
 
-    whole, broken, resumed = model(), model(), model()
-    adams = [torch.optim.Adam(one.parameters(), lr=RATE) for one in (whole, broken, resumed)]
-    go(whole, made, adams[0])
-    go(broken, made[:33], adams[1])
-    resume = ResumeFolder(tmp_path / "state", 0, {}, 0)
-    resume.save(Position(), broken, {name: t.clone() for name, t in broken.state_dict().items()}, adams[1])
-    assert resume.restore(resumed, adams[2]) is not None
-    go(resumed, made[33:], adams[2])
-    for vectors in (LazyAdam(one.weight, adam) for one, adam in ((whole, adams[0]), (resumed, adams[2]))):
-        vectors.flush()
-    assert torch.equal(whole.weight, resumed.weight)
+    whole, broken, resumed = new(), new(), new()
+    go(whole, made)
+    go(broken, made[:33])
+    folder = ResumeFolder(tmp_path / "state", 0, {}, 0)
+    state = {"table": broken.parameters["table"]} | {f"optimiser/{n}": t for n, t in broken.state().items()}
+    folder.save(Position(), state, torch.device("cpu"))
+    _, tensors = folder.restore()
+    resumed.parameters["table"].data.copy_(tensors["table"])
+    resumed.load_state(under(tensors, "optimiser"))
+    go(resumed, made[33:])
+    for one in (whole, resumed):
+        one.flush()
+    assert torch.equal(whole.parameters["table"], resumed.parameters["table"])
 
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7, dropout=0.2)
@@ -243,20 +241,19 @@ def test_a_learner_learns_what_it_learns_by_plain_adam(task, clip, stream, count
 
 
 @pytest.mark.parametrize("kept", [FIRST, LAST])
-@pytest.mark.parametrize("forced", ["plain", "stacked"])
+@pytest.mark.parametrize("loop", ["plain", "stacked"])
 def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(
-    forced, kept, stream, tmp_path, counted, monkeypatch
+    loop, kept, stream, tmp_path, counted, monkeypatch
 ):
     keep_epoch(kept, monkeypatch)
     waiting, domain = count_waiting(monkeypatch), with_rare_words(stream[0])
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
-    monkeypatch.setattr("memgrow.training.stacked.together.FORCED", forced)
     whole, broken = learner(), 0
-    whole.adapt(domain)
+    whole.adapt(domain, loop=loop)
     for reports in (1, 3, 2, 2, 1000):
         try:
             resumed = learner()
-            resumed.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Plug(reports))
+            resumed.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Plug(reports), loop=loop)
         except PulledPlug:
             broken += 1
     assert broken == 4
@@ -266,15 +263,18 @@ def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(
     assert all(torch.equal(tensor, weights(resumed)[name]) for name, tensor in weights(whole).items())
 
 
-def test_the_embedding_is_its_own_again_behind_a_batch():
-    embedding = nn.Embedding(ROWS, SIZE)
-    vectors = LazyAdam(embedding.weight, torch.optim.Adam(embedding.parameters(), lr=RATE))
-    words = torch.tensor([3, 1, 3])
-    borrowed = vectors.borrow(words)
-    with borrowed.within(embedding):
+def test_the_embedding_is_its_own_again_after_a_batch():
+    embedding, words = nn.Embedding(ROWS, SIZE), torch.tensor([3, 1, 3])
+    optimiser = Optimiser({"weight": embedding.weight}, RATE, capturable=False, waits="weight")
+    with optimiser.serving(embedding):
+        rows = optimiser.begin(lambda: words)["weight"]
         embedding(words).sum().backward()
-    assert embedding.weight.grad is None
-    assert borrowed.vectors.grad is not None
+        assert embedding.weight.grad is None
+        assert rows.grad is not None
+        optimiser.step()
+        embedding(words).sum().backward()
+        assert embedding.weight.grad is not None
+    embedding.weight.grad = None
     embedding(words).sum().backward()
     assert embedding.weight.grad is not None
 
@@ -286,6 +286,10 @@ class Pulling(Plugin):
         return sum(parameter.square().sum() for parameter in parameters.values())
 
 
+def waits_in(model: Model, trains: Trains, plugins: Plugins) -> bool:
+    return optimiser_for(model, trains, plugins, RATE).lazy is not None
+
+
 @pytest.mark.parametrize(
     ("method", "waits"),
     [("F", True), ("F+M+V+A", True), ("F+M+V+D+Q", True), ("EWC", False), ("F+V+L", False), ("multi-task+E", False)],
@@ -294,18 +298,18 @@ def test_vectors_wait_unless_the_method_looks_at_all_of_them_in_each_step(method
     monkeypatch.setattr(deferred, "LARGE", 1)
     model = build("text", MODEL, 10, 2, "first")
     plugins = Plugins([part(OPTIONS) for part in find_method(method).remembers])
-    assert defers(model, everything(None, model), plugins) is waits
-    assert not defers(model, everything(None, model), Plugins([*plugins.parts, Pulling(OPTIONS)]))
+    assert waits_in(model, everything(None, model), plugins) is waits
+    assert not waits_in(model, everything(None, model), Plugins([*plugins.parts, Pulling(OPTIONS)]))
 
 
 def test_vectors_wait_only_where_all_of_them_train_and_none_is_an_answer(monkeypatch):
     monkeypatch.setattr(deferred, "LARGE", 10)
     model, nothing = build("text", MODEL, 10, 2, "first"), Plugins([])
-    assert defers(model, everything(None, model), nothing)
-    assert not defers(model, Trains({model.name_of(model.word_vectors.weight): (0, 5)}), nothing)
-    assert not defers(model, new_slots(model, model), nothing)
+    assert waits_in(model, everything(None, model), nothing)
+    assert not waits_in(model, Trains({model.name_of(model.word_vectors.weight): (0, 5)}), nothing)
+    assert not waits_in(model, new_slots(model, model), nothing)
     small = build("text", MODEL, 9, 2, "first")
-    assert not defers(small, everything(None, small), nothing)
+    assert not waits_in(small, everything(None, small), nothing)
     for tied in (False, True):
         model = build("reply", ModelSettings(embedding=6, hidden=5, slots=4, tied=tied), 10, 0, "first")
-        assert defers(model, everything(None, model), nothing) is not tied
+        assert waits_in(model, everything(None, model), nothing) is not tied

@@ -11,7 +11,7 @@ from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.text import Vocabulary
-from memgrow.training.loop import TrainingSettings, _step
+from memgrow.training.loop import PlainStepper, TrainingSettings
 
 
 def lengths(*sizes: int) -> Encoded:
@@ -57,8 +57,9 @@ def test_gradients_are_really_clipped(stream, tiny, short):
     batch = collate(data, range(16), torch.device("cpu"))
     norms = {}
     for clip in (1e-3, 1e9):
-        optimiser = torch.optim.SGD(model.parameters(), lr=0.0)
-        _step(model, batch, optimiser, everything(None, model), Plugins([]), clip)
+        settings = TrainingSettings(rate=1e-12, clip=clip)
+        trains = everything(None, model)
+        PlainStepper(model, data, data, settings=settings, trains=trains, plugins=Plugins([])).step(batch)
         norms[clip] = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None]).norm().item()
     assert norms[1e-3] == pytest.approx(1e-3, rel=0.01)
     assert norms[1e9] > 1e-2

@@ -153,12 +153,12 @@ def test_a_process_killed_at_some_moment_goes_on_and_ends_with_the_same_bits(tmp
 
 
 def test_a_run_that_goes_on_says_so(stream, tmp_path):
-    first, second = Plug(2), Plug()
+    first, second = Plug(1), Plug()
     with pytest.raises(PulledPlug):
         make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=first)
     assert first.notes == []
     make().adapt(stream[0], folder=tmp_path / "model", progress=second)
-    assert second.notes == [f"{stream[0].name}: goes on in epoch 1, behind batch 2"]
+    assert second.notes == [f"{stream[0].name}: resuming in epoch 1 after batch 1"]
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])

@@ -1,6 +1,6 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from memgrow.adaptation import check_examples, validate
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
@@ -103,35 +102,23 @@ def learn_stream(
     bar: TrainingBar,
 ) -> list[Stage]:
     """Learn each domain of the stream that the model has not learnt yet, saving it after each."""
-    watch = [*watched, *stream]
-    lessons = [stream] if learner.method.together else [stream[at : at + 1] for at in range(len(stream))]
-    _check(learner, lessons, watch)
     if unread := learner.method.unread(learner.options):
         bar.note(f"{learner.method.name} does not use what is set for {', '.join(unread)}")
-    stages = []
-    for lesson in lessons:
-        *earlier, domain = lesson
-        if not again and learner.history.has("+".join(part.fingerprint() for part in lesson)):
-            name = " and ".join(lesson.names)
+    stages: list[Stage] = []
+
+    def tell(stage: Stage, new: bool) -> None:
+        if new:
+            bar.clear()
+            bar.say(stage_line(stage))
+            stages.append(stage)
+        else:
+            name = " and ".join(stage.learned)
             bar.note(f"{name}: skipped, as it was learnt from the same data (--again learns it anew)")
-            continue
-        # A name of its own is needed to write beside it: not "." and not a link, which writing would replace.
-        place = folder.resolve()
-        stage = learner.adapt(domain, earlier=earlier, watch=watch, folder=place, vectors=vectors, progress=bar)
-        bar.clear()
-        bar.say(stage_line(stage))
-        stages.append(stage)
+
+    # A name of its own is needed to write beside it: not "." and not a link, which writing would replace.
+    place = folder.resolve()
+    learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, vectors=vectors, progress=bar)
     return stages
-
-
-def _check(learner: Learner, lessons: Sequence[Stream], watch: Iterable[Domain]) -> None:
-    """Refuse what a later domain would be refused for before the first is learnt: all of a command or nothing."""
-    task, labels = learner.task, learner.labels
-    for lesson in lessons:
-        admitted = validate(lesson, task, labels)
-        task, labels = admitted.task, admitted.labels
-    for domain in watch:
-        check_examples(domain.test, task or "", labels)
 
 
 def _is_free(folder: Path) -> bool:

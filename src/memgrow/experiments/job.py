@@ -19,10 +19,10 @@ from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
 from memgrow.history import Stage
 from memgrow.learner import Learner
+from memgrow.lockstep import adapt_together, correct_together, note_together
 from memgrow.methods import find_method
 from memgrow.models import REPLY
 from memgrow.progress import Progress
-from memgrow.training.stacked.together import adapt_together, correct_together, note_together
 
 Answers = Mapping[str, Sequence[bool]]
 

@@ -117,13 +117,22 @@ class Plugin:
     @property
     def sees_every_step(self) -> bool:
         """Whether it looks at all parameters in each step, and so also at vectors of words that a batch has not."""
-        ours = ("weight_loss", "before_step", "after_step")
-        return self.smooth > 0 or any(getattr(type(self), name) is not getattr(Plugin, name) for name in ours)
+        ours = ("weight_loss", "before_step", "after_step", "follow_weights")
+        return any(getattr(type(self), name) is not getattr(Plugin, name) for name in ours)
 
-    @property
-    def smooth(self) -> float:
-        """How much of itself the moving average keeps that is judged in the weights' place; 0: there is none."""
-        return 0.0
+    def follow_weights(self, optimiser: torch.optim.Optimizer, batches: int) -> None:
+        """Called after `after_step` of all plugins; an epoch has that many batches.
+
+        What it puts into the optimiser's state of a parameter is stacked, saved and resumed like Adam's own moments.
+        """
+
+    def evaluated_weights(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> Parameters:
+        """The weights, by name, that are evaluated after an epoch and kept if it is the best."""
+        return parameters
+
+    def warm_up_epochs(self, batches: int) -> int:
+        """How many epochs of that many batches pass before early stopping begins to count."""
+        return 0
 
     def after_training(self, old: Model, new: Model) -> None:
         """Called when a later domain has been trained on; may move the new model's weights."""
@@ -203,9 +212,17 @@ class Plugins:
     def sees_every_step(self) -> bool:
         return any(part.sees_every_step for part in self.parts)
 
-    @property
-    def smooth(self) -> float:
-        return max((part.smooth for part in self.parts), default=0.0)
+    def follow_weights(self, optimiser: torch.optim.Optimizer, batches: int) -> None:
+        for part in self.parts:
+            part.follow_weights(optimiser, batches)
+
+    def evaluated_weights(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> Parameters:
+        for part in self.parts:
+            parameters = part.evaluated_weights(optimiser, parameters)
+        return parameters
+
+    def warm_up_epochs(self, batches: int) -> int:
+        return max((part.warm_up_epochs(batches) for part in self.parts), default=0)
 
     def after_training(self, old: Model, new: Model) -> None:
         for part in self.parts:

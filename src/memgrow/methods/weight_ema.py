@@ -1,20 +1,19 @@
-"""E: what is judged and kept of a training is an exponential running mean of its weights, not the last of them.
+"""E: what is evaluated and kept of a training is an exponential moving average of its weights, not the last of them.
 
-The mean begins next to the old weights, behind the first step, so that it also holds on to them for a while. It lives
+The mean begins next to the old weights, after the first step, so that it also holds on to them for a while. It lives
 in the optimiser's state, beside that one's own running means, and is saved and taken up again with them.
 """
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from memgrow.data.batches import Encoded
-from memgrow.methods.plugin import MethodSettings, Plugin
+from memgrow.methods.plugin import MethodSettings, Parameters, Plugin
 from memgrow.models import Model
 
 MEAN = "mean"
@@ -37,6 +36,20 @@ class WeightEMA(Plugin):
     def smooth(self) -> float:
         return self.settings.smooth if self._met else 0.0
 
+    @property
+    def sees_every_step(self) -> bool:
+        return self.smooth > 0
+
+    def follow_weights(self, optimiser: torch.optim.Optimizer, batches: int) -> None:
+        if self.smooth:
+            follow(optimiser, self.smooth, batches)
+
+    def evaluated_weights(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> Parameters:
+        return {name: optimiser.state.get(p, {}).get(MEAN, p) for name, p in parameters.items()}
+
+    def warm_up_epochs(self, batches: int) -> int:
+        return warm_up(self.smooth, batches)
+
     def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
         return {"smooth": self.smooth}
 
@@ -52,8 +65,8 @@ class WeightEMAFromTheFirst(WeightEMA):
         return self.settings.smooth
 
 
-def catching_up(smooth: float, batches: int) -> int:
-    """How many epochs of so many batches the mean looks back: only behind them does it count that it gets no better."""
+def warm_up(smooth: float, batches: int) -> int:
+    """How many epochs of this many batches the mean looks back: early stopping counts from there on."""
     if not smooth:
         return 0
     return EPOCHS if smooth == 1 else min(EPOCHS, math.ceil(1 / ((1 - smooth) * batches)))
@@ -73,28 +86,6 @@ def follow(optimiser: torch.optim.Optimizer, smooth: float, batches: int) -> Non
     for parameter, state in moved:
         if MEAN not in state:
             state[MEAN] = parameter.detach().clone()
-
-
-def mean_of(optimiser: torch.optim.Optimizer, parameter: Tensor) -> Tensor:
-    """The running mean of a parameter; the parameter itself if there is none."""
-    mean: Tensor = optimiser.state.get(parameter, {}).get(MEAN, parameter)
-    return mean.detach()
-
-
-@contextmanager
-def smoothed(optimiser: torch.optim.Optimizer) -> Iterator[None]:
-    """Within, the means stand in the weights' place."""
-    pairs = [(p, state[MEAN]) for p, state in _moved(optimiser) if MEAN in state]
-    held = [parameter.detach().clone() for parameter, _ in pairs]
-    with torch.no_grad():
-        for parameter, mean in pairs:
-            parameter.copy_(mean)
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for (parameter, _), before in zip(pairs, held, strict=True):
-                parameter.copy_(before)
 
 
 def _moved(optimiser: torch.optim.Optimizer) -> list[tuple[Tensor, dict[str, Tensor]]]:

@@ -15,7 +15,7 @@ in float32, with weights of about 1 and a rate of 1e-3, the two are a hundredth 
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,14 +35,6 @@ SAME = 1e-10  # relative variance below which values of r are taken to be the sa
 PIECE = 4096  # rows that are brought up to date at a time: what is in between stays in a cache
 
 
-def defers(model: Model, trains: Trains, plugins: Plugins) -> bool:
-    """Whether the words' vectors can wait: nothing but a batch's own words looks at them, and there are many."""
-    table = model.word_vectors
-    if table is None or table.num_embeddings < LARGE or plugins.sees_every_step or model.scores_by_vectors:
-        return False
-    return trains.since.get(model.name_of(table.weight)) == ALL
-
-
 @dataclass(frozen=True)
 class ActiveRows:
     """The rows that a batch needs, up to date. Their gradient goes to `vectors`, where each row has it but once."""
@@ -54,17 +46,8 @@ class ActiveRows:
     square: Tensor  # (N, E)
 
     def __call__(self, numbers: Tensor) -> Tensor:
-        """The vectors (..., E) of rows that are among those borrowed."""
+        """The vectors (..., E) of rows that are among these."""
         return F.embedding(self.places[numbers], self.vectors.flatten(0, -2))
-
-    @contextmanager
-    def within(self, embedding: nn.Embedding) -> Iterator[None]:
-        """Within, the embedding hands out these vectors instead of its own."""
-        hook = embedding.register_forward_hook(lambda _, given, __: self(given[0]))
-        try:
-            yield
-        finally:
-            hook.remove()
 
 
 class LazyAdam:
@@ -82,7 +65,7 @@ class LazyAdam:
         self._places = torch.zeros(table.shape[:-1].numel(), dtype=torch.long, device=table.device)
 
     @torch.no_grad()
-    def borrow(self, numbers: Tensor) -> ActiveRows:
+    def activate(self, numbers: Tensor) -> ActiveRows:
         """The rows of those numbers; all rows, where that is less. Of a stack, each one's own numbers (K, n)."""
         numbers = numbers.flatten()
         if self.table.device.type == "cpu" and self.table.ndim == 2:
@@ -97,17 +80,17 @@ class LazyAdam:
         return ActiveRows(numbers, self._places, shaped.requires_grad_(), mean, square)
 
     @torch.no_grad()
-    def step(self, borrowed: ActiveRows) -> None:
-        """One step of Adam for rows that were borrowed, whose gradient is there."""
-        assert borrowed.vectors.grad is not None
-        gradient, step = borrowed.vectors.grad.flatten(0, -2), self._state["step"].add_(1)
-        own = gradient.index_select(0, self._places[borrowed.numbers])  # so that repeats write the same
-        mean = borrowed.mean.lerp_(own, 1 - self._b1)
-        square = borrowed.square.mul_(self._b2).addcmul_(own, own, value=1 - self._b2)
+    def step(self, active: ActiveRows) -> None:
+        """One step of Adam for rows that were active in a batch, whose gradient is there."""
+        assert active.vectors.grad is not None
+        gradient, step = active.vectors.grad.flatten(0, -2), self._state["step"].add_(1)
+        own = gradient.index_select(0, self._places[active.numbers])  # so that repeats write the same
+        mean = active.mean.lerp_(own, 1 - self._b1)
+        square = active.square.mul_(self._b2).addcmul_(own, own, value=1 - self._b2)
         corrected = (1 - self._b2 ** step.double()).sqrt()
         move = self._rate * corrected / (1 - self._b1 ** step.double()), self._eps * corrected
-        rows = _moved(borrowed.vectors.detach().flatten(0, -2), mean, square, move)
-        self._write(borrowed.numbers, rows, mean, square)
+        rows = _moved(active.vectors.detach().flatten(0, -2), mean, square, move)
+        self._write(active.numbers, rows, mean, square)
 
     @torch.no_grad()
     def flush(self) -> None:
@@ -160,6 +143,91 @@ class LazyAdam:
         wide = (self.table.detach(), state["exp_avg"], state["exp_avg_sq"])
         table, mean, square = (tensor.view(-1, size) for tensor in wide)
         return table, mean, square, state[LAST].view(-1)
+
+
+class Optimiser:
+    """Adam over parameters by name. Whoever trains calls `begin`, `step` and `flush`, whether rows wait or not."""
+
+    def __init__(self, parameters: Mapping[str, Tensor], rate: float, capturable: bool, waits: str | None) -> None:
+        self.parameters, self._waits = dict(parameters), waits
+        self.adam = torch.optim.Adam(list(parameters.values()), lr=rate, fused=True, capturable=capturable)
+        self.lazy = None if waits is None else LazyAdam(self.parameters[waits], self.adam)
+        self.rows: ActiveRows | None = None  # of the present batch
+
+    def begin(self, words: Callable[[], Tensor]) -> dict[str, Tensor]:
+        """Begin a batch that reads those rows of the table; returns what is to have gradients, by name."""
+        if self.lazy is None or self._waits is None:
+            return self.parameters
+        self.rows = self.lazy.activate(words())
+        return {**self.parameters, self._waits: self.rows.vectors}
+
+    def moving(self) -> list[Tensor]:
+        """All that a backward pass may have given a gradient."""
+        return [*self.parameters.values(), *([] if self.rows is None else [self.rows.vectors])]
+
+    def step(self) -> None:
+        """Move all parameters by their gradients."""
+        self.adam.step()
+        if self.lazy is not None and self.rows is not None:
+            self.lazy.step(self.rows)
+        self.rows = None  # what a recorded graph needs only while it runs must not be held
+
+    def flush(self) -> None:
+        """Bring rows that have waited up to date: before a model is evaluated, not before it is saved."""
+        self.rows = None
+        if self.lazy is not None:
+            self.lazy.flush()
+
+    @contextmanager
+    def serving(self, embedding: nn.Embedding | None) -> Iterator[None]:
+        """Within, an embedding whose table waits hands out the rows of the present batch."""
+        if self.lazy is None or embedding is None:
+            yield
+            return
+        hook = embedding.register_forward_hook(lambda _, given, __: None if self.rows is None else self.rows(given[0]))
+        try:
+            yield
+        finally:
+            hook.remove()
+
+    def state(self) -> dict[str, Tensor]:
+        """What Adam knows of each parameter, as kind/name."""
+        known = {name: self.adam.state.get(parameter, {}) for name, parameter in self.parameters.items()}
+        return {f"{kind}/{name}": tensor for name, kinds in known.items() for kind, tensor in kinds.items()}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave."""
+        for key, tensor in tensors.items():
+            kind, name = key.split("/", 1)
+            if name in self.parameters:  # an empty one may be left out
+                parameter = self.parameters[name]
+                self.adam.state[parameter][kind] = tensor.to(parameter.device)
+
+
+def optimiser_for(
+    model: Model,
+    trains: Trains,
+    plugins: Plugins,
+    rate: float,
+    parameters: Mapping[str, Tensor] | None = None,
+    capturable: bool = False,
+) -> Optimiser:
+    """The optimiser of what trains in a model; of a stack of such models, with the `parameters` of all of them.
+
+    Word vectors wait where there are many and nothing but a batch's own words looks at them. SPEED
+    """
+    if parameters is None:
+        parameters = {name: p for name, p in model.named_parameters() if name in trains.since}
+    return Optimiser(parameters, rate, capturable, _waiting(model, trains, plugins, parameters))
+
+
+def _waiting(model: Model, trains: Trains, plugins: Plugins, parameters: Mapping[str, Tensor]) -> str | None:
+    """The name of the table of word vectors, if its rows can wait and that pays."""
+    table = model.word_vectors
+    if table is None or table.num_embeddings < LARGE or plugins.sees_every_step or model.scores_by_vectors:
+        return None
+    name = model.name_of(table.weight)
+    return name if name in parameters and trains.since.get(name) == ALL else None
 
 
 def _moved(rows: Tensor, mean: Tensor, square: Tensor, *moves: tuple[Tensor, Tensor]) -> Tensor:

@@ -1,8 +1,10 @@
-"""The loop: epochs, early stopping on the domain's validation set, gradient clipping, progress, resume."""
+"""The one training loop: epochs, early stopping on the validation set, progress and resuming, for any `Stepper`."""
 
 import time
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -10,14 +12,14 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.errors import SettingsError
 from memgrow.methods import Plugins, Trains
-from memgrow.methods.weight_ema import catching_up, follow, smoothed
-from memgrow.models import Model, StepOutput
+from memgrow.models import Model
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
-from memgrow.training.lazy_adam import LazyAdam, defers
-from memgrow.training.resume import Position, ResumeFolder
+from memgrow.training.lazy_adam import optimiser_for
+from memgrow.training.resume import Position, ResumeFolder, under
 
-REPORT_EVERY_S = 0.2  # seconds between two reports: reading a number back from a GPU makes it wait
+REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
+NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
 
 @dataclass(frozen=True)
@@ -51,105 +53,198 @@ class Outcome:
     seconds: float
 
 
+class Stepper(Protocol):
+    """One model, or several of one shape, that are trained batch by batch. Lists are in the order of the models."""
+
+    device: torch.device
+    warm_up: int  # epochs before it counts that validation gets no better
+    running: Tensor  # (2): loss and right answers of this epoch so far, summed over all models
+    seen: int  # answers in it
+
+    def epoch(self, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
+        """Train on each model's batches from the first on; yields how many of all are done."""
+
+    def score(self) -> list[float]:
+        """How well each model does on the validation set."""
+
+    def keep(self, places: Sequence[int]) -> None:
+        """Keep the weights that were just scored of the models in those places, as their best."""
+
+    def narrow(self, places: Sequence[int]) -> None:
+        """Go on with the models in those places alone."""
+
+    def state(self) -> dict[str, Tensor]:
+        """All that a training of one model needs to go on: weights, the best ones, the optimiser's state."""
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take up what `state` gave, of this kind of stepper or of another."""
+
+    def finish(self) -> None:
+        """Put every model's best weights in place."""
+
+
 def train(
-    model: Model,
+    stepper: Stepper,
     data: Encoded,
-    validation: Encoded,
     *,
     name: str,
     settings: TrainingSettings,
-    trains: Trains,
-    plugins: Plugins,
-    seed: int,
+    seeds: Sequence[int],
     resume: ResumeFolder,
     progress: Progress,
-) -> Outcome:
-    """Train until validation accuracy no longer rises; leaves the weights of the best epoch in the model."""
-    device = next(model.parameters()).device
-    optimiser = torch.optim.Adam(trains.prepare(model), lr=settings.rate, fused=True)
-    table = model.word_vectors if defers(model, trains, plugins) else None
-    vectors = None if table is None else LazyAdam(table.weight, optimiser)
-    restored = resume.restore(model, optimiser)
-    position, best = restored or (Position(), _snapshot(model))
-    if restored:
-        progress.note(f"{name}: goes on in epoch {position.epoch + 1}, behind batch {position.batch}")
-    started, seconds_before, glanced = time.monotonic(), position.seconds, 0.0
-    early = catching_up(plugins.smooth, -(-len(data) // settings.batch))
-    while position.epoch < settings.epochs and position.epoch - max(position.best_epoch, early) < settings.patience:
-        order = shuffled(data, settings.batch, derive(seed, "order", position.epoch), position.epoch)
-        running = torch.tensor([position.loss, position.correct], dtype=torch.double, device=device)
-        model.train()
-        while position.batch < len(order):
-            batch = collate(data, order[position.batch], device)
-            output = _step(model, batch, optimiser, trains, plugins, settings.clip, vectors)
-            if plugins.smooth:
-                follow(optimiser, plugins.smooth, len(order))
-            running += torch.stack((output.total, output.right.to(output.total)))
-            position.batch, position.seen = position.batch + 1, position.seen + output.seen
+) -> list[Outcome]:
+    """Train each model until its own validation score no longer rises, and leave its best epoch's weights in it.
+
+    There is a seed for each model. Only the training of a single model is kept in a folder to be resumed.
+    """
+    positions = [Position()] * len(seeds)
+    if (restored := resume.restore()) is not None:
+        position, tensors = restored
+        stepper.load_state(tensors)
+        stepper.running.copy_(torch.tensor([position.loss, position.correct], dtype=torch.double))
+        stepper.seen, positions = position.seen, [position]
+        progress.note(f"{name}: resuming in epoch {position.epoch + 1} after batch {position.batch}")
+    active = list(range(len(seeds)))  # the models that the stepper holds
+    started, reported = time.monotonic() - positions[0].seconds, 0.0
+    batches = -(-len(data) // settings.batch)
+
+    def report(epoch: int, done: int) -> None:
+        loss, correct = (stepper.running / max(stepper.seen, 1)).tolist()
+        best = max(position.best for position in positions)
+        progress.step(Step(name, epoch + 1, settings.epochs, done, batches, loss, correct, best if best >= 0 else None))
+
+    def save(position: Position) -> None:
+        if resume.folder is not None:
+            resume.save(position, stepper.state(), stepper.device)
+
+    def goes_on(position: Position) -> bool:
+        waited = position.epoch - max(position.best_epoch, stepper.warm_up)
+        return position.epoch < settings.epochs and waited < settings.patience
+
+    while going := [k for k in active if goes_on(positions[k])]:
+        if len(going) <= NARROW_AT * len(active):
+            stepper.narrow([active.index(k) for k in going])
+            active = going
+        epoch, first = positions[going[0]].epoch, positions[going[0]].batch
+        orders = [shuffled(data, settings.batch, derive(seeds[k], "order", epoch), epoch) for k in active]
+        for done in stepper.epoch(orders, first):
             now = time.monotonic()
-            if now - glanced > REPORT_EVERY_S or position.batch == len(order):
-                glanced = now
-                progress.step(_report(name, position, running, settings.epochs, len(order)))
+            if now - reported > REPORT_EVERY_S and done < batches:
+                reported = now
+                report(epoch, done)
             if resume.due():
-                position.loss, position.correct = running.tolist()
-                position.seconds = seconds_before + now - started
-                resume.save(position, model, best, optimiser)
-        if vectors is not None:
-            vectors.flush()
-        with smoothed(optimiser):
-            accuracy = model.score(validation)
-            if accuracy > position.best:
-                best = _snapshot(model)
-        position.epoch, position.batch, position.loss, position.correct, position.seen = (
-            position.epoch + 1,
-            0,
-            0.0,
-            0.0,
-            0,
-        )
-        if accuracy > position.best:
-            position.best, position.best_epoch = accuracy, position.epoch
-        position.seconds = seconds_before + time.monotonic() - started
-        resume.save(position, model, best, optimiser)
-    model.load_state_dict(best)
-    return Outcome(position.epoch, position.best_epoch, position.best, position.seconds)
+                loss, correct = stepper.running.tolist()
+                within = replace(positions[0], batch=done, loss=loss, correct=correct, seen=stepper.seen)
+                save(replace(within, seconds=now - started))
+        scores, better = stepper.score(), []
+        for place, k in enumerate(active):
+            if k in going:
+                positions[k] = positions[k].after_epoch(scores[place], time.monotonic() - started)
+                if positions[k].best_epoch == positions[k].epoch:
+                    better.append(place)
+        stepper.keep(better)
+        save(positions[0])
+        report(epoch, batches)
+    stepper.finish()
+    return [Outcome(p.epoch, p.best_epoch, p.best, p.seconds) for p in positions]
 
 
-def _step(
-    model: Model,
-    batch: Batch,
-    optimiser: torch.optim.Optimizer,
-    trains: Trains,
-    plugins: Plugins,
-    clip: float,
-    vectors: LazyAdam | None = None,
-) -> StepOutput:
-    """One update; what comes back is still on the device. The words' vectors may be moved apart."""
-    optimiser.zero_grad(set_to_none=True)
-    borrowed = None if vectors is None else vectors.borrow(batch.words)
-    table = model.word_vectors
-    with nullcontext() if borrowed is None or table is None else borrowed.within(table):
-        output = model.training_step(batch)
-    parameters = dict(model.named_parameters())
-    guidance = None if output.logits is None else plugins.output_loss(output.logits, batch.examples)
-    terms = (output.loss, plugins.weight_loss(parameters), guidance)
-    torch.stack([term for term in terms if term is not None]).sum().backward()  # type: ignore[no-untyped-call]
-    trains.mask_gradients(model)
-    moved = list(model.parameters()) if borrowed is None else [*model.parameters(), borrowed.vectors]
-    nn.utils.clip_grad_norm_(moved, clip)
-    plugins.before_step(parameters)
-    optimiser.step()
-    if vectors is not None and borrowed is not None:
-        vectors.step(borrowed)
-    plugins.after_step(parameters)
-    return output
+class PlainStepper:
+    """Trains one model of any kind."""
 
+    def __init__(
+        self,
+        model: Model,
+        data: Encoded,
+        validation: Encoded,
+        *,
+        settings: TrainingSettings,
+        trains: Trains,
+        plugins: Plugins,
+    ) -> None:
+        self.model, self.data, self.validation = model, data, validation
+        self.trains, self.plugins, self.clip = trains, plugins, settings.clip
+        trains.prepare(model)
+        self.device = model.device
+        self.batches = -(-len(data) // settings.batch)  # of an epoch
+        self.warm_up = plugins.warm_up_epochs(self.batches)
+        self.optimiser = optimiser_for(model, trains, plugins, settings.rate)
+        self.best = self._snapshot()
+        self.running = torch.zeros(2, dtype=torch.double, device=self.device)
+        self.seen = 0
 
-def _snapshot(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    def epoch(self, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
+        (order,) = orders
+        if first == 0:
+            self.running.zero_()
+            self.seen = 0
+        self.model.train()
+        with self.optimiser.serving(self.model.word_vectors):
+            for done, indices in enumerate(order[first:], first + 1):
+                self.step(collate(self.data, indices, self.device))
+                yield done
+        self.optimiser.flush()
 
+    def step(self, batch: Batch) -> None:
+        """One update; nothing is read back from the device."""
+        optimiser, plugins = self.optimiser, self.plugins
+        optimiser.adam.zero_grad(set_to_none=True)
+        optimiser.begin(lambda: batch.words)
+        output = self.model.training_step(batch)
+        parameters = dict(self.model.named_parameters())
+        output_loss = None if output.logits is None else plugins.output_loss(output.logits, batch.examples)
+        terms = (output.loss, plugins.weight_loss(parameters), output_loss)
+        torch.stack([term for term in terms if term is not None]).sum().backward()  # type: ignore[no-untyped-call]
+        self.trains.mask_gradients(self.model)
+        nn.utils.clip_grad_norm_(optimiser.moving(), self.clip)
+        plugins.before_step(parameters)
+        optimiser.step()
+        plugins.after_step(parameters)
+        plugins.follow_weights(optimiser.adam, self.batches)
+        self.running += torch.stack((output.total, output.right.to(output.total)))
+        self.seen += output.seen
 
-def _report(name: str, position: Position, running: Tensor, epochs: int, batches: int) -> Step:
-    loss, correct = (running / max(position.seen, 1)).tolist()
-    best = None if position.best_epoch == 0 else position.best
-    return Step(name, position.epoch + 1, epochs, position.batch, batches, loss, correct, best)
+    def score(self) -> list[float]:
+        with self._evaluated():
+            return [self.model.score(self.validation)]
+
+    def keep(self, places: Sequence[int]) -> None:
+        if places:
+            with self._evaluated():
+                self.best = self._snapshot()
+
+    def narrow(self, places: Sequence[int]) -> None:
+        raise AssertionError("there is but one model")
+
+    def state(self) -> dict[str, Tensor]:
+        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
+        return tensors | {f"optimiser/{name}": tensor for name, tensor in self.optimiser.state().items()}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict(under(tensors, "model"))
+        self.best = {name: tensor.to(self.device) for name, tensor in under(tensors, "best").items()}
+        self.optimiser.load_state(under(tensors, "optimiser"))
+
+    def finish(self) -> None:
+        self.model.load_state_dict(self.best)
+
+    def _snapshot(self) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+
+    @contextmanager
+    def _evaluated(self) -> Iterator[None]:
+        """Within, the weights that a plugin wants evaluated stand in the place of those that train."""
+        parameters = dict(self.model.named_parameters())
+        evaluated = self.plugins.evaluated_weights(self.optimiser.adam, parameters)
+        other = [(p, evaluated[name]) for name, p in parameters.items() if evaluated[name] is not p]
+        held = [parameter.detach().clone() for parameter, _ in other]
+        with torch.no_grad():
+            for parameter, weights in other:
+                parameter.copy_(weights)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for (parameter, _), before in zip(other, held, strict=True):
+                    parameter.copy_(before)

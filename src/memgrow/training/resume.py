@@ -5,11 +5,11 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from memgrow.errors import ModelError
 from memgrow.storage import load_tensors, pack_json, pack_tensors, read_folder, write_folder
@@ -17,9 +17,9 @@ from memgrow.storage import load_tensors, pack_json, pack_tensors, read_folder, 
 FILES = ("state.safetensors", "state.json")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Position:
-    """Where training stands, in numbers."""
+    """Where the training of a model stands, in numbers."""
 
     epoch: int = 0
     batch: int = 0  # of this epoch, done
@@ -30,9 +30,17 @@ class Position:
     best_epoch: int = 0
     seconds: float = 0.0
 
+    def after_epoch(self, score: float, seconds: float) -> "Position":
+        """Where it stands at the beginning of the next epoch, once this one has been validated."""
+        new = Position(self.epoch + 1, best=self.best, best_epoch=self.best_epoch, seconds=seconds)
+        return replace(new, best=score, best_epoch=new.epoch) if score > self.best else new
+
 
 class ResumeFolder:
-    """The state of one training. `key` names the training: a folder of another one is refused."""
+    """Where an unfinished training is kept; nowhere if the folder is None.
+
+    `key` names the training: a folder of another one is refused.
+    """
 
     def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
         self.folder = folder
@@ -52,25 +60,19 @@ class ResumeFolder:
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
 
-    def save(
-        self, position: Position, model: nn.Module, best: Mapping[str, Tensor], optimiser: torch.optim.Optimizer
-    ) -> None:
-        if self.folder is None:
-            return
-        tensors = {f"model/{name}": tensor for name, tensor in model.state_dict().items()}
-        tensors |= {f"best/{name}": tensor for name, tensor in best.items()}
-        for name, parameter in model.named_parameters():
-            moments = optimiser.state.get(parameter, {})
-            tensors |= {f"optimiser/{kind}/{name}": tensor for kind, tensor in moments.items()}
-        tensors["chance/cpu"] = torch.get_rng_state()
-        if next(model.parameters()).is_cuda:
-            tensors["chance/cuda"] = torch.cuda.get_rng_state()
+    def save(self, position: Position, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+        """Keep where a training stands: its position, its tensors, and chance on the CPU and the device."""
+        assert self.folder is not None
+        chance = {"chance/cpu": torch.get_rng_state()}
+        if device.type == "cuda":
+            chance["chance/cuda"] = torch.cuda.get_rng_state()
         state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
-        write_folder(self.folder, dict(zip(FILES, (pack_tensors(tensors), pack_json(state)), strict=True)))
+        packed = (pack_tensors({**tensors, **chance}), pack_json(state))
+        write_folder(self.folder, dict(zip(FILES, packed, strict=True)))
         self._saved = time.monotonic()
 
-    def restore(self, model: nn.Module, optimiser: torch.optim.Optimizer) -> tuple[Position, dict[str, Tensor]] | None:
-        """Put a saved state into the model and the optimiser; None if there is none."""
+    def restore(self) -> tuple[Position, dict[str, Tensor]] | None:
+        """Set chance as it was and return what `save` was given; None if there is nothing to resume."""
         if self.folder is None or not self.folder.exists():
             return None
         if {path.name for path in self.folder.iterdir()} <= set(FILES):  # removed or copied in part: it is of no use
@@ -88,18 +90,11 @@ class ResumeFolder:
                     "(run it again as it was), or remove the folder to give it up"
                 )
         tensors = load_tensors(files, "state.safetensors")
-        part = {kind: _under(tensors, kind) for kind in ("model", "best", "optimiser", "chance")}
-        model.load_state_dict(part["model"])
-        for name, parameter in model.named_parameters():
-            kinds = {key.split("/", 1)[0] for key in part["optimiser"] if key.split("/", 1)[1] == name}
-            if kinds:
-                moments = {kind: part["optimiser"][f"{kind}/{name}"].to(parameter.device) for kind in kinds}
-                optimiser.state[parameter].update(moments)
-        torch.set_rng_state(part["chance"]["cpu"])
-        if "cuda" in part["chance"]:
-            torch.cuda.set_rng_state(part["chance"]["cuda"])
-        device = next(model.parameters()).device
-        return Position(**state["position"]), {name: t.to(device) for name, t in part["best"].items()}
+        chance = under(tensors, "chance")
+        torch.set_rng_state(chance["cpu"])
+        if "cuda" in chance:
+            torch.cuda.set_rng_state(chance["cuda"])
+        return Position(**state["position"]), tensors
 
     def clear(self) -> None:
         """The training has ended and its result is saved."""
@@ -110,5 +105,6 @@ class ResumeFolder:
             shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names begin with prefix/, without it."""
     return {name.removeprefix(prefix + "/"): t for name, t in tensors.items() if name.startswith(prefix + "/")}

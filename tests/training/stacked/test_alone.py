@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memgrow import learner as learning
+from memgrow import adaptation
 from memgrow.data import Domain, synthetic_stream
 from memgrow.data.batches import Encoded
 from memgrow.learner import Learner
@@ -28,11 +28,6 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
 @pytest.fixture(autouse=True)
 def every_step_reports(monkeypatch):
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
-
-
-@pytest.fixture
-def loop(monkeypatch):
-    return lambda name: monkeypatch.setattr(choice, "FORCED", name)
 
 
 @pytest.fixture(scope="module")
@@ -58,13 +53,12 @@ def assert_kept(which: str, *learners: Learner) -> None:
 
 
 @pytest.mark.parametrize("method", ["F+M+V", "frozen+M", "EWC+M+V", "F+V+A+D"])
-def test_both_loops_teach_the_same(method, stream, loop):
+def test_both_loops_teach_the_same(method, stream):
     learners = {}
     for name in (PLAIN, STACKED):
-        loop(name)
         learners[name] = make(method)
         for domain in stream:
-            learners[name].adapt(domain, watch=stream)
+            learners[name].adapt(domain, watch=stream, loop=name)
     plain, stacked = learners[PLAIN], learners[STACKED]
     for name, tensor in weights(plain).items():
         torch.testing.assert_close(weights(stacked)[name], tensor, rtol=2e-2, atol=2e-3, msg=lambda t, n=name: n + t)
@@ -79,22 +73,22 @@ def test_both_loops_teach_the_same(method, stream, loop):
 )
 @pytest.mark.parametrize("method", ["F+M+V", "frozen+M", "EWC", "F+M+V+Q+L", "F+V+A+E"])
 def test_a_stack_of_one_broken_off_again_and_again_ends_with_the_same_bits(
-    method, large, kept, stream, loop, tmp_path, monkeypatch
+    method, large, kept, stream, tmp_path, monkeypatch
 ):
-    loop(STACKED)
     keep_epoch(kept, monkeypatch)
     monkeypatch.setattr("memgrow.training.lazy_adam.LARGE", large)
     waiting, stream = count_waiting(monkeypatch), [with_rare_words(domain) for domain in stream]
     model = replace(MODEL, dropout=0.2)
     whole = make(method, model)
     for domain in stream:
-        whole.adapt(domain)
+        whole.adapt(domain, loop=STACKED)
     rng, broken = random.Random(5), 0
     for domain in stream:
         while True:
             learner = make(method, model) if domain is stream[0] else Learner.load(tmp_path / "model")
             try:
-                learner.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Plug(rng.randrange(1, 6)))
+                plug = Plug(rng.randrange(1, 6))
+                learner.adapt(domain, folder=tmp_path / "model", save_every=0, progress=plug, loop=STACKED)
                 break
             except PulledPlug:
                 broken += 1
@@ -107,54 +101,50 @@ def test_a_stack_of_one_broken_off_again_and_again_ends_with_the_same_bits(
 
 
 @pytest.mark.parametrize("loops", [(PLAIN, STACKED), (STACKED, PLAIN)], ids=" then ".join)
-def test_either_loop_goes_on_where_the_other_was_broken_off(loops, stream, loop, tmp_path, monkeypatch):
+def test_either_loop_goes_on_where_the_other_was_broken_off(loops, stream, tmp_path, monkeypatch):
     before, after = loops
     keep_epoch(LAST, monkeypatch)
-    loop(before)
     with pytest.raises(PulledPlug):
-        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(7))
-    loop(after)
+        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(7), loop=before)
     ear, learner, whole = Plug(), make(), make()
-    learner.adapt(stream[0], folder=tmp_path / "model", progress=ear)
-    assert ear.notes == [f"{stream[0].name}: goes on in epoch 2, behind batch 2"]
-    whole.adapt(stream[0])
+    learner.adapt(stream[0], folder=tmp_path / "model", progress=ear, loop=after)
+    assert ear.notes == [f"{stream[0].name}: resuming in epoch 2 after batch 2"]
+    whole.adapt(stream[0], loop=after)
     assert_kept(LAST, whole, learner)
     for name, tensor in weights(whole).items():
         torch.testing.assert_close(weights(learner)[name], tensor, rtol=1e-3, atol=2e-3)
 
 
-def test_a_stack_of_one_reports_within_its_epochs(stream, loop):
-    loop(STACKED)
+@pytest.mark.parametrize("loop", [PLAIN, STACKED])
+def test_either_loop_reports_within_its_epochs(stream, loop):
     ear = Plug()
-    make().adapt(stream[0], progress=ear)
+    make().adapt(stream[0], progress=ear, loop=loop)
     first = [step for step in ear.steps if step.epoch == 1]
     assert [step.batch for step in first] == [1, 2, 3, 4, 5]
     assert all(step.batches == 5 and 0 <= step.accuracy <= 1 and step.loss > 0 for step in ear.steps)
     assert [step.validation is None for step in first] == [True] * 4 + [False]
 
 
-def test_a_stack_of_one_that_fails_leaves_the_learner_as_it_was(stream, loop, tmp_path):
-    loop(STACKED)
+def test_a_stack_of_one_that_fails_leaves_the_learner_as_it_was(stream, tmp_path):
     learner = make()
-    learner.adapt(stream[0], folder=tmp_path / "model")
+    learner.adapt(stream[0], folder=tmp_path / "model", loop=STACKED)
     before = {name: tensor.clone() for name, tensor in weights(learner).items()}
     with pytest.raises(PulledPlug):
-        learner.adapt(stream[1], folder=tmp_path / "model", save_every=0, progress=Plug(3))
+        learner.adapt(stream[1], folder=tmp_path / "model", save_every=0, progress=Plug(3), loop=STACKED)
     for one in (learner, Learner.load(tmp_path / "model")):
         assert one.history.domains == (stream[0].name,)
         assert all(torch.equal(weights(one)[name], tensor) for name, tensor in before.items())
 
 
-def test_a_stack_is_taken_where_it_is_possible_and_pays(stream, monkeypatch):
+def test_a_stack_is_taken_where_it_is_possible_and_pays(stream):
     learner = make()
     learner.adapt(stream[0])
     model = learner.trained()
     assert choose_loop(model, GPU).name == STACKED
     assert choose_loop(model, CPU).name == PLAIN
-    model.settings = replace(model.settings, cell="gru")
+    model.encoder.settings = replace(model.settings, cell="gru")
     assert choose_loop(model, GPU) == (PLAIN, "only models of one LSTM layer are stacked")
-    monkeypatch.setattr(choice, "FORCED", STACKED)
-    assert choose_loop(model, CPU).name == PLAIN, "what cannot be stacked is not, whatever is asked for"
+    assert choose_loop(model, CPU, asked=STACKED).name == PLAIN, "what cannot be stacked is not, whatever is asked for"
 
 
 def long_and_short(long: int, short: int = 3) -> Encoded:
@@ -182,13 +172,14 @@ def test_where_texts_would_take_too_much_memory_side_by_side_the_plain_loop_is_t
         assert loop.name == PLAIN
         assert "memory" in loop.reason
         assert choose_loop(model, CPU, *parts) == choose_loop(model, CPU)
-    monkeypatch.setattr(choice, "FORCED", STACKED)
-    assert choose_loop(model, GPU, long_and_short(65)).name == STACKED
+    assert choose_loop(model, GPU, long_and_short(65), asked=STACKED).name == STACKED
 
 
 def test_a_learner_tells_what_it_will_train_and_validate_on(stream, monkeypatch):
     asked = []
-    monkeypatch.setattr(learning, "choose_loop", lambda *given: asked.append(given) or choose_loop(*given))
+    monkeypatch.setattr(
+        adaptation, "choose_loop", lambda *given, **more: asked.append(given) or choose_loop(*given, **more)
+    )
     make().adapt(stream[0])
     ((_, device, *parts),) = asked
     assert device == CPU
@@ -196,5 +187,5 @@ def test_a_learner_tells_what_it_will_train_and_validate_on(stream, monkeypatch)
 
 
 def test_on_the_cpu_a_learner_takes_the_plain_loop(stream, monkeypatch):
-    monkeypatch.setattr(learning, "adapt_stack", lambda *_, **__: pytest.fail("it was stacked"))
+    monkeypatch.setattr(adaptation, "learn_together", lambda *_, **__: pytest.fail("it was stacked"))
     make().adapt(stream[0])

@@ -11,7 +11,6 @@ from memgrow.nn.kernels.cuda.layer import BackwardResult, ForwardResult, Layer, 
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as staged
 from memgrow.training.stacked import kernels
-from memgrow.training.stacked import together as choice
 from memgrow.training.stacked import together as lockstep
 from memgrow.training.stacked.steps import Inner, LoopedSteps
 
@@ -106,7 +105,6 @@ def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
     """Those that training takes and those of validation, with gradients where there are any, of each column."""
     prepared, taken = set(), set()
     monkeypatch.setattr(lockstep, "prepare", lambda column, rows, with_gradient: prepared.add((rows, with_gradient)))
-    monkeypatch.setattr(choice, "FORCED", choice.STACKED)
     monkeypatch.setattr(staged, "LARGE", 8)
     forward = LoopedSteps.forward
 
@@ -122,7 +120,7 @@ def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
         model=ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7),
         training=TrainingSettings(epochs=1, batch=16),
     )
-    learner.adapt(domain)
+    learner.adapt(domain, loop="stacked")
     assert taken == {(32, True), (18, True), (14, False)}, "41 are 16, 16 and 9 pairs; 21 are three times 7"
     assert taken <= prepared
 

@@ -7,6 +7,7 @@ import torch
 
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
+from memgrow.lockstep import adapt_together
 from memgrow.methods import MethodSettings
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings
@@ -14,8 +15,7 @@ from memgrow.training import lazy_adam as deferred
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as staged
 from memgrow.training.stacked.model import Stack
-from memgrow.training.stacked.stepper import Stepper
-from memgrow.training.stacked.together import adapt_together
+from memgrow.training.stacked.stepper import StackStepper
 from tests.support.waiting import count_waiting
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
@@ -39,8 +39,10 @@ def waiting(monkeypatch):
 def steppers(monkeypatch):
     """All steppers that are made."""
     made = []
-    begin = Stepper.__init__
-    monkeypatch.setattr(Stepper, "__init__", lambda self, *given: (made.append(self), begin(self, *given))[1])
+    begin = StackStepper.__init__
+    monkeypatch.setattr(
+        StackStepper, "__init__", lambda self, *given, **named: (made.append(self), begin(self, *given, **named))[1]
+    )
     return made
 
 
@@ -76,7 +78,7 @@ def test_each_learns_what_it_would_have_learnt_alone_by_plain_adam(
     alone = taught(stream, together=False, method=method)
     monkeypatch.setattr(deferred, "LARGE", 1)
     assert_alike(taught(stream, together=True, method=method), alone)
-    assert (steppers[0].vectors is not None) is waits
+    assert (steppers[0].optimiser.lazy is not None) is waits
     assert any(waiting) is waits
 
 
@@ -87,20 +89,26 @@ def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
     assert_alike(taught(stream, together=True), whole)
 
 
+def stepper_like(one: StackStepper, stack: Stack, group: list[Learner], settings: TrainingSettings) -> StackStepper:
+    """A stepper of the same data that begins anew."""
+    plugins, trains = [learner.plugins for learner in group], everything(None, group[0].trained())
+    return StackStepper(stack, one.data, one.validation, settings=settings, trains=trains, plugins=plugins)
+
+
 @pytest.mark.parametrize("clip", [5.0, 1e-7], ids=["clipped hardly ever", "clipped to about Adam's eps"])
 def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, stream, steppers, waiting, monkeypatch):
     group = taught(stream[:1], together=True)
-    trains, settings = everything(None, group[0].trained()), replace(TRAINING, clip=clip)
+    settings = replace(TRAINING, clip=clip)
     both = []
     for large in (1, 10**9):
         monkeypatch.setattr(deferred, "LARGE", large)
         stack = Stack([learner.trained() for learner in group])  # each with its own copy
-        both.append(Stepper(stack, steppers[0].data, settings, trains, [learner.plugins for learner in group]))
-    assert [stepper.vectors is not None for stepper in both] == [True, False]
+        both.append(stepper_like(steppers[0], stack, group, settings))
+    assert [stepper.optimiser.lazy is not None for stepper in both] == [True, False]
     for seed in range(3):
         order = torch.randperm(60, generator=torch.Generator().manual_seed(seed))
         for stepper in both:
-            list(stepper.epoch(order.view(-1, 1, 4).expand(-1, 4, -1)))
+            list(stepper.epoch([order.view(-1, 4).tolist()] * 4, 0))
         for name, ours in both[0].stack.parameters.items():
             torch.testing.assert_close(ours, both[1].stack.parameters[name], rtol=0, atol=5e-3 * settings.rate)
     assert any(waiting)
@@ -109,13 +117,19 @@ def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, strea
 def test_those_that_stay_when_others_leave_the_stack_go_on_as_they_would_have(stream, steppers, monkeypatch):
     monkeypatch.setattr(deferred, "LARGE", 1)
     group = taught(stream[:1], together=True)
-    stack, data = Stack([learner.trained() for learner in group]), steppers[0].data
-    trains = everything(None, group[0].trained())
-    whole = Stepper(stack, data, TRAINING, trains, [learner.plugins for learner in group])
-    numbers = torch.randperm(60, generator=torch.Generator().manual_seed(0)).view(-1, 1, 4).expand(-1, 4, -1)
-    list(whole.epoch(numbers))
-    fewer = whole.narrowed([1, 3])
-    list(whole.epoch(numbers))
-    list(fewer.epoch(numbers[:, :2]))
+    order = torch.randperm(60, generator=torch.Generator().manual_seed(0)).view(-1, 4).tolist()
+    whole, fewer = (
+        stepper_like(steppers[0], Stack([learner.trained() for learner in group]), group, TRAINING) for _ in range(2)
+    )
+    for stepper in (whole, fewer):
+        list(stepper.epoch([order] * 4, 0))
+    fewer.narrow([1, 3])
+    list(whole.epoch([order] * 4, 0))
+    list(fewer.epoch([order] * 2, 0))
     for name, parameter in fewer.stack.parameters.items():
         torch.testing.assert_close(parameter, whole.stack.parameters[name][[1, 3]], rtol=1e-5, atol=1e-6)
+    fewer.keep([1])
+    fewer.finish()
+    kept = fewer.whole.parameters["heads.0.3.weight"]
+    assert torch.equal(kept[3], fewer.stack.parameters["heads.0.3.weight"][1].detach())
+    assert torch.equal(kept[:3], torch.stack([learner.trained().heads[0][3].weight for learner in group[:3]]))

@@ -7,14 +7,13 @@ import torch
 
 from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
+from memgrow.lockstep import adapt_together, correct_together
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as staged
-from memgrow.training.stacked import together as lockstep
 from memgrow.training.stacked.model import obstacle
 from memgrow.training.stacked.stepper import _clip, _separate
-from memgrow.training.stacked.together import adapt_together, correct_together
 from tests.methods.test_conformance import assert_alike
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
@@ -67,7 +66,7 @@ def taught(group, stream, together: bool = True):
 
 @pytest.mark.parametrize("change", [{"cell": "gru"}, {"layers": 2}], ids=lambda c: next(iter(c)))
 def test_what_cannot_be_stacked_is_taught_one_by_one(change, stream, monkeypatch):
-    monkeypatch.setattr(lockstep, "train_together", lambda *_, **__: pytest.fail("it was stacked"))
+    monkeypatch.setattr("memgrow.lockstep.learn_together", lambda *_, **__: pytest.fail("it was stacked"))
     for learner in taught(learners("F", 2, replace(MODEL, **change)), stream):
         assert learner.history.domains == tuple(domain.name for domain in stream)
 

@@ -1,189 +1,55 @@
-"""The loop of `memgrow.training` for several models at once: one step moves them all, each stops by itself."""
+"""The stepper of several models of one shape: one step moves them all. On a GPU, steps are recorded and replayed."""
 
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from memgrow.data.batches import shuffled
 from memgrow.methods import Plugins, Trains
-from memgrow.methods.weight_ema import catching_up, follow, mean_of
-from memgrow.models import Model
-from memgrow.progress import Progress, Step
-from memgrow.seeding import derive
-from memgrow.training import loop as training
-from memgrow.training.lazy_adam import ActiveRows, LazyAdam, defers
-from memgrow.training.loop import Outcome, TrainingSettings
-from memgrow.training.resume import Position, ResumeFolder
+from memgrow.training.lazy_adam import ActiveRows, optimiser_for
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.resume import under
 from memgrow.training.stacked.data import DeviceData, epoch_of
 from memgrow.training.stacked.graphs import Graphs
 from memgrow.training.stacked.model import Stack
 
-if TYPE_CHECKING:
-    pass
 
-
-class Keeper:
-    """Saves and restores a stack that holds one model."""
-
-    def __init__(self, model: Model, resume: ResumeFolder) -> None:
-        self.model, self.resume = model, resume
-        self._moments = torch.optim.Adam(model.parameters())  # never steps: has moments by the model's own parameters
-
-    def restore(self, stepper: "Stepper", best: dict[str, Tensor]) -> Position | None:
-        """Put a saved state into the stepper and the best weights; None if there is none."""
-        restored = self.resume.restore(self.model, self._moments)
-        if restored is None:
-            return None
-        position, kept = restored
-        for name, parameter in self.model.named_parameters():
-            stepper.stack.parameters[name].detach()[0].copy_(parameter.detach())
-            if name in kept:  # an empty bank leaves no trace in a state
-                best[name][0].copy_(kept[name])
-            moments = self._moments.state.get(parameter)
-            if moments:
-                own = {kind: value if value.ndim == 0 else value.unsqueeze(0) for kind, value in moments.items()}
-                stepper.optimiser.state[stepper.moving[name]] = own
-        stepper.running.copy_(torch.tensor([position.loss, position.correct]))
-        stepper.seen = position.seen
-        return position
-
-    def due(self) -> bool:
-        return self.resume.due()
-
-    def save(self, position: Position, stepper: "Stepper", best: dict[str, Tensor]) -> None:
-        if self.resume.folder is None:
-            return
-        stepper.stack.write(0, self.model)
-        for name, parameter in self.model.named_parameters():
-            moments = stepper.optimiser.state.get(stepper.moving[name], {}) if name in stepper.moving else {}
-            self._moments.state[parameter] = {
-                kind: value if value.ndim == 0 else value[0] for kind, value in moments.items()
-            }
-        whole = {name: best[name][0] if name in best else own for name, own in self.model.state_dict().items()}
-        self.resume.save(position, self.model, whole, self._moments)
-
-
-WORTHWHILE = 0.7  # when no more than this share of a stack still trains, the others leave it
-
-
-@dataclass(frozen=True)
-class Standing:
-    """How far one model has come."""
-
-    epoch: int = 0
-    best: float = -1.0
-    best_epoch: int = 0
-    seconds: float = 0.0
-
-    def after(self, accuracy: float, seconds: float) -> "Standing":
-        new = replace(self, epoch=self.epoch + 1, seconds=seconds)
-        return replace(new, best=accuracy, best_epoch=new.epoch) if accuracy > self.best else new
-
-    def goes_on(self, settings: TrainingSettings, early: int) -> bool:
-        """`early`: epochs behind which it counts that there is no better one."""
-        return self.epoch < settings.epochs and self.epoch - max(self.best_epoch, early) < settings.patience
-
-
-def train_together(
-    stack: Stack,
-    data: DeviceData,
-    validation: DeviceData,
-    *,
-    name: str,
-    settings: TrainingSettings,
-    trains: Trains,
-    plugins: Sequence[Plugins],
-    seeds: Sequence[int],
-    progress: Progress,
-    keeper: Keeper | None = None,
-) -> list[Outcome]:
-    """Train every model until its own validation accuracy no longer rises; leaves its best weights in the stack.
-
-    A stack of one may have a keeper, so that a run that was killed goes on.
-    """
-    best = {n: p.detach().clone() for n, p in stack.parameters.items()}
-    active = list(range(len(seeds)))  # those that train, in the order in which the stepper holds them
-    stepper = Stepper(stack, data, settings, trains, plugins)
-    restored = keeper.restore(stepper, best) if keeper else None
-    if restored:
-        progress.note(f"{name}: goes on in epoch {restored.epoch + 1}, behind batch {restored.batch}")
-    position = restored or Position()
-    standings = [Standing(position.epoch, position.best, position.best_epoch, position.seconds) for _ in seeds]
-    started, glanced = time.monotonic() - position.seconds, 0.0
-    early = catching_up(plugins[0].smooth, stepper.batches)
-    while going := [k for k in active if standings[k].goes_on(settings, early)]:
-        if len(going) <= WORTHWHILE * len(active):
-            narrowed = stepper.narrowed([active.index(k) for k in going])
-            stepper.close()
-            stepper, active = narrowed, going
-        epoch = standings[going[0]].epoch
-        orders = [shuffled(data.data, settings.batch, derive(seeds[k], "order", epoch), epoch) for k in active]
-        batches, best_so_far = epoch_of(orders), max(s.best for s in standings) if epoch else None
-        for done in stepper.epoch(batches, position.batch):
-            now = time.monotonic()
-            if now - glanced > training.REPORT_EVERY_S and done < len(batches):
-                glanced = now
-                progress.step(Step(name, epoch + 1, settings.epochs, done, len(batches), *stepper.means(), best_so_far))
-            if keeper and keeper.due():
-                keeper.save(_position(standings[0], now - started, done, stepper), stepper, best)
-        position = Position()
-        judged = stepper.judged()
-        accuracies = correct_of(judged, validation).double().mean(1).tolist()
-        for place, k in enumerate(active):
-            if k in going:
-                standings[k] = standings[k].after(accuracies[place], time.monotonic() - started)
-                if standings[k].best_epoch == standings[k].epoch:
-                    for n, p in judged.parameters.items():
-                        best[n][k].copy_(p[place].detach())
-        if keeper:
-            keeper.save(_position(standings[0], standings[0].seconds), stepper, best)
-        best_so_far, count = max(s.best for s in standings), len(batches)
-        progress.step(Step(name, epoch + 1, settings.epochs, count, count, *stepper.means(), best_so_far))
-    stepper.close()
-    stack.parameters = best
-    return [Outcome(s.epoch, s.best_epoch, s.best, s.seconds) for s in standings]
-
-
-def _position(standing: Standing, seconds: float, batch: int = 0, within: "Stepper | None" = None) -> Position:
-    """Where a stack of one stands, as a resume notes it: behind a batch of an epoch, or before an epoch."""
-    loss, correct = within.running.tolist() if within else (0.0, 0.0)
-    seen = within.seen if within else 0
-    return Position(standing.epoch, batch, loss, correct, seen, standing.best, standing.best_epoch, seconds)
-
-
-class Stepper:
-    """Moves a stack batch by batch."""
+class StackStepper:
+    """Trains the models of a stack, each by its own plugins; a state is saved and loaded of a stack of one alone."""
 
     def __init__(
         self,
         stack: Stack,
         data: DeviceData,
+        validation: DeviceData,
+        *,
         settings: TrainingSettings,
         trains: Trains,
         plugins: Sequence[Plugins],
     ) -> None:
-        self.stack, self.data, self.settings, self.trains = stack, data, settings, trains
-        self.own, self.plugins = plugins, Plugins.stacked(plugins)
-        self.batches = -(-len(data.data) // settings.batch)  # of an epoch
+        self.data, self.validation, self.settings, self.trains = data, validation, settings, trains
         self.device = data.labels.device
-        self.moving = {n: stack.parameters[n].requires_grad_() for n in trains.since if stack.parameters[n].numel()}
-        self.optimiser = torch.optim.Adam(
-            list(self.moving.values()), lr=settings.rate, fused=True, capturable=self.device.type == "cuda"
+        self.batches = -(-len(data.data) // settings.batch)  # of an epoch
+        self.warm_up = plugins[0].warm_up_epochs(self.batches)
+        self.best = {name: p.detach().clone() for name, p in stack.parameters.items()}  # (models, ...)
+        self.whole, self.members = stack, list(range(len(stack)))  # those that train, by their places in `best`
+        self._hold(stack, plugins)
+
+    def _hold(self, stack: Stack, plugins: Sequence[Plugins]) -> None:
+        """Train this stack from now on."""
+        self.stack, self.own, self.plugins = stack, plugins, Plugins.stacked(plugins)
+        moving = {n: stack.parameters[n].requires_grad_() for n in self.trains.since if stack.parameters[n].numel()}
+        self.optimiser = optimiser_for(
+            stack.template, self.trains, self.plugins, self.settings.rate, moving, self.device.type == "cuda"
         )
-        deferred = stack.words in self.moving and defers(stack.template, trains, self.plugins)
-        self.vectors = LazyAdam(self.moving[stack.words], self.optimiser) if deferred else None
-        self.numbers = torch.zeros(len(stack), settings.batch, dtype=torch.long, device=self.device)
+        self.numbers = torch.zeros(len(stack), self.settings.batch, dtype=torch.long, device=self.device)
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
         self.seen = 0
         self._run = Graphs(lambda steps: self._step(self.numbers, steps), self.device)
 
-    def epoch(self, batches: Sequence[Tensor], first: int = 0) -> Iterator[int]:
-        """Take the batches from the first on one by one; yields how many of all are done."""
+    def epoch(self, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
+        batches = epoch_of(orders)
         if first == 0:
             self.running.zero_()
             self.seen = 0
@@ -198,46 +64,70 @@ class Stepper:
             self.seen += batch.numel()
             yield done
         self.stack.training = False
-        if self.vectors is not None:
-            self.vectors.flush()
+        self.optimiser.flush()
 
-    def close(self) -> None:
-        self._run.close()
+    def score(self) -> list[float]:
+        scores: list[float] = correct_of(self._evaluated(), self.validation).double().mean(1).tolist()
+        return scores
 
-    def judged(self) -> Stack:
-        """The stack as it is tried and kept: the running means in the weights' place, if there are any."""
+    def keep(self, places: Sequence[int]) -> None:
+        evaluated = self._evaluated()
+        for place in places:
+            for name, parameter in evaluated.parameters.items():
+                self.best[name][self.members[place]].copy_(parameter[place].detach())
+
+    def narrow(self, places: Sequence[int]) -> None:
+        old, run, chosen = self.optimiser, self._run, list(places)
         stack = Stack([self.stack.template])
-        stack.parameters = {n: mean_of(self.optimiser, p) for n, p in self.stack.parameters.items()}
+        stack.parameters = {name: p.detach()[chosen].clone() for name, p in self.stack.parameters.items()}
+        self.members = [self.members[place] for place in chosen]
+        self._hold(stack, [self.own[place] for place in chosen])
+        for name, parameter in self.optimiser.parameters.items():
+            self.optimiser.adam.state[parameter] = {
+                kind: value.clone() if value.ndim == 0 else value[chosen].clone()
+                for kind, value in old.adam.state[old.parameters[name]].items()
+            }
+        run.close()
+
+    def state(self) -> dict[str, Tensor]:
+        model = self.stack.template
+        self.stack.write(0, model)
+        own = model.state_dict()
+        tensors = {f"model/{name}": tensor for name, tensor in own.items()}
+        tensors |= {f"best/{name}": self.best[name][0] if name in self.best else own[name] for name in own}
+        known = self.optimiser.state().items()
+        return tensors | {f"optimiser/{name}": value if value.ndim == 0 else value[0] for name, value in known}
+
+    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        model, best = self.stack.template, under(tensors, "best")
+        model.load_state_dict(under(tensors, "model"))
+        for name, parameter in model.named_parameters():
+            self.stack.parameters[name].detach()[0].copy_(parameter.detach())
+            if name in best:  # an empty bank leaves no trace in a state
+                self.best[name][0].copy_(best[name])
+        known = under(tensors, "optimiser").items()
+        self.optimiser.load_state({name: value if value.ndim == 0 else value.unsqueeze(0) for name, value in known})
+
+    def finish(self) -> None:
+        self._run.close()
+        self.whole.parameters = self.best
+
+    def _evaluated(self) -> Stack:
+        """The stack with the weights that are evaluated and kept."""
+        stack = Stack([self.stack.template])
+        evaluated = self.plugins.evaluated_weights(self.optimiser.adam, self.stack.parameters)
+        stack.parameters = {name: parameter.detach() for name, parameter in evaluated.items()}
         return stack
 
-    def means(self) -> tuple[float, float]:
-        """Loss and share of right answers in this epoch so far."""
-        loss, right = (self.running / max(self.seen, 1)).tolist()
-        return loss, right
-
-    def narrowed(self, places: Sequence[int]) -> "Stepper":
-        """The same for some of the models alone, the optimiser's state included."""
-        stack = Stack([self.stack.template])
-        stack.parameters = {n: p.detach()[list(places)].clone() for n, p in self.stack.parameters.items()}
-        plugins = [self.own[place] for place in places]
-        new = Stepper(stack, self.data, self.settings, self.trains, plugins)
-        for name, parameter in new.moving.items():
-            state = self.optimiser.state[self.moving[name]]
-            new.optimiser.state[parameter] = {
-                what: value.clone() if value.ndim == 0 else value[list(places)].clone() for what, value in state.items()
-            }
-        return new
-
     def _step(self, numbers: Tensor, steps: int) -> None:
-        borrowed = self._borrowed(numbers, steps)
-        moving = self.moving if borrowed is None else {**self.moving, self.stack.words: borrowed.vectors}
-        parameters = list(moving.values())
+        moving = self.optimiser.begin(lambda: self._rows(numbers, steps))
+        parameters, rows = list(moving.values()), self.optimiser.rows
         gradients: list[Tensor] = []
         for piece in torch.split(numbers, self.data.rows(numbers.shape[1], steps), dim=1):
-            found = torch.autograd.grad(self._loss(piece, numbers, steps, borrowed), parameters, materialize_grads=True)
+            found = torch.autograd.grad(self._loss(piece, numbers, steps, rows), parameters, materialize_grads=True)
             gradients = _separate(found) if not gradients else [a + b for a, b in zip(gradients, found, strict=True)]
-        if (penalty := self.plugins.weight_loss(self.stack.parameters)) is not None:
-            found = torch.autograd.grad(penalty, parameters, materialize_grads=True)
+        if (weight_loss := self.plugins.weight_loss(self.stack.parameters)) is not None:
+            found = torch.autograd.grad(weight_loss, parameters, materialize_grads=True)
             gradients = [a + b for a, b in zip(gradients, found, strict=True)]
         for name, gradient in zip(moving, gradients, strict=True):
             dim, first = self.trains.since[name]
@@ -247,36 +137,31 @@ class Stepper:
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         with torch.no_grad():
-            self.plugins.before_step(self.moving)
+            self.plugins.before_step(self.optimiser.parameters)
             self.optimiser.step()
-            if self.vectors is not None and borrowed is not None:
-                self.vectors.step(borrowed)
-            self.plugins.after_step(self.moving)
-            if self.plugins.smooth:
-                follow(self.optimiser, self.plugins.smooth, self.batches)
+            self.plugins.after_step(self.optimiser.parameters)
+            self.plugins.follow_weights(self.optimiser.adam, self.batches)
         for parameter in parameters:
             parameter.grad = None
 
-    def _borrowed(self, numbers: Tensor, steps: int) -> ActiveRows | None:
-        """The vectors of the words of a batch, where they are moved apart from the other parameters."""
-        if self.vectors is None:
-            return None
+    def _rows(self, numbers: Tensor, steps: int) -> Tensor:
+        """The rows of the word vectors that a batch reads, of each model its own: (K, n)."""
         words = self.data.take(numbers, steps).words  # (T, R, K)
-        return self.vectors.borrow(self.stack.numbers(words).permute(2, 0, 1).flatten(1))
+        return self.stack.numbers(words).permute(2, 0, 1).flatten(1)
 
-    def _loss(self, piece: Tensor, whole: Tensor, steps: int, vectors: ActiveRows | None) -> Tensor:
+    def _loss(self, piece: Tensor, whole: Tensor, steps: int, rows: ActiveRows | None) -> Tensor:
         """The share of some examples (K, b) in the loss of a batch (K, B).
 
         It is the sum over models of each one's mean: their gradients do not mix.
         """
         batch = self.data.take(piece, steps)
-        logits = self.stack(batch.words, batch.lengths, vectors)  # (K, b, labels)
+        logits = self.stack(batch.words, batch.lengths, rows)  # (K, b, labels)
         loss = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), reduction="sum")
         right = (logits.detach().argmax(-1) == batch.labels).sum()
         self.running += torch.stack((loss.detach().double(), right.double()))
         loss = loss / whole.shape[1]
-        guidance = self.plugins.output_loss(logits, piece)
-        return loss if guidance is None else loss + guidance * (piece.shape[1] / whole.shape[1])
+        output_loss = self.plugins.output_loss(logits, piece)
+        return loss if output_loss is None else loss + output_loss * (piece.shape[1] / whole.shape[1])
 
 
 def _separate(gradients: Sequence[Tensor]) -> list[Tensor]:

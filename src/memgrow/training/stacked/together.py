@@ -1,4 +1,4 @@
-"""Several learners that differ in their seed alone, taught side by side: many seeds for little more than one.
+"""Which loop a model is taught by, and a domain as several models of one shape learn it together.
 
 What each learns is what it would have learnt alone, up to rounding: its first weights, its batches and its stopping are
 its own. On a GPU a stack of ten costs about as much as one or two models.
@@ -6,26 +6,22 @@ its own. On a GPU a stack of ten costs about as much as one or two models.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from functools import partial
-from pathlib import Path
-from statistics import fmean
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from memgrow.adaptation import Learning, begin
-from memgrow.data import Domain
 from memgrow.data.batches import Encoded
-from memgrow.history import Stage
-from memgrow.methods import Plugins
+from memgrow.methods import Plugins, Trains
 from memgrow.models import Model
-from memgrow.progress import NoProgress, Progress
+from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
+from memgrow.training.loop import Outcome, TrainingSettings, train
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.data import DeviceData, rounded
 from memgrow.training.stacked.kernels import prepare
 from memgrow.training.stacked.model import Stack, fisher_together, obstacle
-from memgrow.training.stacked.stepper import Keeper, correct_of, logits_together, train_together
+from memgrow.training.stacked.stepper import StackStepper, correct_of, logits_together
 
 
 class Loop(NamedTuple):
@@ -43,16 +39,15 @@ FASTER_ON = {
 # How many numbers all texts may be when each is as long as the longest: a GiB, which a GPU can spare. A hundred
 # thousand pairs of four hundred words are fewer; twenty thousand texts are more if one has twenty thousand words.
 ROOM = 1 << 28
-FORCED: str | None = None  # one of the two names, whatever the device: for comparing them
 
 
-def choose_loop(model: Model, device: torch.device, *parts: Encoded) -> Loop:
-    """The faster of those that can teach this model these parts of a domain, which a stack keeps on the device."""
+def choose_loop(model: Model, device: torch.device, *parts: Encoded, asked: str | None = None) -> Loop:
+    """The faster of those that can teach this model these parts of a domain, or the one that is asked for."""
     reason = obstacle([model])
     if reason is not None:
         return Loop(PLAIN, reason)
-    if FORCED is not None:
-        return Loop(FORCED, "it was asked for")
+    if asked is not None:
+        return Loop(asked, "it was asked for")
     faster = FASTER_ON.get(device.type, FASTER_ON["cpu"])
     if faster.name == STACKED and sum(map(padded, parts)) > ROOM:
         return Loop(PLAIN, "all texts, made as long as the longest, take too much memory at once")
@@ -66,70 +61,63 @@ def padded(data: Encoded) -> int:
     return len(data) * len(data.texts[0]) * rounded(max(map(data.length, range(len(data)))))
 
 
-if TYPE_CHECKING:
-    from memgrow.learner import Learner
+class StackedDomain:
+    """A domain that models of one shape learn as a stack, each with a seed of its own; its data is on the device."""
+
+    def __init__(self, models: Sequence[Model], data: Encoded, seeds: Sequence[int], device: torch.device) -> None:
+        self.models, self.data, self.seeds, self.device = models, data, seeds, device
+        self._stack, self._data = Stack(models), DeviceData(data, device)
+
+    def prepare(self, validation: Encoded, batch: int) -> None:
+        """Put the validation set on the device too, and begin to compile kernels, which takes seconds."""
+        self._validation = DeviceData(validation, self.device)
+        _prepare(self._stack, batch, self._data, self._validation)
+
+    def logits(self, olds: Sequence[Model]) -> list[Tensor]:
+        """What the models as they were before answer to the domain's examples: (examples, labels) each."""
+        return list(logits_together(Stack(olds), self._data.as_known_to(olds[0].vocabulary_size)))
+
+    def train(
+        self,
+        name: str,
+        settings: TrainingSettings,
+        trains: Trains,
+        plugins: Sequence[Plugins],
+        resume: ResumeFolder,
+        progress: Progress,
+    ) -> list[Outcome]:
+        """Train all models; leaves each with the weights of its best epoch."""
+        with seeded(derive(self.seeds[0], "lockstep"), "train", device=self.device):
+            stepper = StackStepper(
+                self._stack, self._data, self._validation, settings=settings, trains=trains, plugins=plugins
+            )
+            outcomes = train(
+                stepper,
+                self.data,
+                name=name,
+                settings=settings,
+                seeds=self.seeds,
+                resume=resume,
+                progress=progress,
+            )
+        for number, model in enumerate(self.models):
+            self._stack.write(number, model)
+        return outcomes
+
+    def seeded(self, number: int) -> AbstractContextManager[None]:
+        """Within, chance is that of one of the models after a domain, as if it had learnt alone."""
+        return seeded(self.seeds[number], "note", device=self.device)
+
+    def fisher(self, examples: Sequence[Sequence[int]], variant: str) -> list[dict[str, Tensor]]:
+        """For each model the diagonal of the Fisher over its own examples (equally many for each), by name."""
+        with seeded(derive(self.seeds[0], "lockstep"), "note", device=self.device):
+            return fisher_together(Stack(self.models), self._data, examples, variant)
 
 
-def adapt_together(
-    learners: Sequence["Learner"],
-    domain: Domain,
-    *,
-    earlier: Sequence[Domain] = (),
-    vectors: str | Path | None = None,
-    progress: Progress | None = None,
-) -> list[Stage]:
-    """Let all learners learn a domain: as one stack, or one after another where they cannot be stacked."""
-    progress = progress or NoProgress()
-    learnings: list[Learning] = []
-    for learner in learners:
-        like = learnings[0] if learnings else None
-        learnings.append(begin(learner, domain, earlier, (), vectors, progress, like))
-    first = learnings[0]
-    alike = all(learning.data is first.data for learning in learnings)
-    reason = obstacle([learning.model for learning in learnings]) if alike else "their vocabularies differ"
-    if reason is None and first.old is not None:
-        before_domain(learnings)
-    # Asked when all has been set up: a plugin may begin to remember as the domain arrives.
-    reason = reason or first.after.plugins.stacking_obstacle()
-    if reason is not None:
-        progress.note(f"{domain.name}: the learners are taught one after another, as {reason}")
-        return [learner.adapt(domain, earlier=earlier, vectors=vectors, progress=progress) for learner in learners]
-    stages = adapt_stack(learnings, progress)
-    for learner, learning in zip(learners, learnings, strict=True):
-        learner.__dict__ = learning.after.__dict__
-    return stages
-
-
-def adapt_stack(learnings: Sequence[Learning], progress: Progress, resume: ResumeFolder | None = None) -> list[Stage]:
-    """Teach learners that can be stacked; a resume, where there is one of them alone, lets a killed run go on."""
-    first = learnings[0]
-    device = first.after.device
-    stack = Stack([learning.model for learning in learnings])
-    data, validation = DeviceData(first.data, device), DeviceData(first.validation, device)
-    _prepare(stack, first.after.training.batch, data, validation)
-    with seeded(derive(first.seed, "lockstep"), "train", device=device):
-        outcomes = train_together(
-            stack,
-            data,
-            validation,
-            name=first.lesson.name,
-            settings=first.after.training,
-            trains=first.trains,
-            plugins=[learning.after.plugins for learning in learnings],
-            seeds=[learning.seed for learning in learnings],
-            progress=progress,
-            keeper=Keeper(first.model, resume) if resume else None,
-        )
-    for number, learning in enumerate(learnings):
-        stack.write(number, learning.model)
-        learning.after_training()
-    afters = [learning.after for learning in learnings]
-    domain = StackedDomain([learning.model for learning in learnings], data, device, [one.seed for one in learnings])
-    notes = Plugins.after_domain_together([after.plugins for after in afters], domain)
-    answers = {name: correct_together(afters, part) for name, part in first.tested.items()}
-    scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(afters))]
-    finished = zip(learnings, outcomes, notes, scores, strict=True)
-    return [learning.finish(outcome, note, score) for learning, outcome, note, score in finished]
+def correct(models: Sequence[Model], data: Encoded, device: torch.device) -> list[list[bool]]:
+    """Which examples each of the models, which can be stacked, answers rightly."""
+    answers: list[list[bool]] = correct_of(Stack(models), DeviceData(data, device)).tolist()
+    return answers
 
 
 def _prepare(stack: Stack, batch: int, data: DeviceData, validation: DeviceData) -> None:
@@ -149,61 +137,3 @@ def _prepare(stack: Stack, batch: int, data: DeviceData, validation: DeviceData)
             prepare(column, texts * examples, with_gradient=True)
         for examples in tried:
             prepare(column, texts * examples, with_gradient=False)
-
-
-def before_domain(learnings: Sequence[Learning]) -> None:
-    """Let all plugins prepare for a domain; where one asks for the old models' answers, all are asked at once."""
-    data = learnings[0].data
-    device = learnings[0].after.device
-    olds = [learning.old for learning in learnings if learning.old is not None]
-    answers: list[torch.Tensor] = []
-
-    def ask(number: int) -> torch.Tensor:
-        if not answers:
-            answers.extend(logits_together(Stack(olds), DeviceData(data, device).as_known_to(olds[0].vocabulary_size)))
-        return answers[number]
-
-    for number, (learning, old) in enumerate(zip(learnings, olds, strict=True)):
-        learning.after.plugins.before_domain(old, partial(ask, number))
-
-
-def note_together(learners: Sequence["Learner"], domain: Domain) -> None:
-    """Let learners take note of their first domain after the event, as they would have when they learnt it."""
-    models = [learner.trained() for learner in learners]
-    data = learners[0].encode(domain.train)
-    seeds = [derive(learner.seed, "stage", 0) for learner in learners]
-    if obstacle(models) is None:
-        device = learners[0].device
-        noted = StackedDomain(models, DeviceData(data, device), device, seeds)
-        Plugins.after_domain_together([learner.plugins for learner in learners], noted)
-        return
-    for learner, model, seed in zip(learners, models, seeds, strict=True):
-        learner.plugins.after_domain(model, data, learner.device, seed)
-
-
-class StackedDomain:
-    """A domain that the models of a stack have learnt."""
-
-    def __init__(self, models: Sequence[Model], data: DeviceData, device: torch.device, seeds: Sequence[int]) -> None:
-        self.models, self.data, self.device = models, data.data, device
-        self._staged, self._seeds = data, seeds
-
-    def seeded(self, number: int) -> AbstractContextManager[None]:
-        return seeded(self._seeds[number], "note", device=self.device)
-
-    def fisher(self, examples: Sequence[Sequence[int]], variant: str) -> list[dict[str, torch.Tensor]]:
-        with seeded(derive(self._seeds[0], "lockstep"), "note", device=self.device):
-            return fisher_together(Stack(self.models), self._staged, examples, variant)
-
-
-def correct_together(learners: Sequence["Learner"], domain: Domain, split: str = "test") -> list[list[bool]]:
-    """Which examples of one part of a domain each learner answers rightly."""
-    models = [learner.trained() for learner in learners]
-    examples = getattr(domain, split)
-    same = all(learner.vocabulary == learners[0].vocabulary for learner in learners)
-    if not same or obstacle(models) is not None or not examples:
-        return [learner.correct(domain, split) for learner in learners]
-    answers: list[list[bool]] = correct_of(
-        Stack(models), DeviceData(learners[0].encode(examples), learners[0].device)
-    ).tolist()
-    return answers
