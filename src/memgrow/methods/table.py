@@ -72,6 +72,27 @@ METHODS = {
 }
 
 
+def goes_with_any(method: Method) -> str | None:
+    return None
+
+
+def needs_old_entries_first(letter: str) -> Callable[[Method], str | None]:
+    """A letter that tells old entries of a parameter from new ones by their place."""
+
+    def goes_with(method: Method) -> str | None:
+        if "hidden" not in method.grows:
+            return None
+        return f"{letter} does not go with hidden units that grow: these stand between the old ones"
+
+    return goes_with
+
+
+def needs_new_slots(method: Method) -> str | None:
+    if "slots" in method.grows:
+        return None
+    return f"{method.name} adds no slots, so that Q has nothing to let in: put M before it"
+
+
 @dataclass(frozen=True)
 class Letter:
     """Something that goes with other methods: F+V+A is F+V with A."""
@@ -80,21 +101,34 @@ class Letter:
     grows: What | None = None
     remembers: Callable[[MethodSettings], Plugin] | None = None
     quiet: float = 0.0
+    goes_with: Callable[[Method], str | None] = goes_with_any  # a sentence if it does not
+    without_old_weights: Callable[[MethodSettings], Plugin] | None = None  # its plugin where all domains start anew
 
 
+# F, which the names of most methods begin with, is fine-tuning; H is hidden units, which only rows of the table grow.
 LETTERS = {
-    "M": Letter("new slots", grows="slots"),
-    "V": Letter("new words", grows="words"),
-    "A": Letter("after a domain, halfway back to the old weights", remembers=Averaging),
-    "D": Letter("the old model's answers to the new texts are held on to", remembers=Distillation),
-    "Q": Letter("new slots are let in slowly", quiet=5.0),
-    "L": Letter("old parameters take smaller steps than new ones", remembers=SlowOldWeights),
-    "E": Letter("a running mean of the weights is kept", remembers=WeightEMA),
+    "M": Letter("new slots", grows="slots"),  # memory slots
+    "V": Letter("new words", grows="words"),  # vocabulary
+    "A": Letter(  # average with the old weights
+        "after a domain, halfway back to the old weights",
+        remembers=Averaging,
+        goes_with=needs_old_entries_first("A"),
+    ),
+    "D": Letter("the old model's answers to the new texts are held on to", remembers=Distillation),  # distillation
+    "Q": Letter("new slots are let in slowly", quiet=5.0, goes_with=needs_new_slots),  # quiet new slots
+    "L": Letter(  # low rate for old weights
+        "old parameters take smaller steps than new ones",
+        remembers=SlowOldWeights,
+        goes_with=needs_old_entries_first("L"),
+    ),
+    "E": Letter(  # exponential moving average of the weights
+        "a running mean of the weights is kept", remembers=WeightEMA, without_old_weights=WeightEMAFromTheFirst
+    ),
 }
 
 
 def find_method(name: str) -> Method:
-    """The method of that name, or of a known method's name with letters behind it; in any case of letters."""
+    """The method of that name, or of a known method's name with letters after it; in any case of letters."""
     for known, method in METHODS.items():
         if known.lower() == name.lower():
             return method
@@ -102,23 +136,21 @@ def find_method(name: str) -> Method:
     if not plus or letter.upper() not in LETTERS:
         raise SettingsError(
             f"there is no method {name!r}; there are {', '.join(METHODS)}, "
-            f"and letters that go behind them: {', '.join(LETTERS)}"
+            f"and letters that go after them: {', '.join(LETTERS)}"
         )
     return _with(find_method(before), letter.upper())
 
 
 def _with(method: Method, name: str) -> Method:
     letter = LETTERS[name]
-    if method.together and name == "E" and not method.remembers:  # the one letter that old weights do not matter to
-        letter = replace(letter, remembers=WeightEMAFromTheFirst)
+    if method.together and letter.without_old_weights is not None and not method.remembers:
+        letter = replace(letter, remembers=letter.without_old_weights)
     elif method.afresh or "column" in method.grows:
         raise SettingsError(f"{method.name} takes no further letters: it leaves old weights as they are, or has none")
     if letter.grows in method.grows or letter.remembers in method.remembers or letter.quiet == method.quiet > 0:
         raise SettingsError(f"{method.name} has {name} already: a letter stands once in a name")
-    if name in ("A", "L") and "hidden" in method.grows:
-        raise SettingsError(f"{name} does not go with hidden units that grow: these stand between the old ones")
-    if letter.quiet and "slots" not in method.grows:
-        raise SettingsError(f"{method.name} adds no slots, so that {name} has nothing to let in: put M before it")
+    if (reason := letter.goes_with(method)) is not None:
+        raise SettingsError(reason)
     return replace(
         method,
         name=f"{method.name}+{name}",
