@@ -51,7 +51,16 @@ def test_a_compiled_layer_gives_what_it_gives_eagerly(kind, tf32, layers, both, 
 def test_a_checkpoint_changes_no_gradient(kind, reentrant):
     layer = make(kind)
     expected = results(layer, layer)
-    assert_same(results(layer, lambda x: checkpoint(layer, x, use_reentrant=reentrant)), expected)
+
+    def flat(x):  # a reentrant checkpoint overlooks tensors in tuples within its output
+        output, last = layer(x)
+        return (output, *last) if isinstance(last, tuple) else (output, last)
+
+    def checkpointed(x):
+        output, *last = checkpoint(flat, x, use_reentrant=reentrant)
+        return output, tuple(last)
+
+    assert_same(results(layer, checkpointed), expected)
 
 
 @KINDS

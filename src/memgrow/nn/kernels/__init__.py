@@ -34,12 +34,13 @@ def run(
         data, directions = _in_dtype_of_weights(data, directions)
         with torch.autocast(kind, enabled=False):
             return run(cell, data, batch_sizes, directions, backend)
-    chosen, _ = choose(cell, data, directions, backend)
-    if chosen != "naive" and torch.compiler.is_dynamo_compiling():
+    # Asked before the choice, which looks at the GPU and reckons with sizes: none of that can be traced.
+    if torch.compiler.is_dynamo_compiling() and _may_be_fast(cell, backend):
         from memgrow.nn.kernels import uncompiled
 
         found: tuple[Tensor, list[State]] = uncompiled.call(run, cell, data, batch_sizes, directions, backend)
         return found
+    chosen, _ = choose(cell, data, directions, backend)
     if chosen == "cuda":
         try:
             return cuda.recur(cell, data, batch_sizes, directions)
@@ -83,6 +84,10 @@ def choose(cell: str, data: Tensor, directions: Sequence[Direction], backend: st
     if cell in stepped.CELLS:
         return "stepped", "LSTM and GRU have a hand-written backward pass with few, large operations"
     return "naive", f"{cell} has no fast backend"
+
+
+def _may_be_fast(cell: str, backend: str) -> bool:
+    return backend != "naive" and cell in stepped.CELLS and plain_operations_needed() is None
 
 
 def _cuda_obstacle(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
