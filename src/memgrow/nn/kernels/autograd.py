@@ -21,7 +21,8 @@ def plain_operations_needed() -> str | None:
         return "torch.func and vmap transform plain operations only"
     if forward_ad._current_level >= 0:
         return "forward-mode gradients go through plain operations only"
-    return "an exported graph holds plain operations only" if torch.compiler.is_exporting() else None
+    # The flag, not torch.compiler.is_exporting(): the Dynamo of torch 2.11 takes that to be true in every graph.
+    return "an exported graph holds plain operations only" if torch.compiler._is_exporting_flag else None
 
 
 def first_order(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
