@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels.cuda import choice as walks
-from memgrow.nn.kernels.cuda import cluster_plan as clusters
+from memgrow.nn.kernels.cuda import cluster, cluster_plan
 from memgrow.nn.kernels.cuda.layer import Layer
 from tests.support.layers import LENGTHS, SIZES, distance, results, twins
 
@@ -54,12 +53,12 @@ def test_the_sizes_that_people_use(kind, sizes, mode, tolerance):
     compare(kind, sizes, lengths, tolerance, dtype=dtype, bidirectional=sizes[1] < 1024)
 
 
-WAYS = pytest.mark.parametrize(
+FAMILIES = pytest.mark.parametrize(
     ("tf32", "slots"), [(False, 500), (True, 500), (True, 2500)]
 )  # grid; attention; contents
 
 
-@WAYS
+@FAMILIES
 @KINDS
 def test_results_repeat_to_the_bit(kind, tf32, slots):
     torch.backends.cuda.matmul.allow_tf32 = tf32
@@ -86,7 +85,7 @@ def poison(monkeypatch):
     return lambda: monkeypatch.setattr(Layer, "new", poisoned)
 
 
-@WAYS
+@FAMILIES
 def test_memory_left_over_by_others_never_matters(tf32, slots, poison):
     torch.backends.cuda.matmul.allow_tf32 = tf32
     layer = MemoryLSTM(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
@@ -101,12 +100,12 @@ def test_memory_left_over_by_others_never_matters(tf32, slots, poison):
 
 @pytest.fixture(params=[(2, 16), (1, 24), (4, 5)], ids=lambda sharing: "{} x {}".format(*sharing))
 def teams(request, monkeypatch):
-    """Clusters of so many blocks, and so many of them share out a layer, whatever its size."""
-    monkeypatch.setattr(clusters, "SHARINGS", (request.param,))
-    for known in (walks.plan_for, walks._room):
+    """Clusters of this many blocks, in teams of this many clusters, whatever the size of the layer."""
+    monkeypatch.setattr(cluster_plan, "SHARINGS", (request.param,))
+    for known in (cluster.plan_for, cluster._room):
         known.cache_clear()
     yield
-    for known in (walks.plan_for, walks._room):
+    for known in (cluster.plan_for, cluster._room):
         known.cache_clear()
 
 

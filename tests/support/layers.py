@@ -69,8 +69,8 @@ class ReferenceKernel:
             self.c0 = [None if c is None else c.detach().requires_grad_() for c in layer.c0]
             for part in trace:
                 part.zero_()
-            walked = [self._direction(d, bias, trace) for d in range(layer.directions)]
-        self.ends = ([output for output, _, _ in walked], [h for _, h, _ in walked], [c for _, _, c in walked])
+            results = [self._direction(d, bias, trace) for d in range(layer.directions)]
+        self.ends = ([output for output, _, _ in results], [h for _, h, _ in results], [c for _, _, c in results])
         output = torch.cat([output.detach() for output in self.ends[0]], dim=1)
         return ForwardResult(
             output, [h.detach() for h in self.ends[1]], [None if c is None else c.detach() for c in self.ends[2]]

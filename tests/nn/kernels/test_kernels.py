@@ -1,4 +1,4 @@
-"""Every way of the recurrence gives what the plain loop gives: outputs, last states and all gradients."""
+"""Every backend of the recurrence gives what the plain loop gives: outputs, last states and all gradients."""
 
 import pytest
 import torch

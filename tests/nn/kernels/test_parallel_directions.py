@@ -1,4 +1,4 @@
-"""Two directions walked at the same time give what they give one after the other."""
+"""Two directions that run at the same time give what they give one after the other."""
 
 import multiprocessing
 
@@ -90,7 +90,7 @@ def test_the_number_of_threads_is_put_back(layer):
     assert torch.get_num_threads() == 2
 
 
-def test_what_goes_wrong_in_either_direction_is_told_and_leaves_nothing_behind():
+def test_an_error_in_either_direction_is_raised_and_the_number_of_threads_is_put_back():
     def fails():
         raise RuntimeError("the bulb broke")
 

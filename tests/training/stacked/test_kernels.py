@@ -1,4 +1,4 @@
-"""What stands around the GPU's walk of a stack of one, with a walk on the CPU in its place."""
+"""What stands around the GPU kernels of a stack of one, with a kernel on the CPU in their place."""
 
 import pytest
 import torch
@@ -29,13 +29,13 @@ class Reference:
     def forward(self, x, bias, trace: Trace) -> ForwardResult:
         self.x = x.detach().requires_grad_()
         self.extra = torch.zeros(len(x), self.layer.directions, self.layer.slots, requires_grad=True)
-        output, attention = self._walk(self.x, bias)
+        output, attention = self._steps(self.x, bias)
         self.output = output
         trace.attention.zero_()
         trace.attention[..., : self.layer.slots] = attention.detach()
         return ForwardResult(output.detach(), [], [])
 
-    def _walk(self, x, bias):
+    def _steps(self, x, bias):
         layer = self.layer
         x = x.view(STEPS, ROWS, layer.directions, self.hidden, 4)[..., : layer.hidden, :]
         extra = self.extra.view(STEPS, ROWS, layer.directions, -1)
@@ -75,8 +75,8 @@ class Reference:
 @pytest.mark.parametrize("slots", [0, 4])
 @pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize("quiet", [False, True])
-def test_a_walk_and_the_loop_give_the_same(slots, directions, quiet, monkeypatch):
-    monkeypatch.setattr(kernels, "kernel_for", Reference)
+def test_a_steps_and_the_loop_give_the_same(slots, directions, quiet, monkeypatch):
+    monkeypatch.setattr(kernels.cuda, "cluster_kernel", Reference)
     torch.manual_seed(0)
     inner = Inner(
         torch.randn(directions, 4 * HIDDEN, HIDDEN),
@@ -85,18 +85,18 @@ def test_a_walk_and_the_loop_give_the_same(slots, directions, quiet, monkeypatch
         torch.randn(directions, slots) if slots and quiet else None,
     )
     x, d_output = torch.randn(STEPS, ROWS, directions, 4 * HIDDEN), torch.randn(STEPS, ROWS, directions, HIDDEN)
-    loop, walk = LoopedSteps(), kernels.KernelSteps()
-    torch.testing.assert_close(walk.forward(x, inner, True), loop.forward(x, inner, True))
+    loop, kernel = LoopedSteps(), kernels.KernelSteps()
+    torch.testing.assert_close(kernel.forward(x, inner, True), loop.forward(x, inner, True))
     with torch.enable_grad():
-        walk.forward(x, inner, True)
-        there = walk.backward(d_output, inner)
+        kernel.forward(x, inner, True)
+        there = kernel.backward(d_output, inner)
     for ours, theirs in zip(there, loop.backward(d_output, inner), strict=True):
         assert (ours is None) == (theirs is None)
         if ours is not None:
             torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_on_a_cpu_nothing_walks():
+def test_on_a_cpu_nothing_stepss():
     x = torch.zeros(STEPS, ROWS, 2, 4 * HIDDEN)
     assert not kernels.KernelSteps.suits(x, Inner(torch.zeros(2, 4 * HIDDEN, HIDDEN), None, None, None))
 
@@ -126,5 +126,5 @@ def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
 
 
 def test_nothing_is_prepared_on_a_cpu(monkeypatch):
-    monkeypatch.setattr(kernels.cluster, "prepare", lambda *_: pytest.fail("there is no GPU"))
+    monkeypatch.setattr(kernels.cuda.nvrtc, "prepare", lambda *_: pytest.fail("there is no GPU"))
     kernels.prepare(MemoryLSTM(3, 4, 5), 64, with_gradient=True)

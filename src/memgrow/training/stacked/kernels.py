@@ -1,6 +1,6 @@
 """The steps of a stack by the GPU's kernels: one launch forward and one backward, each of which takes all steps.
 
-A launch has one or two directions, so that is for a model alone; with several, the loop's products are the faster way.
+A launch has one or two directions, so that is for a model alone; with several models, the loop's products are faster.
 """
 
 import functools
@@ -10,11 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.nn import MemoryRecurrent
-from memgrow.nn.kernels.cuda import cluster
-from memgrow.nn.kernels.cuda.choice import exact, plan_for
-from memgrow.nn.kernels.cuda.cluster import ClusterKernel
-from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Sizes
-from memgrow.nn.kernels.cuda.layer import Kernel, Layer, Reading, Trace, steps_of
+from memgrow.nn.kernels import cuda
+from memgrow.nn.kernels.cuda import Layer, Reading, Sizes, Trace
 from memgrow.training.stacked.steps import Inner, StepGradients
 
 CELL, GATES = "lstm", 4
@@ -23,30 +20,13 @@ CELL, GATES = "lstm", 4
 def prepare(column: MemoryRecurrent, rows: int, with_gradient: bool) -> None:
     """Begin to compile the kernels that will take steps of this many `rows`, where any will."""
     weight = next(column.parameters())
-    shared = _shared(column.num_directions, rows, column.hidden_size, column.slots, weight.dtype, weight.device)
-    if shared is not None:
-        cluster.prepare(shared, with_gradient, weight.device)
-
-
-def _shared(
-    directions: int, rows: int, hidden: int, slots: int, dtype: torch.dtype, device: torch.device
-) -> Clusters | None:
-    """How the kernels share out such steps; None if they cannot take them."""
-    if device.type != "cuda" or directions > 2 or exact(dtype) or torch.cuda.get_device_capability(device) < (9, 0):
-        return None
-    return plan_for(Sizes(CELL, directions, rows, hidden, slots), device)
-
-
-def kernel_for(layer: Layer) -> Kernel:
-    """The kernels for a layer that `KernelSteps.suits`."""
-    shared = plan_for(Sizes(CELL, layer.directions, layer.batch, layer.hidden, layer.slots), layer.device)
-    assert shared is not None
-    return ClusterKernel(layer, shared)
+    sizes = Sizes(CELL, column.num_directions, rows, column.hidden_size, column.slots)
+    cuda.prepare(sizes, weight.dtype, weight.device, with_gradient)
 
 
 @functools.cache  # for good: steps that were recorded read it from where it was
 def _even(rows: int, steps: int, device: torch.device) -> Tensor:
-    return steps_of((rows,) * steps, device)
+    return cuda.steps_of((rows,) * steps, device)
 
 
 class KernelSteps:
@@ -56,7 +36,8 @@ class KernelSteps:
     def suits(x: Tensor, inner: Inner) -> bool:
         """Whether the kernels can take these steps."""
         slots = 0 if inner.keys is None else inner.keys.shape[1]
-        return _shared(x.shape[2], x.shape[1], x.shape[3] // GATES, slots, x.dtype, x.device) is not None
+        sizes = Sizes(CELL, x.shape[2], x.shape[1], x.shape[3] // GATES, slots)
+        return cuda.runs_in_clusters(sizes, x.dtype, x.device)
 
     def forward(self, x: Tensor, inner: Inner, wanted: bool) -> Tensor:
         steps, rows, directions, width = x.shape
@@ -66,7 +47,7 @@ class KernelSteps:
         hh: list[Tensor | None] = list(inner.hh.contiguous())
         even, forwards = (rows,) * steps, (False,) * directions
         layer = Layer(CELL, even, forwards, x.device, nothing, nothing, hh, keys, _even(rows, steps, x.device))
-        self.kernel = kernel = kernel_for(layer)
+        self.kernel = kernel = cuda.cluster_kernel(layer)
         bias = None
         if inner.bias is not None:
             bias = F.pad(inner.bias, (0, kernel.slots - layer.slots)).contiguous()

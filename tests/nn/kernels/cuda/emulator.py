@@ -23,10 +23,10 @@ KERNELS = {  # source: kernels and their arguments
     "cluster_packing.cu": {"pack": "Packing", "largest": "Gradients"},
     "layout.cu": {"spread": "Spreading", "collect": "Collecting"},
 }
-WALKS = ("forward", "backward")
+PASSES = ("forward", "backward")
 FEW = 2  # blocks, where any number does
 OPTIONS = ("-std=c++20", "-O1", "-w", "-fPIC")
-KEPT_DAYS = 7  # that what was compiled for other headers is kept
+KEPT_DAYS = 7  # for which what was compiled with other headers is kept
 late = 0  # of a hundred messages, this many take another round, and another
 START = """
 extern "C" void start_{name}(const {kind} *a, int blocks, int threads, int shared) {{
@@ -53,7 +53,7 @@ def launch(
     """As `nvrtc.launch`; all pointers are the CPU's."""
     library = _library(source, tuple(sorted(defines.items())))
     library.be_late(late)
-    getattr(library, f"start_{name}")(ctypes.byref(argument), blocks if name in WALKS else FEW, threads, shared)
+    getattr(library, f"start_{name}")(ctypes.byref(argument), blocks if name in PASSES else FEW, threads, shared)
 
 
 def prepare(source: str, defines: Mapping[str, int], device: Any) -> None:
@@ -72,7 +72,7 @@ def _compiling(source: str, defines: tuple[tuple[str, int], ...]) -> "Future[Pat
     text = text.replace("extern __shared__ uint4 shared[];", "uint4 *shared = (uint4 *)machine::now->shared;")
     size, team = (dict(defines).get(name, 1) for name in ("CLUSTER", "TEAM"))
     starts = "".join(
-        START.format(name=name, kind=kind, size=size if name in WALKS else 1, team=team if name in WALKS else 1)
+        START.format(name=name, kind=kind, size=size if name in PASSES else 1, team=team if name in PASSES else 1)
         for name, kind in KERNELS[source].items()
     )
     words = ["-shared", *(f"-D{key}={value}" for key, value in defines)]

@@ -54,7 +54,7 @@ namespace machine {
 
 struct Dim { unsigned x; };
 
-struct Barrier {  // of so many fibers
+struct Barrier {  // of `size` fibers
     int size = 0, waiting = 0, turn = 0, count = 0, counted = 0;
 };
 
@@ -69,7 +69,7 @@ struct Fiber {
     bool ended = false;
 };
 
-struct Delivery { int block; unsigned offset; const char *from; unsigned count; std::vector<char> bytes; unsigned box; };
+struct Delivery { int block; unsigned offset; const char *from; unsigned count; std::vector<char> bytes; unsigned mbarrier; };
 
 inline std::vector<Fiber> fibers;
 inline std::vector<std::vector<char>> memories;  // the blocks' shared memory
@@ -94,7 +94,7 @@ __attribute__((noinline)) inline void resume(Fiber &f) {
     setcontext(&f.context);
 }
 
-inline int meet(Barrier &barrier, bool vote = false) {
+inline int sync(Barrier &barrier, bool vote = false) {
     const int turn = barrier.turn;
     barrier.counted += vote;
     if (++barrier.waiting == barrier.size) {
@@ -107,16 +107,16 @@ inline int meet(Barrier &barrier, bool vote = false) {
     return barrier.count;
 }
 
-struct Box { int due; short missing; short turn; };  // lies in shared memory
+struct Mbarrier { int due; short missing; short phase; };  // lies in shared memory
 
-inline void settle(Box &box) {
-    if (box.missing == 0 && box.due == 0) {
-        box.turn ^= 1;
-        box.missing = 1;
+inline void settle(Mbarrier &mbarrier) {
+    if (mbarrier.missing == 0 && mbarrier.due == 0) {
+        mbarrier.phase ^= 1;
+        mbarrier.missing = 1;
     }
 }
 
-inline constexpr int BEHIND = 4096;  // bytes that nobody may touch
+inline constexpr int GUARD = 4096;  // bytes after a block's shared memory that nobody may touch
 inline constexpr unsigned SPACE = 1u << 20;  // an address is (block + 1) * SPACE + offset
 
 inline char *where(unsigned address) { return memories[address / SPACE - 1].data() + address % SPACE; }
@@ -130,25 +130,25 @@ inline void deliver() {
             continue;
         }
         std::memcpy(memories[one.block].data() + one.offset, one.from ? one.from : one.bytes.data(), one.count);
-        Box &box = *reinterpret_cast<Box *>(where(one.box));
-        box.due -= (int)one.count;
-        settle(box);
+        Mbarrier &mbarrier = *reinterpret_cast<Mbarrier *>(where(one.mbarrier));
+        mbarrier.due -= (int)one.count;
+        settle(mbarrier);
     }
 }
 
-inline Delivery to(unsigned there, unsigned count, unsigned box) {
-    return {(int)(there / SPACE) - 1, there % SPACE, nullptr, count, {}, box};
+inline Delivery to(unsigned there, unsigned count, unsigned mbarrier) {
+    return {(int)(there / SPACE) - 1, there % SPACE, nullptr, count, {}, mbarrier};
 }
 
-inline void send(unsigned there, const void *value, unsigned count, unsigned box) {
+inline void send(unsigned there, const void *value, unsigned count, unsigned mbarrier) {
     const char *first = static_cast<const char *>(value);
-    Delivery one = to(there, count, box);
+    Delivery one = to(there, count, mbarrier);
     one.bytes.assign(first, first + count);
     under_way.push_back(std::move(one));
 }
 
-inline void copy(unsigned there, const void *from, unsigned count, unsigned box) {
-    Delivery one = to(there, count, box);
+inline void copy(unsigned there, const void *from, unsigned count, unsigned mbarrier) {
+    Delivery one = to(there, count, mbarrier);
     one.from = static_cast<const char *>(from);
     under_way.push_back(std::move(one));
 }
@@ -172,7 +172,7 @@ inline void run(int blocks, int threads, int shared, int size, int team, std::fu
         std::vector<Barrier> barriers(team + members * (1 + threads / 32));
         std::vector<unsigned> lanes(count * 8);
         // What was left over by others must not matter: it is not a number, in any of the formats.
-        memories.assign(members, std::vector<char>(shared + BEHIND, (char)0xff));
+        memories.assign(members, std::vector<char>(shared + GUARD, (char)0xff));
         under_way.clear();
         fibers.assign(count, Fiber());
         for (int i = 0; i < count; ++i) {
@@ -209,8 +209,8 @@ inline void run(int blocks, int threads, int shared, int size, int team, std::fu
             }
         }
         for (const std::vector<char> &memory : memories)
-            if (std::any_of(memory.end() - BEHIND, memory.end(), [](char x) { return x != (char)0xff; })) {
-                std::fprintf(stderr, "the kernel writes behind its shared memory\n");
+            if (std::any_of(memory.end() - GUARD, memory.end(), [](char x) { return x != (char)0xff; })) {
+                std::fprintf(stderr, "the kernel writes after its shared memory\n");
                 std::abort();
             }
     }
@@ -229,9 +229,9 @@ extern "C" void be_late(unsigned chance) { machine::late = chance; }
 #define blockDim (machine::block)
 #define __shared__
 
-inline void __syncthreads() { machine::meet(*machine::now->all); }
-inline int __syncthreads_count(bool vote) { return machine::meet(*machine::now->all, vote); }
-inline void __syncwarp() { machine::meet(*machine::now->warp); }
+inline void __syncthreads() { machine::sync(*machine::now->all); }
+inline int __syncthreads_count(bool vote) { return machine::sync(*machine::now->all, vote); }
+inline void __syncwarp() { machine::sync(*machine::now->warp); }
 inline float __shfl_xor_sync(unsigned, float x, int step) {
     machine::mine()[0] = as<unsigned>(x);
     __syncwarp();
@@ -242,13 +242,13 @@ inline float __shfl_xor_sync(unsigned, float x, int step) {
 
 typedef unsigned short half;
 
-inline half to_half(float x) { return as<half>((_Float16)x); }
-inline unsigned halves(float low, float high) { return to_half(low) | (unsigned)to_half(high) << 16; }
-inline unsigned times(unsigned a, unsigned b) {
-    auto one = [](unsigned x, unsigned y) { return to_half(machine::half_to_float(x) * machine::half_to_float(y)); };
+inline half float2half(float x) { return as<half>((_Float16)x); }
+inline unsigned floats2half2(float low, float high) { return float2half(low) | (unsigned)float2half(high) << 16; }
+inline unsigned hmul2(unsigned a, unsigned b) {
+    auto one = [](unsigned x, unsigned y) { return float2half(machine::half_to_float(x) * machine::half_to_float(y)); };
     return one(a & 0xffff, b & 0xffff) | (unsigned)one(a >> 16, b >> 16) << 16;
 }
-inline float2 floats(unsigned two) { return {machine::half_to_float(two & 0xffff), machine::half_to_float(two >> 16)}; }
+inline float2 half22float2(unsigned two) { return {machine::half_to_float(two & 0xffff), machine::half_to_float(two >> 16)}; }
 
 inline void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
     const unsigned shown[6] = {a0, a1, a2, a3, b0, b1};
@@ -267,34 +267,34 @@ inline void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a
     __syncwarp();
 }
 
-inline unsigned rank() { return machine::now->block.x % machine::cluster; }
-inline void meet() { machine::meet(*machine::now->cluster); }
-inline unsigned place(const void *here) {
+inline unsigned cluster_rank() { return machine::now->block.x % machine::cluster; }
+inline void cluster_sync() { machine::sync(*machine::now->cluster); }
+inline unsigned smem_addr(const void *local) {
     const unsigned block = (machine::now - machine::fibers.data()) / machine::block.x;
-    return (block + 1) * machine::SPACE + (unsigned)(static_cast<const char *>(here) - machine::now->shared);
+    return (block + 1) * machine::SPACE + (unsigned)(static_cast<const char *>(local) - machine::now->shared);
 }
-inline unsigned at_peer(unsigned here, int peer) {
-    const unsigned block = here / machine::SPACE - 1, first = block / machine::cluster * machine::cluster;
-    return (first + peer + 1) * machine::SPACE + here % machine::SPACE;
+inline unsigned mapa(unsigned local, int peer) {
+    const unsigned block = local / machine::SPACE - 1, first = block / machine::cluster * machine::cluster;
+    return (first + peer + 1) * machine::SPACE + local % machine::SPACE;
 }
 template <typename Word>
-inline void push(unsigned there, Word v, unsigned box) { machine::send(there, &v, sizeof v, box); }
-inline void fetch(unsigned here, const void *from, unsigned bytes, unsigned box) { machine::copy(here, from, bytes, box); }
-inline void fetch_for_all(unsigned here, const void *from, unsigned bytes, unsigned box, int blocks) {
-    for (int peer = 0; peer < blocks; ++peer) machine::copy(at_peer(here, peer), from, bytes, at_peer(box, peer));
+inline void st_async(unsigned remote, Word v, unsigned mbarrier) { machine::send(remote, &v, sizeof v, mbarrier); }
+inline void bulk_copy(unsigned local, const void *from, unsigned bytes, unsigned mbarrier) { machine::copy(local, from, bytes, mbarrier); }
+inline void bulk_copy_multicast(unsigned local, const void *from, unsigned bytes, unsigned mbarrier, int blocks) {
+    for (int peer = 0; peer < blocks; ++peer) machine::copy(mapa(local, peer), from, bytes, mapa(mbarrier, peer));
 }
-inline void publish() {}
-inline void tell(unsigned *count) { ++*count; }
-inline void heed(const unsigned *count, unsigned due) {
-    while (*count < due) machine::yield();
+inline void fence_proxy_async() {}
+inline void arrivals_add(unsigned *arrivals) { ++*arrivals; }
+inline void arrivals_wait(const unsigned *arrivals, unsigned due) {
+    while (*arrivals < due) machine::yield();
 }
-inline void found(unsigned box) { *reinterpret_cast<machine::Box *>(machine::where(box)) = {0, 1, 0}; }
-inline void announce(unsigned box, unsigned bytes) {
-    machine::Box &b = *reinterpret_cast<machine::Box *>(machine::where(box));
+inline void mbarrier_init(unsigned mbarrier) { *reinterpret_cast<machine::Mbarrier *>(machine::where(mbarrier)) = {0, 1, 0}; }
+inline void mbarrier_expect_tx(unsigned mbarrier, unsigned bytes) {
+    machine::Mbarrier &b = *reinterpret_cast<machine::Mbarrier *>(machine::where(mbarrier));
     b.due += (int)bytes;
     --b.missing;
     machine::settle(b);
 }
-inline void await(unsigned box, unsigned turn) {
-    while (reinterpret_cast<machine::Box *>(machine::where(box))->turn == (short)turn) machine::yield();
+inline void mbarrier_wait(unsigned mbarrier, unsigned phase) {
+    while (reinterpret_cast<machine::Mbarrier *>(machine::where(mbarrier))->phase == (short)phase) machine::yield();
 }

@@ -4,9 +4,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels.cuda import cluster as cluster_walk
-from memgrow.nn.kernels.cuda import cluster_plan as clusters
-from memgrow.nn.kernels.cuda import gemms as around
+from memgrow.nn.kernels.cuda import cluster, cluster_plan, gemms
 from memgrow.nn.kernels.cuda.cluster import ClusterKernel
 from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Kept, Sizes
 from memgrow.nn.kernels.cuda.layer import Layer
@@ -45,7 +43,7 @@ CASES = {
     "a team, 24 rows, one full pass": (MemoryGRU, (3, 80, 100, 4), [2, 1], False, 24, False, (4, 2)),
     "32 rows, contents, one full pass": (MemoryLSTM, (3, 140, 60, 40), [2, 1], False, 32, True),
 }
-# blocks that each warp has in registers, if there are so many; whether the rest is on the chip, too
+# blocks that each warp has in registers, if there are that many; whether the rest is on the chip, too
 KEPT = {"near": (0, True), "streams": (0, False), "held": (1, True), "held, streams": (2, False)}
 WHICH = {  # of these, where not both of the first
     "rows of whole vectors": ["near"],
@@ -62,7 +60,7 @@ WHICH = {  # of these, where not both of the first
     **{case: ["held", "held, streams"] for case in CASES if "one full pass" in case},
 }
 SIZE = 8  # blocks of a cluster
-STRONG = 4  # weights are so much larger than usual, so that a wrong slot or unit shows
+STRONG = 4  # times larger weights than usual, so that a wrong slot or unit shows
 
 
 def poisoned(memory):
@@ -73,8 +71,8 @@ def poisoned(memory):
 
 @pytest.fixture
 def emulated(monkeypatch, case):
-    way, sharing = CASES[case][4:6], (CASES[case] + ((SIZE, 1),))[6]
-    for module in (around, cluster_walk):
+    rows_and_contents, sharing = CASES[case][4:6], (CASES[case] + ((SIZE, 1),))[6]
+    for module in (gemms, cluster):
         monkeypatch.setattr(module.nvrtc, "launch", emulator.launch)
         monkeypatch.setattr(module.nvrtc, "prepare", emulator.prepare)
         monkeypatch.setattr(module, "processors", lambda device: 1)
@@ -84,12 +82,12 @@ def emulated(monkeypatch, case):
 
     def kernel_for(layer, slot_size, exact):
         sizes = Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
-        shared = Clusters.of(*sharing, *way, sizes)
-        assert shared is not None
-        return ClusterKernel(layer, shared)
+        plan = Clusters.of(*sharing, *rows_and_contents, sizes)
+        assert plan is not None
+        return ClusterKernel(layer, plan)
 
-    monkeypatch.setattr(around, "kernel_for", kernel_for)
-    known = (cluster_walk._program, cluster_walk.prepare)  # what is kept on the chip is another matter in each test
+    monkeypatch.setattr(gemms, "kernel_for", kernel_for)
+    known = (cluster._program, cluster.prepare)  # what is kept on the chip is another matter in each test
     for one in known:
         one.cache_clear()
     yield
@@ -112,7 +110,8 @@ def test_the_kernels_equal_the_plain_loop(case, kept, emulated, monkeypatch):
         return Kept(held, (0,) * len(self.packs(forward)), 2, self.fixed(forward) + self.ring(2, forward))
 
     monkeypatch.setattr(Clusters, "kept", keep)
-    monkeypatch.setattr(clusters, "FREE", dict.fromkeys(clusters.FREE, (80, 80)))  # here there are as many as one likes
+    # The emulator has as many registers as one likes.
+    monkeypatch.setattr(cluster_plan, "FREE", dict.fromkeys(cluster_plan.FREE, (80, 80)))
     check(kind, sizes, lengths, both)
 
 

@@ -1,4 +1,4 @@
-"""What stands around the GPU's walks, large products and columns' order, with a walk on the CPU in their place."""
+"""The large products around the GPU's kernels, and the order of columns, with a kernel on the CPU in their place."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from memgrow.nn import MemoryGRU, MemoryLSTM
-from memgrow.nn.kernels.cuda import gemms as around
+from memgrow.nn.kernels.cuda import gemms
 from tests.support.layers import LENGTHS, SIZES, ReferenceKernel, distance, results, twins
 
 OUTER = {True: (0, 1, 2, 3), False: (0, 1, None, 2)}  # by LSTM or not: the gate of each column, for inputs
@@ -68,9 +68,9 @@ def on_the_cpu(monkeypatch):
     def launch(source, name, defines, argument, *_, **__):
         {"spread": spread, "collect": collect}[name](argument, bool(defines["LSTM"]))
 
-    monkeypatch.setattr(around.nvrtc, "launch", launch)
-    monkeypatch.setattr(around, "processors", lambda device: 1)
-    monkeypatch.setattr(around, "kernel_for", ReferenceKernel)
+    monkeypatch.setattr(gemms.nvrtc, "launch", launch)
+    monkeypatch.setattr(gemms, "processors", lambda device: 1)
+    monkeypatch.setattr(gemms, "kernel_for", ReferenceKernel)
     monkeypatch.setattr("memgrow.nn.kernels.choose", lambda *_: ("cuda", "for the test"))
 
 
@@ -79,8 +79,8 @@ def on_the_cpu(monkeypatch):
 @pytest.mark.parametrize("sizes", [SIZES["odd"], SIZES["no memory"]], ids=["odd", "no memory"])
 @pytest.mark.parametrize("both", [False, True], ids=["forward", "both directions"])
 @pytest.mark.parametrize("costs", [False, True], ids=["through slots", "through contents"])
-def test_the_products_around_a_walk_give_every_gradient(kind, sizes, lengths, both, costs, on_the_cpu, monkeypatch):
-    monkeypatch.setattr(around, "_slots_cost_more", lambda *_: costs)
+def test_the_products_around_a_kernel_give_every_gradient(kind, sizes, lengths, both, costs, on_the_cpu, monkeypatch):
+    monkeypatch.setattr(gemms, "_slots_cost_more", lambda *_: costs)
     fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
     sequences = [torch.randn(length, sizes[0]) for length in lengths]
     ours = results(fast, sequences)

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from memgrow.nn.kernels.cuda import choice as walks
-from memgrow.nn.kernels.cuda import nvrtc
+from memgrow.nn.kernels.cuda import cluster, nvrtc
 from memgrow.nn.kernels.cuda.cluster_plan import Sizes
 from memgrow.nn.kernels.cuda.nvrtc import UnavailableError
 
@@ -55,7 +54,7 @@ def test_programs_are_compiled_side_by_side_while_the_caller_goes_on(monkeypatch
     assert code_of({"A": 1}) == code_of({"A": 2}) == b"code"
 
 
-def test_what_cannot_be_compiled_is_told_to_who_needs_it(monkeypatch):
+def test_whoever_needs_a_program_gets_the_error_of_compiling_it(monkeypatch):
     def compiled(source, defines, architecture):
         raise UnavailableError("compiling some.cu failed: no such thing")
 
@@ -91,10 +90,10 @@ def test_where_kernels_cannot_be_had_there_is_no_room_for_clusters(missing, monk
         raise UnavailableError("the library NVRTC is not there")
 
     monkeypatch.setattr(nvrtc, "most_clusters", unavailable if missing == "the compiler" else lambda *_: 0)
-    for known in (walks.plan_for, walks._room):
+    for known in (cluster.plan_for, cluster._room):
         known.cache_clear()
-    assert walks.plan_for(Sizes("lstm", 2, 64, 300, 500, 300), DEVICE) is None
-    for known in (walks.plan_for, walks._room):
+    assert cluster.plan_for(Sizes("lstm", 2, 64, 300, 500, 300), DEVICE) is None
+    for known in (cluster.plan_for, cluster._room):
         known.cache_clear()
 
 

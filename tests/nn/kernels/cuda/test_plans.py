@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from memgrow.nn.kernels.cuda.cluster_plan import FIRST, MAX_TILES, PARTS, Clusters, Sizes, best
+from memgrow.nn.kernels.cuda.cluster_plan import FIRST, MAX_TILES, WARPS_K, Clusters, Sizes, best
 from memgrow.nn.kernels.cuda.grid import CHUNK, Shape
 from memgrow.nn.kernels.cuda.grid import MAX_TILES as MAX_GRID_TILES
 from memgrow.nn.kernels.cuda.nvrtc import SHARED_LIMIT
@@ -61,7 +61,7 @@ def check_cluster(size, team, rows, slot_size, hidden, slots, cell) -> bool:
         bytes_near = kept.shared - shared.fixed(forward) - shared.ring(kept.depth, forward)
         in_shared = [count * tiles for count, (_, tiles) in zip(kept.blocks, packs, strict=True)]
         number = shared.holding(forward)
-        in_shared[number] -= min(packs[number][0], PARTS * kept.held) * packs[number][1]
+        in_shared[number] -= min(packs[number][0], WARPS_K * kept.held) * packs[number][1]
         assert bytes_near == 512 * sum(in_shared), "what is held in registers needs no room"
         for count, (blocks, _) in zip(kept.blocks, packs, strict=True):
             assert 0 <= count <= blocks

@@ -9,8 +9,8 @@ grid.cu stays, although memgrow's own commands allow TF32 and hardly reach it: i
 uses the layer with torch's defaults, which do not allow TF32, and for layers that are too large for any cluster.
 Without it both would fall back to `stepped`, which takes 2 to 20 times as long (results/recurrence-h200.json).
 
-The surface for the rest of memgrow is `CELLS`, `obstacle`, `recur` and `UnavailableError`; a stack of models also uses
-cluster.py and layer.py.
+The surface for the rest of memgrow is here. A layer uses `obstacle` and `recur`. A stack of models has products of its
+own around the kernels: it uses `runs_in_clusters`, `prepare` and `cluster_kernel`, with the types of layer.py.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from memgrow.nn.kernels.autograd import Gradients, first_order
-from memgrow.nn.kernels.cuda import nvrtc
-from memgrow.nn.kernels.cuda.choice import exact, plan_for
-from memgrow.nn.kernels.cuda.cluster_plan import Sizes
+from memgrow.nn.kernels.cuda import cluster, nvrtc
+from memgrow.nn.kernels.cuda.cluster import ClusterKernel, plan_for
+from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Sizes
 from memgrow.nn.kernels.cuda.gemms import Run
 from memgrow.nn.kernels.cuda.grid import Shape
 from memgrow.nn.kernels.cuda.layer import LSTM as CELLS
-from memgrow.nn.kernels.cuda.layer import processors
+from memgrow.nn.kernels.cuda.layer import Kernel, Layer, Reading, Trace, exact, processors, steps_of
 from memgrow.nn.kernels.cuda.nvrtc import UnavailableError
 from memgrow.nn.kernels.naive import Direction, State
 
@@ -69,6 +69,32 @@ def recur(
     return output, [tuple(last[size * n : size * (n + 1)]) for n in range(len(directions))]
 
 
+def runs_in_clusters(sizes: Sizes, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether `cluster_kernel` can run a layer of these sizes."""
+    return _plan(sizes, dtype, device) is not None
+
+
+def prepare(sizes: Sizes, dtype: torch.dtype, device: torch.device, with_gradient: bool) -> None:
+    """Begin to compile what `cluster_kernel` will need for a layer of these sizes, if it can run it."""
+    plan = _plan(sizes, dtype, device)
+    if plan is not None:
+        cluster.prepare(plan, with_gradient, device)
+
+
+def _plan(sizes: Sizes, dtype: torch.dtype, device: torch.device) -> Clusters | None:
+    if device.type != "cuda" or sizes.directions > 2 or exact(dtype):
+        return None
+    return plan_for(sizes, device) if torch.cuda.get_device_capability(device) >= (9, 0) else None
+
+
+def cluster_kernel(layer: Layer, slot_size: int = 0) -> Kernel:
+    """The kernel of clusters for a layer for which `runs_in_clusters`."""
+    sizes = Sizes(layer.cell, layer.directions, layer.batch, layer.hidden, layer.slots, slot_size)
+    plan = plan_for(sizes, layer.device)
+    assert plan is not None
+    return ClusterKernel(layer, plan)
+
+
 class Recurrence(torch.autograd.Function):
     """All directions of a layer: packed outputs side by side, and the last states."""
 
@@ -91,4 +117,18 @@ class Recurrence(torch.autograd.Function):
         return (None, None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[4:]))
 
 
-__all__ = ["CELLS", "UnavailableError", "obstacle", "recur"]
+__all__ = [
+    "CELLS",
+    "Kernel",
+    "Layer",
+    "Reading",
+    "Sizes",
+    "Trace",
+    "UnavailableError",
+    "cluster_kernel",
+    "obstacle",
+    "prepare",
+    "recur",
+    "runs_in_clusters",
+    "steps_of",
+]

@@ -1,4 +1,4 @@
-"""The arguments of the kernels, field by field as they stand in their sources."""
+"""The arguments of the kernels: each has the fields of the structure in its source, in the same order."""
 
 import ctypes
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ POINTER, POINTERS, INT = ctypes.c_void_p, ctypes.c_void_p * 2, ctypes.c_int
 
 
 class Arguments(ctypes.Structure):
-    """Fields by name: tensors become pointers, and a sequence of them a pointer for each direction.
+    """A structure that is filled by name: a tensor becomes a pointer, a sequence of tensors a pointer per direction.
 
-    It keeps the tensors: memory of one that nobody holds is handed out again before the kernel is launched, and two
-    pointers of one structure then lead to the same place.
+    It keeps the tensors alive: the memory of one that nobody holds would be handed out again before the kernel is
+    launched, and two pointers of one structure would then lead to the same place.
     """
 
     def __init__(self, **fields: "Tensor | Sequence[Tensor | None] | Arguments | int | None") -> None:
@@ -63,7 +63,7 @@ class GridLayer(Arguments):
 
 class GridForward(Arguments):
     _fields_ = [
-        ("walk", GridLayer),
+        ("layer", GridLayer),
         *_fields(POINTER, "x"),
         *_fields(POINTERS, "h0 c0"),
         *_fields(POINTER, "key_pack gate_pack bias output"),
@@ -74,7 +74,7 @@ class GridForward(Arguments):
 
 class GridBackward(Arguments):
     _fields_ = [
-        ("walk", GridLayer),
+        ("layer", GridLayer),
         *_fields(POINTER, "d_out"),
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "before cell"),
@@ -99,25 +99,25 @@ class GridPacking(Arguments):
 class ClusterLayer(Arguments):
     _fields_ = [
         *_fields(INT, "directions batch steps reversed real_hidden hidden slots real_slots own"),
-        *_fields(INT, "fit_first fit_second fit_third fit_fourth post depth"),
-        *_fields(POINTER, "sizes offsets told"),
+        *_fields(INT, "fit_first fit_second fit_third fit_fourth mailbox_bytes depth"),
+        *_fields(POINTER, "sizes offsets arrivals"),
     ]
 
 
 class ClusterForward(Arguments):
     _fields_ = [
-        ("walk", ClusterLayer),
+        ("layer", ClusterLayer),
         *_fields(POINTER, "x"),
         *_fields(POINTERS, "h0 c0"),
         *_fields(POINTER, "key_pack gate_pack read_pack value_pack bias output"),
         *_fields(POINTERS, "hn cn"),
-        *_fields(POINTER, "before cell gates attention content post"),
+        *_fields(POINTER, "before cell gates attention content mailbox"),
     ]
 
 
 class ClusterBackward(Arguments):
     _fields_ = [
-        ("walk", ClusterLayer),
+        ("layer", ClusterLayer),
         *_fields(POINTER, "d_out"),
         *_fields(POINTERS, "d_hn d_cn"),
         *_fields(POINTER, "before cell"),
@@ -125,7 +125,7 @@ class ClusterBackward(Arguments):
         *_fields(POINTER, "gates attention mean_key slope_pack back_pack back_value_pack back_read_pack largest"),
         *_fields(POINTER, "d_gates d_logits d_content"),
         *_fields(POINTERS, "d_h0 d_c0"),
-        *_fields(POINTER, "post"),
+        *_fields(POINTER, "mailbox"),
     ]
 
 

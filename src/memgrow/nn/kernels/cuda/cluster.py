@@ -1,4 +1,4 @@
-"""The walk by clusters of blocks (cluster.cuh): products of half precision, which has the 10 bits of TF32."""
+"""The recurrence by clusters of blocks (cluster.cuh): products of half precision, which has the 10 bits of TF32."""
 
 import ctypes
 import functools
@@ -7,25 +7,45 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from memgrow.nn.kernels.cuda import nvrtc
+from memgrow.nn.kernels.cuda import cluster_plan, nvrtc
 from memgrow.nn.kernels.cuda.arguments import ClusterBackward, ClusterForward, ClusterPacking, Gradients
 from memgrow.nn.kernels.cuda.arguments import ClusterLayer as Argument
-from memgrow.nn.kernels.cuda.cluster_plan import THREADS, WARPS, Clusters, Kept
+from memgrow.nn.kernels.cuda.cluster_plan import THREADS, WARPS, Clusters, Kept, Sizes, best
 from memgrow.nn.kernels.cuda.layer import BackwardResult, Each, ForwardResult, Layer, Reading, Trace, processors
 
-TELLING = 16  # words in which a team counts what its blocks have sent
-WALKS = {"forward": "cluster_forward.cu", "backward": "cluster_backward.cu"}
-AROUND = {"pack": "cluster_packing.cu", "largest": "cluster_packing.cu"}
+ARRIVAL_WORDS = 16  # of a team's counters of arrivals; as in the source
+PASSES = {"forward": "cluster_forward.cu", "backward": "cluster_backward.cu"}  # kernels that take all steps
+BEFORE = {"pack": "cluster_packing.cu", "largest": "cluster_packing.cu"}  # kernels that run before one of these
+PROBE = "layout.cu"  # has a kernel that does nothing
 FITS = ("fit_first", "fit_second", "fit_third", "fit_fourth")
-PACKS = {  # on the way forward or back
+PACKS = {  # of the forward pass or, False, of the backward pass
     True: ("key_pack", "gate_pack", "read_pack", "value_pack"),
     False: ("slope_pack", "back_pack", "back_value_pack", "back_read_pack"),
 }
 
 
 @functools.lru_cache(maxsize=4096)  # a training asks for the same ones in every step
+def plan_for(sizes: Sizes, device: torch.device) -> Clusters | None:
+    """The plan by which clusters run a layer; None if it is too large for them."""
+    return best(sizes, _room(device))
+
+
+@functools.cache
+def _room(device: torch.device) -> dict[int, int]:
+    """How many clusters of each size run at the same time, if each block takes all the shared memory it may have."""
+
+    def most(size: int) -> int:
+        return nvrtc.most_clusters(PROBE, "probe", {"LSTM": 1}, size, THREADS, nvrtc.SHARED_LIMIT, device)
+
+    try:
+        return {size: most(size) for size, _ in cluster_plan.SHARINGS}
+    except nvrtc.UnavailableError:  # then there is no room for any, and a layer takes another kernel
+        return {}
+
+
+@functools.lru_cache(maxsize=4096)
 def prepare(clusters: Clusters, with_gradient: bool, device: torch.device) -> None:
-    """Begin to compile what a walk will need."""
+    """Begin to compile the kernels of a plan."""
     for name in ("pack", "forward", *(("backward",) if with_gradient else ())):
         nvrtc.prepare(*_program(name, clusters), device)
 
@@ -33,10 +53,12 @@ def prepare(clusters: Clusters, with_gradient: bool, device: torch.device) -> No
 @functools.lru_cache(maxsize=4096)
 def _program(name: str, clusters: Clusters) -> tuple[str, dict[str, int]]:
     """The source of a kernel, and how it is compiled."""
-    return (WALKS[name], clusters.defines()) if name in WALKS else (AROUND[name], clusters.blocks())
+    return (PASSES[name], clusters.defines()) if name in PASSES else (BEFORE[name], clusters.blocks())
 
 
 class ClusterKernel:
+    """The kernels of one plan, for one layer (see `Kernel`)."""
+
     def __init__(self, layer: Layer, clusters: Clusters) -> None:
         self.layer, self.clusters = layer, clusters
         self.hidden, self.slots = clusters.hidden, clusters.slots
@@ -74,55 +96,55 @@ class ClusterKernel:
         self._launch("pack", argument, 8 * processors(layer.device), 0)
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> ForwardResult:
-        layer, walked = self.layer, ForwardResult.of(self.layer)
+        layer, result = self.layer, ForwardResult.of(self.layer)
         self.content = self._contents()
         argument = ClusterForward(
-            walk=self._walk(forward=True),
+            layer=self._argument(forward=True),
             h0=layer.h0,
             c0=layer.c0,
             x=x,
             bias=bias,
             content=self.content,
-            post=self._post(forward=True),
+            mailbox=self._mailbox(forward=True),
             **self.packs.pop(True),
-            **walked._asdict(),
+            **result._asdict(),
             **trace._asdict(),
         )
         self._launch("forward", argument, self.blocks, self._kept(forward=True).shared)
-        return walked
+        return result
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
     ) -> BackwardResult:
         layer = self.layer
-        walked = BackwardResult.of(layer, trace)
+        result = BackwardResult.of(layer, trace)
         self.d_content = self._contents()
         argument = ClusterBackward(
-            walk=self._walk(forward=False),
+            layer=self._argument(forward=False),
             d_hn=d_hn,
             d_cn=d_cn,
             c0=layer.c0,
             d_out=d_output,
-            **walked._asdict(),
+            **result._asdict(),
             **trace._asdict(),
             mean_key=mean_key,
             d_content=self.d_content,
-            post=self._post(forward=False),
+            mailbox=self._mailbox(forward=False),
             **self.packs[False],
             largest=self._largest(d_output, d_hn, d_cn),
         )
         self._launch("backward", argument, self.blocks, self._kept(forward=False).shared)
-        return walked
+        return result
 
     def _contents(self) -> Tensor | None:
         return self.layer.new(self.layer.total, self.layer.directions, self.clusters.content) if self.contents else None
 
-    def _post(self, forward: bool) -> Tensor:
-        return self.layer.new(self.blocks, self.clusters.post(forward), dtype=torch.uint8)
+    def _mailbox(self, forward: bool) -> Tensor:
+        return self.layer.new(self.blocks, self.clusters.mailbox(forward), dtype=torch.uint8)
 
-    def _told(self) -> Tensor | None:
+    def _arrivals(self) -> Tensor | None:
         teams = self.blocks // self.clusters.members if self.clusters.team > 1 else 0
-        return torch.zeros(teams, TELLING, dtype=torch.int32, device=self.layer.device) if teams else None
+        return torch.zeros(teams, ARRIVAL_WORDS, dtype=torch.int32, device=self.layer.device) if teams else None
 
     def _largest(self, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each) -> Tensor:
         self.largest = torch.zeros(1, dtype=torch.int32, device=self.layer.device)
@@ -138,7 +160,7 @@ class ClusterKernel:
         self._launch("largest", argument, 4 * processors(self.layer.device), 4 * WARPS)
         return self.largest
 
-    def _walk(self, forward: bool) -> Argument:
+    def _argument(self, forward: bool) -> Argument:
         layer, c = self.layer, self.clusters
         kept = self._kept(forward)
         return Argument(
@@ -152,11 +174,11 @@ class ClusterKernel:
             real_slots=layer.slots,
             own=c.own,
             **dict(zip(FITS, kept.blocks, strict=True)),
-            post=c.post(forward),
+            mailbox_bytes=c.mailbox(forward),
             depth=kept.depth,
             sizes=layer.sizes,
             offsets=layer.offsets,
-            told=self._told(),
+            arrivals=self._arrivals(),
         )
 
     def _kept(self, forward: bool) -> Kept:
@@ -166,5 +188,5 @@ class ClusterKernel:
 
     def _launch(self, name: str, argument: ctypes.Structure, blocks: int, shared: int) -> None:
         source, defines = _program(name, self.clusters)
-        together = self.clusters.team > 1 and name in WALKS  # they wait for each other
+        together = self.clusters.team > 1 and name in PASSES  # they wait for each other
         nvrtc.launch(source, name, defines, argument, blocks, THREADS, shared, self.layer.device, together)

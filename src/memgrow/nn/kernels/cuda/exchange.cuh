@@ -1,134 +1,140 @@
-// What the blocks of a cluster, or of a team of clusters, bring to each other, and rows of halves as they are then read.
+// Messages between the blocks of a cluster or a team: mbarriers, all-gather by multicast, and the rows that arrive.
 
 #pragma once
 
 #include "cluster.cuh"
 
-// Counts the bytes that come in; full when as many are there as are due, and then begins anew.
-struct Box {
-    unsigned at, turn;
-    __device__ __forceinline__ Box(unsigned long long *room) : at(place(room)), turn(0) {
-        if (threadIdx.x == 0) found(at);
+// An mbarrier in shared memory, and the parity of the phase that is waited for next.
+struct Mbarrier {
+    unsigned addr, phase;
+    __device__ __forceinline__ Mbarrier(unsigned long long *storage) : addr(smem_addr(storage)), phase(0) {
+        if (threadIdx.x == 0) mbarrier_init(addr);
     }
     __device__ __forceinline__ void expect(unsigned bytes) {
-        if (threadIdx.x == 0) announce(at, bytes);
+        if (threadIdx.x == 0) mbarrier_expect_tx(addr, bytes);
     }
     __device__ __forceinline__ void wait() {
-        await(at, turn);
-        turn ^= 1;
+        mbarrier_wait(addr, phase);
+        phase ^= 1;
     }
 };
 
-// Rows of halves, of which products take chunks of eight. Here each row lies in one piece:
-struct Whole {
-    half *at;
+// Rows of halves in shared memory, which products read in chunks of eight: here each row is contiguous.
+struct DenseRows {
+    half *data;
     int stride;
-    __device__ __forceinline__ const half *chunk(int c) const { return at + 8 * c; }
+    __device__ __forceinline__ const half *chunk(int c) const { return data + 8 * c; }
     __device__ __forceinline__ bool has(int) const { return true; }
 };
 
-// From one row of a piece to the next, in halves. Two rows beside each other must not begin in the same banks: where they
-// would, the chunks of every other one change places.
-__device__ __forceinline__ int apart(int chunks) { return (chunks + 3) / 4 * 32; }
-__device__ __forceinline__ int moved(int stride, int row) { return stride % 64 ? 0 : row % 2 * 4; }
+// Halves from one row of a piece to the next. Two neighbouring rows must not begin in the same banks: where they would,
+// `swizzle` moves the chunks of every other row.
+__device__ __forceinline__ int row_stride(int chunks) { return (chunks + 3) / 4 * 32; }
+__device__ __forceinline__ int swizzle(int stride, int row) { return stride % 64 ? 0 : row % 2 * 4; }
 
-// Here as the blocks have sent it, (MEMBERS, ROWS, stride) with something behind each ROWS; `many` chunks from the first
-// are meant.
-struct Sent {
-    const half *at;
-    int stride, piece, first, many;
-    float share;  // 1 / many
+// Rows as the blocks sent them: (MEMBERS, ROWS, stride), with a trailer after the ROWS of each block. Of each row, `chunks`
+// chunks from `first` on are read.
+struct GatheredRows {
+    const half *data;
+    int stride, block_stride, first, chunks;
+    float inverse;  // 1 / chunks
     __device__ __forceinline__ const half *chunk(int c) const {
-        const int owner = (c + 0.5f) * share;
-        return at + owner * piece + 8 * ((first + c - owner * many) ^ moved(stride, threadIdx.x % 32 / 4));
+        const int owner = (c + 0.5f) * inverse;
+        return data + owner * block_stride + 8 * ((first + c - owner * chunks) ^ swizzle(stride, threadIdx.x % 32 / 4));
     }
-    __device__ __forceinline__ bool has(int c) const { return c < MEMBERS * many; }
+    __device__ __forceinline__ bool has(int c) const { return c < MEMBERS * chunks; }
 };
 
-__device__ __forceinline__ unsigned member() { return TEAM > 1 ? blockIdx.x % MEMBERS : rank(); }  // of those of the same rows
+// The number of this block among those that work on the same rows.
+__device__ __forceinline__ unsigned member_rank() { return TEAM > 1 ? blockIdx.x % MEMBERS : cluster_rank(); }
 
-static_assert(TEAM == 1 || SLOTS && !DIMS, "others are pushed to, or met, in the own cluster alone");
+static_assert(TEAM == 1 || SLOTS && !DIMS, "st.async and cluster_sync reach the own cluster alone");
 
-// Where the blocks of a team lay out what they send, and count how often they have.
-struct Post {
-    char *at;
-    unsigned *told;
-    __device__ __forceinline__ Post(char *all, const Walk &w)
-        : at(all + (size_t)(blockIdx.x / MEMBERS) * MEMBERS * w.post), told(w.told + blockIdx.x / MEMBERS * TELLING) {}
+// The part of global memory where the blocks of a team write what they send, and the counters of their arrivals.
+struct Mailbox {
+    char *data;
+    unsigned *arrivals;
+    __device__ __forceinline__ Mailbox(char *all, const Layer &layer)
+        : data(all + (size_t)(blockIdx.x / MEMBERS) * MEMBERS * layer.mailbox_bytes),
+          arrivals(layer.arrivals + blockIdx.x / MEMBERS * ARRIVAL_WORDS) {}
 };
 
-// Sends what all blocks need of each: rows that are `stride` halves apart, and behind them `more` bytes for each row. It is
-// laid out by turns in two places, and arrives in one, or by turns in two with a box each: a block that is a step ahead
-// would otherwise fill the box in another's stead.
-template <int PLACES = 1>
-struct Exchange {
+// All-gather: every block sends rows that are `stride` halves apart, then `trailer_bytes` for each row, and receives those of
+// all blocks. A piece is written by turns to two places of the mailbox. It arrives in one buffer, or by turns in two with an
+// mbarrier each, where a block that is a step ahead would otherwise complete another's phase.
+template <int BUFFERS = 1>
+struct AllGather {
     char *out, *in;
-    unsigned *told;
+    unsigned *arrivals;
     int stride;
-    unsigned bytes, box, count;  // count: how often it has been waited for
-    __device__ __forceinline__ Exchange(Post &post, char *&room, unsigned long long *counters, int stride, int more = 0)
-        : out(post.at + member() * ROWS * (2 * stride + more)), in(room), told(post.told), stride(stride),
-          bytes(ROWS * (2 * stride + more)), box(place(counters)), count(0) {
-        post.at += 2 * MEMBERS * bytes;
-        post.told += SECTOR;
-        room += PLACES * MEMBERS * bytes;
+    unsigned bytes, mbarrier, count;  // count: completed waits
+    __device__ __forceinline__ AllGather(Mailbox &mailbox, char *&smem, unsigned long long *storage, int stride,
+                                         int trailer_bytes = 0)
+        : out(mailbox.data + member_rank() * ROWS * (2 * stride + trailer_bytes)), in(smem), arrivals(mailbox.arrivals),
+          stride(stride), bytes(ROWS * (2 * stride + trailer_bytes)), mbarrier(smem_addr(storage)), count(0) {
+        mailbox.data += 2 * MEMBERS * bytes;
+        mailbox.arrivals += SECTOR;
+        smem += BUFFERS * MEMBERS * bytes;
         for (int n = 0; n < 2; ++n)
             for (int i = threadIdx.x; i < bytes / 16; i += THREADS)
-                reinterpret_cast<uint4 *>(laid_out(n))[i] = make_uint4(0, 0, 0, 0);
+                reinterpret_cast<uint4 *>(outgoing(n))[i] = make_uint4(0, 0, 0, 0);
         if (threadIdx.x == 0)
-            for (int n = 0; n < PLACES; ++n) found(box + 8 * n);
+            for (int n = 0; n < BUFFERS; ++n) mbarrier_init(mbarrier + 8 * n);
     }
-    __device__ __forceinline__ char *laid_out(unsigned n) const { return out + n % 2 * MEMBERS * bytes; }
-    __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(laid_out(count)); }
+    __device__ __forceinline__ char *outgoing(unsigned n) const { return out + n % 2 * MEMBERS * bytes; }
+    __device__ __forceinline__ half *mine() const { return reinterpret_cast<half *>(outgoing(count)); }
     __device__ __forceinline__ half *mine(int row, int chunk) const {
-        return mine() + row * stride + 8 * (chunk ^ moved(stride, row));
+        return mine() + row * stride + 8 * (chunk ^ swizzle(stride, row));
     }
     template <typename T>
-    __device__ __forceinline__ T &behind(half *piece, int row) const {
+    __device__ __forceinline__ T &trailer(half *piece, int row) const {
         return reinterpret_cast<T *>(piece + ROWS * stride)[row];
     }
-    __device__ __forceinline__ unsigned which(unsigned n) const { return PLACES > 1 ? n % 2 : 0; }
-    __device__ __forceinline__ char *landing(unsigned n) const { return in + which(n) * MEMBERS * bytes; }
+    __device__ __forceinline__ unsigned buffer(unsigned n) const { return BUFFERS > 1 ? n % 2 : 0; }
+    __device__ __forceinline__ char *incoming(unsigned n) const { return in + buffer(n) * MEMBERS * bytes; }
     __device__ __forceinline__ void send() const {
-        publish();
+        fence_proxy_async();
         __syncthreads();
         if (threadIdx.x) return;
-        const unsigned current = box + 8 * which(count);
-        announce(current, MEMBERS * bytes);
-        if (TEAM > 1) {  // each block of a cluster brings its share of all there is
-            tell(told);
-            heed(told, MEMBERS * (count + 1));
-            publish();
+        const unsigned current = mbarrier + 8 * buffer(count);
+        mbarrier_expect_tx(current, MEMBERS * bytes);
+        if (TEAM > 1) {  // each block of a cluster multicasts its share of all pieces
+            arrivals_add(arrivals);
+            arrivals_wait(arrivals, MEMBERS * (count + 1));
+            fence_proxy_async();
         }
-        const int first = rank() * TEAM, away = TEAM > 1 ? first - (int)member() : 0;
-        fetch_for_all(place(landing(count) + first * bytes), laid_out(count) + away * (int)bytes, TEAM * bytes, current,
-                      CLUSTER);
+        const int first = cluster_rank() * TEAM, offset = TEAM > 1 ? first - (int)member_rank() : 0;
+        bulk_copy_multicast(smem_addr(incoming(count) + first * bytes), outgoing(count) + offset * (int)bytes, TEAM * bytes,
+                            current, CLUSTER);
     }
     __device__ __forceinline__ void wait() {
-        await(box + 8 * which(count), (PLACES > 1 ? count / 2 : count) % 2);
+        mbarrier_wait(mbarrier + 8 * buffer(count), (BUFFERS > 1 ? count / 2 : count) % 2);
         ++count;
     }
-    // After it has been waited for:
-    __device__ __forceinline__ half *of(int peer) const { return reinterpret_cast<half *>(landing(count - 1) + peer * bytes); }
-    __device__ __forceinline__ Sent sent(int first, int many) const {
-        return {of(0), stride, (int)bytes / 2, first, many, 1.f / many};
+    // After `wait`:
+    __device__ __forceinline__ half *from(int peer) const {
+        return reinterpret_cast<half *>(incoming(count - 1) + peer * bytes);
     }
-    // Rows that are no whole chunks are put together: WIDTH of each block.
+    __device__ __forceinline__ GatheredRows rows(int first, int chunks) const {
+        return {from(0), stride, (int)bytes / 2, first, chunks, 1.f / chunks};
+    }
+    // Copies rows that are no whole chunks, WIDTH halves of each block, into contiguous rows.
     template <int WIDTH>
-    __device__ __forceinline__ void put_together(const Whole &room) {
+    __device__ __forceinline__ void concatenate(const DenseRows &dense) {
         constexpr int words = WIDTH % 4 ? WIDTH / 2 : WIDTH / 4, size = WIDTH / words;
         for (int i = threadIdx.x; i < MEMBERS * ROWS * words; i += THREADS) {
-            half *there = room.at + i / words % ROWS * room.stride + i / (ROWS * words) * WIDTH + i % words * size;
-            if (size == 4) *reinterpret_cast<uint2 *>(there) = reinterpret_cast<const uint2 *>(of(0))[i];
-            else *reinterpret_cast<unsigned *>(there) = reinterpret_cast<const unsigned *>(of(0))[i];
+            half *to = dense.data + i / words % ROWS * dense.stride + i / (ROWS * words) * WIDTH + i % words * size;
+            if (size == 4) *reinterpret_cast<uint2 *>(to) = reinterpret_cast<const uint2 *>(from(0))[i];
+            else *reinterpret_cast<unsigned *>(to) = reinterpret_cast<const unsigned *>(from(0))[i];
         }
         __syncthreads();
     }
 };
 
-__device__ __forceinline__ int stride_of(int width) { return (width + 63) / 64 * 64 + 32; }  // halves; rows in other banks
+// Halves from one contiguous row to the next: rows begin in different banks.
+__device__ __forceinline__ int padded_stride(int width) { return (width + 63) / 64 * 64 + 32; }
 
-// What lies behind the last of what is sent is multiplied with zeros, and must not be anything but numbers.
-__device__ __forceinline__ void wipe(const Whole &rows) {
-    for (int i = threadIdx.x; i < ROWS * rows.stride / 2; i += THREADS) reinterpret_cast<unsigned *>(rows.at)[i] = 0;
+// The padding of a row is multiplied with zeros, so that it must hold numbers.
+__device__ __forceinline__ void zero_fill(const DenseRows &rows) {
+    for (int i = threadIdx.x; i < ROWS * rows.stride / 2; i += THREADS) reinterpret_cast<unsigned *>(rows.data)[i] = 0;
 }

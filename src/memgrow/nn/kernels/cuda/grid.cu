@@ -1,15 +1,14 @@
-// The recurrence with memory as one kernel each way: the blocks walk the sequence by themselves.
+// The recurrence with memory as one persistent kernel for each pass, by all blocks of the GPU (a cooperative launch).
 //
-// Rows (sequences) are in groups of blocks; a group works on one direction and some chunks of 32 rows, and within it
-// every block owns a few hidden units and a few slots. A step of the forward pass is two phases with a barrier of the
-// group behind each: scores of the own slots from all of h; then gates of the own units from all of h and all scores.
-// A step back is three: gradients of the own gates; of the own slots and, through the weights, of the own units; of
-// the own units through the keys.
+// A group of blocks works on one direction and some chunks of 32 rows (sequences); within it every block owns a few hidden
+// units and a few slots. A barrier of the group, a counter in global memory, ends each phase of a step. Forward has two
+// phases: scores of own slots from all of h; gates of own units from all of h and all scores. Backward has three: gradients
+// of own gates; of own slots and, through the weights, of own units; of own units through the keys.
 //
 // V and the weights that read the content are multiplied beforehand (P = V W'), so that attention gives gates in one
 // product. Every unit has four columns in a row: LSTM i, f, g, o; GRU r, z, and the candidate's part from h and from
-// the input. Sizes are padded to 16 with zeros. Weights come packed in the order in which a lane feeds them to the
-// matrix units: [block][16 of k][8 of n][lane][4], the lane's n being lane / 4 and its k being 4 * (lane % 4) + 0..3.
+// the input. Sizes are padded to 16 with zeros. Weights come packed in the order in which a lane passes them to mma:
+// [block][16 of k][8 of n][lane][4], the lane's n being lane / 4 and its k being 4 * (lane % 4) + 0..3.
 //
 // Compile-time: LSTM (0 or 1), EXACT (1: three products of split numbers, near float32; 0: TF32), WARPS, ONE (1: each
 // group has one chunk), TILES_U (8 columns of gates each, that is two units), TILES_S and TILES_B (tiles in one pass
@@ -24,17 +23,17 @@
 #define INFINITY __int_as_float(0x7f800000)
 #endif
 
-struct Walk {
+struct Layer {
     int directions, groups, blocks, chunks;  // groups of one direction, blocks of one group, chunks of one group
-    int batch, steps, reversed;              // reversed: bit d is set if direction d walks backwards
-    int real_hidden, hidden, slots, real_slots;  // as they are, and padded
+    int batch, steps, reversed;              // reversed: bit d is set if direction d runs backwards in time
+    int real_hidden, hidden, slots, real_slots;  // real ones, and padded
     int tiles_s, weights_in_shared;
-    const int *sizes, *offsets;  // of each step
+    const int *sizes, *offsets;  // rows of each step, and where they begin
     unsigned *barrier;           // one for each group
 };
 
 struct Forward {
-    Walk walk;
+    Layer layer;
     const float *x;                // (T, D, 4 H)
     const float *h0[2], *c0[2];    // (B, real H) for each direction
     const float *key_pack, *gate_pack, *bias;
@@ -44,7 +43,7 @@ struct Forward {
 };
 
 struct Backward {
-    Walk walk;
+    Layer layer;
     const float *d_out, *d_hn[2], *d_cn[2];  // (T, D * real H), (B, real H) for each direction
     const float *before, *cell, *c0[2], *gates, *attention, *mean_key;  // mean_key: (D, T, real H)
     const float *slope_pack, *key_pack;
@@ -59,7 +58,7 @@ struct Packing {
     float *key_pack, *gate_pack, *slope_pack, *back_pack;
 };
 
-// Which gate of torch's weights stands in a column of a unit, for what comes from h.
+// The gate of torch's weights for h in a column of a unit; -1: none.
 __device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 3 ? column : -1; }
 
 __device__ __forceinline__ unsigned tf32(float x) {
@@ -76,7 +75,7 @@ __device__ __forceinline__ void mma(float (&c)[4], unsigned a0, unsigned a1, uns
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-// One 16 x 8 product over 8 of k, as exact as asked for.
+// One 16 x 8 product over 8 of k, in TF32 or (EXACT) by split numbers.
 __device__ __forceinline__ void product(float (&c)[4], float a0, float a1, float a2, float a3, float b0, float b1) {
     unsigned p0 = tf32(a0), p1 = tf32(a1), p2 = tf32(a2), p3 = tf32(a3), q0 = tf32(b0), q1 = tf32(b1);
 #if EXACT
@@ -89,7 +88,7 @@ __device__ __forceinline__ void product(float (&c)[4], float a0, float a1, float
     mma(c, p0, p1, p2, p3, q0, q1);
 }
 
-// All writes of the group's blocks before `arrive` are seen by all of them after `wait`; work may stand between.
+// The group's barrier: writes before `arrive` are visible to all of its blocks after `wait`, and work may stand between.
 __device__ __forceinline__ void arrive(unsigned *counter, unsigned &target, int blocks) {
     target += blocks;
     __syncthreads();
@@ -108,32 +107,32 @@ __device__ __forceinline__ void wait(unsigned *counter, unsigned target) {
     __syncthreads();
 }
 
-__device__ __forceinline__ float4 fresh(const float *p) {  // from L2: another block may have written it
+__device__ __forceinline__ float4 load_l2(const float *p) {  // from L2: another block may have written it
     return __ldcg(reinterpret_cast<const float4 *>(p));
 }
 
-// Rows of A are given by pointer (null: a row of zeros); the warps share out the k-blocks of `pack`.
-template <int NT, typename Turn>
+// acc += A * B. Rows of A are given by pointer (null: a row of zeros); the warps share the k-blocks of `pack`.
+template <int NT, typename Transform>
 __device__ __forceinline__ void accumulate(float (&acc)[2][NT][4], const float *const (&row)[4], int k_blocks, int shift,
-                                           const float4 *pack, int tiles, int tile, int many, Turn turn) {
+                                           const float4 *pack, int tiles, int tile, int count, Transform transform) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, at = 4 * (lane % 4);
     // The first warps would get one block more of every range: let each range begin with another warp.
     int kb = warp - shift % WARPS;
     if (kb < 0) kb += WARPS;
-    // Two k-blocks are on their way while one is worked on: what another block wrote comes from L2, and that takes long.
+    // Two k-blocks are in flight while one is used: what another block wrote comes from L2, which has a long latency.
     float4 a[3][4];
     auto load = [&](float4 (&v)[4], int k) {
 #pragma unroll
         for (int r = 0; r < 4; ++r)
-            v[r] = row[r] && k < k_blocks ? fresh(row[r] + 16 * k + at) : make_float4(0.f, 0.f, 0.f, 0.f);
+            v[r] = row[r] && k < k_blocks ? load_l2(row[r] + 16 * k + at) : make_float4(0.f, 0.f, 0.f, 0.f);
     };
-    auto work = [&](float4 (&v)[4], int k) {
+    auto multiply_add = [&](float4 (&v)[4], int k) {
 #pragma unroll
         for (int r = 0; r < 4; ++r)
-            if (row[r]) v[r] = turn(v[r], r);
+            if (row[r]) v[r] = transform(v[r], r);
 #pragma unroll
         for (int n = 0; n < NT; ++n) {
-            if (n < many) {
+            if (n < count) {
                 float4 b = pack[((size_t)k * tiles + tile + n) * 32 + lane];
 #pragma unroll
                 for (int m = 0; m < 2; ++m) {
@@ -147,34 +146,34 @@ __device__ __forceinline__ void accumulate(float (&acc)[2][NT][4], const float *
     load(a[1], kb + WARPS);
     for (; kb < k_blocks; kb += 3 * WARPS) {
         load(a[2], kb + 2 * WARPS);
-        work(a[0], kb);
+        multiply_add(a[0], kb);
         if (kb + WARPS >= k_blocks) break;
         load(a[0], kb + 3 * WARPS);
-        work(a[1], kb + WARPS);
+        multiply_add(a[1], kb + WARPS);
         if (kb + 2 * WARPS >= k_blocks) break;
         load(a[1], kb + 4 * WARPS);
-        work(a[2], kb + 2 * WARPS);
+        multiply_add(a[2], kb + 2 * WARPS);
     }
 }
 
-// Each warp lays its part of the sums beside the others'; `total` then adds them up.
+// Stores each warp's partial sums; `sum_partials` then adds them up.
 template <int NT>
-__device__ __forceinline__ void lay_down(float *room, float (&acc)[2][NT][4]) {
+__device__ __forceinline__ void store_partials(float *smem, float (&acc)[2][NT][4]) {
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, width = 8 * NT;
 #pragma unroll
     for (int m = 0; m < 2; ++m)
 #pragma unroll
         for (int n = 0; n < NT; ++n) {
-            float *p = room + (warp * CHUNK + 16 * m + lane / 4) * width + 8 * n + 2 * (lane % 4);
+            float *p = smem + (warp * CHUNK + 16 * m + lane / 4) * width + 8 * n + 2 * (lane % 4);
             *reinterpret_cast<float2 *>(p) = make_float2(acc[m][n][0], acc[m][n][1]);
             *reinterpret_cast<float2 *>(p + 8 * width) = make_float2(acc[m][n][2], acc[m][n][3]);
         }
 }
 
-__device__ __forceinline__ float total(const float *room, int row, int column, int width) {
+__device__ __forceinline__ float sum_partials(const float *smem, int row, int column, int width) {
     float sum = 0.f;
 #pragma unroll
-    for (int w = 0; w < WARPS; ++w) sum += room[(w * CHUNK + row) * width + column];
+    for (int warp = 0; warp < WARPS; ++warp) sum += smem[(warp * CHUNK + row) * width + column];
     return sum;
 }
 
@@ -188,7 +187,7 @@ __device__ __forceinline__ void clear(float (&acc)[2][NT][4]) {
             for (int i = 0; i < 4; ++i) acc[m][n][i] = 0.f;
 }
 
-// Eight lanes have a row of the chunk together: the first 256 threads have all 32.
+// Over the eight threads that share a row of the chunk: the first 256 threads have all 32 rows.
 __device__ __forceinline__ float row_max(float x) {
     for (int d = 4; d; d /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, d));
     return x;
@@ -200,17 +199,17 @@ __device__ __forceinline__ float row_total(float x) {
 }
 
 __device__ __forceinline__ float sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
-__device__ __forceinline__ float bend(float x) { return __fdividef(2.f, 1.f + __expf(-2.f * x)) - 1.f; }  // tanh
+__device__ __forceinline__ float fast_tanh(float x) { return __fdividef(2.f, 1.f + __expf(-2.f * x)) - 1.f; }
 
-__device__ const float4 *bring(float *&room, const float *pack, size_t count, bool into_shared) {
+__device__ const float4 *load_pack(float *&smem, const float *pack, size_t count, bool into_shared) {
     if (!into_shared) return reinterpret_cast<const float4 *>(pack);
-    float4 *mine = reinterpret_cast<float4 *>(room);
+    float4 *mine = reinterpret_cast<float4 *>(smem);
     for (size_t i = threadIdx.x; i < count / 4; i += THREADS) mine[i] = reinterpret_cast<const float4 *>(pack)[i];
-    room += count;
+    smem += count;
     return mine;
 }
 
-struct Plain {
+struct Identity {
     __device__ __forceinline__ float4 operator()(float4 v, int) const { return v; }
 };
 
@@ -224,41 +223,41 @@ struct Softmax {  // from scores to attention
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a) {
     extern __shared__ float4 shared[];
-    const Walk w = a.walk;
-    const int group = blockIdx.x / w.blocks, block = blockIdx.x % w.blocks;
-    const int d = group / w.groups, lane = threadIdx.x % 32, sub = threadIdx.x % 8, pair = threadIdx.x / 8;
-    const int D = w.directions, H = w.hidden, N = w.slots, unit0 = block * UNITS, slot0 = block * w.tiles_s * 8;
-    const int own = w.tiles_s * 8, kh = H / 16, kn = N / 16, wide = w.real_hidden;
-    const bool reversed = w.reversed >> d & 1;
-    unsigned *counter = w.barrier + group, target = 0;
+    const Layer layer = a.layer;
+    const int group = blockIdx.x / layer.blocks, block = blockIdx.x % layer.blocks;
+    const int d = group / layer.groups, lane = threadIdx.x % 32, sub = threadIdx.x % 8, pair = threadIdx.x / 8;
+    const int D = layer.directions, H = layer.hidden, N = layer.slots, unit0 = block * UNITS, slot0 = block * layer.tiles_s * 8;
+    const int own = layer.tiles_s * 8, kh = H / 16, kn = N / 16, real_h = layer.real_hidden;
+    const bool reversed = layer.reversed >> d & 1;
+    unsigned *counter = layer.barrier + group, target = 0;
 
-    float *room = reinterpret_cast<float *>(shared);
-    const size_t keys = (size_t)kh * w.tiles_s * 128, weights = (size_t)(kh + kn) * TILES_U * 128;
-    const size_t number = (size_t)d * w.blocks + block;
-    const float4 *key_pack = bring(room, a.key_pack + number * keys, keys, w.weights_in_shared);
-    const float4 *gate_pack = bring(room, a.gate_pack + number * weights, weights, w.weights_in_shared);
-    float *top = room, *scale = room + CHUNK, *mine = room + 2 * CHUNK;  // mine: (CHUNK, own slots)
-    float *c_now = mine + CHUNK * own, *h_now = c_now + w.chunks * CHUNK * UNITS;
-    float *sums = h_now + w.chunks * CHUNK * UNITS;
+    float *smem = reinterpret_cast<float *>(shared);
+    const size_t keys = (size_t)kh * layer.tiles_s * 128, weights = (size_t)(kh + kn) * TILES_U * 128;
+    const size_t number = (size_t)d * layer.blocks + block;
+    const float4 *key_pack = load_pack(smem, a.key_pack + number * keys, keys, layer.weights_in_shared);
+    const float4 *gate_pack = load_pack(smem, a.gate_pack + number * weights, weights, layer.weights_in_shared);
+    float *top = smem, *scale = smem + CHUNK, *mine = smem + 2 * CHUNK;  // mine: (CHUNK, own slots)
+    float *c_now = mine + CHUNK * own, *h_now = c_now + layer.chunks * CHUNK * UNITS;
+    float *sums = h_now + layer.chunks * CHUNK * UNITS;
 
-    for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
-        const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
+    for (int i = threadIdx.x; i < layer.chunks * CHUNK * UNITS; i += THREADS) {
+        const int row = (group % layer.groups + i / (CHUNK * UNITS) * layer.groups) * CHUNK + i / UNITS % CHUNK;
         const int unit = unit0 + i % UNITS;
-        const bool there = row < w.batch && unit < wide;
-        h_now[i] = there ? a.h0[d][(size_t)row * wide + unit] : 0.f;
-        c_now[i] = there && LSTM ? a.c0[d][(size_t)row * wide + unit] : 0.f;
-        // The first step reads h from `out` as all others do: its rows come from a place before the first step.
-        if (row < w.batch && unit < H) a.out[((size_t)row * D + d) * H + unit] = h_now[i];
+        const bool valid = row < layer.batch && unit < real_h;
+        h_now[i] = valid ? a.h0[d][(size_t)row * real_h + unit] : 0.f;
+        c_now[i] = valid && LSTM ? a.c0[d][(size_t)row * real_h + unit] : 0.f;
+        // The first step reads h from `out` as all others do: the initial states lie before the first step.
+        if (row < layer.batch && unit < H) a.out[((size_t)row * D + d) * H + unit] = h_now[i];
     }
-    float *out = a.out + (size_t)w.batch * D * H;  // behind the initial states
-    arrive(counter, target, w.blocks);
+    float *out = a.out + (size_t)layer.batch * D * H;  // after the initial states
+    arrive(counter, target, layer.blocks);
 
     int before_rows = 0, before_at = 0;
-    for (int s = 0; s < w.steps; ++s) {
-        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t], at = w.offsets[t];
-        const int first_row = group % w.groups * CHUNK;
+    for (int s = 0; s < layer.steps; ++s) {
+        const int t = reversed ? layer.steps - 1 - s : s, rows = layer.sizes[t], at = layer.offsets[t];
+        const int first_row = group % layer.groups * CHUNK;
         float acc[2][TILES_U][4];
-        float4 given[ITEMS];
+        float4 gate[ITEMS];
         auto state_rows = [&](const float *(&h)[4], int row0) {
 #pragma unroll
             for (int r = 0; r < 4; ++r) {
@@ -273,32 +272,32 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
                 if (i < CHUNK * UNITS && row < rows && unit < H)
-                    given[n] = *reinterpret_cast<const float4 *>(a.x + (((size_t)(at + row) * D + d) * H + unit) * 4);
+                    gate[n] = *reinterpret_cast<const float4 *>(a.x + (((size_t)(at + row) * D + d) * H + unit) * 4);
             }
         };
         if (ONE) inputs(first_row);
         wait(counter, target);
         if (N) {
-            for (int k = 0; k < w.chunks; ++k) {
-                const int row0 = first_row + k * w.groups * CHUNK;
+            for (int k = 0; k < layer.chunks; ++k) {
+                const int row0 = first_row + k * layer.groups * CHUNK;
                 if (row0 >= rows) break;
                 const float *h[4];
                 state_rows(h, row0);
-                for (int tile = 0; tile < w.tiles_s; tile += TILES_S) {
+                for (int tile = 0; tile < layer.tiles_s; tile += TILES_S) {
                     float part[2][TILES_S][4];
                     clear(part);
-                    accumulate<TILES_S>(part, h, kh, 0, key_pack, w.tiles_s, tile, w.tiles_s - tile, Plain());
-                    lay_down<TILES_S>(sums, part);
+                    accumulate<TILES_S>(part, h, kh, 0, key_pack, layer.tiles_s, tile, layer.tiles_s - tile, Identity());
+                    store_partials<TILES_S>(sums, part);
                     __syncthreads();
                     for (int i = threadIdx.x; i < CHUNK * 8 * TILES_S; i += THREADS) {
                         const int row = i / (8 * TILES_S), column = i % (8 * TILES_S), slot = slot0 + 8 * tile + column;
                         if (8 * tile + column >= own) continue;
-                        float score = total(sums, row, column, 8 * TILES_S);
-                        if (a.bias && slot < w.real_slots) score += a.bias[(size_t)d * N + slot];
-                        if (slot >= w.real_slots) score = -INFINITY;
+                        float score = sum_partials(sums, row, column, 8 * TILES_S);
+                        if (a.bias && slot < layer.real_slots) score += a.bias[(size_t)d * N + slot];
+                        if (slot >= layer.real_slots) score = -INFINITY;
                         mine[row * own + 8 * tile + column] = score;
                         if (slot < N && row0 + row < rows)
-                            a.scores[((size_t)d * w.batch + row0 + row) * N + slot] = score;
+                            a.scores[((size_t)d * layer.batch + row0 + row) * N + slot] = score;
                     }
                     __syncthreads();
                 }
@@ -310,37 +309,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a
                         for (int j = sub; j < own; j += 8) sum += __expf(mine[pair * own + j] - high);
                     sum = row_total(sum);
                     if (sub == 0 && row0 + pair < rows)
-                        reinterpret_cast<float2 *>(a.stats)[((size_t)d * w.batch + row0 + pair) * w.blocks + block] =
+                        reinterpret_cast<float2 *>(a.stats)[((size_t)d * layer.batch + row0 + pair) * layer.blocks + block] =
                             make_float2(high, sum);
                 }
                 if (!ONE) __syncthreads();
             }
-            arrive(counter, target, w.blocks);
+            arrive(counter, target, layer.blocks);
             if (ONE && first_row < rows) {  // what does not depend on the scores, while the others arrive
                 const float *h[4];
                 state_rows(h, first_row);
                 clear(acc);
-                accumulate<TILES_U>(acc, h, kh, 0, gate_pack, TILES_U, 0, TILES_U, Plain());
+                accumulate<TILES_U>(acc, h, kh, 0, gate_pack, TILES_U, 0, TILES_U, Identity());
             }
             wait(counter, target);
         }
-        for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = first_row + k * w.groups * CHUNK;
+        for (int k = 0; k < layer.chunks; ++k) {
+            const int row0 = first_row + k * layer.groups * CHUNK;
             if (row0 >= rows) break;
             if (!ONE) inputs(row0);
             if (!ONE || !N) {
                 const float *h[4];
                 state_rows(h, row0);
                 clear(acc);
-                accumulate<TILES_U>(acc, h, kh, 0, gate_pack, TILES_U, 0, TILES_U, Plain());
+                accumulate<TILES_U>(acc, h, kh, 0, gate_pack, TILES_U, 0, TILES_U, Identity());
             }
             if (N) {
                 if (pair < CHUNK) {
                     float high = -INFINITY, sum = 0.f;
                     if (row0 + pair < rows) {
-                        const float2 *p = reinterpret_cast<const float2 *>(a.stats) + ((size_t)d * w.batch + row0 + pair) * w.blocks;
+                        const float2 *p = reinterpret_cast<const float2 *>(a.stats) +
+                                          ((size_t)d * layer.batch + row0 + pair) * layer.blocks;
 #pragma unroll 5
-                        for (int j = sub; j < w.blocks; j += 8) {
+                        for (int j = sub; j < layer.blocks; j += 8) {
                             const float2 one = __ldcg(p + j);
                             const float higher = fmaxf(high, one.x);
                             if (one.x > -INFINITY) {
@@ -362,49 +362,49 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a
 #pragma unroll
                 for (int r = 0; r < 4; ++r) {
                     const int row = lane / 4 + 8 * r;
-                    scores[r] = row0 + row >= rows ? nullptr : a.scores + ((size_t)d * w.batch + row0 + row) * N;
+                    scores[r] = row0 + row >= rows ? nullptr : a.scores + ((size_t)d * layer.batch + row0 + row) * N;
                     softmax.top[r] = top[row];
                     softmax.scale[r] = scale[row];
                 }
                 accumulate<TILES_U>(acc, scores, kn, kh, gate_pack + (size_t)kh * TILES_U * 32, TILES_U, 0, TILES_U, softmax);
             }
-            lay_down<TILES_U>(sums, acc);
+            store_partials<TILES_U>(sums, acc);
             __syncthreads();
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = i / UNITS, u = i % UNITS, unit = unit0 + u;
                 if (i >= CHUNK * UNITS || row0 + row >= rows || unit >= H) continue;
                 const size_t here = (size_t)(at + row0 + row) * D + d;
-                float4 v = given[n];
-                v.x += total(sums, row, 4 * u, 4 * UNITS);
-                v.y += total(sums, row, 4 * u + 1, 4 * UNITS);
-                v.z += total(sums, row, 4 * u + 2, 4 * UNITS);
-                v.w += total(sums, row, 4 * u + 3, 4 * UNITS);
+                float4 v = gate[n];
+                v.x += sum_partials(sums, row, 4 * u, 4 * UNITS);
+                v.y += sum_partials(sums, row, 4 * u + 1, 4 * UNITS);
+                v.z += sum_partials(sums, row, 4 * u + 2, 4 * UNITS);
+                v.w += sum_partials(sums, row, 4 * u + 3, 4 * UNITS);
                 float &hh = h_now[k * CHUNK * UNITS + i];
                 const float old = hh;
 #if LSTM
                 float &c = c_now[k * CHUNK * UNITS + i];
-                v = make_float4(sigmoid(v.x), sigmoid(v.y), bend(v.z), sigmoid(v.w));
+                v = make_float4(sigmoid(v.x), sigmoid(v.y), fast_tanh(v.z), sigmoid(v.w));
                 c = v.y * c + v.x * v.z;
-                hh = v.w * bend(c);
+                hh = v.w * fast_tanh(c);
                 out[here * H + unit] = hh;
                 a.cell[here * H + unit] = c;
 #else
                 v.x = sigmoid(v.x);
                 v.y = sigmoid(v.y);
-                v.w = bend(v.w + v.x * v.z);
+                v.w = fast_tanh(v.w + v.x * v.z);
                 hh = v.w + v.y * (hh - v.w);
                 out[here * H + unit] = hh;
 #endif
                 a.before[here * H + unit] = old;
                 *reinterpret_cast<float4 *>(a.gates + (here * H + unit) * 4) = v;
-                if (unit < wide) a.output[here * wide + unit] = hh;
+                if (unit < real_h) a.output[here * real_h + unit] = hh;
             }
             if (N) {
                 for (int i = threadIdx.x; i < CHUNK * own; i += THREADS) {
                     const int row = i / own, slot = slot0 + i % own;
                     if (slot >= N || row0 + row >= rows) continue;
-                    const float score = ONE ? mine[i] : __ldcg(a.scores + ((size_t)d * w.batch + row0 + row) * N + slot);
+                    const float score = ONE ? mine[i] : __ldcg(a.scores + ((size_t)d * layer.batch + row0 + row) * N + slot);
                     a.attention[((size_t)(at + row0 + row) * D + d) * N + slot] = __expf(score - top[row]) * scale[row];
                 }
             }
@@ -412,110 +412,110 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) forward(const Forward a
         }
         before_rows = rows;
         before_at = at;
-        arrive(counter, target, w.blocks);
+        arrive(counter, target, layer.blocks);
     }
-    for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
-        const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
+    for (int i = threadIdx.x; i < layer.chunks * CHUNK * UNITS; i += THREADS) {
+        const int row = (group % layer.groups + i / (CHUNK * UNITS) * layer.groups) * CHUNK + i / UNITS % CHUNK;
         const int unit = unit0 + i % UNITS;
-        if (row >= w.batch || unit >= wide) continue;
-        a.hn[d][(size_t)row * wide + unit] = h_now[i];
-        if (LSTM) a.cn[d][(size_t)row * wide + unit] = c_now[i];
+        if (row >= layer.batch || unit >= real_h) continue;
+        a.hn[d][(size_t)row * real_h + unit] = h_now[i];
+        if (LSTM) a.cn[d][(size_t)row * real_h + unit] = c_now[i];
     }
 }
 
-struct Past {  // what a step back needs of one row and unit, read before it is its turn
+struct Saved {  // the trace of one row and unit, loaded ahead of its step
     float4 gates;
-    float given, cell, before;
+    float d_out, cell, before;
 };
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward a) {
     extern __shared__ float4 shared[];
-    const Walk w = a.walk;
-    const int group = blockIdx.x / w.blocks, block = blockIdx.x % w.blocks;
-    const int d = group / w.groups, lane = threadIdx.x % 32, sub = threadIdx.x % 8, pair = threadIdx.x / 8;
-    const int D = w.directions, H = w.hidden, N = w.slots, unit0 = block * UNITS, slot0 = block * w.tiles_s * 8;
-    const int own = w.tiles_s * 8, kg = H / 4, kn = N / 16, tiles = TILES_H + w.tiles_s, wide = w.real_hidden;
-    const int first_row = group % w.groups * CHUNK;
-    const bool reversed = w.reversed >> d & 1;
-    unsigned *counter = w.barrier + group, target = 0;
+    const Layer layer = a.layer;
+    const int group = blockIdx.x / layer.blocks, block = blockIdx.x % layer.blocks;
+    const int d = group / layer.groups, lane = threadIdx.x % 32, sub = threadIdx.x % 8, pair = threadIdx.x / 8;
+    const int D = layer.directions, H = layer.hidden, N = layer.slots, unit0 = block * UNITS, slot0 = block * layer.tiles_s * 8;
+    const int own = layer.tiles_s * 8, kg = H / 4, kn = N / 16, tiles = TILES_H + layer.tiles_s, real_h = layer.real_hidden;
+    const int first_row = group % layer.groups * CHUNK;
+    const bool reversed = layer.reversed >> d & 1;
+    unsigned *counter = layer.barrier + group, target = 0;
 
-    float *room = reinterpret_cast<float *>(shared);
+    float *smem = reinterpret_cast<float *>(shared);
     const size_t slopes = (size_t)kg * tiles * 128, keys = (size_t)kn * TILES_H * 128;
-    const size_t number = (size_t)d * w.blocks + block;
-    const float4 *slope_pack = bring(room, a.slope_pack + number * slopes, slopes, w.weights_in_shared);
-    const float4 *key_pack = bring(room, a.key_pack + number * keys, keys, w.weights_in_shared);
-    float *row_sum = room, *mine = room + 2 * CHUNK;  // mine: (CHUNK, own slots)
-    float *dh = mine + CHUNK * own, *dc = dh + w.chunks * CHUNK * UNITS, *sums = dc + w.chunks * CHUNK * UNITS;
+    const size_t number = (size_t)d * layer.blocks + block;
+    const float4 *slope_pack = load_pack(smem, a.slope_pack + number * slopes, slopes, layer.weights_in_shared);
+    const float4 *key_pack = load_pack(smem, a.key_pack + number * keys, keys, layer.weights_in_shared);
+    float *row_sum = smem, *mine = smem + 2 * CHUNK;  // mine: (CHUNK, own slots)
+    float *dh = mine + CHUNK * own, *dc = dh + layer.chunks * CHUNK * UNITS, *sums = dc + layer.chunks * CHUNK * UNITS;
 
-    for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
-        const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
+    for (int i = threadIdx.x; i < layer.chunks * CHUNK * UNITS; i += THREADS) {
+        const int row = (group % layer.groups + i / (CHUNK * UNITS) * layer.groups) * CHUNK + i / UNITS % CHUNK;
         const int unit = unit0 + i % UNITS;
-        const bool there = row < w.batch && unit < wide;
-        dh[i] = there ? a.d_hn[d][(size_t)row * wide + unit] : 0.f;
-        dc[i] = there && LSTM ? a.d_cn[d][(size_t)row * wide + unit] : 0.f;
+        const bool valid = row < layer.batch && unit < real_h;
+        dh[i] = valid ? a.d_hn[d][(size_t)row * real_h + unit] : 0.f;
+        dc[i] = valid && LSTM ? a.d_cn[d][(size_t)row * real_h + unit] : 0.f;
     }
     __syncthreads();
 
-    Past past[ITEMS];
-    auto recall = [&](int s, int row0) {
-        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t], at = w.offsets[t];
-        const int before = s == 0 ? -1 : reversed ? t + 1 : t - 1;  // the step that forward walked before this one
-        const int before_rows = before < 0 ? 0 : w.sizes[before], before_at = before < 0 ? 0 : w.offsets[before];
+    Saved saved[ITEMS];
+    auto prefetch_saved = [&](int s, int row0) {
+        const int t = reversed ? layer.steps - 1 - s : s, rows = layer.sizes[t], at = layer.offsets[t];
+        const int before = s == 0 ? -1 : reversed ? t + 1 : t - 1;  // the step that forward took before this one
+        const int before_rows = before < 0 ? 0 : layer.sizes[before], before_at = before < 0 ? 0 : layer.offsets[before];
 #pragma unroll
         for (int n = 0; n < ITEMS; ++n) {
             const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
             if (i >= CHUNK * UNITS || row >= rows || unit >= H) continue;
             const size_t here = (size_t)(at + row) * D + d;
-            past[n].gates = *reinterpret_cast<const float4 *>(a.gates + (here * H + unit) * 4);
-            past[n].given = unit < wide ? a.d_out[here * wide + unit] : 0.f;
+            saved[n].gates = *reinterpret_cast<const float4 *>(a.gates + (here * H + unit) * 4);
+            saved[n].d_out = unit < real_h ? a.d_out[here * real_h + unit] : 0.f;
 #if LSTM
-            past[n].cell = a.cell[here * H + unit];
-            past[n].before = row < before_rows ? a.cell[((size_t)(before_at + row) * D + d) * H + unit]
-                             : unit < wide ? a.c0[d][(size_t)row * wide + unit] : 0.f;
+            saved[n].cell = a.cell[here * H + unit];
+            saved[n].before = row < before_rows ? a.cell[((size_t)(before_at + row) * D + d) * H + unit]
+                             : unit < real_h ? a.c0[d][(size_t)row * real_h + unit] : 0.f;
 #else
-            past[n].before = a.before[here * H + unit];
+            saved[n].before = a.before[here * H + unit];
 #endif
         }
     };
-    if (ONE) recall(w.steps - 1, first_row);
+    if (ONE) prefetch_saved(layer.steps - 1, first_row);
 
-    for (int s = w.steps - 1; s >= 0; --s) {
-        const int t = reversed ? w.steps - 1 - s : s, rows = w.sizes[t], at = w.offsets[t];
-        for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = first_row + k * w.groups * CHUNK;
-            if (!ONE) recall(s, row0);
+    for (int s = layer.steps - 1; s >= 0; --s) {
+        const int t = reversed ? layer.steps - 1 - s : s, rows = layer.sizes[t], at = layer.offsets[t];
+        for (int k = 0; k < layer.chunks; ++k) {
+            const int row0 = first_row + k * layer.groups * CHUNK;
+            if (!ONE) prefetch_saved(s, row0);
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
                 if (i >= CHUNK * UNITS || row >= rows || unit >= H) continue;
-                const float4 v = past[n].gates;
+                const float4 v = saved[n].gates;
                 float &my_h = dh[k * CHUNK * UNITS + i];
-                const float g = my_h + past[n].given;
+                const float g = my_h + saved[n].d_out;
                 float4 slope;
 #if LSTM
                 float &my_c = dc[k * CHUNK * UNITS + i];
-                const float bent = bend(past[n].cell), gc = my_c + g * v.w * (1.f - bent * bent);
+                const float tanh_c = fast_tanh(saved[n].cell), gc = my_c + g * v.w * (1.f - tanh_c * tanh_c);
                 slope.x = gc * v.z * v.x * (1.f - v.x);
-                slope.y = gc * past[n].before * v.y * (1.f - v.y);
+                slope.y = gc * saved[n].before * v.y * (1.f - v.y);
                 slope.z = gc * v.x * (1.f - v.z * v.z);
-                slope.w = g * bent * v.w * (1.f - v.w);
+                slope.w = g * tanh_c * v.w * (1.f - v.w);
                 my_c = gc * v.y;
                 my_h = 0.f;
 #else
                 slope.w = g * (1.f - v.y) * (1.f - v.w * v.w);
                 slope.x = slope.w * v.z * v.x * (1.f - v.x);
-                slope.y = g * (past[n].before - v.w) * v.y * (1.f - v.y);
+                slope.y = g * (saved[n].before - v.w) * v.y * (1.f - v.y);
                 slope.z = slope.w * v.x;
                 my_h = g * v.y;
 #endif
                 *reinterpret_cast<float4 *>(a.d_gates + (((size_t)(at + row) * D + d) * H + unit) * 4) = slope;
             }
         }
-        arrive(counter, target, w.blocks);
-        if (ONE && s) recall(s - 1, first_row);
+        arrive(counter, target, layer.blocks);
+        if (ONE && s) prefetch_saved(s - 1, first_row);
         wait(counter, target);
-        for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = first_row + k * w.groups * CHUNK;
+        for (int k = 0; k < layer.chunks; ++k) {
+            const int row0 = first_row + k * layer.groups * CHUNK;
             if (row0 >= rows) break;
             const float *slope[4];
 #pragma unroll
@@ -526,22 +526,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
             for (int tile = 0; tile < tiles; tile += TILES_B) {
                 float part[2][TILES_B][4];
                 clear(part);
-                accumulate<TILES_B>(part, slope, kg, 0, slope_pack, tiles, tile, tiles - tile, Plain());
-                lay_down<TILES_B>(sums, part);
+                accumulate<TILES_B>(part, slope, kg, 0, slope_pack, tiles, tile, tiles - tile, Identity());
+                store_partials<TILES_B>(sums, part);
                 __syncthreads();
                 for (int i = threadIdx.x; i < CHUNK * 8 * TILES_B; i += THREADS) {
                     const int row = i / (8 * TILES_B), column = 8 * tile + i % (8 * TILES_B);
                     if (column >= 8 * tiles || row0 + row >= rows) continue;
                     const int slot = column - 8 * TILES_H;
                     const size_t p = ((size_t)(at + row0 + row) * D + d) * N + slot0 + slot;
-                    const bool there = slot >= 0 && slot0 + slot < N;
-                    const float attention = there ? a.attention[p] : 0.f;
-                    const float sum = total(sums, row, i % (8 * TILES_B), 8 * TILES_B);
+                    const bool valid = slot >= 0 && slot0 + slot < N;
+                    const float attention = valid ? a.attention[p] : 0.f;
+                    const float sum = sum_partials(sums, row, i % (8 * TILES_B), 8 * TILES_B);
                     if (slot < 0) {
                         if (column < UNITS) dh[(k * CHUNK + row) * UNITS + column] += sum;
                     } else {
                         mine[row * own + slot] = attention * sum;
-                        if (there) a.weighed[p] = attention * sum;
+                        if (valid) a.weighed[p] = attention * sum;
                     }
                 }
                 __syncthreads();
@@ -552,7 +552,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
                     for (int j = sub; j < own; j += 8) sum += mine[pair * own + j];
                 sum = row_total(sum);
                 if (sub == 0 && row0 + pair < rows)
-                    a.partial[((size_t)d * w.batch + row0 + pair) * w.blocks + block] = sum;
+                    a.partial[((size_t)d * layer.batch + row0 + pair) * layer.blocks + block] = sum;
             }
             if (!ONE) __syncthreads();
         }
@@ -560,20 +560,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
             __syncthreads();
             continue;
         }
-        arrive(counter, target, w.blocks);
+        arrive(counter, target, layer.blocks);
         float mean[ITEMS];
         auto means = [&](int row0) {
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = row0 + i / UNITS, unit = unit0 + i % UNITS;
-                if (i < CHUNK * UNITS && row < rows && unit < wide)
-                    mean[n] = a.mean_key[((size_t)d * w.offsets[w.steps] + at + row) * wide + unit];
+                if (i < CHUNK * UNITS && row < rows && unit < real_h)
+                    mean[n] = a.mean_key[((size_t)d * layer.offsets[layer.steps] + at + row) * real_h + unit];
             }
         };
         if (ONE) means(first_row);
         wait(counter, target);
-        for (int k = 0; k < w.chunks; ++k) {
-            const int row0 = first_row + k * w.groups * CHUNK;
+        for (int k = 0; k < layer.chunks; ++k) {
+            const int row0 = first_row + k * layer.groups * CHUNK;
             if (row0 >= rows) break;
             if (!ONE) means(row0);
             const float *weighed[4];
@@ -584,14 +584,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
             }
             float sum = 0.f;
             if (pair < CHUNK && row0 + pair < rows) {
-                const float *p = a.partial + ((size_t)d * w.batch + row0 + pair) * w.blocks;
+                const float *p = a.partial + ((size_t)d * layer.batch + row0 + pair) * layer.blocks;
 #pragma unroll 5
-                for (int j = sub; j < w.blocks; j += 8) sum += __ldcg(p + j);
+                for (int j = sub; j < layer.blocks; j += 8) sum += __ldcg(p + j);
             }
             float part[2][TILES_H][4];
             clear(part);
-            accumulate<TILES_H>(part, weighed, kn, 0, key_pack, TILES_H, 0, TILES_H, Plain());
-            lay_down<TILES_H>(sums, part);
+            accumulate<TILES_H>(part, weighed, kn, 0, key_pack, TILES_H, 0, TILES_H, Identity());
+            store_partials<TILES_H>(sums, part);
             if (pair < CHUNK) {
                 sum = row_total(sum);
                 if (sub == 0) row_sum[pair] = sum;
@@ -600,8 +600,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
 #pragma unroll
             for (int n = 0; n < ITEMS; ++n) {
                 const int i = threadIdx.x + n * THREADS, row = i / UNITS, unit = unit0 + i % UNITS;
-                if (i >= CHUNK * UNITS || row0 + row >= rows || unit >= wide) continue;
-                dh[k * CHUNK * UNITS + i] += total(sums, row, i % UNITS, 8 * TILES_H) - row_sum[row] * mean[n];
+                if (i >= CHUNK * UNITS || row0 + row >= rows || unit >= real_h) continue;
+                dh[k * CHUNK * UNITS + i] += sum_partials(sums, row, i % UNITS, 8 * TILES_H) - row_sum[row] * mean[n];
             }
             for (int i = threadIdx.x; i < CHUNK * own; i += THREADS) {
                 const int row = i / own, slot = slot0 + i % own;
@@ -613,20 +613,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) backward(const Backward
             __syncthreads();
         }
     }
-    for (int i = threadIdx.x; i < w.chunks * CHUNK * UNITS; i += THREADS) {
-        const int row = (group % w.groups + i / (CHUNK * UNITS) * w.groups) * CHUNK + i / UNITS % CHUNK;
+    for (int i = threadIdx.x; i < layer.chunks * CHUNK * UNITS; i += THREADS) {
+        const int row = (group % layer.groups + i / (CHUNK * UNITS) * layer.groups) * CHUNK + i / UNITS % CHUNK;
         const int unit = unit0 + i % UNITS;
-        if (row >= w.batch || unit >= wide) continue;
-        a.d_h0[d][(size_t)row * wide + unit] = dh[i];
-        if (LSTM) a.d_c0[d][(size_t)row * wide + unit] = dc[i];
+        if (row >= layer.batch || unit >= real_h) continue;
+        a.d_h0[d][(size_t)row * real_h + unit] = dh[i];
+        if (LSTM) a.d_c0[d][(size_t)row * real_h + unit] = dc[i];
     }
 }
 
 #define EACH(i, count) (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count); i += (size_t)gridDim.x * blockDim.x)
 
-struct Place {  // where an entry of a pack belongs
+struct Entry {  // of a pack: direction, block, k, and column within the block
     int d, block, k, n;
-    __device__ Place(size_t e, int tiles, int k_blocks, int blocks) {
+    __device__ Entry(size_t e, int tiles, int k_blocks, int blocks) {
         const int j = e % 4, t = e / 4 % 4, g = e / 16 % 8, tile = e / 128 % tiles;
         const size_t rest = e / 128 / tiles;
         k = rest % k_blocks * 16 + 4 * t + j;
@@ -641,7 +641,7 @@ extern "C" __global__ void pack(const Packing a) {
     const int D = a.directions, H = a.hidden, h = a.real_hidden, N = a.slots, n = a.real_slots, C = a.blocks;
     const int own = 8 * a.tiles_s, tiles = TILES_H + a.tiles_s;
     for EACH (e, (size_t)D * C * (H + N) / 16 * TILES_U * 128) {
-        const Place p(e, TILES_U, (H + N) / 16, C);
+        const Entry p(e, TILES_U, (H + N) / 16, C);
         const int unit = p.block * UNITS + p.n / 4, column = p.n % 4, gate = inner_gate(column), slot = p.k - H;
         float value = 0.f;
         if (p.k < H && p.k < h && unit < h && gate >= 0) value = a.hh[p.d][((size_t)gate * h + unit) * h + p.k];
@@ -649,13 +649,13 @@ extern "C" __global__ void pack(const Packing a) {
         a.gate_pack[e] = value;
     }
     for EACH (e, (size_t)D * C * H / 16 * a.tiles_s * 128) {
-        const Place p(e, a.tiles_s, H / 16, C);
+        const Entry p(e, a.tiles_s, H / 16, C);
         const int slot = p.block * own + p.n;
         a.key_pack[e] = p.k < h && slot < n ? a.keys[p.d][(size_t)slot * h + p.k] : 0.f;
     }
     if (!a.backward) return;
     for EACH (e, (size_t)D * C * H / 4 * tiles * 128) {
-        const Place p(e, tiles, H / 4, C);
+        const Entry p(e, tiles, H / 4, C);
         const int from = p.k / 4, gate = inner_gate(p.k % 4), unit = p.block * UNITS + p.n;
         const int slot = p.block * own + p.n - 8 * TILES_H;
         float value = 0.f;
@@ -667,7 +667,7 @@ extern "C" __global__ void pack(const Packing a) {
         a.slope_pack[e] = value;
     }
     for EACH (e, (size_t)D * C * N / 16 * TILES_H * 128) {
-        const Place p(e, TILES_H, N / 16, C);
+        const Entry p(e, TILES_H, N / 16, C);
         const int unit = p.block * UNITS + p.n;
         a.back_pack[e] = p.k < n && p.n < UNITS && unit < h ? a.keys[p.d][(size_t)p.k * h + unit] : 0.f;
     }

@@ -1,4 +1,4 @@
-"""The walk by all blocks of the GPU together (grid.cu): float32 by split products, or TF32."""
+"""The recurrence by all blocks of the GPU together (grid.cu): float32 by split products, or TF32."""
 
 import ctypes
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ MAX_TILES = 8  # of gates in one block: more would not fit its registers
 
 
 class Shape(NamedTuple):
-    """How the work of a layer is shared out among blocks."""
+    """How a layer is divided among blocks."""
 
     directions: int
     batch: int
@@ -38,7 +38,7 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, directions: int, batch: int, hidden: int, slots: int, processors: int) -> "Shape | None":
-        """The widest sharing that fits, or None where hidden units are too many for the number of processors."""
+        """The shape with most blocks; None where hidden units are too many for the number of processors."""
         hidden, slots, chunks = _padded(hidden), _padded(slots), -(-batch // CHUNK)
         for groups in (2, 1):
             if groups > chunks:
@@ -50,7 +50,7 @@ class Shape(NamedTuple):
         return None
 
     def plan(self, cell: str, exact: bool, forward: bool) -> "Plan":
-        """How one of the two walks is compiled and started: with its weights on the chip if they fit."""
+        """How the kernel of one pass is compiled and started: with its weights on the chip if they fit."""
         tiles = self.tiles_h + self.tiles_s
         tiles_s, tiles_b = max(1, min(self.tiles_s, 4)), -(-tiles // -(-tiles // 6))
         widest = max(tiles_s, self.tiles_u) if forward else max(tiles_b, self.tiles_h)
@@ -77,6 +77,8 @@ class Shape(NamedTuple):
 
 
 class Plan(NamedTuple):
+    """How the kernel of one pass is compiled and started."""
+
     defines: dict[str, int]
     shared: int  # bytes
     weights_in_shared: bool
@@ -90,12 +92,14 @@ SOURCE = "grid.cu"
 
 
 class GridKernel:
+    """The kernels of one shape, for one layer (see `Kernel`)."""
+
     contents, content, d_content = False, None, None
 
     def __init__(self, layer: Layer, shape: Shape, exact: bool) -> None:
         self.layer, self.shape = layer, shape
         self.hidden, self.slots = shape.hidden, shape.slots
-        self.plans = {way: shape.plan(layer.cell, exact, forward=way == "forward") for way in ("forward", "backward")}
+        self.plans = {name: shape.plan(layer.cell, exact, name == "forward") for name in ("forward", "backward")}
 
     def pack(self, reading: Reading, with_gradient: bool) -> None:
         layer, s, d, new = self.layer, self.shape, self.layer.directions, self.layer.new
@@ -127,9 +131,9 @@ class GridKernel:
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> ForwardResult:
         layer, s, d, new = self.layer, self.shape, self.layer.directions, self.layer.new
-        walked, out = ForwardResult.of(layer), new(s.batch + layer.total, d, s.hidden)
+        result, out = ForwardResult.of(layer), new(s.batch + layer.total, d, s.hidden)
         argument = GridForward(
-            walk=self._walk("forward"),
+            layer=self._argument("forward"),
             h0=layer.h0,
             c0=layer.c0,
             x=x,
@@ -137,27 +141,27 @@ class GridKernel:
             gate_pack=self.gate_pack,
             bias=bias,
             out=out,
-            **walked._asdict(),
+            **result._asdict(),
             **trace._asdict(),
             scores=new(d, s.batch, s.slots),
             stats=new(d, s.batch, s.blocks, 2),
         )
         self._launch("forward", argument)
         del self.gate_pack
-        return walked
+        return result
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
     ) -> BackwardResult:
         layer, s, new = self.layer, self.shape, self.layer.new
-        walked = BackwardResult.of(layer, trace)
+        result = BackwardResult.of(layer, trace)
         argument = GridBackward(
-            walk=self._walk("backward"),
+            layer=self._argument("backward"),
             d_hn=d_hn,
             d_cn=d_cn,
             c0=layer.c0,
             d_out=d_output,
-            **walked._asdict(),
+            **result._asdict(),
             **trace._asdict(),
             mean_key=mean_key,
             slope_pack=self.slope_pack,
@@ -166,9 +170,9 @@ class GridKernel:
             partial=new(layer.directions, s.batch, s.blocks),
         )
         self._launch("backward", argument)
-        return walked
+        return result
 
-    def _walk(self, way: str) -> Argument:
+    def _argument(self, name: str) -> Argument:
         layer, s = self.layer, self.shape
         self.barrier = torch.zeros(s.directions * s.groups, dtype=torch.int32, device=layer.device)
         return Argument(
@@ -184,14 +188,14 @@ class GridKernel:
             slots=s.slots,
             real_slots=layer.slots,
             tiles_s=s.tiles_s,
-            weights_in_shared=int(self.plans[way].weights_in_shared),
+            weights_in_shared=int(self.plans[name].weights_in_shared),
             sizes=layer.sizes,
             offsets=layer.offsets,
             barrier=self.barrier,
         )
 
-    def _launch(self, way: str, argument: ctypes.Structure) -> None:
-        plan: Plan = self.plans[way]
+    def _launch(self, name: str, argument: ctypes.Structure) -> None:
+        plan = self.plans[name]
         blocks, threads = self.shape.directions * self.shape.groups * self.shape.blocks, 32 * plan.defines["WARPS"]
         device = self.layer.device
-        nvrtc.launch(SOURCE, way, plan.defines, argument, blocks, threads, plan.shared, device, together=True)
+        nvrtc.launch(SOURCE, name, plan.defines, argument, blocks, threads, plan.shared, device, together=True)

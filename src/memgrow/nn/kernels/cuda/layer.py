@@ -1,4 +1,4 @@
-"""A layer as the GPU's kernels walk through it, and what a walk leaves behind."""
+"""A layer as the GPU's kernels see it, and what their passes over its steps give."""
 
 import functools
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ Each = Sequence[Tensor | None]
 
 
 class Layer:
-    """All directions of a layer as a walk sees them: inner weights, keys, first states, and the rows of each step."""
+    """All directions of a layer: inner weights, keys, first states, and the rows of each step."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Layer:
         return hidden, cells
 
 
-# The next three are named as the kernels' arguments are: each way through the steps hands them on as they are.
+# The fields of the next three are named as the kernels' arguments are, so that they are handed on as they are.
 
 
 class Trace(NamedTuple):
-    """What a walk leaves behind for the way back. Sizes are the walk's padded ones."""
+    """What the forward pass saves for the backward pass. Sizes are the kernel's padded ones."""
 
     before: Tensor  # (T, D, H)
     cell: Tensor  # (T, D, H)
@@ -69,7 +69,7 @@ class Trace(NamedTuple):
 
 
 class ForwardResult(NamedTuple):
-    """Where a walk ends."""
+    """Outputs and last states of the forward pass."""
 
     output: Tensor  # (T, D * real H)
     hn: list[Tensor]
@@ -81,7 +81,7 @@ class ForwardResult(NamedTuple):
 
 
 class BackwardResult(NamedTuple):
-    """Where a walk back ends."""
+    """Gradients that the backward pass gives."""
 
     d_gates: Tensor  # (T, D, 4 H)
     d_logits: Tensor  # (T, D, N)
@@ -94,7 +94,7 @@ class BackwardResult(NamedTuple):
 
 
 class Reading(NamedTuple):
-    """How slots reach the gates: by what each adds to them, or by their values and the weights that read contents."""
+    """How slots reach the gates: by what each adds to them, or by the values and the weights that read contents."""
 
     gate_values: Tensor | None = None  # (D, real N, 4 H)
     values: Each = (None, None)  # (real N, M)
@@ -102,30 +102,30 @@ class Reading(NamedTuple):
 
 
 class Kernel(Protocol):
-    """A way through the steps of a layer and back."""
+    """What runs all steps of a layer, forward and backward."""
 
     hidden: int  # padded
     slots: int  # padded
-    contents: bool  # whether it reads contents, and not what slots add to the gates
+    contents: bool  # whether it reads contents; otherwise what slots add to the gates
 
     @property
     def content(self) -> Tensor | None:
-        """What was read in each step (T, D, at least M), where it reads contents."""
+        """The content of each step (T, D, at least M), where contents are read."""
 
     @property
     def d_content(self) -> Tensor | None:
-        """The gradient of that."""
+        """The gradient of `content`."""
 
     def pack(self, reading: Reading, with_gradient: bool) -> None:
-        """Lay the weights out."""
+        """Lay the weights out as the kernels read them."""
 
     def forward(self, x: Tensor, bias: Tensor | None, trace: Trace) -> ForwardResult:
-        """`x` (T, D * 4 H) is what inputs add to the gates, `bias` (D, N) that of the slots."""
+        """Run the steps; `x` (T, D * 4 H) is what inputs add to the gates, `bias` (D, N) that of the slots."""
 
     def backward(
         self, trace: Trace, mean_key: Tensor, d_output: Tensor, d_hn: Sequence[Tensor], d_cn: Each
     ) -> BackwardResult:
-        """`mean_key` (D, T, real H) is the mean of the keys by attention."""
+        """Run the steps in reverse; `mean_key` (D, T, real H) is the mean of the keys by attention."""
 
 
 @functools.lru_cache(maxsize=512)
@@ -134,6 +134,11 @@ def steps_of(batch_sizes: tuple[int, ...], device: torch.device) -> Tensor:
     offsets = list(accumulate((0, *batch_sizes)))
     steps = torch.tensor([*batch_sizes, *offsets], dtype=torch.int32)
     return steps.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else steps
+
+
+def exact(dtype: torch.dtype) -> bool:
+    """Whether products must be as exact as float32: then half precision and TF32 will not do."""
+    return dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
 
 
 @functools.cache

@@ -1,4 +1,5 @@
-// Between torch's weights and those of the kernels: every unit has its four columns in a row, and sizes are padded.
+// From torch's layout of weights to that of the kernels, where every unit has its four columns in a row and sizes are padded,
+// and from their gradients back to torch's.
 //
 // LSTM i, f, g, o; GRU r, z, and the candidate's part from h and from the input. Compile-time: LSTM (0 or 1).
 
@@ -14,21 +15,21 @@ struct Collecting {
     float *d_ih[2], *d_hh[2], *d_bias_ih[2], *d_bias_hh[2];
 };
 
-// Which gate of torch's weights stands in a column of a unit, for what comes from h and for what comes from the input.
+// The gate of torch's weights in a column of a unit, of those for h (inner) and those for the input (outer); -1: none.
 __device__ __forceinline__ int inner_gate(int column) { return LSTM || column < 3 ? column : -1; }
 __device__ __forceinline__ int outer_gate(int column) { return LSTM || column < 2 ? column : column == 3 ? 2 : -1; }
 
 #define EACH(i, count) (unsigned i = blockIdx.x * blockDim.x + threadIdx.x; i < (unsigned)(count); i += gridDim.x * blockDim.x)
 
-// One of two pointers: an index that is not known beforehand would put all arguments into slow memory.
+// One of two pointers: an index that is not constant would put all arguments into local memory.
 template <typename T>
 __device__ __forceinline__ T *of(T *const (&two)[2], int d) { return d ? two[1] : two[0]; }
 
-// A warp's share of what is copied: parts of rows.
+// Loops over a warp's share of the parts of rows.
 #define EACH_WARP(i, count) \
     (unsigned i = (blockIdx.x * blockDim.x + threadIdx.x) / 32; i < (unsigned)(count); i += gridDim.x * blockDim.x / 32)
 
-// A warp copies a part of a row, or fills it with zeros if it comes from nowhere. Several words are on their way at once.
+// A warp copies a part of a row, or fills it with zeros where `from` is null; it has several words in flight at once.
 template <typename Word>
 __device__ __forceinline__ void copy_words(Word *to, const Word *from, int count) {
 #pragma unroll 1
@@ -48,7 +49,7 @@ __device__ __forceinline__ void copy(float *to, const float *from, int count) {
     else copy_words(to, from, count);
 }
 
-// Torch's weights with the columns of a unit side by side, and padded. 8: blocks of a processor, as many as are launched.
+// Torch's weights with the columns of a unit side by side, and padded. 8 blocks of a multiprocessor, as many as are launched.
 extern "C" __global__ void __launch_bounds__(256, 8) spread(const Spreading a) {
     const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size;
     for EACH_WARP (i, (size_t)a.directions * 4 * H * 2) {
@@ -74,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(256, 8) spread(const Spreading a) {
         }
 }
 
-// The way back from `spread`, for gradients.
+// The inverse of `spread`, for gradients.
 extern "C" __global__ void __launch_bounds__(256, 8) collect(const Collecting a) {
     const int H = a.hidden, h = a.real_hidden, I = a.inputs, M = a.slot_size;
     for EACH_WARP (i, (size_t)a.directions * 4 * H * 3) {
@@ -82,9 +83,9 @@ extern "C" __global__ void __launch_bounds__(256, 8) collect(const Collecting a)
         const int d = row / (4 * H), unit = row % (4 * H) / 4, part = i % 3;
         const int gate = part == 2 ? inner_gate(row % 4) : outer_gate(row % 4);
         if (unit >= h || gate < 0) continue;
-        const size_t there = (size_t)gate * h + unit;
+        const size_t row_of_gate = (size_t)gate * h + unit;
         const int width = part == 0 ? I : part == 1 ? M : h;
-        float *to = part == 2 ? of(a.d_hh, d) + there * h : of(a.d_ih, d) + there * (I + M) + part * I;
+        float *to = part == 2 ? of(a.d_hh, d) + row_of_gate * h : of(a.d_ih, d) + row_of_gate * (I + M) + part * I;
         copy(to, (part == 0 ? a.d_wx : part == 1 ? a.d_wc : a.d_wh) + (size_t)row * width, width);
     }
     for EACH (row, (size_t)a.directions * 4 * H) {
@@ -95,5 +96,5 @@ extern "C" __global__ void __launch_bounds__(256, 8) collect(const Collecting a)
     }
 }
 
-// Does nothing: it is asked how many clusters of such blocks find room.
+// Does nothing: the occupancy of clusters is asked of it.
 extern "C" __global__ void probe() {}

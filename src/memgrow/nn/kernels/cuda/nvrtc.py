@@ -99,7 +99,7 @@ def _in_turn(future: "Future[bytes]", program: Program) -> None:
 def _finish(future: "Future[bytes]", program: Program) -> None:
     try:
         future.set_result(_compile(*program))
-    except BaseException as error:  # it is told to who waits
+    except BaseException as error:  # whoever waits for it gets the error
         future.set_exception(error)
 
 
@@ -223,7 +223,7 @@ class _Config(ctypes.Structure):
 def most_clusters(
     source: str, name: str, defines: Mapping[str, int], size: int, threads: int, shared: int, device: torch.device
 ) -> int:
-    """How many clusters of so many blocks the GPU can run at the same time."""
+    """How many clusters of `size` blocks the GPU can run at the same time."""
     number = device.index if device.index is not None else torch.cuda.current_device()
     kernel = _kernel(source, name, _sorted(defines), number)
     attribute = _Attribute(id=_CLUSTER_DIMENSION, value=(ctypes.c_uint * 16)(size, 1, 1))
