@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from memgrow.errors import SettingsError
 from memgrow.models.chunked_cross_entropy import chunked_cross_entropy
 
 ROWS, WORDS, SIZE = 23, 41, 5
@@ -44,6 +45,27 @@ def test_gradients_can_be_asked_for_twice_and_for_a_part_alone(given):
     first = torch.autograd.grad(total, (rows, bias), retain_graph=True)
     assert all(torch.equal(a, b) for a, b in zip(first, torch.autograd.grad(total, (rows, bias)), strict=True))
     assert not each.requires_grad
+
+
+def test_gradients_of_gradients_are_refused_and_never_left_out(given):
+    (rows, table, bias), targets = given
+    total, _ = chunked_cross_entropy(rows, table, bias, targets, 100)
+    (slope,) = torch.autograd.grad(total, rows, create_graph=True)
+    plain = F.cross_entropy(F.linear(rows, table, bias), targets, reduction="sum")
+    torch.testing.assert_close(slope, *torch.autograd.grad(plain, rows))  # what it is may be looked at
+    for each in (rows, table, bias):
+        with pytest.raises(SettingsError, match=r"no gradients of gradients.*cross_entropy of the scores"):
+            torch.autograd.grad(slope.square().sum(), each, retain_graph=True)
+
+
+def test_compiled_it_gives_what_it_gives_eagerly(given):
+    (rows, table, bias), targets = given
+    eager, _ = chunked_cross_entropy(rows, table, bias, targets, 100)
+    compiled, _ = torch.compile(chunked_cross_entropy, backend="aot_eager")(rows, table, bias, targets, 100)
+    torch.testing.assert_close(compiled, eager)
+    found, expected = (torch.autograd.grad(total / 7, (rows, table, bias)) for total in (compiled, eager))
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 class Largest(TorchDispatchMode):

@@ -4,11 +4,13 @@ The loss is a sum, so that each row's gradient is known as soon as its scores ar
 the memory of the scores, and nothing is computed twice.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from memgrow.nn.autograd import Gradients, first_order
 
 BUDGET = 2**24  # numbers in a chunk of the scores: 64 MiB
 LARGER = {"cuda": 2**26}  # where a chunk costs more to start than its memory matters: 256 MiB
@@ -35,14 +37,14 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, table: Tensor, bias: Tensor, targets: Tensor, chunks: int) -> Any:
         each, gradients = _by_chunks(rows, table, bias, targets, chunks, ctx.needs_input_grad[:3])
-        ctx.save_for_backward(*gradients)
+        ctx.save_for_backward(*gradients, rows, table, bias)
         ctx.mark_non_differentiable(each)
         return each.sum(), each
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_total: Tensor, d_each: Tensor) -> Any:
-        return (*(None if gradient is None else gradient * d_total for gradient in ctx.saved_tensors), None, None)
+    @first_order("the loss by chunks of rows", "take torch.nn.functional.cross_entropy of the scores")
+    def backward(ctx: Any, saved: Sequence[Tensor | None], d_total: Tensor, d_each: Tensor) -> Gradients:
+        return (*(None if gradient is None else gradient * d_total for gradient in saved[:3]), None, None)
 
 
 def _by_chunks(

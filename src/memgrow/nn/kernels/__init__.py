@@ -6,7 +6,7 @@ stepped   few, large operations for each step (stepped.py): LSTM and GRU, every 
 cuda      one persistent kernel for each pass (cuda/): LSTM and GRU, GPUs of compute capability 9.0 or above
 
 `auto` takes the fastest that can run a layer as it is called. Under torch.compile the fast ones run outside of the
-compiled graph (uncompiled.py).
+compiled graph (nn/uncompiled.py).
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from memgrow.errors import SettingsError
+from memgrow.nn.autograd import plain_operations_needed
 from memgrow.nn.kernels import cuda, naive, parallel_directions, stepped
-from memgrow.nn.kernels.autograd import plain_operations_needed
 from memgrow.nn.kernels.naive import CELLS, Direction, Memory, State, Weights, attend
 
 BACKENDS = ("auto", "naive", "stepped", "cuda")
@@ -36,7 +36,7 @@ def run(
             return run(cell, data, batch_sizes, directions, backend)
     # Asked before the choice, which looks at the GPU and reckons with sizes: none of that can be traced.
     if torch.compiler.is_dynamo_compiling() and _may_be_fast(cell, backend):
-        from memgrow.nn.kernels import uncompiled
+        from memgrow.nn import uncompiled
 
         found: tuple[Tensor, list[State]] = uncompiled.call(run, cell, data, batch_sizes, directions, backend)
         return found

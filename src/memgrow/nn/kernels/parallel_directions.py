@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from memgrow.nn.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels import stepped
-from memgrow.nn.kernels.autograd import Gradients, first_order
 from memgrow.nn.kernels.naive import Direction, State
 from memgrow.nn.kernels.stepped import Tensors
 
@@ -59,7 +59,7 @@ class _BothDirections(torch.autograd.Function):
         return (output, *(part for _, state in passes for part in state))
 
     @staticmethod
-    @first_order
+    @first_order("this backend", NAIVE)
     def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
         cell, batch_sizes, reverse = ctx.settings
         count = 1 + EACH * len(reverse)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from memgrow.nn.kernels.autograd import Gradients, first_order
+from memgrow.nn.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels.naive import Memory, State, Weights
 
 Tensors = Sequence[Tensor | None]
@@ -71,7 +71,7 @@ class _Recurrence(torch.autograd.Function):
         return (trace.output, *last)
 
     @staticmethod
-    @first_order
+    @first_order("this backend", NAIVE)
     def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
         cell, batch_sizes, reverse, count = ctx.settings
         tensors, trace, wants_x = saved[:count], Trace(*saved[count:]), ctx.needs_input_grad[3]

@@ -8,12 +8,13 @@ step: what it yields there is for the caller to leave out, and no gradient comes
 taken by a loop (steps.py) or, where one or two directions are all there is, by the GPU's kernels (kernels.py).
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from memgrow.nn.autograd import Gradients, first_order
 from memgrow.training.stacked.kernels import KernelSteps
 from memgrow.training.stacked.steps import Inner, LoopedSteps, Steps
 
@@ -74,9 +75,9 @@ class _Recurrence(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, d_output: Tensor) -> Any:
-        seen, mirror, ih, *inner, output = ctx.saved_tensors
+    @first_order("a stack of models", "train each model alone")
+    def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor) -> Gradients:
+        seen, mirror, ih, *inner, output = saved
         slot_bias = inner[-1]
         d_gates, d_logits, attention = ctx.steps.backward(d_output, Inner(*inner))
         h = torch.cat((torch.zeros_like(output[:1]), output[:-1]))
