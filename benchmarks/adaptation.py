@@ -5,7 +5,7 @@
 
 Fiction, then government, by F+M+V with the paper's sizes, batches of 32 and early stopping: one learner alone, and
 twelve that differ in their seed side by side. Each mode is a process of its own, and its time counts from the start of
-that process. On a GPU a learner alone is taught as a stack of one; `--modes "alone, plain loop"` times the loop that is
+that process. On a GPU a lone learner is a stack of one; `--modes "alone, plain loop"` times the loop that is
 taken elsewhere. `--data` is a folder in MultiNLI's own layout; `--quick` makes up data and sizes, and takes seconds.
 """
 
@@ -60,7 +60,7 @@ class Clock(NoProgress):
 def work(
     data: Path, vectors: Path, seeds: Sequence[int], device: str, quick: bool, began: float, loop: str | None = None
 ) -> dict[str, Any]:
-    """Teach learners of these seeds, alone if there is one; `began` is when the process was started."""
+    """Train learners of these seeds, alone if there is one; `began` is when the process was started."""
     parts: dict[str, float] = {"imports": time.time() - began}
     at = time.time()
     stream = open_multinli(data, GENRES).stream

@@ -117,7 +117,7 @@ def paper_test_between_seeds(correct: ArrayLike, seed: int = 0) -> SeedPairs:
 
 
 def _answers(counts: NDArray[np.int64]) -> tuple[Correct, Correct]:
-    """Two models of which so many examples are right in both, in the first, in the second, in neither."""
+    """Two models by their counts of examples that are right in both, in the first, in the second, in neither."""
     kinds = np.repeat(np.arange(4), counts)
     return kinds <= 1, kinds % 2 == 0
 

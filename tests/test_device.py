@@ -22,7 +22,7 @@ def test_tf32_is_for_gpus(asked):
     assert asked == ["high"]
 
 
-def test_a_command_that_teaches_allows_it(asked, monkeypatch, tmp_path):
+def test_a_command_that_trains_allows_it(asked, monkeypatch, tmp_path):
     monkeypatch.setattr("memgrow.learner.find_device", lambda name: torch.device(name))
     open_or_create(tmp_path / "model", Recipe(), None, None, "cuda")
     assert asked == ["high"]

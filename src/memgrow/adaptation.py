@@ -105,7 +105,7 @@ def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:
 
 
 def most_frequent_share(examples: Sequence[Example]) -> float:
-    """What one gets right without reading: the share of the most frequent label; of replies, nothing."""
+    """The share of the most frequent label: what one gets right without reading. Of replies, nothing."""
     if any(example.reply is not None for example in examples):
         return 0.0
     return max(Counter(example.label for example in examples).values()) / len(examples)
@@ -239,7 +239,7 @@ class Adaptation:
         return encode(self.setup.tokenized(examples), self.vocabulary, self.stage.labels)
 
     def finish(self, outcome: Outcome, note: dict[str, Any], scores: Mapping[str, float]) -> tuple[Learnt, Stage]:
-        """What is known now, and the record of this stage."""
+        """The learner's knowledge after this stage, and the record of it."""
         self.model.requires_grad_(True)
         stage = Stage(
             learned=self.stage.learned,
@@ -285,8 +285,8 @@ def learn_together(
 
 
 def one_after_another(name: str, reason: str) -> str:
-    """What is said of learners that cannot be stacked."""
-    return f"{name}: the learners are taught one after another, as {reason}"
+    """The sentence about learners that cannot be stacked."""
+    return f"{name}: the learners are trained one after another, as {reason}"
 
 
 def _before_domain(adaptations: Sequence[Adaptation], domain: StackedDomain) -> None:

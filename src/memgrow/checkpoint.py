@@ -29,7 +29,7 @@ REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they rememb
 
 @dataclass(frozen=True)
 class Setup:
-    """How a learner learns: learning does not change it."""
+    """The method and settings by which a learner learns; learning does not change them."""
 
     method: Method
     model: ModelSettings
@@ -44,7 +44,7 @@ class Setup:
 
 @dataclass(frozen=True)
 class Learnt:
-    """What a learner has learnt so far; an adaptation makes the next of it."""
+    """The knowledge of a learner so far; an adaptation makes the next of it."""
 
     task: str | None
     labels: tuple[str, ...] | None
@@ -79,7 +79,7 @@ def pack(setup: Setup, learnt: Learnt) -> dict[str, bytes]:
 
 
 def unpack(files: Mapping[str, bytes], device: torch.device) -> tuple[Setup, Learnt]:
-    """What `pack` made files of."""
+    """The values that `pack` made files of."""
     config = json.loads(files[CONFIG])
     setup = Setup(
         find_method(config["method"]),

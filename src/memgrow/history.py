@@ -1,4 +1,4 @@
-"""What a learner has been through: its stages, and the accuracy matrix."""
+"""The history of a learner: its stages, and the accuracy matrix."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field

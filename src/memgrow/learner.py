@@ -1,4 +1,4 @@
-"""A learner walks through domains (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
+"""A learner learns domain after domain (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -188,7 +188,7 @@ class Learner:
         return {domain.name: model.score(self._part(domain, split)) for domain in given}
 
     def correct(self, domain: Domain, split: str = "test") -> list[bool]:
-        """Which examples of one part of a domain are answered rightly."""
+        """For each example of one part of a domain, whether it is answered rightly."""
         answers: list[bool] = self.classifier().correct(self._part(domain, split)).tolist()
         return answers
 
@@ -259,12 +259,12 @@ class Learner:
 
     @property
     def setup(self) -> Setup:
-        """How it learns."""
+        """The method and the settings by which it learns."""
         return Setup(self.method, self.settings, self.training, self.options, self.seed)
 
     @property
     def learnt(self) -> Learnt:
-        """What it has learnt so far."""
+        """The model, the vocabulary and the history so far."""
         return Learnt(self.task, self.labels, self.model, self.vocabulary, self.plugins, self.history)
 
     def take(self, learnt: Learnt) -> None:

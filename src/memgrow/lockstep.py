@@ -1,4 +1,4 @@
-"""Several learners that differ in their seed alone, taught side by side: many seeds for little more than one."""
+"""Several learners that differ in their seed alone, trained side by side: many seeds for little more than one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -65,7 +65,7 @@ def note_together(learners: Sequence[Learner], domain: Domain) -> None:
 
 
 def correct_together(learners: Sequence[Learner], domain: Domain, split: str = "test") -> list[list[bool]]:
-    """Which examples of one part of a domain each learner answers rightly."""
+    """For each learner and example of one part of a domain, whether it is answered rightly."""
     models = [learner.trained() for learner in learners]
     examples = getattr(domain, split)
     same = all(learner.vocabulary == learners[0].vocabulary for learner in learners)

@@ -1,4 +1,4 @@
-"""What a long piece of work tells the person who waits for it."""
+"""Progress: steps and sentences from a long piece of work for the person who waits for it."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -6,7 +6,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Step:
-    """Where training stands."""
+    """The point at which training stands."""
 
     domain: str
     epoch: int  # from 1

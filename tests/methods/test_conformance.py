@@ -190,7 +190,7 @@ def seeds(method: str, count: int = 3) -> list[Learner]:
 
 
 def taught_together_and_alone(method: str, domains: list[Domain]) -> tuple[list[Learner], list[Learner], list[str]]:
-    """The seeds taught by `adapt_together` and one by one, and what was said."""
+    """The seeds trained by `adapt_together` and one by one, and what was said."""
     company, alone, ear = seeds(method), seeds(method), Plug()
     for number, domain in enumerate(domains):
         earlier = domains[:number] if company[0].method.together else ()

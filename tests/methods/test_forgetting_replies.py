@@ -27,7 +27,7 @@ pytestmark = pytest.mark.slow
 
 
 @dataclass(frozen=True)
-class Taught:
+class Trained:
     """A learner that knows the first desk, and both desks."""
 
     learner: Learner
@@ -42,23 +42,23 @@ class Taught:
 
 
 @pytest.fixture(scope="module")
-def taught() -> list[Taught]:
+def trained() -> list[Trained]:
     made = []
     for seed in SEEDS:
         desks = synthetic_dialogue(test=200, seed=seed)
         learner = Learner.create("F", model=MODEL, training=TRAINING, seed=seed, device="cpu")
         learner.adapt(desks[0])
-        made.append(Taught(learner, desks))
+        made.append(Trained(learner, desks))
     return made
 
 
 @pytest.fixture(scope="module")
-def gently(taught) -> dict[str, list[tuple[ReplyFigures, ReplyFigures]]]:
+def gently(trained) -> dict[str, list[tuple[ReplyFigures, ReplyFigures]]]:
     """By method and seed, how both desks are answered at the end."""
     found = {}
     for method in ("F", "F+M+V"):
         ends = []
-        for one in taught:
+        for one in trained:
             first, second = one.desks
             after = one.then(method, replace(second, train=second.train[:FEW]), GENTLE)
             ends.append((evaluate_replies(after, first), evaluate_replies(after, second)))
@@ -66,14 +66,14 @@ def gently(taught) -> dict[str, list[tuple[ReplyFigures, ReplyFigures]]]:
     return found
 
 
-def test_both_desks_are_learnt_to_be_answered(taught):
-    assert fmean(evaluate_replies(one.learner, one.desks[0]).bleu2 for one in taught) > 85
-    second = taught[0].desks[1]
-    assert evaluate_replies(taught[0].then("F+M+V", second, TRAINING), second).bleu2 > 85
+def test_both_desks_are_learnt_to_be_answered(trained):
+    assert fmean(evaluate_replies(one.learner, one.desks[0]).bleu2 for one in trained) > 85
+    second = trained[0].desks[1]
+    assert evaluate_replies(trained[0].then("F+M+V", second, TRAINING), second).bleu2 > 85
 
 
-def test_fine_tuning_forgets_the_first_desk(taught, gently):
-    for one, (first, _) in zip(taught, gently["F"], strict=True):
+def test_fine_tuning_forgets_the_first_desk(trained, gently):
+    for one, (first, _) in zip(trained, gently["F"], strict=True):
         assert first.bleu2 < evaluate_replies(one.learner, one.desks[0]).bleu2 - 10
 
 

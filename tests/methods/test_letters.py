@@ -1,4 +1,4 @@
-"""Letters behind a method's name: what each does, and what does not go together."""
+"""Letters after a method's name: what each does, and what does not go together."""
 
 from dataclasses import fields
 

@@ -31,21 +31,21 @@ def stream():
 
 
 @pytest.fixture(scope="module")
-def taught(stream) -> Learner:
+def trained(stream) -> Learner:
     one = learner()
     one.learn(stream)
     return one
 
 
-def test_the_task_is_found_in_the_data(taught):
-    assert taught.task == "reply"
-    assert taught.labels == ()
+def test_the_task_is_found_in_the_data(trained):
+    assert trained.task == "reply"
+    assert trained.labels == ()
 
 
-def test_every_message_gets_a_reply_in_its_place(taught, stream):
+def test_every_message_gets_a_reply_in_its_place(trained, stream):
     asked = list(stream[0].test)
-    answers = taught.reply(asked, max_words=6)
-    alone = [taught.reply([example], max_words=6)[0] for example in asked]
+    answers = trained.reply(asked, max_words=6)
+    alone = [trained.reply([example], max_words=6)[0] for example in asked]
     assert [answer.text for answer in answers] == [answer.text for answer in alone]
     for answer in answers:
         assert len(answer.words) <= 6
@@ -53,51 +53,51 @@ def test_every_message_gets_a_reply_in_its_place(taught, stream):
         assert "<pad>" not in answer.text.split()
 
 
-def test_a_reply_that_never_ends_is_cut_and_says_so(taught, stream):
-    (answer,) = taught.reply([stream[0].test[0]], max_words=1)
+def test_a_reply_that_never_ends_is_cut_and_says_so(trained, stream):
+    (answer,) = trained.reply([stream[0].test[0]], max_words=1)
     assert len(answer.words) <= 1
     assert answer.ended or len(answer.words) == 1
 
 
 @pytest.mark.parametrize("message", ["zyx qwv", "?", " ".join(["where"] * 5000)], ids=["unknown", "mark", "long"])
-def test_odd_messages_are_answered(taught, message):
-    (answer,) = taught.reply([message], max_words=5)
+def test_odd_messages_are_answered(trained, message):
+    (answer,) = trained.reply([message], max_words=5)
     assert math.isfinite(answer.score)
 
 
-def test_what_is_drawn_by_chance_depends_on_the_seed_alone(taught, stream):
+def test_what_is_drawn_by_chance_depends_on_the_seed_alone(trained, stream):
     asked = list(stream[0].test[:10])
 
     def drawn(seed: int) -> list[str]:
-        return [answer.text for answer in taught.reply(asked, temperature=2.0, max_words=6, seed=seed)]
+        return [answer.text for answer in trained.reply(asked, temperature=2.0, max_words=6, seed=seed)]
 
     assert drawn(1) == drawn(1)
     assert drawn(1) != drawn(2)
 
 
-def test_the_figures_of_a_domain(taught, stream):
-    found = evaluate_replies(taught, stream[1])
+def test_the_figures_of_a_domain(trained, stream):
+    found = evaluate_replies(trained, stream[1])
     assert found.examples == 30
-    assert found.perplexity == pytest.approx(1 / taught.evaluate(stream[1])[stream[1].name])
+    assert found.perplexity == pytest.approx(1 / trained.evaluate(stream[1])[stream[1].name])
     assert found.perplexity > 1
     assert 0 <= found.bleu2 <= 100
     assert found.w2v_similarity is None
     assert "w2v_similarity" not in found.to_json()
 
 
-def test_whose_slots_are_read_adds_up(taught, stream):
+def test_whose_slots_are_read_adds_up(trained, stream):
     message = stream[0].test[0].text
-    (answer,) = taught.reply([message])
-    shares = reply_shares(taught, message, answer)
+    (answer,) = trained.reply([message])
+    shares = reply_shares(trained, message, answer)
     assert set(shares) == set(stream.names)
     assert sum(shares.values()) == pytest.approx(1)
 
 
-def test_saving_and_loading_changes_no_reply(taught, stream, tmp_path):
-    taught.save(tmp_path / "model")
+def test_saving_and_loading_changes_no_reply(trained, stream, tmp_path):
+    trained.save(tmp_path / "model")
     again = Learner.load(tmp_path / "model", device="cpu")
     asked = list(stream[0].test)
-    assert again.reply(asked, beam=3) == taught.reply(asked, beam=3)
+    assert again.reply(asked, beam=3) == trained.reply(asked, beam=3)
 
 
 def test_old_words_keep_their_scores_when_words_join(stream):
@@ -112,13 +112,13 @@ def test_old_words_keep_their_scores_when_words_join(stream):
     torch.testing.assert_close(new[:known], old, rtol=0, atol=1e-6)
 
 
-def test_what_does_not_go_with_replies_is_told(taught, stream):
+def test_what_does_not_go_with_replies_is_told(trained, stream):
     with pytest.raises(ModelError, match="not with labels"):
-        taught.predict(["hello"])
+        trained.predict(["hello"])
     with pytest.raises(SettingsError, match="leave D out"):
         learner("F+V+D").adapt(stream[0])
     with pytest.raises(DataError, match="no reply"):
-        taught.adapt(Domain("x", tuple(Example("a", label=label) for label in "bcbc"), (Example("a", label="b"),), ()))
+        trained.adapt(Domain("x", tuple(Example("a", label=label) for label in "bcbc"), (Example("a", label="b"),), ()))
     classifier = Learner.create(model=ModelSettings(embedding=6, hidden=5, slots=4), training=TRAINING, device="cpu")
     pairs = tuple(Example(f"a {n}", label=str(n % 2)) for n in range(20))
     classifier.adapt(Domain("x", pairs, pairs, pairs))

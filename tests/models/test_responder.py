@@ -92,8 +92,11 @@ def test_neighbours_and_padding_never_matter(model, columns):
     model = responder(columns, **{name: getattr(model.settings, name) for name in ("cell", "bidirectional", "tied")})
     words, lengths, replies, ends = pairs()
     together = model(words, lengths, replies, ends).tokens
-    behind = torch.arange(7) >= lengths.unsqueeze(1), torch.arange(5) >= ends.unsqueeze(1)
-    other = F.pad(words.masked_fill(behind[0], 3), (0, 4), value=2), F.pad(replies.masked_fill(behind[1], 3), (0, 6))
+    past_end = torch.arange(7) >= lengths.unsqueeze(1), torch.arange(5) >= ends.unsqueeze(1)
+    other = (
+        F.pad(words.masked_fill(past_end[0], 3), (0, 4), value=2),
+        F.pad(replies.masked_fill(past_end[1], 3), (0, 6)),
+    )
     torch.testing.assert_close(model(other[0], lengths, other[1], ends).tokens, together, rtol=0, atol=0)
     for row in range(4):
         alone = model(words[row : row + 1], lengths[row : row + 1], replies[row : row + 1], ends[row : row + 1])

@@ -20,7 +20,7 @@ class PulledPlug(Exception):  # noqa: N818
 
 
 class Plug(NoProgress):
-    """Hears everything, and pulls the plug after so many reports."""
+    """Hears everything, and pulls the plug after this many reports."""
 
     def __init__(self, reports: int = sys.maxsize) -> None:
         self.left = reports

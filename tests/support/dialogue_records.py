@@ -18,7 +18,7 @@ EXAMPLES, WORDS = 200, 5
 
 
 def said(share, similarity=None, examples=EXAMPLES):
-    """Replies of five words; of so many of them all words are right, and of the others none: BLEU-2 is 100 * share."""
+    """Replies of five words; of that share all words are right, and of the others none: BLEU-2 is 100 * share."""
     right = np.arange(examples) < round(share * examples)
     counts = BleuCounts(
         np.outer(right, [WORDS, WORDS - 1]), np.tile([WORDS, WORDS - 1], (examples, 1)), np.full(examples, WORDS)

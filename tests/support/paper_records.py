@@ -20,7 +20,7 @@ def half(run: Run, genre: str, part: str) -> float:
 
 
 def record(stage: Run, accuracy: Accuracy) -> Record:
-    """The first so many answers are right, so that better means right wherever the worse one is."""
+    """The first answers are right, by the accuracy, so that better means right wherever the worse one is."""
     answers = {
         part: {genre: [k < round(EXAMPLES * accuracy(stage, genre, part)) for k in range(EXAMPLES)] for genre in GENRES}
         for part in ("validation", "test")

@@ -14,7 +14,7 @@ from memgrow.methods import MethodSettings, Plugins, Trains, find_method
 from memgrow.methods.plugin import Plugin
 from memgrow.methods.trains import everything, new_slots
 from memgrow.models import Model, ModelSettings, build
-from memgrow.training import lazy_adam as deferred
+from memgrow.training import lazy_adam
 from memgrow.training.lazy_adam import LazyAdam, Optimiser, optimiser_for
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import Position, ResumeFolder, under
@@ -28,10 +28,10 @@ ROWS, SIZE = 40, 3
 class Table:
     """A table of vectors, and a way to move it."""
 
-    def __init__(self, start: Tensor, deferred: bool) -> None:
+    def __init__(self, start: Tensor, lazy: bool) -> None:
         self.weight = nn.Parameter(start.clone())
         self.optimiser = torch.optim.Adam([self.weight], lr=RATE)
-        self.vectors = LazyAdam(self.weight, self.optimiser) if deferred else None
+        self.vectors = LazyAdam(self.weight, self.optimiser) if lazy else None
 
     def step(self, words: Tensor, slopes: Tensor) -> Tensor:
         """One step down the sum of vectors times slopes; returns the gradient."""
@@ -69,7 +69,7 @@ def distance(ours: Tensor, theirs: Tensor) -> float:
 
 
 def both(made: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    ours, theirs = Table(start(), deferred=True), Table(start(), deferred=False)
+    ours, theirs = Table(start(), lazy=True), Table(start(), lazy=False)
     for words, slopes in made:
         ours.step(words, slopes)
         theirs.step(words, slopes)
@@ -101,8 +101,8 @@ def test_a_row_that_no_batch_needs_for_long_is_where_plain_adam_has_it(before, m
 
 def test_numbers_of_usual_precision_are_no_worse_than_in_plain_adam():
     made = batches(0, 300, 1e-5)
-    exact = Table(start(), deferred=False)
-    alike = [Table(start().float(), deferred=way) for way in (True, False)]
+    exact = Table(start(), lazy=False)
+    alike = [Table(start().float(), lazy=lazy) for lazy in (True, False)]
     for words, slopes in made:
         exact.step(words, slopes)
         for table in alike:
@@ -113,7 +113,7 @@ def test_numbers_of_usual_precision_are_no_worse_than_in_plain_adam():
 
 
 def test_rows_that_are_up_to_date_or_were_never_needed_keep_their_bits():
-    table, first = Table(start(), deferred=True), start()
+    table, first = Table(start(), lazy=True), start()
     for words, slopes in batches(1, 50, 1e-3):
         table.step(words % 20, slopes)
     table.vectors.flush()
@@ -126,7 +126,7 @@ def test_rows_that_are_up_to_date_or_were_never_needed_keep_their_bits():
 
 def test_a_word_counts_once_in_the_norm_of_the_gradient_however_often_it_stands_in_a_batch():
     words, slopes = torch.tensor([[4, 9, 4], [4, 1, 9]]), torch.randn(2, 3, SIZE, dtype=torch.double)
-    ours, theirs = (Table(start(), deferred=way).step(words, slopes).norm() for way in (True, False))
+    ours, theirs = (Table(start(), lazy=lazy).step(words, slopes).norm() for lazy in (True, False))
     assert float(ours) == pytest.approx(float(theirs), rel=1e-12)
 
 
@@ -138,7 +138,7 @@ def test_a_batch_may_have_more_words_than_there_are_rows():
 
 def test_stacked_tables_move_as_each_alone():
     firsts, made = [start(seed) for seed in range(3)], [batches(seed, 60, 1e-4) for seed in range(3)]
-    alone = [Table(first, deferred=True) for first in firsts]
+    alone = [Table(first, lazy=True) for first in firsts]
     stacked = nn.Parameter(torch.stack(firsts))
     optimiser = torch.optim.Adam([stacked], lr=RATE)
     together = LazyAdam(stacked, optimiser)
@@ -159,7 +159,7 @@ def test_stacked_tables_move_as_each_alone():
 
 def test_what_was_moved_by_plain_adam_goes_on():
     made = batches(2, 80, 1e-3)
-    ours, theirs = Table(start(), deferred=False), Table(start(), deferred=False)
+    ours, theirs = Table(start(), lazy=False), Table(start(), lazy=False)
     for number, (words, slopes) in enumerate(made):
         if number == 40:
             ours.vectors = LazyAdam(ours.weight, ours.optimiser)
@@ -209,7 +209,7 @@ def learner(method: str = "F+M+V", model: ModelSettings = MODEL, clip: float = 5
 def counted(monkeypatch):
     """Let even a small table wait; says how often one was brought up to date."""
     flushed = []
-    monkeypatch.setattr(deferred, "LARGE", 1)
+    monkeypatch.setattr(lazy_adam, "LARGE", 1)
     whole = LazyAdam.flush
     monkeypatch.setattr(LazyAdam, "flush", lambda self: (flushed.append(self), whole(self))[1])
     return flushed
@@ -228,7 +228,7 @@ def test_a_learner_learns_what_it_learns_by_plain_adam(task, clip, stream, count
     model = MODEL if task == "label" else ModelSettings(cell="gru", embedding=6, hidden=8, slots=4)
     found = []
     for large in (1, 10**9):
-        monkeypatch.setattr(deferred, "LARGE", large)
+        monkeypatch.setattr(lazy_adam, "LARGE", large)
         one = learner(model=model, clip=clip)
         for domain in domains[:2]:
             one.adapt(domain)
@@ -295,7 +295,7 @@ def waits_in(model: Model, trains: Trains, plugins: Plugins) -> bool:
     [("F", True), ("F+M+V+A", True), ("F+M+V+D+Q", True), ("EWC", False), ("F+V+L", False), ("multi-task+E", False)],
 )
 def test_vectors_wait_unless_the_method_looks_at_all_of_them_in_each_step(method, waits, monkeypatch):
-    monkeypatch.setattr(deferred, "LARGE", 1)
+    monkeypatch.setattr(lazy_adam, "LARGE", 1)
     model = build("text", MODEL, 10, 2, "first")
     plugins = Plugins([part(OPTIONS) for part in find_method(method).remembers])
     assert waits_in(model, everything(None, model), plugins) is waits
@@ -303,7 +303,7 @@ def test_vectors_wait_unless_the_method_looks_at_all_of_them_in_each_step(method
 
 
 def test_vectors_wait_only_where_all_of_them_train_and_none_is_an_answer(monkeypatch):
-    monkeypatch.setattr(deferred, "LARGE", 10)
+    monkeypatch.setattr(lazy_adam, "LARGE", 10)
     model, nothing = build("text", MODEL, 10, 2, "first"), Plugins([])
     assert waits_in(model, everything(None, model), nothing)
     assert not waits_in(model, Trains({model.name_of(model.word_vectors.weight): (0, 5)}), nothing)

@@ -117,7 +117,7 @@ def compare(
 
 
 def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
-    """What the recipe says, on top of small sizes; words are as long as the vectors that are given for them."""
+    """The recipe's settings, on top of small sizes; words are as long as the vectors that are given for them."""
     model = kind.model if vectors is None else replace(kind.model, embedding=detect(vectors).size)
     settings = Settings(
         recipe.section("model", model),
@@ -176,7 +176,7 @@ def _write(comparison: Comparison, stream: Stream, settings: Settings, seeds: ra
 
 
 def _failed(comparison: Comparison, runs: int) -> str:
-    """Which runs failed, the reason of the first, and what to do."""
+    """A sentence about the runs that failed: which, the reason of the first, and what to do."""
     failures = comparison.failures
     which = ", ".join(dict.fromkeys(failure.run.method for failure in failures))
     return (

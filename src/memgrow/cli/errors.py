@@ -1,4 +1,4 @@
-"""What becomes of an error, a full disk or Ctrl-C at the command line: one sentence and an exit code."""
+"""Errors, full disks and Ctrl-C at the command line: each becomes one sentence and an exit code."""
 
 import os
 import sys
@@ -42,7 +42,7 @@ def _complain(sentence: str) -> None:
 
 
 def _give_up_output() -> None:
-    """Where output finds no room, what is left of it would fail once more at the very end and change the exit code."""
+    """Drop output that finds no room: the rest would fail once more at the very end and change the exit code."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -51,7 +51,7 @@ def _give_up_output() -> None:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What a user can do something about; None for a fault of our own, which needs its traceback."""
+    """A sentence for what a user can put right; None for a fault of our own, which needs its traceback."""
     if isinstance(error, MemgrowError):
         return str(error)
     if isinstance(error, OSError):

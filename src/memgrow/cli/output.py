@@ -1,4 +1,4 @@
-"""What commands read and write: names in, sentences, JSON and pictures out."""
+"""The input and output of commands: names in, sentences, JSON and pictures out."""
 
 import json
 import sys

@@ -74,7 +74,7 @@ def paper(
     Example: memgrow paper table2 --data multinli/ --vectors glove.300d.txt
     """
     from memgrow.experiments.paper.protocol import DIALOGUE, PAPER, QUICK, QUICK_DIALOGUE, asked
-    from memgrow.experiments.paper.session import DIALOGUE as SPOKEN
+    from memgrow.experiments.paper.session import DIALOGUE as DIALOGUE_TABLES
     from memgrow.experiments.paper.session import PAGE, RUNS, Runner, Session, named
     from memgrow.experiments.paper.tables import TABLES
     from memgrow.experiments.store import Store
@@ -82,21 +82,21 @@ def paper(
 
     names = named(what)
     tables = [name for name in names if name in TABLES]
-    spoken = [name for name in names if name in SPOKEN]
+    is_dialogue = any(name in DIALOGUE_TABLES for name in names)
     if study and "conditions" not in tables:
         raise SettingsError("--study chooses among the studies of conditions: ask for conditions as well")
-    if w2v is not None and not spoken:
+    if w2v is not None and not is_dialogue:
         raise SettingsError("--w2v has the word vectors of W2V-Sim, which table5 alone shows: ask for table5")
-    if extra is not None and spoken:
+    if extra is not None and is_dialogue:
         raise SettingsError("--extra has pairs of MultiNLI, which table5 and table6 have no use for: leave it out")
-    protocols = (DIALOGUE, QUICK_DIALOGUE) if spoken else (PAPER, QUICK)
+    protocols = (DIALOGUE, QUICK_DIALOGUE) if is_dialogue else (PAPER, QUICK)
     settings = asked(protocols[quick], seeds, limit, vectors is not None)
     settings = replace(settings, studies=tuple(study) if study else None, extra=extra is not None)
     folder = out or Path("results/paper-quick" if quick else "results/paper")
     options = {"data": data, "vectors": vectors, "w2v": w2v, "seeds": seeds, "limit": limit, "extra": extra}
     with GridBar(console) as bar:
-        corpus = _dialogues(data, bar, made=quick) if spoken else _multinli(data, extra, bar, needed=bool(tables))
-        store, evaluation = Store(folder / RUNS[settings.corpus]), settings.evaluation(w2v) if spoken else None
+        corpus = _dialogues(data, bar, made=quick) if is_dialogue else _multinli(data, extra, bar, needed=bool(tables))
+        store, evaluation = Store(folder / RUNS[settings.corpus]), settings.evaluation(w2v) if is_dialogue else None
         runner = Runner(corpus, store, vectors, device, workers, bar, not no_runs, evaluation) if corpus else None
         session = Session(settings, folder, runner, _words(options, quick))
         ran = session.run(names)
@@ -119,16 +119,16 @@ def _show(session: "Session", names: Sequence[str], ran: "Ran") -> None:
     from memgrow.report.theorem_plot import draw_theorem
 
     tables = [name for name in names if name in session.tables]
-    spoken = session.protocol.corpus == "dialogue"
+    is_dialogue = session.protocol.corpus == "dialogue"
     for name in tables:
         figures = session.table(name, ran)
-        _print(dialogue_tables(figures, session.message) if spoken else paper_tables(figures))
+        _print(dialogue_tables(figures, session.message) if is_dialogue else paper_tables(figures))
         if name == "slots":
             save_picture(session.out / "slots.png", partial(draw_slots, figures))
         if scaling := figures.made.studies.get("data"):
             save_picture(session.out / "scaling.png", partial(draw_scaling, scaling))
         say(f"The figures are in {session.out / name}.json.\n", soft_wrap=True)
-    if tables and not spoken:
+    if tables and not is_dialogue:
         say(LEGEND, "dim")
     if THEOREM in names:
         with PartsBar(console, "Theorem 1", session.theorem_parts()) as bar:

@@ -24,7 +24,7 @@ LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a recipe says, and nothing of what it leaves open."""
+    """The settings that a recipe names, and nothing of what it leaves open."""
 
     method: str | None = None
     seed: int | None = None
@@ -55,7 +55,7 @@ def find_recipe(given: str | Path) -> Path:
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """What a file says: the single values, and the sections."""
+    """The content of a file: the single values, and the sections."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:

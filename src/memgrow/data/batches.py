@@ -44,7 +44,7 @@ class Encoded:
         return max(map(len, self.texts[index]))
 
     def bucket_key(self, index: int) -> tuple[int, int]:
-        """What batches are bucketed by: examples whose keys are near make a batch with few steps and little padding.
+        """The key that batches are bucketed by: near keys make a batch with few steps and little padding.
 
         Two texts are read side by side, and the longer one counts. A reply is read after its message: there both
         count, first the message's length in bands that are wider for long ones, as there are fewer of these.
@@ -77,7 +77,7 @@ class Batch:
 def tokenize_examples(
     examples: Sequence[Example], max_words: int, tokenizer: Callable[[str], list[str]] = tokenise
 ) -> Tokenized:
-    """Of a text longer than `max_words` the beginning is read; one without any word is read as an unknown word."""
+    """Examples as tokens: at most the first `max_words` of a text; one without any word is an unknown word."""
     texts, cut = [], 0
     for example in examples:
         words = [tokenizer(text) for text in (*example.texts, *_reply(example))]

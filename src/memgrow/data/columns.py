@@ -1,4 +1,4 @@
-"""Which column holds what: named by the user, or found by the names that people commonly give.
+"""The columns of a file: named by the user, or found by the names that people commonly give.
 
 A file is there to be labelled (a text or a pair, and its label) or to be answered (a message and the reply to it).
 """

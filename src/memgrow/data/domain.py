@@ -1,4 +1,4 @@
-"""What a model learns from: examples, the domains they belong to, streams of domains, and fingerprints of their data.
+"""Data to learn from: examples, the domains they belong to, streams of domains, and fingerprints of their data.
 
 A fingerprint is the same for the same data and another for any other. Finished stages and runs are found again by
 fingerprints, so the bytes that are hashed here must never change.

@@ -28,7 +28,7 @@ METHODS = tuple(dict.fromkeys((BASELINE, "F+V", "F+M+V", RECOMMENDED, RETRAINING
 
 @dataclass(frozen=True)
 class Settings:
-    """What all runs of a comparison share."""
+    """The settings that all runs of a comparison share."""
 
     model: ModelSettings = LABELS.model
     training: TrainingSettings = LABELS.training

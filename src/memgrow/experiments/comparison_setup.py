@@ -1,4 +1,4 @@
-"""What a comparison starts from: its stream, the methods that can learn it, and which score is compared."""
+"""The start of a comparison: its stream, the methods that can learn it, and which score is compared."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ Scores = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Kind:
-    """What a score is: its name in figures, and how tables and pictures speak of it; 1 is shown as 100."""
+    """A kind of score: its name in figures, and how tables and pictures speak of it; 1 is shown as 100."""
 
     measure: str
     unit: str
@@ -46,7 +46,7 @@ def _bleu2(record: Record) -> Scores:
 
 
 def perplexities(record: Record) -> Scores:
-    """Of the replies given, by domain; none where models answer with labels."""
+    """The perplexities of the replies given, by domain; none where models answer with labels."""
     test = record.replies.get("test", {})
     return {
         name: perplexity(replied.loss, replied.tokens)
@@ -94,7 +94,7 @@ def open_stream(
     limit: int | None = None,
     skip_empty: bool = False,
 ) -> Loaded:
-    """What was named, as `adapt` would read it: with a `limit`, at most this many examples of each part."""
+    """The stream that was named, as `adapt` would read it: with a `limit`, at most this many examples of each part."""
     if any(name in CORPORA or Path(name).is_dir() for name in given):
         if validation or test or held_out or skip_empty:
             raise SettingsError(

@@ -65,7 +65,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of the runs: a record for each stage of those that succeeded."""
+    """The result of the runs: a record for each stage of those that succeeded."""
 
     records: Mapping[Run, tuple[Record, ...]]
     failures: tuple[Failure, ...]
@@ -103,7 +103,7 @@ class Grid:
         self.ledger = Ledger.of(stream, store, words, reply_evaluation.fingerprints() if reply_evaluation else {})
 
     def model(self, run: Run) -> Path:
-        """Where the learner is at the end of a run, if models are kept."""
+        """The folder of the learner at the end of a run, if models are kept."""
         return self.store.model(self.ledger.key(run.stages()[-1]))
 
     def run(self, runs: Iterable[Run]) -> Outcome:
@@ -125,7 +125,7 @@ class Grid:
         return self._outcome(wanted, reasons)
 
     def found(self, runs: Iterable[Run]) -> Outcome:
-        """What there is of these runs already; nothing is made."""
+        """The results of these runs that are there already; nothing is made."""
         return self._outcome(list(dict.fromkeys(runs)), {})
 
     def _make(self, jobs: Sequence[Job]) -> Mapping[str, str]:

@@ -28,7 +28,7 @@ Answers = Mapping[str, Sequence[bool]]
 
 
 class Tested(NamedTuple):
-    """How a learner did on all domains, as a record keeps it."""
+    """The scores of a learner on all domains, as a record keeps them."""
 
     validation: Answers
     test: Answers
@@ -37,7 +37,7 @@ class Tested(NamedTuple):
 
 @dataclass(frozen=True)
 class WorkerContext:
-    """What a worker needs for any job: the data, where results are kept, and the device."""
+    """The context that a worker needs for any job: the data, where results are kept, and the device."""
 
     stream: Stream
     held_out: dict[str, str]  # fingerprints of what learners are evaluated on
@@ -95,7 +95,7 @@ class WorkerContext:
         return records
 
     def _answers(self, learners: Sequence[Learner]) -> list[Tested]:
-        """Which examples each learner gets right."""
+        """For each learner, whether it gets each example right."""
         none: list[list[bool]] = [[]] * len(learners)
         right = {
             (part, domain.name): correct_together(learners, domain, part) if getattr(domain, part) else none
@@ -116,7 +116,7 @@ class WorkerContext:
 
 
 def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
-    """What learners by this method would have noted when they learnt their first domain."""
+    """Let learners note what they would have noted by this method when they learnt their first domain."""
     method, options = find_method(job.run.method), job.run.options
     for learner in learners:
         learner.method, learner.options, learner.plugins = method, options, method.plugins(options)

@@ -1,4 +1,4 @@
-"""What is still to be done for a set of runs: jobs, which of them wait for others, and the queue that hands them out.
+"""The work still to be done for a set of runs: jobs, which of them wait for others, and the queue that hands them out.
 
 A job makes one stage of runs that differ in their seed alone. It needs the learners of the stage before it.
 """
@@ -50,7 +50,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """How a job ended."""
+    """The result of a job."""
 
     job: Job
     records: tuple[Record, ...] = ()
@@ -59,7 +59,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Ledger:
-    """What is known of the data and of finished stages."""
+    """A ledger of what is known of the data and of finished stages."""
 
     stream: Stream
     store: Store

@@ -1,4 +1,4 @@
-"""How models that reply are evaluated, and what a record keeps of it: losses of replies, scores, a few samples."""
+"""The evaluation of models that reply, and what a record keeps of it: losses of replies, scores, a few samples."""
 
 import base64
 import hashlib
@@ -39,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class ReplyScores:
-    """How the answers to messages compare with the replies that the data gives."""
+    """The scores of answers to messages against the replies that the data gives."""
 
     counts: BleuCounts
     distinct: tuple[float, float]  # shares of different words, and pairs of words, among all
@@ -109,7 +109,7 @@ def unpack(packed: str) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class ReplyEvaluation:
-    """How replies are made and scored. The kept ones answer test messages at even distances, from the first on."""
+    """The making and scoring of replies. The kept ones answer test messages at even distances, from the first on."""
 
     beam: int = 1  # 1: greedily
     longest: int = LONGEST  # words of a reply
@@ -117,12 +117,12 @@ class ReplyEvaluation:
     vectors: Path | None = None  # word vectors for W2V-Sim
 
     def fingerprints(self) -> dict[str, str]:
-        """What a record must agree with to serve; one that has W2V-Sim serves where that is not asked for."""
+        """Fingerprints that a record must agree with; one that has W2V-Sim serves where that is not asked for."""
         made = {"how replies are made": f"beam {self.beam}, {self.longest} words, {self.samples} kept"}
         return made | ({"vectors of W2V-Sim": file_fingerprint(self.vectors)} if self.vectors else {})
 
     def evaluate(self, learner: Learner, stream: Stream) -> dict[str, dict[str, ReplyRecord]]:
-        """By part and domain: losses on the validation examples, losses and answers on the test examples."""
+        """For each part and domain: losses on the validation examples, losses and answers on the test examples."""
         answers = {domain.name: self.answers(learner, domain.test) for domain in stream if domain.test}
         said = self.score({domain.name: domain.test for domain in stream if domain.test}, answers)
         return {
@@ -153,7 +153,7 @@ class ReplyEvaluation:
         }
 
     def answers(self, learner: Learner, examples: Sequence[Example]) -> list[str]:
-        """What the learner replies to the examples' messages."""
+        """The learner's replies to the examples' messages."""
         found = learner.reply(examples, beam=self.beam, max_words=self.longest)
         return [answer.text for answer in found]
 
@@ -166,7 +166,7 @@ class ReplyEvaluation:
 
 @dataclass(frozen=True)
 class ReplyFigures:
-    """How good the replies to one part of a domain are, as `memgrow evaluate` shows it."""
+    """The quality of the replies to one part of a domain, as `memgrow evaluate` shows it."""
 
     examples: int
     perplexity: float

@@ -54,7 +54,7 @@ class Run:
         return [self.upto(number) for number in range(1, len(self.learns) + 1)]
 
     def parent(self) -> "Run | None":
-        """What this stage goes on from.
+        """The stage that this one goes on from.
 
         A method that takes note of every domain finds none in the first stage that all share. Between the two stands
         a run that nobody asks for: one domain, learnt by the plainest method with those notes.
@@ -91,7 +91,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Record:
-    """What is kept of one stage: how it went, and which examples of each domain of the stream it then got right.
+    """The record of one stage: how it went, and which examples of each domain of the stream it then got right.
 
     A model that answers with words gets nothing right or wrong: of it there are `replies`, by part and domain.
     """
@@ -150,7 +150,7 @@ def _departures(settings: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; a whole number is written in one way, as 1000 and 1000.0 are one setting."""
+    """A value as JSON has it; a whole number is written in one way, as 1000 and 1000.0 are one setting."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):

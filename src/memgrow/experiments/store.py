@@ -1,4 +1,4 @@
-"""Where finished stages are kept: a record each, and the learner itself for as long as later stages need it."""
+"""The store of finished stages: a record each, and the learner itself for as long as later stages need it."""
 
 import gzip
 import io
@@ -40,7 +40,7 @@ class Store:
         atomic_write(self._path(record.key), _line(record))
 
     def model(self, key: str) -> Path:
-        """Where the learner of that stage is kept while later stages need it."""
+        """The folder of that stage's learner, which is kept while later stages need it."""
         return self.folder / MODELS / key
 
     def has_model(self, key: str) -> bool:

@@ -1,4 +1,4 @@
-"""Who does the jobs: this process, or a pool of processes, each of which is replaced when it dies."""
+"""The workers that do the jobs: this process, or a pool of processes, each of which is replaced when it dies."""
 
 import multiprocessing
 import signal
@@ -150,7 +150,7 @@ class Worker:
 
 @dataclass
 class Reporter:
-    """Passes on what a training tells: every sentence, and a step at most every so many seconds."""
+    """Passes on what a training tells: every sentence, and a step at most every `every_s` seconds."""
 
     send: Callable[[Step | str], None]
     every_s: float = 0.0

@@ -1,4 +1,4 @@
-"""How a model meets a new domain: the table of methods, what grows, what trains, and the plugins."""
+"""The methods by which a model learns a new domain: their table, what grows, what trains, and the plugins."""
 
 from memgrow.methods.growth import Grew, check_growth, grow_for
 from memgrow.methods.plugin import MethodSettings, Plugin, Plugins

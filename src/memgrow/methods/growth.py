@@ -13,7 +13,7 @@ from memgrow.nn import matching_hidden
 
 @dataclass(frozen=True)
 class Grew:
-    """What a stage added to the model."""
+    """The growth of the model in a stage."""
 
     slots: int = 0
     hidden: int = 0

@@ -1,4 +1,4 @@
-"""What a method adds to training: hooks that are called as a domain arrives, is learnt and has been learnt."""
+"""The plugins of a method: hooks that are called as a domain arrives, is learnt and has been learnt."""
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -101,11 +101,11 @@ class Plugin:
         """Called when a later domain has arrived; `ask` for the old model's logits (examples, labels) on its data."""
 
     def weight_loss(self, parameters: Parameters) -> Tensor | None:
-        """What is added to the loss of each batch for where the parameters are."""
+        """A term added to the loss of each batch for where the parameters are."""
         return None
 
     def output_loss(self, logits: Tensor, examples: Tensor) -> Tensor | None:
-        """What is added for the answers (..., B, labels) to the training examples of those numbers (..., B)."""
+        """A term added for the answers (..., B, labels) to the training examples of those numbers (..., B)."""
         return None
 
     def before_step(self, parameters: Parameters) -> None:
@@ -131,7 +131,7 @@ class Plugin:
         return parameters
 
     def warm_up_epochs(self, batches: int) -> int:
-        """How many epochs of that many batches pass before early stopping begins to count."""
+        """The number of epochs, of that many batches, before early stopping begins to count."""
         return 0
 
     def after_training(self, old: Model, new: Model) -> None:
@@ -151,7 +151,7 @@ class Plugin:
         return said
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is remembered, for the checkpoint."""
+        """The tensors to remember, for the checkpoint."""
         return {}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
@@ -160,7 +160,7 @@ class Plugin:
     def stacked(self, others: Sequence["Plugin"]) -> "Plugin":
         """This one for several models at once: each of `others`, this one among them, remembers of its own.
 
-        A plugin with anything but its settings has to override this; the learners of one that does not are taught one
+        A plugin with anything but its settings has to override this; the learners of one that does not are trained one
         after another.
         """
         return copy.copy(self)
@@ -229,7 +229,7 @@ class Plugins:
             part.after_training(old, new)
 
     def after_domain(self, model: Model, data: Encoded, device: torch.device, seed: int) -> dict[str, Any]:
-        """What the history should say of a domain that has been learnt; each plugin draws from a seed of its own."""
+        """Notes for the history on a domain that has been learnt; each plugin draws from a seed of its own."""
         said: dict[str, Any] = {}
         for part in self.parts:
             with seeded(seed, "note", device=device):

@@ -37,7 +37,7 @@ class Method:
         return not self.together
 
     def plugins(self, settings: MethodSettings) -> Plugins:
-        """What a learner by this method remembers, nothing as yet."""
+        """The plugins of a new learner by this method; they remember nothing as yet."""
         return Plugins([kind(settings) for kind in self.remembers])
 
     def unread(self, settings: MethodSettings) -> list[str]:

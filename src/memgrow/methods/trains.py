@@ -1,4 +1,4 @@
-"""What trains when a domain arrives: everything, only the new slots, or only the newest column."""
+"""The parameters that train when a domain arrives: everything, only the new slots, or only the newest column."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ def everything(old: Model | None, new: Model) -> Trains:
 
 
 def new_slots(old: Model | None, new: Model) -> Trains:
-    """What the old model did not have (slots, and the first of them bring weights that read them), and the head."""
+    """What the old model did not have trains (slots; the first bring weights that read them), and the head."""
     if old is None:
         return everything(old, new)
     before = {name: parameter.shape for name, parameter in old.named_parameters()}

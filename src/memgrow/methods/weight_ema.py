@@ -66,7 +66,7 @@ class WeightEMAFromTheFirst(WeightEMA):
 
 
 def warm_up(smooth: float, batches: int) -> int:
-    """How many epochs of this many batches the mean looks back: early stopping counts from there on."""
+    """The number of epochs, of this many batches, that the mean looks back: early stopping counts from there on."""
     if not smooth:
         return 0
     return EPOCHS if smooth == 1 else min(EPOCHS, math.ceil(1 / ((1 - smooth) * batches)))

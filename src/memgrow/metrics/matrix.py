@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """What was learnt in a stage, and the accuracy on each domain that was tested after it."""
+    """A stage: what was learnt in it, and the accuracy on each domain that was tested after it."""
 
     learned: tuple[str, ...]
     scores: Mapping[str, float]

@@ -1,4 +1,4 @@
-"""How good replies are: BLEU-2, distinct-n, perplexity and W2V-Sim. Texts come as words that somebody else has split.
+"""Measures of replies: BLEU-2, distinct-n, perplexity and W2V-Sim. Texts come as words that somebody else has split.
 
 BLEU-2 is the paper's: the geometric mean of unigram and bigram precision, penalised by length. Over a whole test set,
 with c words in all outputs and r in all references,

@@ -34,7 +34,7 @@ class McNemar:
 
 @dataclass(frozen=True)
 class Crossed:
-    """By how much the first method's mean accuracy is above the second's, for other seeds and other test examples.
+    """The first method's mean accuracy less the second's, for other seeds and other test examples.
 
     `boot_low` and `boot_high` are the 95% interval of a bootstrap over seeds and examples: too wide where the seeds
     hardly differ, too narrow with fewer than ten that do. `low`, `high` and `p` are from the variances instead, by

@@ -37,7 +37,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Paired:
-    """By how much the first method is above the second: mean and std of the differences, 95% interval, p two-sided.
+    """The first method's score less the second's: mean and std of the differences, 95% interval, p two-sided.
 
     With n seeds `p_permutation` is never below 2/2^n: five seeds cannot bring it under 0.05. Where all differences are
     equal and not zero there is no spread to judge by, and no interval and no `p_t`.

@@ -1,4 +1,4 @@
-"""What is learnt: an encoder, and a model around it that classifies texts or pairs of texts, or replies to messages."""
+"""The models: an encoder, and a model around it that classifies texts or pairs of texts, or replies to messages."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -14,7 +14,7 @@ from memgrow.nn import Growth
 
 
 class Classifier(Model):
-    """What both have in common. Rows of a batch: all first texts, then all second ones."""
+    """The base of both classifiers. Rows of a batch: all first texts, then all second ones."""
 
     texts: ClassVar[int]  # in one example
     copies: ClassVar[int]  # of a sentence's vector among the features
@@ -26,7 +26,7 @@ class Classifier(Model):
 
     @abstractmethod
     def features(self, vectors: Tensor) -> Tensor:
-        """From one vector for each text (B * texts, S) to one for each example (B, copies * S)."""
+        """One vector for each example (B, copies * S) from one for each text (B * texts, S)."""
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Logits (B, labels) of word indices (B * texts, T)."""
@@ -49,7 +49,7 @@ class Classifier(Model):
 
     @torch.no_grad()
     def logits(self, data: Encoded) -> Tensor:
-        """Of all examples (examples, labels), in their order, on the CPU."""
+        """The logits of all examples (examples, labels), in their order, on the CPU."""
         self.eval()
         answers = torch.empty(len(data), self.labels)
         for indices in by_length(data, LARGE):
@@ -58,7 +58,7 @@ class Classifier(Model):
         return answers
 
     def correct(self, data: Encoded) -> Tensor:
-        """Of which examples (examples) the most probable label is the right one."""
+        """For each example (examples) whether its most probable label is the right one."""
         return self.logits(data).argmax(-1) == torch.tensor(data.labels)
 
     def score(self, data: Encoded) -> float:

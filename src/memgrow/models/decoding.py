@@ -95,7 +95,7 @@ class Steps:
         self._states = [tuple(part.repeat_interleave(width, dim=1) for part in state) for state in first]
 
     def __len__(self) -> int:
-        """How many messages there are."""
+        """The number of messages."""
         return len(self._message.there)
 
     def step(self, said: Tensor | None) -> Tensor:
@@ -210,7 +210,7 @@ class Hypotheses:
 def beam_search(
     model: Responder, words: Tensor, lengths: Tensor, max_words: int, size: int, alpha: float = 1.0
 ) -> list[Reply]:
-    """For each message the reply with the largest log-probability / tokens ** alpha; the end is a token.
+    """The reply to each message with the largest log-probability / tokens ** alpha; the end is a token.
 
     A hypothesis that ends keeps its place, so that `size` are looked at in all, and a beam of one is greedy. A reply
     that ended goes before any that was cut.
@@ -273,7 +273,7 @@ class _Found:
                 self._best[message] = (worth, Reply(tuple(words), score, True))
 
     def cut(self, live: Hypotheses) -> None:
-        """Where no reply ended, the best of those that go on counts, as far as it has come."""
+        """Take, where no reply ended, the best of those that go on, as far as it has come."""
         places = live.scores.argmax(1)
         rows = torch.arange(len(places), device=places.device)
         words, scores = live.words[rows, places].tolist(), live.scores[rows, places].tolist()

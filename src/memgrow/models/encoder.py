@@ -1,4 +1,4 @@
-"""What an encoder is: texts in, a vector for each out. `ENCODERS` names the kinds, `ModelSettings.cell` picks one.
+"""The encoders: texts in, a vector for each out. `ENCODERS` names the kinds, `ModelSettings.cell` picks one.
 
 Models, methods, checkpoints and reports ask an encoder for what they need of it (sizes, word vectors, banks, shape), so
 that a further kind is a subclass of `Encoder` and a row in `ENCODERS`; nothing else knows what is inside.
@@ -92,12 +92,12 @@ class Encoder(nn.Module, ABC):
     @property
     @abstractmethod
     def sizes(self) -> list[int]:
-        """How many numbers each column contributes to a text's vector; all but Progressive have one column."""
+        """The length of each column's part of a text's vector; all but Progressive have one column."""
 
     @property
     @abstractmethod
     def vocabulary_size(self) -> int:
-        """How many tokens it knows, padding and unknown included."""
+        """The number of tokens it knows, padding and unknown included."""
 
     @property
     def word_vectors(self) -> nn.Embedding | None:
@@ -111,7 +111,7 @@ class Encoder(nn.Module, ABC):
 
     @property
     def hidden_units(self) -> list[int]:
-        """Of each column, for reports; none where nothing of the kind can be counted."""
+        """The hidden units of each column, for reports; none where nothing of the kind can be counted."""
         return []
 
     @abstractmethod
@@ -138,7 +138,7 @@ class Encoder(nn.Module, ABC):
         self._plan_words(growth, words)
 
     def layout(self, hidden: int) -> Layout:
-        """How a text's vector is laid out when the newest column grows by `hidden` units."""
+        """The layout of a text's vector when the newest column grows by `hidden` units."""
         return [(size, 0) for size in self.sizes]
 
     def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
@@ -152,7 +152,7 @@ class Encoder(nn.Module, ABC):
     # In a checkpoint
 
     def shape(self) -> dict[str, Any]:
-        """How far it has grown, as JSON: with the settings, all that `rebuild` needs."""
+        """The sizes it has grown to, as JSON: with the settings, all that `rebuild` needs."""
         return {"words": self.vocabulary_size, "slots": segments_of(self.banks[0]) if self.banks else []}
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What a learner asks of any model, whether it answers with labels or with words."""
+"""The interface of any model to its learner, whether it answers with labels or with words."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ LARGE = 256  # examples in a batch where no gradient is needed
 
 
 class StepOutput(NamedTuple):
-    """What a model makes of a training batch."""
+    """The output of a model for a training batch."""
 
     loss: Tensor  # the mean: gradients go through this one
     logits: Tensor | None  # (B, labels), where the answers are labels
@@ -40,11 +40,11 @@ class Model(nn.Module, ABC):
 
     @abstractmethod
     def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
-        """Of one example: log-likelihoods whose squared gradients make its Fisher information, each with its weight."""
+        """The log-likelihoods whose squared gradients make one example's Fisher information, each with its weight."""
 
     @abstractmethod
     def score(self, data: Encoded) -> float:
-        """How well the examples are answered, from 0 to 1: what early stopping and the accuracy matrix go by."""
+        """The score of the answers to examples, from 0 to 1: what early stopping and the accuracy matrix go by."""
 
     @abstractmethod
     def grow(
@@ -86,7 +86,7 @@ class Model(nn.Module, ABC):
 
     @property
     def vocabulary_size(self) -> int:
-        """How many words it knows, padding and unknown included."""
+        """The number of words it knows, padding and unknown included."""
         return self.encoder.vocabulary_size
 
     @property
@@ -117,7 +117,7 @@ class Model(nn.Module, ABC):
         return next(name for name, own in self.named_parameters() if own is parameter)
 
     def shape(self) -> dict[str, Any]:
-        """How far the model has grown: with the settings, all that is needed to build it anew.
+        """The sizes the model has grown to: with the settings, all that is needed to build it anew.
 
         What else has columns, such as a decoder, grows together with the encoder, which speaks for it.
         """

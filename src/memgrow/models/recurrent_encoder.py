@@ -59,7 +59,7 @@ class Columns(nn.Module):
 
     @property
     def sizes(self) -> list[int]:
-        """How many numbers each column contributes."""
+        """The length of each column's part of a text's vector."""
         return [column.hidden_size * column.num_directions for column in self.columns]
 
     @property
@@ -70,7 +70,7 @@ class Columns(nn.Module):
         return self.newest.parameters()
 
     def layout(self, hidden: int) -> Layout:
-        """How the states of all columns are laid out when the newest one grows by `hidden` units."""
+        """The layout of the states of all columns when the newest one grows by `hidden` units."""
         return [
             (column.hidden_size, hidden if column is self.newest else 0)
             for column in self.columns
@@ -87,7 +87,7 @@ class Columns(nn.Module):
 
 
 class Message(NamedTuple):
-    """What is known of a batch of messages, for a decoder to attend to."""
+    """An encoded batch of messages, for a decoder to attend to."""
 
     states: Tensor  # (B, T, S), 0 after the end of a message
     there: Tensor  # (B, T): whether there is a word

@@ -1,4 +1,4 @@
-"""What writes a reply: a decoder of recurrent columns, and a head that attends to the message and scores every word.
+"""The writer of replies: a decoder of recurrent columns, and a head that attends to the message and scores words.
 
 The decoder's states do not depend on that attention (it is global attention, after the recurrence), so that all steps
 of a known reply are computed at once.
@@ -66,7 +66,7 @@ class MessageAttention(nn.Module):
         self.bias = nn.Parameter(torch.empty(size).uniform_(-bound, bound))
 
     def forward(self, states: Tensor, message: Message) -> Tensor:
-        """For decoder states (B, L, D): what each finds in its message (B, L, S)."""
+        """The context (B, L, S) that each decoder state (B, L, D) finds in its message."""
         logits = F.linear(states, self.query) @ message.states.transpose(1, 2)  # (B, L, T)
         logits = logits.masked_fill(~message.there.unsqueeze(1), float("-inf"))
         return torch.softmax(logits, dim=-1) @ message.states

@@ -127,7 +127,7 @@ class Responder(Model):
         return found
 
     def rows(self, words: Tensor, lengths: Tensor, known: TeacherForced) -> Tensor:
-        """What the output layer sees at each step of known replies (rows, size)."""
+        """The input of the output layer at each step of known replies (rows, size)."""
         message, first = self.encoder.read(words, lengths)
         states, _ = run_columns(self.decoder.columns, self._inputs(known), first)
         reading = self.heads[-1].reading
@@ -135,13 +135,13 @@ class Responder(Model):
         return cast(Tensor, self.dropout(reading.combine(states, found)))
 
     def scores(self, states: Tensor, message: Message) -> Tensor:
-        """Of every word and the end (B, L, words), for decoder states (B, L, D)."""
+        """The scores of every word and the end (B, L, words), for decoder states (B, L, D)."""
         head = self.heads[-1]
         rows = head.reading.combine(states, head.reading(states, message))
         return cast(Tensor, head.output(self.dropout(rows), self.encoder.embedding.weight))
 
     def reading(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> Shares:
-        """Whose slots are read, for messages and their replies."""
+        """The shares of attention of each domain's slots, for messages and their replies."""
         _, first = self.encoder.read(words, lengths)
         decoder = self.decoder.shares(self._inputs(teacher_forced(replies, reply_lengths)), first)
         return Shares(self.encoder.reading(words, lengths), decoder)

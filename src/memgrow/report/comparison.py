@@ -53,7 +53,7 @@ def demo_table(comparison: Comparison, seeds: int) -> Table:
 
 
 def domains_table(comparison: Comparison) -> Table:
-    """How each method does on each domain when all have been learnt."""
+    """The score of each method on each domain when all have been learnt."""
     ends = {method: comparison.mean_matrix(method) for method in comparison.order}
     rows = [
         (domain, *(percent(matrix.score(-1, domain), digits=digits(comparison)) for matrix in ends.values()))
@@ -64,7 +64,7 @@ def domains_table(comparison: Comparison) -> Table:
 
 
 def digits(comparison: Comparison) -> int:
-    """How many digits after the point: BLEU-2 of real replies is about one or two of a hundred."""
+    """The number of digits after the point: BLEU-2 of real replies is about one or two of a hundred."""
     averages = [comparison.summary[method]["average"].mean or 0.0 for method in comparison.order]
     return 2 if comparison.kind.is_dialogue and max(averages, default=0.0) < FINE else 1
 
@@ -78,7 +78,7 @@ def difference(paired: Paired | None, shown: int = 1) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """Which method ends best without old data, in a sentence."""
+    """A sentence that names the method which ends best without old data."""
     best, *others = [name for name in comparison.order if not find_method(name).together] or [""]
     level = [
         name for name in others if (paired := comparison.against(best, name)) and paired.std and not _clear(paired)
@@ -93,7 +93,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def legend(comparison: Comparison, seeds: int) -> str:
-    """What the signs in the table mean, as far as there are any."""
+    """The meaning of the signs in the table, as far as there are any."""
     parts = ["± is the standard deviation over seeds; differences are taken seed by seed"] if seeds > 1 else []
     if any(CLEAR in difference(comparison.against(name)) for name in comparison.order):
         parts.append(f"{CLEAR}: the 95% interval of the difference leaves zero out")

@@ -1,4 +1,4 @@
-"""Which ways the recurrence and the training of a classifier take on this machine, and why."""
+"""The backend and the training loop that this machine takes, and why."""
 
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -15,20 +15,20 @@ def findings() -> Iterator[str]:
     """Sentences about this machine."""
     yield f"memgrow {version('memgrow')}, torch {torch.__version__}, {torch.get_num_threads()} threads on the CPU"
     for device in devices():
-        allow_tf32(torch.device(device))  # as a command does that teaches
+        allow_tf32(torch.device(device))  # as a command does that trains
         name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
-        for cell, way, reason in ways(device):
-            yield f"{name}: {cell} takes the way {way}: {reason}"
+        for cell, backend, reason in backends(device):
+            yield f"{name}: {cell} takes the backend {backend}: {reason}"
         for loop, cells in loops(device).items():
-            yield f"{name}: {' and '.join(cells)} classifiers are taught by the {loop.name} loop: {loop.reason}"
+            yield f"{name}: {' and '.join(cells)} classifiers are trained by the {loop.name} loop: {loop.reason}"
 
 
 def devices() -> list[str]:
     return ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
 
 
-def ways(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str, str, str]]:
-    """(cell, way, reason) on a device, for a layer of the given size; each is tried with one short sequence."""
+def backends(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str, str, str]]:
+    """(cell, backend, reason) on a device, for a layer of the given size; each is tried with one short sequence."""
     for name, kind in LAYERS.items():
         layer = kind(8, hidden, slots, bidirectional=True, device=device)
         data = torch.randn(3, 2, 8, device=device)
@@ -38,7 +38,7 @@ def ways(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str
 
 
 def loops(device: str) -> dict[Loop, list[str]]:
-    """The loops that teach a classifier on a device, each with its cells."""
+    """The loops that train a classifier on a device, each with its cells."""
     found: dict[Loop, list[str]] = {}
     for cell in LAYERS:
         model = build("pair", ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)

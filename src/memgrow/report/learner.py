@@ -1,4 +1,4 @@
-"""What a learner is and has been through, for the terminal: `inspect`, `methods`, and the scores of `evaluate`."""
+"""A learner and its history, for the terminal: `inspect`, `methods`, and the scores of `evaluate`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ REPLY_COLUMNS = {  # by figure: the name of its column, and how it is written
 
 @dataclass(frozen=True)
 class About:
-    """What a model is: the names are those of `inspect --json`."""
+    """Facts about a model: the names are those of `inspect --json`."""
 
     task: str | None
     labels: tuple[str, ...]
@@ -119,7 +119,7 @@ def stage_line(stage: Stage) -> Text:
 
 
 def growth(grew: Grew) -> str:
-    """What a stage added to a model, in words."""
+    """The growth of a model in a stage, in words."""
     # A new model is a column itself: that goes without saying.
     added = {what: count for what, count in vars(grew).items() if count and not (what == "columns" and grew.hidden)}
     return ", ".join(counted(count, GROWN[what]) for what, count in added.items()) or "nothing"
@@ -139,7 +139,7 @@ def summary_line(history: History) -> str:
 
 
 def matrix_title(task: str | None) -> str:
-    """What the matrix of a model for that task holds."""
+    """The title of the matrix of a model for that task."""
     return TITLES.get(task or "", ACCURACY)
 
 
@@ -208,7 +208,7 @@ def reply_shares(learner: Learner, message: str, answer: Answer) -> dict[str, fl
 
 
 def reading_table(learner: Learner, example: Example) -> RenderableType:
-    """How the attention that a text pays divides among the domains' slots, bank by bank and on the mean."""
+    """A table of how the attention that a text pays divides among the domains' slots, by bank and on the mean."""
     banks = reading_shares(learner, example)
     domains = list(dict.fromkeys(domain for shares in banks for domain in shares))
     if not domains:

@@ -38,7 +38,7 @@ def mean_and_spread(summary: Summary, between: str = " ± ", digits: int = 1) ->
 
 
 def printed(cell: Cell, digits: int = 2) -> str:
-    """What the paper has, with its arrow."""
+    """The paper's own figure, with its arrow."""
     return "" if cell.paper is None else f"{cell.paper:.{digits}f}{ARROWS.get(cell.paper_arrow or '', '')}"
 
 
@@ -204,7 +204,7 @@ def _test(cell: Cell, sheet: Sheet) -> Test | None:
 
 
 def _measures(sheet: Sheet, title: str | None) -> Table:
-    """What the rows forgot and cost."""
+    """The columns of forgetting and cost."""
     rows = [
         [
             line.name,

@@ -118,7 +118,7 @@ def _whole(sheet: Sheet) -> Iterator[Table]:
 
 
 def _beside(sheet: Sheet, title: str | None = None, spread: bool = False) -> Table:
-    """What stands beside the paper's columns; in a terminal there is room for means alone."""
+    """The columns beside the paper's; in a terminal there is room for means alone."""
     columns = [column for measure in BESIDE for column in measure.columns]
     header = [
         Column(f"{measure.title} {letter}", right=True, short=f"{SHORT[measure.name]} {letter}")

@@ -28,7 +28,7 @@ BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def block(name: str, folder: Path, page: Path) -> str:
-    """What a page has of a table; `folder` has its JSON, and its picture if it has one."""
+    """The part of a page on a table; `folder` has its JSON, and its picture if it has one."""
     if name == HOW:
         return LEGEND
     found = read_figures(folder, name)

@@ -180,7 +180,7 @@ class GridBar(ProgressBar):
 
 
 def job_line(result: Result) -> Text:
-    """What a job was, and how it went."""
+    """A line about a job: what it was, and how it went."""
     run, seeds = result.job.run, [task.run.seed for task in result.job.tasks]
     method = find_method(run.method)
     what = run.learns[-1] if len(run.learns) == 1 else f"{run.learns[-1]} by {method.name}"
@@ -194,8 +194,8 @@ def job_line(result: Result) -> Text:
     stages = [record.stage for record in result.records]
     if stages:
         mean, seconds = fmean(stage.validation for stage in stages), max(stage.seconds for stage in stages)
-        spoken = any(record.replies for record in result.records)  # where validation is 1 / perplexity
-        shown = f"perplexity {perplexity_text(1 / mean if mean else inf)}" if spoken else f"{percent(mean)}%"
+        is_dialogue = any(record.replies for record in result.records)  # where validation is 1 / perplexity
+        shown = f"perplexity {perplexity_text(1 / mean if mean else inf)}" if is_dialogue else f"{percent(mean)}%"
         line.append(f": validation {shown}, {duration(seconds)}")
     return line
 

@@ -86,7 +86,7 @@ def sweep_table(swept: Sequence[Sweep]) -> Table:
 
 
 def tied_table(tied: Mapping[str, Drawn]) -> Table:
-    """What becomes of the closed form, which has keys and values independent, where the values are the keys."""
+    """A table of what becomes of the closed form, which has keys and values independent, where both are the same."""
     rows = [
         (
             name,

@@ -100,7 +100,7 @@ class LazyAdam:
 
     @property
     def _state(self) -> dict[str, Tensor]:
-        """What the optimiser knows of the table. Where it has been plain Adam so far, every row is up to date."""
+        """The optimiser's state of the table. Where it has been plain Adam so far, every row is up to date."""
         state: dict[str, Tensor] = self.optimiser.state[self.table]
         if not state:
             state["step"] = torch.zeros((), device=self.table.device)
@@ -111,7 +111,7 @@ class LazyAdam:
         return state
 
     def _caught_up(self, numbers: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rows and their moments (N, E) as they are behind the last step."""
+        """Rows and their moments (N, E) as they are after the last step."""
         now, (table, mean, square, last) = self._state["step"], self._flat()
         known = last.index_select(0, numbers)
         missed = (now - known).double()
@@ -191,7 +191,7 @@ class Optimiser:
             hook.remove()
 
     def state(self) -> dict[str, Tensor]:
-        """What Adam knows of each parameter, as kind/name."""
+        """Adam's state of each parameter, as kind/name."""
         known = {name: self.adam.state.get(parameter, {}) for name, parameter in self.parameters.items()}
         return {f"{kind}/{name}": tensor for name, kinds in known.items() for kind, tensor in kinds.items()}
 
@@ -254,7 +254,7 @@ def _ratios(b1: float, b2: float) -> list[float]:
 
 @lru_cache(maxsize=1)
 def _tails(b1: float, b2: float) -> Tensor:
-    """For each step s, the sum over all steps t behind it of f(t) q^k r^power, (POWERS, steps).
+    """For each step s, the sum over all later steps t of f(t) q^k r^power, (POWERS, steps).
 
     A stretch of steps is the difference of two. Behind the last step of the table, 1 - b2^t is 1 to the last digit.
     """

@@ -24,7 +24,7 @@ NARROW_AT = 0.7  # when no more than this share of the models still trains, the 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """How a domain is learnt. Rate, batch and optimiser (Adam) are the paper's."""
+    """The settings of training on a domain. Rate, batch and optimiser (Adam) are the paper's."""
 
     rate: float = 3e-4
     batch: int = 32
@@ -45,7 +45,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a training went."""
+    """The result of a training."""
 
     epochs: int
     best_epoch: int
@@ -65,7 +65,7 @@ class Stepper(Protocol):
         """Train on each model's batches from the first on; yields how many of all are done."""
 
     def score(self) -> list[float]:
-        """How well each model does on the validation set."""
+        """The score of each model on the validation set."""
 
     def keep(self, places: Sequence[int]) -> None:
         """Keep the weights that were just scored of the models in those places, as their best."""

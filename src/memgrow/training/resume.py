@@ -19,7 +19,7 @@ FILES = ("state.safetensors", "state.json")
 
 @dataclass(frozen=True)
 class Position:
-    """Where the training of a model stands, in numbers."""
+    """The point at which the training of a model stands, in numbers."""
 
     epoch: int = 0
     batch: int = 0  # of this epoch, done
@@ -31,13 +31,13 @@ class Position:
     seconds: float = 0.0
 
     def after_epoch(self, score: float, seconds: float) -> "Position":
-        """Where it stands at the beginning of the next epoch, once this one has been validated."""
+        """The position at the beginning of the next epoch, once this one has been validated."""
         new = Position(self.epoch + 1, best=self.best, best_epoch=self.best_epoch, seconds=seconds)
         return replace(new, best=score, best_epoch=new.epoch) if score > self.best else new
 
 
 class ResumeFolder:
-    """Where an unfinished training is kept; nowhere if the folder is None.
+    """The folder that keeps an unfinished training; where it is None, nothing is kept.
 
     `key` names the training: a folder of another one is refused.
     """

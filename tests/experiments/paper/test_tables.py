@@ -25,7 +25,7 @@ def made(name, accuracy, seeds=SEEDS):
 
 
 def some_made(name, tried, missing_seed=None):
-    """A search in which only the first so many values have runs, all equally good, the last perhaps but for a seed."""
+    """A search in which only the first few values have runs, all equally good, the last perhaps but for a seed."""
     rows = TABLES[name].rows(PAPER)[:tried]
     found = results(rows, PAPER, SEEDS, half)
     if missing_seed is not None:

@@ -1,4 +1,4 @@
-"""Layers walked step by step, as they are and from the states of before their growth."""
+"""Layers run step by step, as they are and from the states of before their growth."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""A learner alone may be taught as a stack of one: it learns the same, and nothing of the plain loop is lost."""
+"""A learner alone may be trained as a stack of one: it learns the same, and nothing of the plain loop is lost."""
 
 import random
 from dataclasses import replace

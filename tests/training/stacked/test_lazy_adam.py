@@ -11,7 +11,7 @@ from memgrow.lockstep import adapt_together
 from memgrow.methods import MethodSettings
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings
-from memgrow.training import lazy_adam as deferred
+from memgrow.training import lazy_adam
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as staged
 from memgrow.training.stacked.model import Stack
@@ -46,7 +46,7 @@ def steppers(monkeypatch):
     return made
 
 
-def taught(stream, together: bool, method: str = "F+M+V") -> list[Learner]:
+def trained(stream, together: bool, method: str = "F+M+V") -> list[Learner]:
     options = MethodSettings(fisher_examples=6, strength=50.0)
     group = [
         Learner.create(method, model=MODEL, training=TRAINING, options=options, seed=seed, device="cpu")
@@ -75,18 +75,18 @@ def assert_alike(ours: list[Learner], theirs: list[Learner]) -> None:
 def test_each_learns_what_it_would_have_learnt_alone_by_plain_adam(
     method, waits, stream, steppers, waiting, monkeypatch
 ):
-    alone = taught(stream, together=False, method=method)
-    monkeypatch.setattr(deferred, "LARGE", 1)
-    assert_alike(taught(stream, together=True, method=method), alone)
+    alone = trained(stream, together=False, method=method)
+    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    assert_alike(trained(stream, together=True, method=method), alone)
     assert (steppers[0].optimiser.lazy is not None) is waits
     assert any(waiting) is waits
 
 
 def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
-    monkeypatch.setattr(deferred, "LARGE", 1)
-    whole = taught(stream, together=True)
+    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    whole = trained(stream, together=True)
     monkeypatch.setattr(staged, "USUAL", 3)
-    assert_alike(taught(stream, together=True), whole)
+    assert_alike(trained(stream, together=True), whole)
 
 
 def stepper_like(one: StackStepper, stack: Stack, group: list[Learner], settings: TrainingSettings) -> StackStepper:
@@ -97,11 +97,11 @@ def stepper_like(one: StackStepper, stack: Stack, group: list[Learner], settings
 
 @pytest.mark.parametrize("clip", [5.0, 1e-7], ids=["clipped hardly ever", "clipped to about Adam's eps"])
 def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, stream, steppers, waiting, monkeypatch):
-    group = taught(stream[:1], together=True)
+    group = trained(stream[:1], together=True)
     settings = replace(TRAINING, clip=clip)
     both = []
     for large in (1, 10**9):
-        monkeypatch.setattr(deferred, "LARGE", large)
+        monkeypatch.setattr(lazy_adam, "LARGE", large)
         stack = Stack([learner.trained() for learner in group])  # each with its own copy
         both.append(stepper_like(steppers[0], stack, group, settings))
     assert [stepper.optimiser.lazy is not None for stepper in both] == [True, False]
@@ -115,8 +115,8 @@ def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, strea
 
 
 def test_those_that_stay_when_others_leave_the_stack_go_on_as_they_would_have(stream, steppers, monkeypatch):
-    monkeypatch.setattr(deferred, "LARGE", 1)
-    group = taught(stream[:1], together=True)
+    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    group = trained(stream[:1], together=True)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0)).view(-1, 4).tolist()
     whole, fewer = (
         stepper_like(steppers[0], Stack([learner.trained() for learner in group]), group, TRAINING) for _ in range(2)

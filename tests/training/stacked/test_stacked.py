@@ -1,4 +1,4 @@
-"""Learners that are taught side by side learn what each would have learnt alone."""
+"""Learners that are trained side by side learn what each would have learnt alone."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def learners(method: str, count: int = 3, model: ModelSettings = MODEL, training
     ]
 
 
-def teach(group, stream, together: bool) -> None:
+def train(group, stream, together: bool) -> None:
     for number, domain in enumerate(stream):
         earlier = stream[:number] if group[0].method.together else ()
         if together:
@@ -54,20 +54,20 @@ def teach(group, stream, together: bool) -> None:
 def test_models_of_other_forms_are_stacked_as_well(change, stream):
     model = replace(MODEL, **change)
     company, alone = learners("F+V", 2, model), learners("F+V", 2, model)
-    assert obstacle([learner.trained() for learner in taught(company, stream)]) is None
-    for ours, theirs in zip(company, taught(alone, stream, together=False), strict=True):
+    assert obstacle([learner.trained() for learner in trained(company, stream)]) is None
+    for ours, theirs in zip(company, trained(alone, stream, together=False), strict=True):
         assert_alike(ours, theirs)
 
 
-def taught(group, stream, together: bool = True):
-    teach(group, stream, together)
+def trained(group, stream, together: bool = True):
+    train(group, stream, together)
     return group
 
 
 @pytest.mark.parametrize("change", [{"cell": "gru"}, {"layers": 2}], ids=lambda c: next(iter(c)))
 def test_what_cannot_be_stacked_is_taught_one_by_one(change, stream, monkeypatch):
     monkeypatch.setattr("memgrow.lockstep.learn_together", lambda *_, **__: pytest.fail("it was stacked"))
-    for learner in taught(learners("F", 2, replace(MODEL, **change)), stream):
+    for learner in trained(learners("F", 2, replace(MODEL, **change)), stream):
         assert learner.history.domains == tuple(domain.name for domain in stream)
 
 
@@ -75,8 +75,8 @@ def test_each_stops_by_itself_and_keeps_its_best_epoch(stream):
     training = TrainingSettings(rate=1e-2, epochs=12, batch=16, patience=1)
     stream = [replace(stream[0], validation=stream[0].train)]
     company, alone = learners("F", 6, training=training), learners("F", 6, training=training)
-    teach(company, stream, together=True)
-    teach(alone, stream, together=False)
+    train(company, stream, together=True)
+    train(alone, stream, together=False)
     epochs = [learner.history.stages[0].epochs for learner in alone]
     assert len(set(epochs)) > 1, "the seeds were to differ in when they stop"
     assert [learner.history.stages[0].epochs for learner in company] == epochs
@@ -85,27 +85,27 @@ def test_each_stops_by_itself_and_keeps_its_best_epoch(stream):
 
 
 def test_one_learner_is_no_different_from_three(stream):
-    three, (one,) = taught(learners("F+M+V"), stream), taught(learners("F+M+V", 1), stream)
+    three, (one,) = trained(learners("F+M+V"), stream), trained(learners("F+M+V", 1), stream)
     assert_alike(three[0], one)
 
 
 def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
-    whole = taught(learners("F+V+D"), stream)
+    whole = trained(learners("F+V+D"), stream)
     monkeypatch.setattr(staged, "USUAL", 5)
-    for ours, theirs in zip(taught(learners("F+V+D"), stream), whole, strict=True):
+    for ours, theirs in zip(trained(learners("F+V+D"), stream), whole, strict=True):
         assert_alike(ours, theirs)
     assert correct_together(whole, stream[0]) == [each.correct(stream[0]) for each in whole]
 
 
 def test_what_is_right_is_told_as_each_learner_tells_it(stream):
-    company = taught(learners("F+V"), stream)
+    company = trained(learners("F+V"), stream)
     for domain in stream:
         for split in ("validation", "test"):
             assert correct_together(company, domain, split) == [each.correct(domain, split) for each in company]
 
 
 def test_learners_are_unchanged_when_a_domain_cannot_be_learnt(stream):
-    company = taught(learners("F"), stream[:1])
+    company = trained(learners("F"), stream[:1])
     before = [learner.model.state_dict() for learner in company]
     with pytest.raises(Exception, match="no validation examples"):
         adapt_together(company, replace(stream[1], validation=()))

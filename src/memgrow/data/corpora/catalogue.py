@@ -27,7 +27,7 @@ def data_folder() -> Path:
 
 
 class Source(Protocol):
-    """Where an archive comes from."""
+    """The place that an archive comes from."""
 
     def fetch(self, folder: Path, checksum: Checksum, watch: Watch) -> Path: ...
 
@@ -73,7 +73,7 @@ class Corpus:
 
     @property
     def folder(self) -> Path:
-        """Where it is kept once it has been fetched."""
+        """The folder it is kept in once it has been fetched."""
         return data_folder() / self.name
 
     def is_in(self, folder: Path) -> bool:

@@ -95,7 +95,7 @@ def parameters(finished: Sequence[Finished]) -> int | None:
 
 
 def costs(finished: Sequence[Finished]) -> dict[str, Summary]:
-    """What all stages took."""
+    """The epochs and seconds that all stages took."""
     return {
         "epochs": Summary.of(float(sum(record.stage.epochs for record in one.stages)) for one in finished),
         "seconds": Summary.of(sum(record.stage.seconds for record in one.stages) for one in finished),
@@ -172,7 +172,7 @@ def _right(finished: Finished, part: str) -> dict[str, NDArray[np.bool_]]:
 
 
 def _accuracies(answers: Answers, domains: Sequence[str]) -> list[float | None]:
-    """By seed, the mean of the domains' accuracies in percent."""
+    """For each seed the mean of the domains' accuracies in percent."""
     return [
         100 * fmean(float(right[domain].mean()) for domain in domains) if set(domains) <= set(right) else None
         for right in answers.values()
@@ -180,7 +180,7 @@ def _accuracies(answers: Answers, domains: Sequence[str]) -> list[float | None]:
 
 
 def _validation(finished: Finished) -> float:
-    """Of what was learnt."""
+    """The validation accuracy of the domains learnt."""
     last = finished.last
     return 100 * fmean(float(np.mean(last[domain].validation[domain])) for domain in finished.row.learns)
 

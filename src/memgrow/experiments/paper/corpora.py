@@ -40,7 +40,7 @@ class MultiNLI:
 
     @classmethod
     def found(cls, folder: Path | None, extra: Path | None, tell: Tell) -> "MultiNLI | None":
-        """In a folder, or where it was fetched to; None if it was not."""
+        """The corpus in a folder, or where it was fetched to; None if it was not."""
         fetched = corpus_called("multinli")
         there = folder is not None or fetched.is_in(fetched.folder)
         return cls(folder or fetched.folder, extra, tell) if there else None

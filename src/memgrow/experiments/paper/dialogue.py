@@ -16,7 +16,7 @@ from memgrow.experiments.paper.tables import TUNING_SEEDS, Table, lines, tuning_
 from memgrow.experiments.reply_records import ReplyEvaluation, ReplyRecord, ReplyScores
 from memgrow.metrics.replies import perplexity
 
-Replied = Mapping[int, Mapping[str, ReplyRecord]]
+Replies = Mapping[int, Mapping[str, ReplyRecord]]
 """By seed and domain, what a row's models replied to one part of the data."""
 
 SOURCE, TARGET = DIALOGUES
@@ -88,7 +88,7 @@ def table5(protocol: Protocol, results: Results, seeds: int, echo: Mapping[str, 
     """The figures. `echo` is how the messages themselves do as replies, by domain."""
     rows = table5_rows(protocol)
     finished = [row.finished(protocol, results, seeds) for row in rows]
-    replied = [_replied(some, "test") for some in finished]
+    replied = [_replies(some, "test") for some in finished]
     made = [
         Line(
             row.name,
@@ -97,7 +97,7 @@ def table5(protocol: Protocol, results: Results, seeds: int, echo: Mapping[str, 
             method=row.method,
             learns=row.learns,
             validation_loss={
-                letter: Summary.of(_losses(_replied(finished[number], "validation"), domain))
+                letter: Summary.of(_losses(_replies(finished[number], "validation"), domain))
                 for letter, domain in LETTERS.items()
             },
             parameters=parameters(finished[number]),
@@ -138,17 +138,17 @@ def echo_of(stream: Stream, evaluation: ReplyEvaluation) -> dict[str, ReplyRecor
     return {name: ReplyRecord(scores=some) for name, some in without_samples.score(examples, messages).items()}
 
 
-def _replied(finished: Sequence[Finished], part: str) -> Replied:
-    """As the models are at the end."""
+def _replies(finished: Sequence[Finished], part: str) -> Replies:
+    """The replies of the models as they are at the end."""
     return {one.seed: one.stages[-1].replies[part] for one in finished}
 
 
-def _losses(replied: Replied, domain: str) -> list[float | None]:
+def _losses(replied: Replies, domain: str) -> list[float | None]:
     """Nats to a token, by seed."""
     return [_loss(by_domain[domain]) for by_domain in replied.values()]
 
 
-def _cells(replied: Replied, paper: Mapping[str, Printed]) -> dict[str, Cell]:
+def _cells(replied: Replies, paper: Mapping[str, Printed]) -> dict[str, Cell]:
     return {
         column: cell(
             Summary.of((measure.of(by_domain[domain]) for by_domain in replied.values()), measure.digits),
@@ -159,7 +159,7 @@ def _cells(replied: Replied, paper: Mapping[str, Printed]) -> dict[str, Cell]:
     }
 
 
-def _tests(at: int, replied: Sequence[Replied], resamples: int) -> dict[At, Test]:
+def _tests(at: int, replied: Sequence[Replies], resamples: int) -> dict[At, Test]:
     """Every row against the one at `at`, in the columns that the paper has."""
     found: dict[At, Test] = {}
     for measure in TESTED:
@@ -190,7 +190,7 @@ def table6_rows(protocol: Protocol) -> list[Row]:
 
 def table6(protocol: Protocol, results: Results, seeds: int) -> Made:
     (row,) = table6_rows(protocol)
-    replied = _replied(row.finished(protocol, results, seeds), "test").get(0, {})
+    replied = _replies(row.finished(protocol, results, seeds), "test").get(0, {})
     scores = {name: replied[name].scores for name in DIALOGUES if name in replied}
     samples = [Sample(name, **asdict(one)) for name, some in scores.items() if some is not None for one in some.samples]
     notes = (
@@ -213,7 +213,7 @@ def tuning(protocol: Protocol, results: Results, seeds: int) -> Made:
 
 
 def _tried(row: Row, protocol: Protocol, results: Results, seeds: int) -> Line:
-    replied = _replied(row.finished(protocol, results, seeds), "validation")
+    replied = _replies(row.finished(protocol, results, seeds), "validation")
     by_letter = {letter: _losses(replied, domain) for letter, domain in LETTERS.items()}
     seeded = [[value for value in both if value is not None] for both in zip(*by_letter.values(), strict=True)]
     cells = {letter: Summary.of(None if x is None else exp(x) for x in some) for letter, some in by_letter.items()}

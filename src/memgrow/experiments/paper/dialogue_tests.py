@@ -55,7 +55,7 @@ def corrected(tests: Mapping[At, Test]) -> dict[At, Test]:
 
 
 def _test(whole: Floats, subsets: Floats, boot: Floats) -> Test:
-    """From differences by seed: of the whole test set, of the paper's subsets, and of the bootstrap's."""
+    """A test from differences by seed: of the whole test set, of the paper's subsets, and of the bootstrap's."""
     resamples, seeds = boot.shape
     drawn = _draws(np.random.default_rng(2), resamples, seeds, seeds) / seeds
     means = (boot * drawn).sum(axis=1)

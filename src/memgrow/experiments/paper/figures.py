@@ -17,7 +17,7 @@ BREAK = re.compile(r"\s*\n\s*")
 
 @dataclass(frozen=True)
 class Corpus:
-    """What Table 1 says of the corpus, genre by genre."""
+    """The figures of Table 1 on the corpus, genre by genre."""
 
     training_pairs: Mapping[str, Mapping[str, int | None]]  # ours and the paper's
     yu2018: Mapping[str, float]
@@ -26,7 +26,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is best on validation; None while too few have all their runs."""
+    """The value that is best on validation; None while too few have all their runs."""
 
     value: float | str | None
     paper: float | None = None  # what the paper chose
@@ -61,7 +61,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Made:
-    """What a table makes of its records; no table has all of it."""
+    """The figures that a table makes of its records; no table has all of them."""
 
     sheets: Sequence[Sheet] = ()
     notes: Sequence[str] = ()
@@ -165,7 +165,7 @@ def write_figures(folder: Path, name: str, figures: Mapping[str, Any]) -> Path:
 
 
 def read_figures(folder: Path, name: str) -> dict[str, Any] | None:
-    """What was written before, if anything was."""
+    """The figures that were written before, if any were."""
     path = folder / f"{name}.json"
     try:
         figures: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

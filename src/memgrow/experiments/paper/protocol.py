@@ -22,14 +22,14 @@ VECTOR = 300  # numbers of a word's vector
 
 @cache
 def printed() -> dict[str, Any]:
-    """What the paper prints, by table; a pair is a figure and the paper's arrow. Not to be changed."""
+    """The figures that the paper prints, by table; a pair is a figure and the paper's arrow. Not to be changed."""
     figures: dict[str, Any] = json.loads(files(__package__).joinpath("printed.json").read_text(encoding="utf-8"))
     return figures
 
 
 @dataclass(frozen=True)
 class Data:
-    """Which pairs of the corpus are used."""
+    """The pairs of the corpus that are used."""
 
     limit: int | None = None  # training pairs of each domain, at most
     held_out: int | None = None  # validation pairs, and test pairs, of each domain, at most
@@ -38,7 +38,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Replies:
-    """How models that reply are tried."""
+    """The settings by which models that reply are tried."""
 
     beam: int = 1  # 1 is greedy
     longest: int = 40  # words of a reply
@@ -48,7 +48,7 @@ class Replies:
 
 @dataclass(frozen=True)
 class Protocol:
-    """What all tables on a corpus share. memgrow's default settings of models and training are the paper's for NLI."""
+    """The settings that all tables on a corpus share; memgrow's own defaults are the paper's for NLI."""
 
     corpus: Literal["multinli", "dialogue"] = "multinli"
     model: ModelSettings = field(default_factory=ModelSettings)
@@ -79,11 +79,11 @@ class Protocol:
         return max(1, round(number * self.scale))
 
     def evaluation(self, vectors: Path | None) -> ReplyEvaluation:
-        """How models that reply are tried; `vectors` are those of W2V-Sim."""
+        """The evaluation of models that reply; `vectors` are those of W2V-Sim."""
         return ReplyEvaluation(self.replies.beam, self.replies.longest, self.replies.samples, vectors)
 
     def to_json(self) -> dict[str, Any]:
-        """What decided a table's figures."""
+        """The settings that decided a table's figures."""
         settings = {name: asdict(getattr(self, name)) for name in ("model", "training", "options", "data")}
         if self.corpus == "multinli":
             return {"genres": list(GENRES), **settings, "scale": self.scale}

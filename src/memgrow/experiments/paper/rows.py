@@ -24,7 +24,7 @@ COUNTS = ("slots", "limit")  # of a row's settings: these shrink with a protocol
 
 @dataclass(frozen=True)
 class Row:
-    """What one line of a table has learnt, and how. Settings that are not named are the protocol's."""
+    """One line of a table: what was learnt, and how. Settings that are not named are the protocol's."""
 
     name: str
     method: str
@@ -87,7 +87,7 @@ class Finished:
 
     @property
     def last(self) -> dict[str, Record]:
-        """As the model that answers for a domain is at the end."""
+        """The last record of the model that answers for each domain."""
         return {domain: records[-1] for domain, records in self.answering.items()}
 
     @property

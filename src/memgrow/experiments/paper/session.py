@@ -31,7 +31,7 @@ MakeRuns = Callable[[Data, Sequence[Run]], Outcome]
 
 
 def named(words: Sequence[str]) -> list[str]:
-    """What words of the command line ask for, each once and in the order of the registry."""
+    """The tables that words of the command line ask for, each once and in the order of the registry."""
     every = [*TABLES, THEOREM]
     together = [name for name in every if name not in TABLES or not TABLES[name].apart]
     known = (*every, *DIALOGUE, PAGE, ALL)
@@ -94,7 +94,7 @@ def _wanted(tables: Iterable[Table], protocol: Protocol) -> dict[Data, list[Run]
 
 
 def figures(table: Table, ran: Ran) -> Figures:
-    """What is written of a table, but for what only the command line knows."""
+    """The figures written of a table, but for what only the command line knows."""
     protocol, seeds = ran.protocol, table.seeds_of(ran.protocol)
     rows = table.rows(protocol)
     needed = set(wanted(rows, protocol, seeds))
@@ -125,7 +125,7 @@ def in_words(failures: Iterable[tuple[Data, Failure]]) -> list[str]:
 
 
 def _amount(data: Data) -> str:
-    """How the data differ from all that there are."""
+    """The difference between the data used and all that there are, in words."""
     limit = f" ({data.limit:,} pairs of each)" if data.limit else ""
     return f"{limit} with guessed genres" if data.extra else limit
 
@@ -210,7 +210,7 @@ class Session:
         return self.runner.corpus.stream(self.protocol.data)[domain].test[index].text if self.runner else None
 
     def theorem_parts(self) -> int:
-        """How often `theorem` ticks."""
+        """The number of ticks of `theorem`."""
         return self._theorem.parts
 
     def theorem(self, tick: Callable[[str], None] = lambda what: None) -> dict[str, Any]:
@@ -224,7 +224,7 @@ class Session:
         return TheoremTable(self.protocol, self.runner.grid if self.runner else None)
 
     def _theorem_before(self) -> dict[str, Any] | None:
-        """What an earlier command found, if it holds still."""
+        """The figures that an earlier command found, if they hold still."""
         before = read_figures(self.out, THEOREM)
         if before is None or before.get("failures"):
             return None

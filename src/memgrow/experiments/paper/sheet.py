@@ -94,12 +94,12 @@ class Line:
 
     @property
     def number(self) -> str:
-        """Of its line in the paper's table."""
+        """The number of its line in the paper's table."""
         return str(self.about.get("line") or "")
 
     @property
     def value(self) -> float:
-        """Of the setting that a search is about."""
+        """The value of the setting that a search is about."""
         value = self.about["value"]
         assert isinstance(value, int | float)
         return value

@@ -16,7 +16,7 @@ from memgrow.experiments.paper.studies import conditions, conditions_rows, final
 
 @dataclass(frozen=True)
 class Table:
-    """What a table is made of: its rows say which runs it needs, `make` turns their records into figures."""
+    """A table of the paper: its rows say which runs it needs, `make` turns their records into figures."""
 
     name: str
     title: str

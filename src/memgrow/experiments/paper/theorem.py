@@ -29,7 +29,7 @@ class TheoremTable:
 
     @property
     def parts(self) -> int:
-        """How often `make` ticks."""
+        """The number of ticks of `make`."""
         draws = {"draws": self.settings["draws"]} if self.settings else {}
         return parts(len(MODELS), len(PAIR), **draws) if self.grid_for else parts(**draws)
 

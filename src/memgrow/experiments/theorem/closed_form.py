@@ -31,7 +31,7 @@ ROUNDING = 1e-6  # equal slots get a half each but for the last bit, and a half 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the theorem speaks of, with its letters."""
+    """The sizes that the theorem speaks of, with its letters."""
 
     hidden: int = 50  # D
     slot_size: int = 50  # d, also the number of new hidden units
@@ -58,7 +58,7 @@ def share_of_new(old: Array, new: Array) -> Array:
 
 
 def shift(share: float, old_read: float, new_read: float) -> float:
-    """The sum of squared betas where in effect so many old slots, and so many new ones, are read."""
+    """The sum of squared betas where in effect this many old slots, and this many new ones, are read."""
     return share**2 * (1 / old_read + 1 / new_read)
 
 

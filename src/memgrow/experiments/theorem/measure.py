@@ -1,4 +1,4 @@
-"""What growth does to a trained model before anything further is learnt: new slots against new hidden units."""
+"""The effect of growth on a trained model before anything further is learnt: new slots against new hidden units."""
 
 import copy
 from collections import defaultdict
@@ -131,7 +131,7 @@ def grown(model: Classifier, growth: dict[str, Any], seed: int) -> Classifier:
 
 @dataclass(frozen=True)
 class _Found:
-    """What one draw shows."""
+    """The figures of one draw."""
 
     moved: Moved
     weights: float

@@ -19,7 +19,7 @@ NUMBERS = len(SETTINGS) + len(TIED) + len(SHAPES)  # parts of a report that need
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """How much was drawn, and of how many examples of a domain; None: of all."""
+    """The number of draws, and of examples of a domain; None: all."""
 
     samples: int
     draws: int
@@ -29,7 +29,7 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class TheoremReport:
-    """What `theorem.json` holds."""
+    """The content of `theorem.json`."""
 
     settings: ReportSettings
     always_safe: float  # new attention over old, up to which the bound holds for every attention
@@ -71,7 +71,7 @@ def _read(kind: Any, value: Any) -> Any:
 
 
 def parts(models: int = 0, domains: int = 0, draws: int = DRAWS) -> int:
-    """How often a report ticks."""
+    """The number of ticks of a report."""
     return NUMBERS + models * domains * draws * len(GROWTHS)
 
 

@@ -1,4 +1,4 @@
-"""How far growth moves what a model makes of a text: the states at each word, and the text's vector."""
+"""The distance by which growth moves what a model makes of a text: the states at each word, and the text's vector."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -67,7 +67,7 @@ def trace_layers(column: MemoryRecurrent, steps: Tensor, original: Layers | None
 
 
 def _outputs(traces: Sequence[Trace], olds: Sequence[Trace | None]) -> list[Tensor]:
-    """What the next layer reads: the original's units as they were, and the new ones."""
+    """The input of the next layer: the original's units as they were, and the new ones."""
     return [
         new.after if old is None else torch.cat((old.after, new.after[..., old.after.shape[-1] :]), dim=-1)
         for new, old in zip(traces, olds, strict=True)
@@ -76,7 +76,7 @@ def _outputs(traces: Sequence[Trace], olds: Sequence[Trace | None]) -> list[Tens
 
 @dataclass(frozen=True)
 class Seen:
-    """What a model makes of texts of one length: states of the newest column, and text vectors."""
+    """A model's states of its newest column and text vectors, for texts of one length."""
 
     layers: Layers  # one step at a time, see `trace_layers`
     states: tuple[Tensor, ...]  # as in use, of the last layer in each direction: (T, B, H)
@@ -125,7 +125,7 @@ class Moved:
 
 
 def compare(before: Seen, after: Seen, kept: Sequence[int]) -> Moved:
-    """How far texts have moved; `kept` says where a text's vector has its old entries."""
+    """The distances by which texts have moved; `kept` says where a text's vector has its old entries."""
     total = Moved(
         texts=len(before.vectors),
         text=_squares(after.vectors[:, kept] - before.vectors),
@@ -145,7 +145,7 @@ def compare(before: Seen, after: Seen, kept: Sequence[int]) -> Moved:
 
 
 def kept_entries(model: Model, hidden: int) -> list[int]:
-    """Where a text's vector has its old entries when the model will have grown by `hidden` units."""
+    """The places of the old entries in a text's vector when the model will have grown by `hidden` units."""
     kept: list[int] = []
     at = 0
     for size, extra in model.encoder.layout(hidden):
@@ -180,7 +180,7 @@ def _by_step(packed: PackedSequence) -> Tensor:
 
 @contextmanager
 def _overheard(column: MemoryRecurrent) -> Iterator[list[PackedSequence]]:
-    """What goes into a column and what comes out of it while the model is used."""
+    """The inputs and outputs of a column, recorded while the model is used."""
     heard: list[PackedSequence] = []
     handle = column.register_forward_hook(lambda _, given, answer: heard.extend((given[0], answer[0])))
     try:

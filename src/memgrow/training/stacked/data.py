@@ -52,7 +52,7 @@ class DeviceData:
         return new
 
     def steps(self, numbers: Tensor) -> int:
-        """How many steps a batch of these examples takes."""
+        """The number of steps that a batch of these examples takes."""
         return rounded(int(self.longest[numbers].max()))
 
     def take(self, numbers: Tensor, steps: int) -> StackBatch:
@@ -61,7 +61,7 @@ class DeviceData:
         return StackBatch(words.long(), self.lengths[numbers].permute(2, 1, 0).flatten(0, 1), self.labels[numbers])
 
     def rows(self, examples: int, steps: int) -> int:
-        """How many of a batch's examples to take at once, so that long texts need no more memory than usual ones."""
+        """The number of a batch's examples to take at once, so that long texts need no more memory than usual ones."""
         return max(1, examples * USUAL // max(USUAL, steps))
 
     def in_batches(self, models: int) -> list[tuple[list[int], Tensor, int]]:
@@ -77,7 +77,7 @@ class DeviceData:
 
 
 def evenly(count: int, most: int) -> int:
-    """How many to take at a time, so that no time has much fewer than the others."""
+    """The number to take at a time, so that no time has much fewer than the others."""
     return max(1, -(-count // max(1, -(-count // most))))
 
 
@@ -87,5 +87,5 @@ def rounded(length: int) -> int:
 
 
 def epoch_of(orders: Sequence[Sequence[Sequence[int]]]) -> list[Tensor]:
-    """From each model's batches to the batches of all, (K, B) each, on the CPU."""
+    """The batches of all models, (K, B) each, from those of each model, on the CPU."""
     return [torch.tensor(together) for together in zip(*orders, strict=True)]

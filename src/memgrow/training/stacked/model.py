@@ -47,11 +47,11 @@ class Stack:
 
     @property
     def columns(self) -> Sequence[MemoryRecurrent]:
-        """Of the template."""
+        """The columns of the template."""
         return self.encoder.columns
 
     def of(self, parameter: Tensor) -> Tensor:
-        """What the models of the stack have in the place of one of the template's parameters: (K, ...)."""
+        """The weights (K, ...) of all models of the stack for one of the template's parameters."""
         return self.parameters[self._names[id(parameter)]]
 
     @torch.no_grad()
@@ -76,12 +76,12 @@ class Stack:
             pooled.append(self._pool(output, inside, lengths))
             if column is not self.encoder.newest:
                 first, *backward = output.unbind(2)
-                seen = torch.cat((seen, first, *(turned(way, mirror) for way in backward)), dim=-1)
+                seen = torch.cat((seen, first, *(turned(part, mirror) for part in backward)), dim=-1)
         features = self.template.features(torch.cat(pooled, dim=-1)).transpose(0, 1)  # (K, B, copies * S)
         return self._answer(features)
 
     def numbers(self, words: Tensor) -> Tensor:
-        """Of each word (..., K), its row in the vectors of all models, one after another."""
+        """The row of each word (..., K) in the vectors of all models, one after another."""
         models, count, _ = self.parameters[self.words].shape
         return words + torch.arange(models, device=words.device) * count
 
@@ -89,14 +89,17 @@ class Stack:
         return F.embedding(numbers, self.parameters[self.words].flatten(0, 1))
 
     def _states(self, column: MemoryRecurrent, seen: Tensor, mirror: Tensor) -> Tensor:
-        """What each direction of a column yields: (T, R, directions, K, H), the backward one in its own order."""
-        size, ways = seen.shape[-1], [column.weights(0, direction) for direction in range(column.num_directions)]
-        reading = [self.of(way.ih) for way in ways]  # (K, 4H, F + M)
-        biases = [self.of(cast(Tensor, way.bias_ih)) + self.of(cast(Tensor, way.bias_hh)) for way in ways]
+        """The outputs of each direction of a column: (T, R, directions, K, H), the backward one in its own order."""
+        size, directions = seen.shape[-1], [column.weights(0, direction) for direction in range(column.num_directions)]
+        reading = [self.of(direction.ih) for direction in directions]  # (K, 4H, F + M)
+        biases = [
+            self.of(cast(Tensor, direction.bias_ih)) + self.of(cast(Tensor, direction.bias_hh))
+            for direction in directions
+        ]
         weights = Weights(
             torch.stack([weight[..., :size] for weight in reading]),
             torch.stack(biases),
-            torch.cat([self.of(way.hh) for way in ways]),
+            torch.cat([self.of(direction.hh) for direction in directions]),
         )
         memory = None
         if column.slots:
@@ -108,7 +111,7 @@ class Stack:
             known = [bias for bias in quiet if bias is not None]
             keys = torch.cat([self.of(bank.keys) for bank in column.banks])
             memory = Slots(keys, torch.cat(through), torch.cat(known) if known else None)
-        return recur(seen, mirror, weights, memory).view(*seen.shape[:2], len(ways), len(self), -1)
+        return recur(seen, mirror, weights, memory).view(*seen.shape[:2], len(directions), len(self), -1)
 
     def _pool(self, output: Tensor, inside: Tensor, lengths: Tensor) -> Tensor:
         """(R, K, directions * H): the mean of a text's states, or each direction's last."""
@@ -120,7 +123,7 @@ class Stack:
         return vectors.transpose(1, 2).flatten(2)
 
     def _answer(self, x: Tensor) -> Tensor:
-        """What the newest head makes of features (K, B, S): logits (K, B, labels)."""
+        """The logits (K, B, labels) that the newest head makes of features (K, B, S)."""
         for layer in self.template.heads[-1]:
             if isinstance(layer, nn.Linear):
                 x = torch.baddbmm(self.of(layer.bias).unsqueeze(1), x, self.of(layer.weight).transpose(1, 2))

@@ -63,11 +63,11 @@ class _Recurrence(torch.autograd.Function):
         through: Tensor | None,
         slot_bias: Tensor | None,
     ) -> Tensor:
-        (steps, rows), (ways, models, width, _) = seen.shape[:2], ih.shape
-        x = seen.new_empty(steps, rows, ways * models, width)
-        for way, part in enumerate(x.view(steps, rows, ways, models, width).unbind(2)):
-            source = turned(seen, mirror) if way else seen
-            torch.baddbmm(bias[way].unsqueeze(1), _all(source), ih[way].transpose(1, 2), out=_all(part))
+        (steps, rows), (directions, models, width, _) = seen.shape[:2], ih.shape
+        x = seen.new_empty(steps, rows, directions * models, width)
+        for direction, part in enumerate(x.view(steps, rows, directions, models, width).unbind(2)):
+            source = turned(seen, mirror) if direction else seen
+            torch.baddbmm(bias[direction].unsqueeze(1), _all(source), ih[direction].transpose(1, 2), out=_all(part))
         inner = Inner(hh, keys, through, slot_bias)
         ctx.steps = _steps_for(x, inner)
         output: Tensor = ctx.steps.forward(x, inner, any(ctx.needs_input_grad))
@@ -99,12 +99,12 @@ def _input_back(
 ) -> tuple[Tensor | None, Tensor]:
     """Gradients of the inputs, if wanted, and of the weights that read them."""
     d_seen, d_ih = None, torch.empty_like(ih)
-    for way, part in enumerate(d_gates.view(*seen.shape[:2], *ih.shape[:3]).unbind(2)):
-        source = turned(seen, mirror) if way else seen
-        torch.bmm(_all(part).transpose(1, 2), _all(source), out=d_ih[way])
+    for direction, part in enumerate(d_gates.view(*seen.shape[:2], *ih.shape[:3]).unbind(2)):
+        source = turned(seen, mirror) if direction else seen
+        torch.bmm(_all(part).transpose(1, 2), _all(source), out=d_ih[direction])
         if wanted:
             d_source = torch.empty_like(seen)
-            torch.bmm(_all(part), ih[way], out=_all(d_source))
+            torch.bmm(_all(part), ih[direction], out=_all(d_source))
             d_seen = d_source if d_seen is None else d_seen + turned(d_source, mirror)
     return d_seen, d_ih
 

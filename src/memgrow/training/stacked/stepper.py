@@ -194,5 +194,5 @@ def logits_together(stack: Stack, data: DeviceData) -> Tensor:
 
 
 def correct_of(stack: Stack, data: DeviceData) -> Tensor:
-    """Which examples (K, examples) each model answers rightly, on the CPU."""
+    """For each model and example (K, examples) whether it is answered rightly, on the CPU."""
     return (logits_together(stack, data).argmax(-1) == data.labels).cpu()

@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 class Inner(NamedTuple):
-    """What each of D directions reads its own state with; without slots, the rest is None."""
+    """The weights with which each of D directions reads its own state; without slots, the rest is None."""
 
     hh: Tensor  # (D, 4H, H)
     keys: Tensor | None  # (D, N, H)
@@ -22,7 +22,7 @@ class Inner(NamedTuple):
 
 
 class StepGradients(NamedTuple):
-    """What a backward pass over all steps finds."""
+    """The gradients that a backward pass over all steps finds."""
 
     d_gates: Tensor  # (T, R, D, 4H)
     d_logits: Tensor | None  # (T, R, D, N)

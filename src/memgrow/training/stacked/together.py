@@ -1,4 +1,4 @@
-"""Which loop a model is taught by, and a domain as several models of one shape learn it together.
+"""The choice of the loop that trains a model, and a domain as several models of one shape learn it together.
 
 What each learns is what it would have learnt alone, up to rounding: its first weights, its batches and its stopping are
 its own. On a GPU a stack of ten costs about as much as one or two models.
@@ -42,7 +42,7 @@ ROOM = 1 << 28
 
 
 def choose_loop(model: Model, device: torch.device, *parts: Encoded, asked: str | None = None) -> Loop:
-    """The faster of those that can teach this model these parts of a domain, or the one that is asked for."""
+    """The faster of those that can train this model these parts of a domain, or the one that is asked for."""
     reason = obstacle([model])
     if reason is not None:
         return Loop(PLAIN, reason)
@@ -55,7 +55,7 @@ def choose_loop(model: Model, device: torch.device, *parts: Encoded, asked: str 
 
 
 def padded(data: Encoded) -> int:
-    """How many numbers the texts are when all are as long as the longest."""
+    """The count of numbers that the texts are when all are as long as the longest."""
     if not len(data):
         return 0
     return len(data) * len(data.texts[0]) * rounded(max(map(data.length, range(len(data)))))
@@ -74,7 +74,7 @@ class StackedDomain:
         _prepare(self._stack, batch, self._data, self._validation)
 
     def logits(self, olds: Sequence[Model]) -> list[Tensor]:
-        """What the models as they were before answer to the domain's examples: (examples, labels) each."""
+        """The answers of the models as they were before to the domain's examples: (examples, labels) each."""
         return list(logits_together(Stack(olds), self._data.as_known_to(olds[0].vocabulary_size)))
 
     def train(
@@ -115,7 +115,7 @@ class StackedDomain:
 
 
 def correct(models: Sequence[Model], data: Encoded, device: torch.device) -> list[list[bool]]:
-    """Which examples each of the models, which can be stacked, answers rightly."""
+    """For each of the models, which can be stacked, and each example whether it is answered rightly."""
     answers: list[list[bool]] = correct_of(Stack(models), DeviceData(data, device)).tolist()
     return answers
 
