@@ -1,4 +1,4 @@
-"""The memory bank: slots of a key and a value each, read by attention, and the domain that each slot came with."""
+"""The memory bank: slots of a key and a value each, which are read by attention and belong to domains."""
 
 import math
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class MemoryBank(nn.Module):
 
     keys: nn.Parameter
     values: nn.Parameter
-    bias: nn.Parameter  # (quiet slots): only slots that were let in quietly have one
+    bias: nn.Parameter  # (quiet slots): only quiet slots have one
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class MemoryBank(nn.Module):
 
     @property
     def memory(self) -> Memory | None:
-        """What the recurrence reads, or None while there are no slots."""
+        """Keys, values and biases as the recurrence reads them; None while there are no slots."""
         return Memory(self.keys, self.values, self.logit_bias()) if len(self) else None
 
     def logit_bias(self, bias: Tensor | None = None) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""Growth is one call: parameters, the optimiser's state and whatever describes them, together or not at all."""
+"""Growth of parameters, the optimiser's state and whatever describes them: in one call, together or not at all."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from memgrow.errors import SettingsError
 
 Layout = Sequence[tuple[int, int]]
-"""Along one dimension: runs of (old size, new entries behind them), from first to last."""
+"""Along one dimension: runs of (old size, number of new entries after them), from first to last."""
 
 Draw = Callable[[tuple[int, ...]], Tensor]
 """Makes the new entries of a parameter, given their shape."""
@@ -46,7 +46,7 @@ class Growth:
             state[name] = _interleave(moment, torch.zeros_like(new), dim, layout)
 
     def uniform(self, bound: float) -> Draw:
-        """Draws from U(-bound, bound), on the CPU, so that a seed means the same on every device."""
+        """A draw from U(-bound, bound), on the CPU, so that a seed means the same on every device."""
 
         def draw(shape: tuple[int, ...]) -> Tensor:
             return torch.empty(shape).uniform_(-bound, bound, generator=self._generator)
@@ -60,8 +60,8 @@ class Growth:
     def commit(self) -> None:
         """Put everything in place. All memory has been taken before, so that nothing stops half-way."""
         for parameter, data in self._data.items():
-            # While an older graph is alive (a loss that somebody still holds), autograd keeps the old shape in mind. It
-            # forgets when the kind of number changes, so that a new shape passes by way of another kind.
+            # While an older graph is alive (a loss that somebody still holds), autograd remembers the old shape. It
+            # forgets the shape when the dtype changes, so that the new data come by way of another dtype.
             parameter.data = data.new_empty(0, dtype=torch.float16 if data.dtype != torch.float16 else torch.float32)
             parameter.data = data
             parameter.grad = None
@@ -103,7 +103,7 @@ def matching_hidden(model: nn.Module, slots: int) -> int:
 
 
 def _size_after(model: nn.Module, **growth: int) -> int:
-    """Parameters of a copy without data ("meta" tensors) that has grown: no formula to keep in step with the code."""
+    """The number of parameters of a copy without data ("meta" tensors) that has grown, so that no formula is needed."""
     shapes: dict[int, object] = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
     shadow = copy.deepcopy(model, memo=shapes)
     if any(growth.values()):

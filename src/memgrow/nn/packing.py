@@ -1,19 +1,35 @@
-"""Batches of sequences in the form that the recurrence wants, and back in the form that the caller has."""
+"""Batches of sequences in the packed form that the recurrence wants, and results in the form that the caller has."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from memgrow.errors import SettingsError
+
 
 class Packed(NamedTuple):
-    """A batch of sequences as the recurrence wants it, and how to give the answer back in the caller's form."""
+    """A batch of sequences as the recurrence wants it, and the input it came from."""
 
     data: Tensor  # (sum of batch_sizes, features)
     batch_sizes: list[int]
     source: Tensor | PackedSequence
+
+
+def pack(input: Any, batch_first: bool) -> Packed:
+    """Pack (T, B, F), (B, T, F) with `batch_first`, or (T, F); a PackedSequence stays as it is."""
+    if isinstance(input, PackedSequence):
+        data, sizes = input.data, input.batch_sizes.tolist()
+    elif input.ndim in (2, 3):
+        steps = input.unsqueeze(1) if input.ndim == 2 else input.transpose(0, 1) if batch_first else input
+        data, sizes = steps.reshape(-1, steps.shape[-1]), [steps.shape[1]] * steps.shape[0]
+    else:
+        raise SettingsError(f"the input must have 2 or 3 dimensions or be packed, not {input.ndim} dimensions")
+    if not sizes:
+        raise SettingsError("the input has no steps: every sequence needs a length of at least 1")
+    return Packed(data, sizes, input)
 
 
 def like(data: Tensor, packed: Packed, batch_first: bool) -> Tensor | PackedSequence:
@@ -25,6 +41,14 @@ def like(data: Tensor, packed: Packed, batch_first: bool) -> Tensor | PackedSequ
         return data
     steps = data.view(len(packed.batch_sizes), -1, data.shape[-1])
     return steps.transpose(0, 1) if batch_first else steps
+
+
+def states_like(states: Tensor, packed: Packed) -> Tensor:
+    """States (layers * directions, B, H) with rows in the caller's order, and without B where the input has none."""
+    source = packed.source
+    if isinstance(source, PackedSequence):
+        return states if source.unsorted_indices is None else states.index_select(1, source.unsorted_indices)
+    return states.squeeze(1) if source.ndim == 2 else states
 
 
 def previous(states: Tensor, first: Tensor, batch_sizes: Sequence[int], reverse: bool) -> Tensor:

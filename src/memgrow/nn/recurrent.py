@@ -13,11 +13,11 @@ from memgrow.nn import kernels
 from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Growth
 from memgrow.nn.kernels import Direction, State, Weights
-from memgrow.nn.packing import Packed, like, previous
+from memgrow.nn.packing import Packed, like, pack, previous, states_like
 
 
 class MemoryRecurrent(nn.Module):
-    """What the three layers share. Each layer and direction has a bank of its own, read before every step.
+    """The base of the three layers. Each layer and direction has a bank of its own, which is read before every step.
 
     All weights, and the entries of slots, are drawn from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size)) as in torch;
     so are new ones when the layer grows (with the new hidden size).
@@ -95,7 +95,7 @@ class MemoryRecurrent(nn.Module):
         return Weights(part("weight_ih"), part("weight_hh"), part("bias_ih"), part("bias_hh"))
 
     def directions(self, layer: int, initial: Sequence[State]) -> list[Direction]:
-        """All that the recurrence reads in each direction of one layer; `initial` has the first state of each."""
+        """The states, weights and slots of each direction of one layer; `initial` has the first state of each."""
         return [
             Direction(state, self.weights(layer, d), self.bank(layer, d).memory, reverse=d == 1)
             for d, state in enumerate(initial)
@@ -108,14 +108,15 @@ class MemoryRecurrent(nn.Module):
         return kernels.choose(self.cell, packed.data, directions, self.backend)
 
     def reset_parameters(self) -> None:
+        """Draw all weights and slots anew. The bias of quiet slots is no weight: it stays what growth set it to."""
         bound = 1 / math.sqrt(self.hidden_size)
-        quiet = {id(bank.bias) for bank in self.banks}  # is no weight: it stays what growth set it to
+        quiet = {id(bank.bias) for bank in self.banks}
         for parameter in self.parameters():
             if id(parameter) not in quiet:
                 nn.init.uniform_(parameter, -bound, bound)
 
     def flatten_parameters(self) -> None:
-        """Does nothing: torch's layers have it, and programs that are switched over call it."""
+        """Do nothing: torch's layers have this method, and programs that used them call it."""
 
     # Running
 
@@ -124,11 +125,7 @@ class MemoryRecurrent(nn.Module):
         packed = self._pack(input)
         layers, finals = self._run(packed, self._initial(hx, packed))
         output = like(layers[-1], packed, self.batch_first)
-        states = [torch.stack(parts) for parts in zip(*finals, strict=True)]  # (layers * directions, B, H) each
-        if isinstance(input, PackedSequence) and input.unsorted_indices is not None:
-            states = [state.index_select(1, input.unsorted_indices) for state in states]
-        if isinstance(input, Tensor) and input.ndim == 2:
-            states = [state.squeeze(1) for state in states]
+        states = [states_like(torch.stack(parts), packed) for parts in zip(*finals, strict=True)]
         return output, tuple(states) if len(states) > 1 else states[0]
 
     def reading(self, input: Any, hx: Any = None) -> list[Any]:
@@ -160,18 +157,10 @@ class MemoryRecurrent(nn.Module):
         return layers, finals
 
     def _pack(self, input: Any) -> Packed:
-        if isinstance(input, PackedSequence):
-            data, sizes = input.data, input.batch_sizes.tolist()
-        elif input.ndim in (2, 3):
-            steps = input.unsqueeze(1) if input.ndim == 2 else input.transpose(0, 1) if self.batch_first else input
-            data, sizes = steps.reshape(-1, steps.shape[-1]), [steps.shape[1]] * steps.shape[0]
-        else:
-            raise SettingsError(f"the input must have 2 or 3 dimensions or be packed, not {input.ndim} dimensions")
-        if data.shape[-1] != self.input_size:
-            raise SettingsError(f"the input has {data.shape[-1]} features, but input_size is {self.input_size}")
-        if not sizes:
-            raise SettingsError("the input has no steps: every sequence needs a length of at least 1")
-        return Packed(data, sizes, input)
+        packed = pack(input, self.batch_first)
+        if packed.data.shape[-1] != self.input_size:
+            raise SettingsError(f"the input has {packed.data.shape[-1]} features, but input_size is {self.input_size}")
+        return packed
 
     def _initial(self, hx: Any, packed: Packed) -> list[State]:
         """The first state of each layer and direction, rows in packed order."""

@@ -1,4 +1,4 @@
-"""The way out of a compiled graph, for code that must not be traced into one.
+"""A graph break, for code that must not be traced into a compiled graph.
 
 The fast backends compute gradients by hand, in place and in memory that was taken beforehand. Traced by Dynamo, such
 code comes out of Inductor with other gradients (an LSTM's were off by 5 to 18%), and kernels that are started by

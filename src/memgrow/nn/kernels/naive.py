@@ -1,4 +1,4 @@
-"""The recurrence as the equations have it: a plain loop over time. Every fast path is tested against this one.
+"""The recurrence as the equations have it: a plain loop over time, against which every fast backend is tested.
 
 Sequences come packed, as in `torch.nn.utils.rnn.PackedSequence`: the rows of step 0, then those of step 1, and so
 on, longest sequence first, so that step t holds `batch_sizes[t]` rows and a finished sequence costs nothing.
@@ -33,7 +33,7 @@ class Memory(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """One direction of a layer, ready to be walked."""
+    """One direction of a layer: its first state, its weights, and the slots it reads."""
 
     state: State  # at the beginning
     weights: Weights
@@ -42,7 +42,7 @@ class Direction(NamedTuple):
 
 
 def attend(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    """Equations 1 and 2: what the memory answers to each query, and the weight of each slot in it."""
+    """Equations 1 and 2: the content that the slots give for each query (B, M), and the weight of each (B, N)."""
     logits = query @ memory.keys.t()  # (B, N)
     if memory.bias is not None:
         logits = logits + memory.bias
@@ -76,6 +76,8 @@ def relu_step(x: Tensor, state: State, w: Weights) -> State:
 
 
 class Cell(NamedTuple):
+    """A kind of cell: the shape of its weights and states, and one step of it."""
+
     gates: int  # blocks of H rows in the weights
     states: int  # tensors in the state
     step: Callable[[Tensor, State, Weights], State]
@@ -98,7 +100,7 @@ def recur(
     memory: Memory | None,
     reverse: bool = False,
 ) -> tuple[Tensor, State]:
-    """The state after each step, packed like `data` (sum of batch_sizes, H), and each sequence's last state."""
+    """Run one direction: the state after each step (sum of batch_sizes, H), and the last state of each sequence."""
     step = CELLS[cell].step
     inputs = torch.split(data, list(batch_sizes))
     outputs: list[Tensor] = [data] * len(inputs)
