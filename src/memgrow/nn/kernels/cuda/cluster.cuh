@@ -7,7 +7,7 @@
 //
 //   FORWARD
 //   scores of own slots = all h * own keys                    scores of own slots = all h * own keys
-//   --- all-gather attention, max, sum (multicast) --->       --- st.async max, sum, partial contents to owners --->
+//   --- all-gather attention, max, sum (multicast) --->       --- st.async max, sum to all, partials to owners --->
 //   gates of own units += all h * weights       (overlaps)    gates of own units += all h * weights      (overlaps)
 //   <== mbarrier: attention of all blocks                     <== mbarrier: partials of own content; add them
 //                                                             --- all-gather content (multicast) --->
@@ -25,7 +25,7 @@
 //   dh of own units, d of own slots = slopes * weights        dh of own units, d of own content = slopes * weights
 //                                                             --- all-gather d of content (multicast) --->
 //                                                             <== mbarrier: all d of content; d of own slots
-//   --- all-gather weighted d of slots, sums --->             --- st.async sums, partial dh to owners --->
+//   --- all-gather weighted d of slots, sums --->             --- st.async sums to all, partial dh to owners --->
 //   <== mbarrier: d of all slots                              <== mbarrier: partials of own dh; add them
 //   dh of own units += all d of slots * keys; d of logits     d of logits
 //
@@ -33,7 +33,7 @@
 //                cp.async.bulk.multicast copies it from L2 into the DSMEM of all blocks of the cluster. With TEAM > 1
 //                clusters of one layer, blocks count in global memory (`arrivals`) that their pieces are written, wait
 //                for all, and each block multicasts its share of all pieces to its own cluster.
-//   st.async     partial sums go straight into the owner's DSMEM, as they are computed.
+//   st.async     partial sums go straight into the DSMEM of the block that owns their column, as they are computed.
 //   reuse        whoever has received from every block knows that all are done with what they received before, so that
 //                its buffer is free. Where nothing comes between two sends of the same (forward without slots) there
 //                are two buffers with an mbarrier each; backward without slots ends each step with cluster_sync.

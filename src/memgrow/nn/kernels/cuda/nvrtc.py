@@ -1,7 +1,7 @@
 """CUDA source compiled at run time with the library that torch's own wheels bring: no compiler is needed.
 
 A kernel takes a second or two, once on a machine. What is known to be needed is compiled in the background, several at
-the same time; who launches a kernel does not wait for others.
+the same time; whoever launches a kernel does not wait for others.
 """
 
 import atexit
@@ -84,7 +84,7 @@ def _compiling(program: Program) -> "Future[bytes]":
 
 @atexit.register
 def _end() -> None:
-    """What is being compiled must not have its library torn down; what has not begun nobody needs any more."""
+    """Wait for what is being compiled, whose library must not be torn down; drop what has not begun."""
     with _beginning:
         begun = list(_begun.values())
     wait([future for future in begun if not future.cancel()])
@@ -136,7 +136,7 @@ def _compile(source: str, defines: Defines, architecture: str) -> bytes:
 
 @functools.cache
 def _headers() -> dict[str, bytes]:
-    """What a source may include, by name."""
+    """The headers that a source may include, by name."""
     return {path.name: path.read_bytes() for path in sorted(_HERE.glob("*.cuh"))}
 
 
