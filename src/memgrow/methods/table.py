@@ -5,11 +5,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from memgrow.errors import SettingsError
-from memgrow.methods.averaging import Averaging
 from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
+from memgrow.methods.old_weights import Averaging, SlowOldWeights
 from memgrow.methods.plugin import MethodSettings, Plugin, Plugins
-from memgrow.methods.slow_old import SlowOldWeights
 from memgrow.methods.trains import Trains, everything, new_slots, newest_column
 from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 from memgrow.models import Model

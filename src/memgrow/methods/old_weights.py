@@ -1,4 +1,4 @@
-"""L: a lower rate for what is old. New slots and words learn at the full rate, the rest takes small steps."""
+"""Methods that hold on to the old weights: A goes part of the way back to them, L moves them by small steps only."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -12,8 +12,26 @@ from memgrow.methods.plugin import MethodSettings, Parameters, Plugin, old_part
 from memgrow.models import Model
 
 
+class Averaging(Plugin):
+    """A: once a domain has been learnt, new = keep * old + (1 - keep) * new wherever both exist."""
+
+    reads = ("keep",)
+
+    @torch.no_grad()
+    def after_training(self, old: Model, new: Model) -> None:
+        grown = dict(new.named_parameters())
+        for name, before in old.named_parameters():
+            old_part(grown[name], before.shape).lerp_(before.to(grown[name]), self.settings.keep)
+
+    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
+        return {"keep": self.settings.keep}
+
+
 class SlowOldWeights(Plugin):
-    """Each step moves old entries by old_rate of what the optimiser says: for Adam the same as a lower rate."""
+    """L: a lower rate for what is old, while new slots and words learn at the full one.
+
+    Each step moves old entries by old_rate of what the optimiser says: for Adam the same as a lower rate.
+    """
 
     reads = ("old_rate",)
 
