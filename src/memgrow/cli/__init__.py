@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 
 from memgrow import __version__
-from memgrow.cli import adapt, compare, data, demo, evaluate, inspect, paper, predict, theorem
+from memgrow.cli import adapt, compare, data, evaluate, inspect, paper, predict, theorem
 from memgrow.cli.errors import Commands
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
-    "demo": demo.demo,
+    "demo": compare.demo,
     "adapt": adapt.adapt,
     "inspect": inspect.inspect,
     "doctor": inspect.doctor,

@@ -1,4 +1,4 @@
-"""`memgrow compare`: methods side by side on anybody's own stream."""
+"""`memgrow compare` and `demo`: methods side by side on anybody's own stream, and on made-up domains."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,14 +13,16 @@ from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.comparison import METHODS, Comparison, Settings, runs_of
 from memgrow.experiments.comparison_setup import LABELS, Kind, kind_of, open_stream, refuse_incomparable, suitable
+from memgrow.experiments.demo import METHODS as DEMO_METHODS
+from memgrow.experiments.demo import run_demo
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.store import Store
 from memgrow.methods import MethodSettings
-from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
+from memgrow.report.comparison import compared_table, demo_table, digits, domains_table, legend, verdict
 from memgrow.report.learner import MatrixTable
-from memgrow.report.plots import draw_comparison
-from memgrow.report.progress_bars import GridBar
+from memgrow.report.plots import draw_comparison, draw_matrices
+from memgrow.report.progress_bars import GridBar, TrainingBar
 from memgrow.storage import atomic_write, pack_json
 from memgrow.text.vector_files import detect
 
@@ -183,3 +185,33 @@ def _failed(comparison: Comparison, runs: int) -> str:
         f"{len(failures)} of {counted(runs, 'run')} failed ({which}): {failures[0].reason}; "
         "the same command again tries only what failed"
     )
+
+
+def demo(
+    methods: Annotated[str, typer.Option(metavar="A,B,C", help="Which methods to compare.")] = ",".join(DEMO_METHODS),
+    seeds: Seeds = 1,
+    seed: opt.Seed = 0,
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the picture and the figures.")] = Path(
+        "memgrow-demo"
+    ),
+    device: opt.Device = "auto",
+) -> None:
+    """Four made-up domains in turn: fine-tuning beside a memory that grows.
+
+    Example: memgrow demo --seeds 3
+    """
+    out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt
+    say("Four domains arrive one after another; cues of one conflict with those of the next.")
+    first = seed or 0
+    with TrainingBar(console) as bar:
+        made = run_demo(split_names(methods) or DEMO_METHODS, range(first, first + seeds), device, bar)
+    matrices = {method: made.comparison.mean_matrix(method) for method in made.comparison.results}
+    for method, matrix in matrices.items():
+        console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
+    console.print(demo_table(made.comparison, seeds))
+    figures = atomic_write(out / "demo.json", pack_json(made.to_json()))
+    say(f"The figures are in {figures}.")
+    runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
+    title = f"Four synthetic domains in turn ({runs})"
+    forgot = {name: values["forgetting"].mean or 0.0 for name, values in made.comparison.summary.items()}
+    save_picture(out / "demo.png", lambda file: draw_matrices(matrices, file, title, forgot))

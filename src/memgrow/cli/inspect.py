@@ -1,15 +1,20 @@
 """`memgrow inspect`, `methods` and `doctor`: what a model, memgrow and this machine have to say of themselves."""
 
+from collections.abc import Iterator
 from dataclasses import asdict
+from importlib.metadata import version
 from typing import Annotated
 
+import torch
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, write_json
 from memgrow.data.records import examples_from_words
+from memgrow.device import allow_tf32
 from memgrow.learner import Learner
-from memgrow.report.doctor import findings
+from memgrow.models import ModelSettings, build
+from memgrow.nn import LAYERS
 from memgrow.report.learner import (
     MatrixTable,
     about,
@@ -22,6 +27,7 @@ from memgrow.report.learner import (
     stages_table,
     summary_line,
 )
+from memgrow.training.stacked.together import Loop, choose_loop
 
 
 def inspect(
@@ -55,6 +61,14 @@ def inspect(
         console.print(reading_table(learner, example))
 
 
+def methods() -> None:
+    """The methods by name.
+
+    Example: memgrow methods
+    """
+    console.print(methods_table(), letters_table())
+
+
 def doctor() -> None:
     """Which way the recurrence takes on this machine, and why.
 
@@ -64,9 +78,36 @@ def doctor() -> None:
         say(sentence)
 
 
-def methods() -> None:
-    """The methods by name.
+def findings() -> Iterator[str]:
+    """Sentences about this machine."""
+    yield f"memgrow {version('memgrow')}, torch {torch.__version__}, {torch.get_num_threads()} threads on the CPU"
+    for device in devices():
+        allow_tf32(torch.device(device))  # as a command does that trains
+        name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
+        for cell, backend, reason in backends(device):
+            yield f"{name}: {cell} takes the backend {backend}: {reason}"
+        for loop, cells in loops(device).items():
+            yield f"{name}: {' and '.join(cells)} classifiers are trained by the {loop.name} loop: {loop.reason}"
 
-    Example: memgrow methods
-    """
-    console.print(methods_table(), letters_table())
+
+def devices() -> list[str]:
+    return ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+
+
+def backends(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str, str, str]]:
+    """(cell, backend, reason) on a device, for a layer of the given size; each is tried with one short sequence."""
+    for name, kind in LAYERS.items():
+        layer = kind(8, hidden, slots, bidirectional=True, device=device)
+        data = torch.randn(3, 2, 8, device=device)
+        with torch.no_grad():
+            layer(data)  # a GPU's kernels are compiled now, so that what stands in their way is known
+        yield name, *layer.backend_for(data)
+
+
+def loops(device: str) -> dict[Loop, list[str]]:
+    """The loops that train a classifier on a device, each with its cells."""
+    found: dict[Loop, list[str]] = {}
+    for cell in LAYERS:
+        model = build("pair", ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)
+        found.setdefault(choose_loop(model, torch.device(device)), []).append(cell)
+    return found
