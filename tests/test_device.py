@@ -1,11 +1,13 @@
-"""Where a model lives, and in which precision a GPU then multiplies."""
+"""Where a model lives, in which precision a GPU multiplies, and its warm-up. No GPU is needed to see that."""
+
+import threading
 
 import pytest
 import torch
 
 from memgrow.cli.adapt import open_or_create
 from memgrow.cli.recipe import Recipe
-from memgrow.device import allow_tf32
+from memgrow.device import allow_tf32, warm_up, warm_up_gpu
 
 
 @pytest.fixture
@@ -26,3 +28,45 @@ def test_a_command_that_trains_allows_it(asked, monkeypatch, tmp_path):
     monkeypatch.setattr("memgrow.learner.find_device", lambda name: torch.device(name))
     open_or_create(tmp_path / "model", Recipe(), None, None, "cuda")
     assert asked == ["high"]
+
+
+@pytest.fixture
+def warmed(monkeypatch):
+    """The devices that were warmed up; each fails, which is left to those who use it."""
+    found = []
+
+    def broken(*_, device):
+        found.append(device)
+        raise RuntimeError("no driver")
+
+    monkeypatch.setattr(torch, "ones", broken)
+    warm_up_gpu.cache_clear()
+    yield found
+    warm_up_gpu.cache_clear()
+
+
+def warm_up_all(*names):
+    for name in names:
+        warm_up(torch.device(name))
+        for thread in threading.enumerate():
+            if thread.name == "warm-up":
+                thread.join()
+
+
+def test_a_cpu_needs_no_warm_up(warmed):
+    warm_up_all("cpu")
+    assert warmed == []
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_each_gpu_is_warmed_up_once_and_may_fail(warmed):
+    warm_up_all("cuda:1", "cuda:1", "cuda:0")
+    assert warmed == [torch.device("cuda", 1), torch.device("cuda", 0)]
+
+
+@pytest.mark.parametrize("chosen", [None, 2])
+def test_without_a_number_it_is_the_current_one(chosen, warmed, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: chosen is not None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: chosen)
+    warm_up_all("cuda")
+    assert warmed == [torch.device("cuda", chosen or 0)]

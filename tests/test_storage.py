@@ -2,6 +2,7 @@
 
 import errno
 import json
+import sys
 from contextlib import suppress
 from math import inf, nan
 
@@ -9,9 +10,10 @@ import pytest
 import torch
 
 from memgrow import storage
+from memgrow.cli.output import write_json
 from memgrow.errors import ModelError
+from memgrow.experiments.paper.figures import write_figures
 from memgrow.storage import (
-    FORMAT,
     atomic_folder,
     atomic_open,
     atomic_write,
@@ -22,6 +24,8 @@ from memgrow.storage import (
     write_folder,
 )
 
+INFINITE = {"perplexity": inf, "rows": [{"mean": nan}, (1.5, -inf)], "name": "F"}
+WRITTEN = {"perplexity": None, "rows": [{"mean": None}, [1.5, None]], "name": "F"}
 FILES = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000}
 
 
@@ -135,10 +139,9 @@ def test_a_half_copied_folder_is_noticed(tmp_path):
 
 
 def test_a_newer_format_asks_for_an_update(tmp_path):
-    write_folder(tmp_path / "model", FILES)
-    manifest = json.loads((tmp_path / "model" / "manifest.json").read_text())
-    (tmp_path / "model" / "manifest.json").write_text(json.dumps({**manifest, "format": FORMAT + 1}))
-    with pytest.raises(ModelError, match=rf"newer memgrow \(format {FORMAT + 1}; .*update"):
+    write_folder(tmp_path / "model", FILES, version=2)
+    assert read_folder(tmp_path / "model", newest=2) == FILES
+    with pytest.raises(ModelError, match=r"newer memgrow \(format 2; .*update"):
         read_folder(tmp_path / "model")
 
 
@@ -218,3 +221,21 @@ def test_without_exchange_a_rename_that_fails_or_a_kill_leaves_the_old_model(tmp
     write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == {"c.json": b"3"}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+# JSON that anybody can read
+
+
+def strictly(text: str) -> object:
+    return json.loads(text, parse_constant=lambda word: (_ for _ in ()).throw(ValueError(word)))
+
+
+def test_a_command_prints_no_infinite_number(capfdbinary):
+    write_json(INFINITE)
+    sys.stdout.flush()
+    assert strictly(capfdbinary.readouterr().out.decode()) == WRITTEN
+
+
+def test_a_table_of_the_paper_holds_no_infinite_number(tmp_path):
+    write_figures(tmp_path, "table5", INFINITE)
+    assert strictly((tmp_path / "table5.json").read_text(encoding="utf-8")) == WRITTEN

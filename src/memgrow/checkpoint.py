@@ -1,30 +1,32 @@
 """The format of a model's folder: the names of its files and what stands in each, from values and back to them.
 
-A folder's version is `storage.FORMAT`. A later one raises it, and turns an older folder's files into its own at the
-beginning of `unpack`.
+A later format raises `FORMAT`, and turns the files of an older folder into its own in `checkpoint_files`.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import torch
 
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_examples
-from memgrow.errors import ModelError
+from memgrow.errors import MemgrowError, ModelError
 from memgrow.history import History
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild
-from memgrow.storage import load_tensors, pack_json, pack_tensors
+from memgrow.storage import MANIFEST, load_tensors, pack_json, pack_tensors, read_folder, write_folder
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 
+FORMAT = 1  # of a model's folder; a later one is refused
 CONFIG = "config.json"  # settings and shape, by which the model is built anew
 MODEL = "model.safetensors"  # its weights
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
+SIGNS = {MANIFEST, CONFIG, MODEL}  # a folder with any of these is a model, be it half copied
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,27 @@ class Learnt:
     vocabulary: Vocabulary
     plugins: Plugins
     history: History
+
+
+def write_checkpoint(path: str | Path, setup: Setup, learnt: Learnt) -> None:
+    """Write a learner as a folder, in place of what was there; a reader never sees half of it."""
+    write_folder(path, pack(setup, learnt), FORMAT)
+
+
+def read_checkpoint(path: str | Path, device: torch.device) -> tuple[Setup, Learnt]:
+    """Read a folder that `write_checkpoint` wrote."""
+    files = checkpoint_files(path)
+    try:
+        return unpack(files, device)
+    except MemgrowError:
+        raise
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(f"{path} is not a model that this memgrow understands: {error}") from error
+
+
+def checkpoint_files(path: str | Path) -> dict[str, bytes]:
+    """The files of a model's folder, if it is whole and of a format that can be read."""
+    return read_folder(path, FORMAT)
 
 
 def pack(setup: Setup, learnt: Learnt) -> dict[str, bytes]:

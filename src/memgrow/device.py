@@ -36,11 +36,12 @@ def warm_up(device: torch.device) -> None:
     if device.type == "cuda":
         # "cuda" means the current device of the calling thread, which is the first unless somebody has chosen another.
         current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
-        _warm_up_once(current if device.index is None else device.index)
+        warm_up_gpu(current if device.index is None else device.index)
 
 
 @functools.cache
-def _warm_up_once(number: int) -> None:
+def warm_up_gpu(number: int) -> None:
+    """The same for the GPU of that number, once in a process."""
     threading.Thread(target=_load, args=(torch.device("cuda", number),), name="warm-up").start()
 
 

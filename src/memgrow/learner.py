@@ -8,18 +8,17 @@ from typing import Any
 import torch
 
 from memgrow.adaptation import Adaptation, StageData, check_examples, check_tests, domains_of_stage, validate
-from memgrow.checkpoint import Learnt, Setup, pack, unpack
+from memgrow.checkpoint import Learnt, Setup, read_checkpoint, write_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
 from memgrow.device import find_device
-from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
+from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.history import History, Stage
 from memgrow.methods import RECOMMENDED, MethodSettings, check_growth, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
-from memgrow.storage import read_folder, write_folder
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import ResumeFolder
@@ -132,7 +131,7 @@ class Learner:
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         learnt, record = adaptation.learn(progress, resume, loop)
         if folder:
-            write_folder(folder, pack(setup, learnt))
+            write_checkpoint(folder, setup, learnt)
             resume.clear()
         self.take(learnt)
         return record
@@ -230,30 +229,24 @@ class Learner:
 
     def save(self, path: str | Path) -> None:
         """Write the learner as a folder, in place of what was there; a reader never sees half of it."""
-        write_folder(path, pack(self.setup, self.learnt))
+        write_checkpoint(path, self.setup, self.learnt)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto") -> "Learner":
         """Read a learner that `save` wrote."""
-        files = read_folder(path)
-        try:
-            setup, learnt = unpack(files, find_device(device))
-            learner = cls.create(
-                setup.method.name,
-                task=learnt.task,
-                labels=learnt.labels,
-                model=setup.model,
-                training=setup.training,
-                options=setup.options,
-                seed=setup.seed,
-                device=device,
-            )
-            learner.take(learnt)
-            return learner
-        except MemgrowError:
-            raise
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{path} is not a model that this memgrow understands: {error}") from error
+        setup, learnt = read_checkpoint(path, find_device(device))
+        learner = cls.create(
+            setup.method.name,
+            task=learnt.task,
+            labels=learnt.labels,
+            model=setup.model,
+            training=setup.training,
+            options=setup.options,
+            seed=setup.seed,
+            device=device,
+        )
+        learner.take(learnt)
+        return learner
 
     # Within
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from memgrow.errors import ModelError
 
-FORMAT = 1  # of a folder with a manifest; a reader refuses a later one
 MANIFEST = "manifest.json"
 
 
@@ -79,12 +78,12 @@ def load_tensors(files: Mapping[str, bytes], name: str) -> dict[str, Tensor]:
 # A folder of files with a manifest that has their checksums
 
 
-def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
-    """Write `files` and a manifest as the folder `path`, in place of what was there: all of it or nothing."""
+def write_folder(path: str | Path, files: Mapping[str, bytes], version: int = 1) -> None:
+    """Write `files`, of that version of their format, and a manifest as the folder `path`: all of it or nothing."""
     path = Path(os.path.realpath(path))  # of a link, what it points to
     if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise ModelError(f"{path} is there already and is not a memgrow model: choose another name, or move it away")
-    manifest = {"format": FORMAT, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
+    manifest = {"format": version, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
     try:
         with atomic_folder(path) as beside:
             for name, data in {**files, MANIFEST: pack_json(manifest)}.items():
@@ -98,8 +97,8 @@ def write_folder(path: str | Path, files: Mapping[str, bytes]) -> None:
         ) from error
 
 
-def read_folder(path: str | Path) -> dict[str, bytes]:
-    """The files of a folder that `write_folder` wrote, each checked against its checksum."""
+def read_folder(path: str | Path, newest: int = 1) -> dict[str, bytes]:
+    """The files of a folder of a version up to `newest`, each checked against its checksum."""
     path = Path(os.path.realpath(path))
     _recover(path)
     if not path.exists():
@@ -111,9 +110,9 @@ def read_folder(path: str | Path) -> dict[str, bytes]:
         version, sums = int(manifest["format"]), dict(manifest["sha256"])
     except (ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path / MANIFEST} is damaged: copy the model again, or go back to a saved one") from error
-    if version > FORMAT:
+    if version > newest:
         raise ModelError(
-            f"{path} was written by a newer memgrow (format {version}; this one reads up to {FORMAT}): update memgrow"
+            f"{path} was written by a newer memgrow (format {version}; this one reads up to {newest}): update memgrow"
         )
     return {name: _read(path / name, expected) for name, expected in sums.items()}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.storage import FORMAT
+from memgrow.checkpoint import FORMAT
 
 
 def newer(model: Path) -> None:
@@ -92,7 +92,7 @@ def test_an_unfinished_adaptation_to_other_data_is_not_mixed_up_with_this_one(me
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("memgrow.learner.write_folder", stop)
+        patched.setattr("memgrow.learner.write_checkpoint", stop)
         assert memgrow("adapt", model, data["clinic"]).exit_code == 130
     (other := model.parent / "attic.jsonl").write_text(data["clinic"].read_text().replace("wound", "trunk"))
     assert "holds an unfinished adaptation with another data" in memgrow.refused("adapt", model, other)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from memgrow.checkpoint import SIGNS
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
@@ -20,10 +21,7 @@ from memgrow.methods import RECOMMENDED, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
 from memgrow.report.progress_bars import TrainingBar
-from memgrow.storage import MANIFEST
 from memgrow.training.loop import TrainingSettings
-
-PARTS = {MANIFEST, "config.json", "model.safetensors"}  # a folder with any of these is a model, be it half copied
 
 
 def adapt(
@@ -125,7 +123,7 @@ def _is_free(folder: Path) -> bool:
     """Whether a model can be created here; an error if something else is in the way."""
     if folder.is_dir():
         inside = {path.name for path in folder.iterdir()}
-        if inside and not inside & PARTS:
+        if inside and not inside & SIGNS:
             raise ModelError(f"{folder} is not a memgrow model and holds other things: choose another name")
         return not inside
     if folder.exists():

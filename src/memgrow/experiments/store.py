@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from memgrow.checkpoint import checkpoint_files
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.experiments.run import Record
-from memgrow.storage import atomic_write, read_folder
+from memgrow.storage import atomic_write
 
 BUNDLE, RECORDS, MODELS = "records.jsonl.gz", "records", "models"
 KEPT = "kept"  # a file in the folder of a model that is to stay
@@ -46,7 +47,7 @@ class Store:
     def has_model(self, key: str) -> bool:
         """Whether the learner is there and whole; what is left of a damaged one is removed."""
         try:
-            return bool(read_folder(self.model(key)))
+            return bool(checkpoint_files(self.model(key)))
         except ModelError:
             shutil.rmtree(self.model(key), ignore_errors=True)
             return False
