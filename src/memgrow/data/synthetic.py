@@ -139,11 +139,17 @@ def synthetic_stream(
             f"the synthetic corpus has 1 to {len(PLACES)} domains, so it cannot give {domains}; "
             f"ask for at least 1 and at most {len(PLACES)}"
         )
+    sizes = part_sizes(train, validation, test)
+    return Stream(_domain(place, sizes, seed) for place in PLACES[:domains])
+
+
+def part_sizes(train: int, validation: int, test: int) -> dict[str, int]:
+    """The sizes of a synthetic domain by part, if there can be such."""
     sizes = {"train": train, "validation": validation, "test": test}
     for part, size in sizes.items():
         if size < 0:
             raise SettingsError(f"the {part} part of a synthetic domain cannot have {size} pairs; ask for 0 or more")
-    return Stream(_domain(place, sizes, seed) for place in PLACES[:domains])
+    return sizes
 
 
 def _domain(place: Place, sizes: dict[str, int], seed: int) -> Domain:

@@ -11,6 +11,7 @@ from itertools import product
 
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.splits import PARTS
+from memgrow.data.synthetic import part_sizes
 from memgrow.errors import SettingsError
 
 THINGS = ("rope", "lamp", "knife", "bucket", "kettle", "map", "towel", "basket", "ladder", "clock")
@@ -151,10 +152,7 @@ def synthetic_dialogue(
             f"the synthetic dialogues have 1 to {len(DESKS)} domains, so they cannot give {domains}; "
             f"ask for at least 1 and at most {len(DESKS)}"
         )
-    sizes = {"train": train, "validation": validation, "test": test}
-    for part, size in sizes.items():
-        if size < 0:
-            raise SettingsError(f"the {part} part of a synthetic domain cannot have {size} pairs; ask for 0 or more")
+    sizes = part_sizes(train, validation, test)
     return Stream(_domain(desk, sizes, seed) for desk in DESKS[:domains])
 
 

@@ -65,26 +65,12 @@ class Classifier(Model):
         """The share of examples whose most probable label is the right one."""
         return float(self.correct(data).double().mean())
 
-    def grow(
-        self,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        quiet: float = 0.0,
-        words: Tensor | None = None,
-        optimiser: torch.optim.Optimizer | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        """Add slots, hidden units and words (their vectors, (new, embedding)) in one call, or nothing at all."""
-        growth = Growth(optimiser, generator)
-        self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
+    def _plan(self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int) -> None:
         first = cast(nn.Linear, self.heads[-1][0])
         layout = list(self.encoder.layout(hidden)) * self.copies
         draw = growth.uniform(1 / sum(size + extra for size, extra in layout) ** 0.5)  # as torch draws a Linear
         growth.enlarge(first.weight, 1, layout, draw)
-        growth.commit()
-        first.in_features = first.weight.shape[1]
+        growth.then(lambda: setattr(first, "in_features", first.weight.shape[1]))
 
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
         self.encoder.add_column(hidden, slots, domain)

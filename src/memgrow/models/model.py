@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded
 from memgrow.models.encoder import Encoder, ModelSettings
-from memgrow.nn import MemoryBank
+from memgrow.nn import Growth, MemoryBank
 
 LARGE = 256  # examples in a batch where no gradient is needed
 
@@ -46,7 +46,6 @@ class Model(nn.Module, ABC):
     def score(self, data: Encoded) -> float:
         """The score of the answers to examples, from 0 to 1: what early stopping and the accuracy matrix go by."""
 
-    @abstractmethod
     def grow(
         self,
         *,
@@ -59,6 +58,14 @@ class Model(nn.Module, ABC):
         generator: torch.Generator | None = None,
     ) -> None:
         """Add slots, hidden units and words (their vectors, (new, embedding)) in one call, or nothing at all."""
+        growth = Growth(optimiser, generator)
+        self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
+        self._plan(growth, slots, hidden, domain, quiet, 0 if words is None else len(words))
+        growth.commit()
+
+    @abstractmethod
+    def _plan(self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int) -> None:
+        """Plan the growth of all but the encoder."""
 
     def add_column(
         self,

@@ -146,25 +146,11 @@ class Responder(Model):
         decoder = self.decoder.shares(self._inputs(teacher_forced(replies, reply_lengths)), first)
         return Shares(self.encoder.reading(words, lengths), decoder)
 
-    def grow(
-        self,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        quiet: float = 0.0,
-        words: Tensor | None = None,
-        optimiser: torch.optim.Optimizer | None = None,
-        generator: torch.Generator | None = None,
-    ) -> None:
-        """Add slots to the banks of both sides, hidden units to both, and words (their vectors), or nothing at all."""
-        growth = Growth(optimiser, generator)
-        self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
+    def _plan(self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int) -> None:
         self.decoder.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
         for head in self.heads:  # all speak of the same words
-            head.output.plan_words(growth, 0 if words is None else len(words))
+            head.output.plan_words(growth, words)
         self.heads[-1].plan(growth, self.encoder.layout(hidden), self.decoder.layout(hidden), hidden)
-        growth.commit()
 
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
         self.encoder.add_column(hidden, slots, domain)

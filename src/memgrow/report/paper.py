@@ -1,13 +1,13 @@
 """The paper's tables on MultiNLI, for the terminal (within eighty columns) and for pages: ours, the paper's, tests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.text import Text
 
 from memgrow.errors import counted
 from memgrow.experiments.paper.figures import Figures, Study
 from memgrow.experiments.paper.sheet import Cell, Line, Sheet, Summary, Test
-from memgrow.report.table import MISSING, Column, Table, numbers, p_value, signed
+from memgrow.report.table import MISSING, Column, Table, numbers, p_value, signed, to_page
 
 ARROWS = {"DOWN": "⇓", "down": "↓", "up": "↑", "UP": "⇑"}
 SHORT = {"fiction": "Fic", "government": "Gov", "slate": "Slate", "telephone": "Tel", "travel": "Travel"}
@@ -77,15 +77,20 @@ def paper_tables(figures: Figures) -> Iterator[Table | Text]:
         yield _side_by_side(sheet) if len(sheet.columns) <= FEW else _stacked(sheet)
         if sheet.part == "test":
             yield _measures(sheet, None)
-    for sentence in _sentences(figures):
+    yield from remarks(_sentences(figures), figures.failures)
+
+
+def remarks(sentences: Iterable[str], failures: Iterable[str]) -> Iterator[Text]:
+    """The sentences below a table in a terminal, and what is missing in it."""
+    for sentence in sentences:
         yield Text(sentence, "dim")
-    for failure in figures.failures:
+    for failure in failures:
         yield Text(f"missing: {failure}", "red")
 
 
 def paper_markdown(figures: Figures) -> str:
     """All that a page shows of one of the tables."""
-    return "\n\n".join(part if isinstance(part, str) else part.to_markdown() for part in _page(figures))
+    return to_page(_page(figures))
 
 
 def _page(figures: Figures) -> Iterator[Table | str]:

@@ -8,8 +8,8 @@ from memgrow.errors import counted
 from memgrow.experiments.paper.dialogue import BESIDE, LETTERS, TESTED, Measure
 from memgrow.experiments.paper.figures import Figures, Sample
 from memgrow.experiments.paper.sheet import Cell, Line, Sheet
-from memgrow.report.paper import arrow, in_full, made_by, mean_and_spread, p_of, printed
-from memgrow.report.table import MISSING, Column, Table, numbers
+from memgrow.report.paper import arrow, in_full, made_by, mean_and_spread, p_of, printed, remarks
+from memgrow.report.table import MISSING, Column, Table, numbers, to_page
 
 DIGITS = {"bleu2": 2, "w2v_sim": 3}  # that are shown
 SHORT = {"perplexity": "perpl.", "distinct1": "dist-1", "distinct2": "dist-2", "length": "words"}
@@ -35,15 +35,12 @@ def dialogue_tables(figures: Figures, find: Find = lambda domain, index: None) -
         yield Text(LEGEND, "dim")
     for sample in figures.made.samples or ():
         yield _sample(sample, find)
-    for sentence in _sentences(figures):
-        yield Text(sentence, "dim")
-    for failure in figures.failures:
-        yield Text(f"missing: {failure}", "red")
+    yield from remarks(_sentences(figures), figures.failures)
 
 
 def dialogue_markdown(figures: Figures) -> str:
     """All that a page shows of one of the tables."""
-    return "\n\n".join(part if isinstance(part, str) else part.to_markdown() for part in _page(figures))
+    return to_page(_page(figures))
 
 
 def _page(figures: Figures) -> Iterator[Table | str]:

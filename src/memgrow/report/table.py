@@ -85,6 +85,11 @@ class Table:
         return (Column(column) if isinstance(column, str) else column for column in self.header)
 
 
+def to_page(parts: Iterable[Table | Text | str]) -> str:
+    """Tables and paragraphs as Markdown."""
+    return "\n\n".join(part.to_markdown() if isinstance(part, Table) else str(part) for part in parts)
+
+
 def _line(cells: Iterable[Cell]) -> str:
     return f"| {' | '.join(map(_escaped, cells))} |"
 

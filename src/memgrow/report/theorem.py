@@ -10,7 +10,7 @@ from memgrow.experiments.theorem.closed_form import Estimate
 from memgrow.experiments.theorem.measure import Expansion
 from memgrow.experiments.theorem.report import TheoremReport
 from memgrow.experiments.theorem.simulate import Drawn, Sweep
-from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent
+from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent, to_page
 
 SHOWN = (1.0, 3.0, 10.0, 1000.0)  # ratios of a sweep that the table has room for
 
@@ -37,11 +37,7 @@ def theorem_tables(report: TheoremReport) -> Iterator[Table | Text]:
 
 def theorem_markdown(figures: Mapping[str, Any]) -> str:
     """The same for a page, from the JSON that `memgrow paper theorem` has written."""
-    shown = [
-        part.to_markdown() if isinstance(part, Table) else str(part)
-        for part in theorem_tables(TheoremReport.from_json(figures))
-    ]
-    return "\n\n".join([*shown, f"From `{figures['command']}`."])
+    return to_page([*theorem_tables(TheoremReport.from_json(figures)), f"From `{figures['command']}`."])
 
 
 def drawn_table(drawn: Mapping[str, Drawn]) -> Table:
