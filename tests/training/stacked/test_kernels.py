@@ -9,7 +9,7 @@ from memgrow.models import ModelSettings
 from memgrow.nn import MemoryLSTM
 from memgrow.nn.kernels.cuda.layer import BackwardResult, ForwardResult, Layer, Trace
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.stacked import data as staged
+from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked import kernels, together
 from memgrow.training.stacked.steps import Inner, LoopedSteps
 
@@ -104,7 +104,7 @@ def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
     """Those that training takes and those of validation, with gradients where there are any, of each column."""
     prepared, taken = set(), set()
     monkeypatch.setattr(together, "prepare", lambda column, rows, with_gradient: prepared.add((rows, with_gradient)))
-    monkeypatch.setattr(staged, "LARGE", 8)
+    monkeypatch.setattr(stack_data, "LARGE", 8)
     forward = LoopedSteps.forward
 
     def watched(self, x, inner, wanted):

@@ -13,7 +13,7 @@ from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings
 from memgrow.training import lazy_adam
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.stacked import data as staged
+from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked.model import Stack
 from memgrow.training.stacked.stepper import StackStepper
 from tests.support.waiting import count_waiting
@@ -85,7 +85,7 @@ def test_each_learns_what_it_would_have_learnt_alone_by_plain_adam(
 def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
     monkeypatch.setattr(lazy_adam, "LARGE", 1)
     whole = trained(stream, together=True)
-    monkeypatch.setattr(staged, "USUAL", 3)
+    monkeypatch.setattr(stack_data, "USUAL", 3)
     assert_alike(trained(stream, together=True), whole)
 
 

@@ -28,7 +28,7 @@ ENCODING = "cp1252"  # but for a few bytes that stand for nothing in it, and are
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Pairs:
     """Pairs in the corpus's order, the film of each where that is known, and how many were left out."""
 
     pairs: list[Example]
@@ -85,17 +85,17 @@ def open_cornell(folder: str | Path, validation: int = 10_000, test: int = 10_00
     return Loaded(Stream([Domain("cornell", *kept)]), tuple(notices))
 
 
-def _prepared(folder: Path) -> Said | None:
+def _prepared(folder: Path) -> Pairs | None:
     path = find_file(folder, PREPARED)
     if path is None:
         return None
     table = read_table(path, BY_NAME, skip_empty=True)
     if table.columns.reply is None:
         raise DataError(f"{path} has labelled texts and not messages with replies; give another file")
-    return Said([record.example for record in table.records], None, sum(table.left_out.values()))
+    return Pairs([record.example for record in table.records], None, sum(table.left_out.values()))
 
 
-def _published(folder: Path) -> Said:
+def _published(folder: Path) -> Pairs:
     lines, conversations = (find_file(folder, name, INNER) for name in FILES)
     if lines is None or conversations is None:
         raise DataError(
@@ -118,7 +118,7 @@ def _published(folder: Path) -> Said:
                 films.append(film)
             else:
                 empty += 1
-    return Said(pairs, films, empty)
+    return Pairs(pairs, films, empty)
 
 
 def _fields(path: Path, count: int) -> Iterator[tuple[int, list[str]]]:

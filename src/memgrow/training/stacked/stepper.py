@@ -125,7 +125,7 @@ class StackStepper:
         gradients: list[Tensor] = []
         for piece in torch.split(numbers, self.data.rows(numbers.shape[1], steps), dim=1):
             found = torch.autograd.grad(self._loss(piece, numbers, steps, rows), parameters, materialize_grads=True)
-            gradients = _separate(found) if not gradients else [a + b for a, b in zip(gradients, found, strict=True)]
+            gradients = separated(found) if not gradients else [a + b for a, b in zip(gradients, found, strict=True)]
         if (weight_loss := self.plugins.weight_loss(self.stack.parameters)) is not None:
             found = torch.autograd.grad(weight_loss, parameters, materialize_grads=True)
             gradients = [a + b for a, b in zip(gradients, found, strict=True)]
@@ -133,7 +133,7 @@ class StackStepper:
             dim, first = self.trains.since[name]
             if first:
                 gradient.narrow(dim + 1, 0, first).zero_()
-        _clip(gradients, self.settings.clip)
+        clip_each(gradients, self.settings.clip)
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         with torch.no_grad():
@@ -164,7 +164,7 @@ class StackStepper:
         return loss if output_loss is None else loss + output_loss * (piece.shape[1] / whole.shape[1])
 
 
-def _separate(gradients: Sequence[Tensor]) -> list[Tensor]:
+def separated(gradients: Sequence[Tensor]) -> list[Tensor]:
     """The same, each laid out like its parameter, as the fused optimiser expects, and none sharing another's memory."""
     taken: set[int] = set()
     new = []
@@ -175,7 +175,7 @@ def _separate(gradients: Sequence[Tensor]) -> list[Tensor]:
     return new
 
 
-def _clip(gradients: Sequence[Tensor], largest: float) -> None:
+def clip_each(gradients: Sequence[Tensor], largest: float) -> None:
     """Scale each model's gradient down to this norm where it is above."""
     norms = torch.stack([torch.linalg.vector_norm(g.flatten(1), dim=1) for g in gradients])  # (parameters, K)
     shares = (largest / (torch.linalg.vector_norm(norms, dim=0) + 1e-6)).clamp(max=1)

@@ -11,9 +11,9 @@ from memgrow.lockstep import adapt_together, correct_together
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.stacked import data as staged
+from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked.model import obstacle
-from memgrow.training.stacked.stepper import _clip, _separate
+from memgrow.training.stacked.stepper import clip_each, separated
 from tests.methods.test_conformance import assert_alike
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
@@ -91,7 +91,7 @@ def test_one_learner_is_no_different_from_three(stream):
 
 def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
     whole = trained(learners("F+V+D"), stream)
-    monkeypatch.setattr(staged, "USUAL", 5)
+    monkeypatch.setattr(stack_data, "USUAL", 5)
     for ours, theirs in zip(trained(learners("F+V+D"), stream), whole, strict=True):
         assert_alike(ours, theirs)
     assert correct_together(whole, stream[0]) == [each.correct(stream[0]) for each in whole]
@@ -118,7 +118,7 @@ def test_every_model_of_a_stack_is_clipped_by_itself():
     gradients = [torch.randn(3, 4, 5), torch.randn(3, 7)]
     gradients[0][1] *= 100
     whole = [torch.cat([g[k].flatten() for g in gradients]) for k in range(3)]
-    _clip(gradients, 10.0)
+    clip_each(gradients, 10.0)
     for k, before in enumerate(whole):
         after = torch.cat([g[k].flatten() for g in gradients])
         expected = before * min(1.0, 10.0 / float(before.norm()))
@@ -127,7 +127,7 @@ def test_every_model_of_a_stack_is_clipped_by_itself():
 
 def test_gradients_that_share_memory_are_set_apart():
     shared = torch.ones(2, 3)
-    first, second, third = _separate([shared, shared, torch.ones(3, 2).t()])
+    first, second, third = separated([shared, shared, torch.ones(3, 2).t()])
     first.mul_(2)
     assert torch.equal(second, torch.ones(2, 3))
     assert third.is_contiguous()

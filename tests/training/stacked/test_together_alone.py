@@ -15,7 +15,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.stacked import together as choice
+from memgrow.training.stacked import together
 from memgrow.training.stacked.data import DeviceData
 from memgrow.training.stacked.together import PLAIN, STACKED, choose_loop, padded
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
@@ -165,7 +165,7 @@ def test_where_texts_would_take_too_much_memory_side_by_side_the_plain_loop_is_t
     learner = make()
     learner.adapt(stream[0])
     model, few = learner.trained(), long_and_short(4)
-    monkeypatch.setattr(choice, "ROOM", 100 * 2 * 64 + padded(few))
+    monkeypatch.setattr(together, "ROOM", 100 * 2 * 64 + padded(few))
     assert choose_loop(model, GPU, long_and_short(64), few).name == STACKED
     for parts in ([long_and_short(65)], [few, long_and_short(64), few]):
         loop = choose_loop(model, GPU, *parts)
