@@ -222,6 +222,7 @@ class Adaptation:
                 name=self.stage.name,
                 settings=settings,
                 seeds=[self.seed],
+                plugins=[self.plugins],
                 resume=resume,
                 progress=progress,
             )

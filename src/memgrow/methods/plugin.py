@@ -17,6 +17,9 @@ from memgrow.seeding import seeded
 Parameters = Mapping[str, Tensor]
 """A model's parameters by name; for several models of one shape, each tensor has them stacked in front."""
 
+OptimiserState = Mapping[str, Mapping[str, Tensor]]
+"""By a parameter's name, what the optimiser holds of it: Adam's moments, and what plugins have put there."""
+
 FISHERS = ("exact", "sampled", "empirical")
 
 
@@ -123,7 +126,8 @@ class Plugin:
     def follow_weights(self, optimiser: torch.optim.Optimizer, batches: int) -> None:
         """Called after `after_step` of all plugins; an epoch has that many batches.
 
-        What it puts into the optimiser's state of a parameter is stacked, saved and resumed like Adam's own moments.
+        What it puts into the optimiser's state of a parameter is stacked, saved and resumed like Adam's own moments;
+        `after_steps` gets it back.
         """
 
     def evaluated_weights(self, optimiser: torch.optim.Optimizer, parameters: Parameters) -> Parameters:
@@ -133,6 +137,9 @@ class Plugin:
     def warm_up_epochs(self, batches: int) -> int:
         """The number of epochs, of that many batches, before early stopping begins to count."""
         return 0
+
+    def after_steps(self, state: OptimiserState) -> None:
+        """Called after a model's last step, before its best weights are put in place: for what was gathered."""
 
     def after_training(self, old: Model, new: Model) -> None:
         """Called when a later domain has been trained on; may move the new model's weights."""
@@ -224,6 +231,11 @@ class Plugins:
     def warm_up_epochs(self, batches: int) -> int:
         return max((part.warm_up_epochs(batches) for part in self.parts), default=0)
 
+    def after_steps(self, state: Callable[[], OptimiserState]) -> None:
+        for part in self.parts:
+            if type(part).after_steps is not Plugin.after_steps:  # the state is a copy: not for nothing
+                part.after_steps(state())
+
     def after_training(self, old: Model, new: Model) -> None:
         for part in self.parts:
             part.after_training(old, new)
@@ -246,11 +258,20 @@ class Plugins:
         return said
 
     def tensors(self) -> dict[str, Tensor]:
-        return {name: tensor for part in self.parts for name, tensor in part.tensors().items()}
+        return {
+            prefix + name: tensor
+            for prefix, part in self._remembering().items()
+            for name, tensor in part.tensors().items()
+        }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        for part in self.parts:
-            part.restore(tensors)
+        for prefix, part in self._remembering().items():
+            part.restore({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
+
+    def _remembering(self) -> dict[str, Plugin]:
+        """The plugins that have something to save, by a prefix to their names; the only one needs none."""
+        parts = [part for part in self.parts if type(part).tensors is not Plugin.tensors]
+        return {f"{type(part).__name__}." if len(parts) > 1 else "": part for part in parts}
 
     @classmethod
     def stacked(cls, plugins: Sequence["Plugins"]) -> "Plugins":

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.methods import Plugins, Trains
+from memgrow.methods import OptimiserState, Plugins, Trains
 from memgrow.methods.trains import ALL
 from memgrow.models import Model
 
@@ -190,9 +190,14 @@ class Optimiser:
         finally:
             hook.remove()
 
-    def state(self) -> dict[str, Tensor]:
-        """Adam's state of each parameter, as kind/name."""
+    def by_name(self, value: Callable[[Tensor], Tensor]) -> OptimiserState:
+        """Adam's state of each parameter, and what plugins put into it, each tensor turned into a value."""
         known = {name: self.adam.state.get(parameter, {}) for name, parameter in self.parameters.items()}
+        return {name: {kind: value(tensor) for kind, tensor in kinds.items()} for name, kinds in known.items()}
+
+    def state(self) -> dict[str, Tensor]:
+        """The same, as kind/name."""
+        known = self.by_name(lambda tensor: tensor)
         return {f"{kind}/{name}": tensor for name, kinds in known.items() for kind, tensor in kinds.items()}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:

@@ -1,9 +1,10 @@
 """The one training loop: epochs, early stopping on the validation set, progress and resuming, for any `Stepper`."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.errors import SettingsError
-from memgrow.methods import Plugins, Trains
+from memgrow.methods import OptimiserState, Plugins, Trains
 from memgrow.models import Model
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
@@ -73,6 +74,9 @@ class Stepper(Protocol):
     def narrow(self, places: Sequence[int]) -> None:
         """Go on with the models in those places alone."""
 
+    def optimiser_state(self, place: int) -> OptimiserState:
+        """A copy of what the optimiser holds of the model in that place."""
+
     def state(self) -> dict[str, Tensor]:
         """All that a training of one model needs to go on: weights, the best ones, the optimiser's state."""
 
@@ -90,12 +94,13 @@ def train(
     name: str,
     settings: TrainingSettings,
     seeds: Sequence[int],
+    plugins: Sequence[Plugins],
     resume: ResumeFolder,
     progress: Progress,
 ) -> list[Outcome]:
     """Train each model until its own validation score no longer rises, and leave its best epoch's weights in it.
 
-    There is a seed for each model. Only the training of a single model is kept in a folder to be resumed.
+    Each model has a seed and plugins of its own. Only the training of a single model is kept to be resumed.
     """
     positions = [Position()] * len(seeds)
     if (restored := resume.restore()) is not None:
@@ -105,6 +110,7 @@ def train(
         stepper.seen, positions = position.seen, [position]
         progress.note(f"{name}: resuming in epoch {position.epoch + 1} after batch {position.batch}")
     active = list(range(len(seeds)))  # the models that the stepper holds
+    ended: set[int] = set()
     started, reported = time.monotonic() - positions[0].seconds, 0.0
     batches = -(-len(data) // settings.batch)
 
@@ -121,7 +127,14 @@ def train(
         waited = position.epoch - max(position.best_epoch, stepper.warm_up)
         return position.epoch < settings.epochs and waited < settings.patience
 
+    def end(stopped: Iterable[int]) -> None:
+        """Hand over what plugins gathered of models that have stopped; a stack may still carry them along."""
+        for k in set(stopped) - ended:
+            plugins[k].after_steps(partial(stepper.optimiser_state, active.index(k)))
+            ended.add(k)
+
     while going := [k for k in active if goes_on(positions[k])]:
+        end(k for k in active if k not in going)
         if len(going) <= NARROW_AT * len(active):
             stepper.narrow([active.index(k) for k in going])
             active = going
@@ -145,6 +158,7 @@ def train(
         stepper.keep(better)
         save(positions[0])
         report(epoch, batches)
+    end(active)
     stepper.finish()
     return [Outcome(p.epoch, p.best_epoch, p.best, p.seconds) for p in positions]
 
@@ -215,6 +229,9 @@ class PlainStepper:
 
     def narrow(self, places: Sequence[int]) -> None:
         raise AssertionError("there is but one model")
+
+    def optimiser_state(self, place: int) -> OptimiserState:
+        return self.optimiser.by_name(lambda value: value.clone())
 
     def state(self) -> dict[str, Tensor]:
         tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}

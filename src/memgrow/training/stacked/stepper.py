@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from memgrow.methods import Plugins, Trains
+from memgrow.methods import OptimiserState, Plugins, Trains
 from memgrow.training.lazy_adam import ActiveRows, optimiser_for
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import under
@@ -88,6 +88,9 @@ class StackStepper:
                 for kind, value in old.adam.state[old.parameters[name]].items()
             }
         run.close()
+
+    def optimiser_state(self, place: int) -> OptimiserState:
+        return self.optimiser.by_name(lambda value: (value if value.ndim == 0 else value[place]).clone())
 
     def state(self) -> dict[str, Tensor]:
         model = self.stack.template

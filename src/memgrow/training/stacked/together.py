@@ -97,6 +97,7 @@ class StackedDomain:
                 name=name,
                 settings=settings,
                 seeds=self.seeds,
+                plugins=plugins,
                 resume=resume,
                 progress=progress,
             )
