@@ -1,5 +1,7 @@
 """Small things that many tests start from."""
 
+from collections.abc import Iterator
+
 import pytest
 import torch
 
@@ -24,3 +26,10 @@ def tiny() -> ModelSettings:
 @pytest.fixture(scope="session")
 def short() -> TrainingSettings:
     return TrainingSettings(rate=0.01, batch=16, epochs=2)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Whatever a test does about threads ends with it: two of them beside another process are many times slower."""
+    yield
+    torch.set_num_threads(1)

@@ -91,9 +91,13 @@ def test_one_seed_has_no_spread_and_several_have():
 
 
 def test_the_summary_names_what_is_known_alone():
-    assert summary_line(history_of(["a"])) == "average accuracy at the end 0.0"
-    line = summary_line(history_of(["a", "b"]))
-    assert line == ("average accuracy at the end 7.5; forgetting (best minus last) -7.0; backward transfer +7.0")
+    first = summary_line(history_of(["a"])).split("; ")
+    assert "average accuracy at the end 0.0" in first
+    assert not any("forgetting" in part or "transfer" in part for part in first)
+    second = summary_line(history_of(["a", "b"])).split("; ")
+    expected = {"average accuracy at the end 7.5", "forgetting (best minus last) -7.0", "backward transfer +7.0"}
+    assert expected <= set(second)
+    assert not any("forward" in part for part in second)
 
 
 def test_the_summary_says_whom_the_average_leaves_out():

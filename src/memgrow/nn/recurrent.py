@@ -171,7 +171,7 @@ class MemoryRecurrent(nn.Module):
         else:
             parts = tuple(hx) if isinstance(hx, tuple | list) else (hx,)
             if len(parts) != kernels.CELLS[self.cell].states:
-                asked = "a pair (h, c)" if self.cell == "lstm" else "one tensor h"
+                asked = "a pair (h, c)" if kernels.CELLS[self.cell].states == 2 else "one tensor h"
                 raise SettingsError(
                     f"the initial state of {type(self).__name__} is {asked}, not {len(parts)} tensor(s)"
                 )

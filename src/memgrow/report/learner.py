@@ -25,11 +25,11 @@ ACCURACY = "test accuracy, %"
 STAGE, DOMAIN = 24, 12  # letters of a name in a row and in a column; longer ones are folded
 BETWEEN = 3  # spaces between two columns
 LONGEST = 60  # letters of a text that stand above its table
-SUMMARY = {
-    "average": "average accuracy at the end",
-    "forgetting": "forgetting (best minus last)",
-    "backward_transfer": "backward transfer",
-    "forward_transfer": "forward transfer",
+SUMMARY = {  # by figure: its name, and whether it is a difference, which has a sign
+    "average": ("average accuracy at the end", False),
+    "forgetting": ("forgetting (best minus last)", True),
+    "backward_transfer": ("backward transfer", True),
+    "forward_transfer": ("forward transfer", True),
 }
 GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "columns": "column"}
 REPLY_COLUMNS = {  # by figure: the name of its column, and how it is written
@@ -127,11 +127,8 @@ def growth(grew: Grew) -> str:
 
 def summary_line(history: History) -> str:
     """Average, forgetting and transfer in one line, as far as they are known."""
-    parts = [
-        f"{SUMMARY[name]} {percent(value, name != 'average')}"
-        for name, value in history.summary().items()
-        if value is not None
-    ]
+    known = {name: value for name, value in history.summary().items() if value is not None}
+    parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
     untested = [name for name in history.domains if history.matrix.score(-1, name) is None]
     if parts and untested:
         parts.append(f"not tested at the end: {', '.join(untested)} (--watch FILE tests earlier domains)")
