@@ -26,7 +26,7 @@ OURS, OTHERS, INK = "#1f6f8b", "#b9c4cc", "#333333"
 SHADES = ("#c9dfe6", "#5fa3ba", "#1f6f8b", "#123f50")
 DPI, HEIGHT, WIDTH = 170, 3.3, 4.1  # dots in an inch, inches of the picture and of each panel
 
-WAYS = {  # what the benchmarks call them: what the chart does
+VARIANTS = {  # what the benchmarks call them: what the chart does
     "naive": "plain loop",
     "stepped": "memgrow, no kernels",
     "torch, no memory": "torch's LSTM, no memory",
@@ -48,9 +48,9 @@ PARTS = {  # what a part's name holds: the share of the bar that it belongs to
 
 
 def layer(axes: Axes, found: Mapping[str, Any]) -> None:
-    """Milliseconds of each way, on an axis of powers of ten: they lie that far apart."""
+    """Milliseconds of each variant, on an axis of powers of ten: they lie that far apart."""
     times = found["milliseconds"][SIZE]
-    names = [WAYS.get(way, way) for way in times]
+    names = [VARIANTS.get(variant, variant) for variant in times]
     bars = axes.barh(names, list(times.values()), color=[_colour(name) for name in names])
     axes.bar_label(bars, [f"{time:.1f}" for time in times.values()], padding=3, color=INK)
     axes.set_xscale("log")
@@ -67,8 +67,8 @@ def classifier(axes: Axes, found: Mapping[str, Any]) -> None:
     place, places, names = 0.0, [], []
     for part, rates in found["pairs_per_second"].items():
         axes.text(0, place - 0.8, part, color=INK, fontstyle="italic", va="center")
-        for way, rate in rates.items():
-            name = WAYS.get(way, way)
+        for variant, rate in rates.items():
+            name = VARIANTS.get(variant, variant)
             bars = axes.barh(place, rate, color=_colour(name))
             axes.bar_label(bars, [f"{rate:.0f}"], padding=3, color=INK)
             places.append(place)

@@ -1,9 +1,9 @@
-"""Every way of the recurrence side by side in one run: forward and backward of one layer, all gradients included.
+"""Every backend of the recurrence side by side in one run: forward and backward of one layer, all gradients included.
 
     python benchmarks/recurrence.py --device cuda --out results/recurrence-h200.json
     python benchmarks/recurrence.py --device cpu --out results/recurrence-cpu.json
 
-Times are the best of several rounds; ratios come first, since machines are noisy. On a GPU each way is timed as a user
+Times are the best of several rounds; ratios come first, since machines are noisy. On a GPU each is timed as a user
 would call it and, where it can be captured, as a CUDA graph, which leaves out the time that Python takes.
 """
 
@@ -77,20 +77,22 @@ def captured(run: Callable[[], object]) -> Callable[[], object]:
     return graph.replay
 
 
-def measure(size: tuple[Any, ...], device: str, ways: list[str], rounds: int) -> dict[str, float]:
+def measure(size: tuple[Any, ...], device: str, variants: list[str], rounds: int) -> dict[str, float]:
     cell, inputs, hidden, slots, batch, steps, both = size
     x = torch.randn(steps, batch, inputs, device=device, requires_grad=True)
     times = {}
-    for way in ways:
+    for variant in variants:
         layer: nn.Module | MemoryRecurrent
-        if way == "torch, no memory":
+        if variant == "torch, no memory":
             layer = TORCH[cell](inputs, hidden, bidirectional=both, device=device)
         else:
-            name = way.removesuffix(", graph")
+            name = variant.removesuffix(", graph")
             layer = LAYERS[cell](inputs, hidden, slots, bidirectional=both, device=device, backend=name)
         run = step(layer, x)
-        quick = way != "naive" and device == "cuda"
-        times[way] = best_time(captured(run) if way.endswith("graph") else run, device, rounds, 20 if quick else 2)
+        quick = variant != "naive" and device == "cuda"
+        times[variant] = best_time(
+            captured(run) if variant.endswith("graph") else run, device, rounds, 20 if quick else 2
+        )
     return times
 
 
@@ -106,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = options.tf32
     gpu = options.device == "cuda"
-    ways = ["naive", "stepped", "torch, no memory", *(["cuda", "cuda, graph"] if gpu else [])]
+    variants = ["naive", "stepped", "torch, no memory", *(["cuda", "cuda, graph"] if gpu else [])]
     found: dict[str, Any] = {
         "command": f"benchmarks/recurrence.py --device {options.device}" + (" --tf32" if options.tf32 else ""),
         "machine": torch.cuda.get_device_name() if gpu else f"{platform.machine()}, {torch.get_num_threads()} threads",
@@ -116,10 +118,10 @@ def main() -> None:
     }
     fast = "cuda, graph" if gpu else "stepped"
     for name, size in SIZES.items():
-        times = measure(size, options.device, ways, options.rounds)
-        found["ratios"][name] = {way: round(times[way] / times[fast], 2) for way in ways}
-        found["milliseconds"][name] = {way: round(value, 3) for way, value in times.items()}
-        shown = ", ".join(f"{way} {ratio:.1f}" for way, ratio in found["ratios"][name].items())
+        times = measure(size, options.device, variants, options.rounds)
+        found["ratios"][name] = {variant: round(times[variant] / times[fast], 2) for variant in variants}
+        found["milliseconds"][name] = {variant: round(value, 3) for variant, value in times.items()}
+        shown = ", ".join(f"{variant} {ratio:.1f}" for variant, ratio in found["ratios"][name].items())
         print(f"{name}: times of {fast} ({times[fast]:.2f} ms): {shown}", flush=True)
     if options.curves:
         found["curves"] = {}

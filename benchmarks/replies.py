@@ -1,10 +1,10 @@
-"""Training of the model that replies, at the paper's sizes: memgrow's way against the plain loop, in one run.
+"""Training of the model that replies, at the paper's sizes: memgrow's own backend against the plain loop, in one run.
 
     python benchmarks/replies.py --device cuda --tf32 --out results/replies-h200.json
     python benchmarks/replies.py --quick
 
 Sizes and batch are those of the recipe paper-dialogue (GRU 1,024, 1,024 slots in each of two banks), words 27,000.
-Both ways train the same model on the same batches of made-up words; they differ in the recurrence. Batches are taken at
+Both train the same model on the same batches of made-up words; they differ in the recurrence. Batches are taken at
 even distances from an epoch that is sorted by length, so that a few stand for all. `--lengths` is a file with the
 lengths of a message and its reply in each line; without it they are drawn to be like Cornell's (median 9, mean 13.4).
 """
@@ -34,7 +34,7 @@ from memgrow.training.loop import PlainStepper, TrainingSettings
 
 RECIPE = "paper-dialogue"
 EPOCH = 115_380  # Cornell's training pairs
-WAYS = {"plain loop": "naive", "memgrow": "auto"}
+VARIANTS = {"plain loop": "naive", "memgrow": "auto"}
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def some_batches(data: Encoded, batch: int, steps: int) -> list[list[int]]:
 
 
 class Trainer:
-    """One way, ready to train."""
+    """One variant, ready to train."""
 
     def __init__(self, size: Size, backend: str, device: torch.device) -> None:
         torch.manual_seed(0)
@@ -168,10 +168,10 @@ def main() -> None:
     data = made_up(lengths, size.words)
     batches = some_batches(data, batch, steps)
     seconds, parts = {}, {}
-    for way, backend in WAYS.items():
-        seconds[way] = Trainer(size, backend, device).seconds(data, batches, options.rounds)
-        parts[way] = Trainer(size, backend, device).parts(data, batches)
-        print(f"{way}: {1000 * seconds[way] / steps:.1f} ms a step", flush=True)
+    for variant, backend in VARIANTS.items():
+        seconds[variant] = Trainer(size, backend, device).seconds(data, batches, options.rounds)
+        parts[variant] = Trainer(size, backend, device).parts(data, batches)
+        print(f"{variant}: {1000 * seconds[variant] / steps:.1f} ms a step", flush=True)
     found: dict[str, Any] = {
         "command": "benchmarks/replies.py",
         "machine": machine(device),
@@ -184,11 +184,11 @@ def main() -> None:
         "steps": steps,
         "lengths": "from a file" if options.lengths else "drawn",
         "mean_lengths": [round(fmean(pair[side] for pair in lengths), 1) for side in range(2)],
-        "times_plain_loop": {way: round(seconds["plain loop"] / value, 2) for way, value in seconds.items()},
-        "examples_per_second": {way: round(batch * steps / value, 1) for way, value in seconds.items()},
+        "times_plain_loop": {variant: round(seconds["plain loop"] / value, 2) for variant, value in seconds.items()},
+        "examples_per_second": {variant: round(batch * steps / value, 1) for variant, value in seconds.items()},
         "epoch": {
             "pairs": EPOCH,
-            "seconds": {way: round(EPOCH / batch * value / steps, 1) for way, value in seconds.items()},
+            "seconds": {variant: round(EPOCH / batch * value / steps, 1) for variant, value in seconds.items()},
         },
         "milliseconds_of_parts": parts,
     }

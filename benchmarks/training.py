@@ -2,10 +2,10 @@
 
     python benchmarks/training.py --lengths real.txt --out results/training-cpu.json
 
-Three ways with the same sizes (the paper's: hidden 300, 500 slots, batch 32) on the same made-up word indices:
+Three variants with the same sizes (the paper's: hidden 300, 500 slots, batch 32) on the same made-up word indices:
 by hand (the plain loop, premise and hypothesis one after the other, batches in shuffled order and padded), the plain
 loop on memgrow's batches, and memgrow. `--lengths` is a file with the two lengths of a pair in each line, to follow a
-real corpus; without it lengths are drawn to be like MultiNLI's (means of about 22 and 11 words). Each way has a process
+real corpus; without it lengths are drawn to be like MultiNLI's (means of about 22 and 11 words). Each has a process
 of its own, one after another: the plain loop takes and returns so much memory that its speed depends on what the
 process did before, by a quarter and more.
 """
@@ -144,7 +144,7 @@ def chosen_lengths(file: Path | None) -> list[tuple[int, int]]:
 
 
 HAND, PLAIN, OURS = "by hand", "plain loop, memgrow's batches", "memgrow"
-WAYS: dict[str, dict[str, Callable[[Encoded], Callable[[], None]]]] = {
+VARIANTS: dict[str, dict[str, Callable[[Encoded], Callable[[], None]]]] = {
     "training": {
         HAND: hand_trainer,
         PLAIN: lambda data: our_trainer(data, "naive"),
@@ -159,15 +159,15 @@ WAYS: dict[str, dict[str, Callable[[Encoded], Callable[[], None]]]] = {
 
 
 def subject(task: str, data: Encoded, steps: int) -> Encoded:
-    """What a task is timed on, the same for all ways: a few steps' pairs, each learnt once, or all of the file."""
+    """What a task is timed on, the same for all variants: a few steps' pairs, each learnt once, or all of the file."""
     return data.some(range(min(len(data), steps * BATCH))) if task == "training" else data
 
 
-def measured(task: str, way: str, options: argparse.Namespace) -> float:
+def measured(task: str, variant: str, options: argparse.Namespace) -> float:
     """Pairs a second, by a process of its own."""
-    given = ["--steps", str(options.steps), "--rounds", str(options.rounds), "--work", task, way]
+    given = ["--steps", str(options.steps), "--rounds", str(options.rounds), "--work", task, variant]
     lengths = ["--lengths", str(options.lengths)] if options.lengths else []
-    print(f"{task}, {way} ...", file=sys.stderr, flush=True)
+    print(f"{task}, {variant} ...", file=sys.stderr, flush=True)
     said = subprocess.run([sys.executable, __file__, *lengths, *given], stdout=subprocess.PIPE, text=True, check=True)
     return float(said.stdout)
 
@@ -178,16 +178,18 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)  # the task and the way of a process of ours
+    parser.add_argument("--work", nargs=2, help=argparse.SUPPRESS)  # the task and the variant of a process of ours
     options = parser.parse_args()
     lengths = chosen_lengths(options.lengths)
     data = made_up(lengths)
     if options.work:
-        task, way = options.work
+        task, variant = options.work
         few = subject(task, data, options.steps)
-        print(pairs_per_second(WAYS[task][way](few), len(few), options.rounds))
+        print(pairs_per_second(VARIANTS[task][variant](few), len(few), options.rounds))
         return
-    speeds = {task: {way: measured(task, way, options) for way in ways} for task, ways in WAYS.items()}
+    speeds = {
+        task: {variant: measured(task, variant, options) for variant in variants} for task, variants in VARIANTS.items()
+    }
     few = subject("training", data, options.steps)
     rate, work = product_rate(), fmean(training_gflop(*map(len, texts)) for texts in few.texts)
     found: dict[str, Any] = {
@@ -197,13 +199,15 @@ def main() -> None:
         "lengths": "from a file" if options.lengths else "drawn",
         "mean_lengths": [round(sum(pair[side] for pair in lengths) / len(lengths), 1) for side in range(2)],
         "ratio_to_by_hand": {
-            task: {way: round(value / values[HAND], 2) for way, value in values.items()}
+            task: {variant: round(value / values[HAND], 2) for variant, value in values.items()}
             for task, values in speeds.items()
         },
         "pairs_per_second": speeds,
         "large_product_gflops": round(rate, 1),
-        "training_gflops": {way: round(value * work, 1) for way, value in speeds["training"].items()},
-        "share_of_large_product": {way: round(value * work / rate, 2) for way, value in speeds["training"].items()},
+        "training_gflops": {variant: round(value * work, 1) for variant, value in speeds["training"].items()},
+        "share_of_large_product": {
+            variant: round(value * work / rate, 2) for variant, value in speeds["training"].items()
+        },
     }
     print(json.dumps(found, indent=1))
     if options.out:

@@ -16,19 +16,19 @@ Results = dict[str, Any]
 
 
 def speed(_: Results) -> str:
-    """Milliseconds of one layer, forward and backward, way by way and machine by machine."""
+    """Milliseconds of one layer, forward and backward, variant by variant and machine by machine."""
     files = ("recurrence-h200-tf32", "recurrence-h200", "recurrence-cpu")
     lines = []
     for file in files:
         found = json.loads((ROOT / f"results/{file}.json").read_text(encoding="utf-8"))
-        ways = list(next(iter(found["milliseconds"].values())))
+        variants = list(next(iter(found["milliseconds"].values())))
         precision = "TF32" if "tf32" in found["command"] else "float32"
         lines += [
             f"{found['machine']}, {precision}, torch {found['torch']} (`{found['command']}`), milliseconds:",
             "",
             _table(
-                ("size", *ways),
-                [[size, *(f"{t[way]:.2f}" for way in ways)] for size, t in found["milliseconds"].items()],
+                ("size", *variants),
+                [[size, *(f"{t[variant]:.2f}" for variant in variants)] for size, t in found["milliseconds"].items()],
             ),
             "",
         ]
@@ -53,11 +53,14 @@ def curves(_: Results) -> str:
 def training(_: Results) -> str:
     """Pairs a second of the whole pair classifier against what people write by hand."""
     found = json.loads((ROOT / "results/training-cpu.json").read_text(encoding="utf-8"))
-    ways = found["pairs_per_second"]["training"]
+    variants = found["pairs_per_second"]["training"]
     parts = ("training", "prediction")
     rates, ratios = found["pairs_per_second"], found["ratio_to_by_hand"]
-    rows = [[way, *(f"{rates[p][way]:.0f} ({ratios[p][way]:.2f} times by hand)" for p in parts)] for way in ways]
-    shares = {way: f"{share:.0%}" for way, share in found["share_of_large_product"].items()}
+    rows = [
+        [variant, *(f"{rates[p][variant]:.0f} ({ratios[p][variant]:.2f} times by hand)" for p in parts)]
+        for variant in variants
+    ]
+    shares = {variant: f"{share:.0%}" for variant, share in found["share_of_large_product"].items()}
     lengths, rate = " and ".join(map(str, found["mean_lengths"])), found["large_product_gflops"]
     return (
         f"{_table(('pairs a second', *parts), rows)}\n\n"
@@ -97,12 +100,15 @@ def replies(_: Results) -> str:
     lines = [
         _table(
             ("recurrence", "pairs a second", "times the plain loop", pace),
-            [[way, f"{rates[way]:,.0f}", f"{times[way]:.1f}", f"{epoch['seconds'][way]:.1f}"] for way in times],
+            [
+                [variant, f"{rates[variant]:,.0f}", f"{times[variant]:.1f}", f"{epoch['seconds'][variant]:.1f}"]
+                for variant in times
+            ],
         ),
         "",
         _table(
             ("milliseconds of a step's parts", *parts),
-            [[part, *(f"{parts[way][part]:.2f}" for way in parts)] for part in next(iter(parts.values()))],
+            [[part, *(f"{parts[variant][part]:.2f}" for variant in parts)] for part in next(iter(parts.values()))],
         ),
     ]
     machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"

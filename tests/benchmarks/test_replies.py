@@ -32,10 +32,10 @@ def test_both_ways_are_timed_on_the_same_batches(tmp_path):
     found = json.loads(out.read_text())
     assert found["mean_lengths"] == [4.0, 4.2]
     assert (found["batch"], found["steps"], found["epoch"]["pairs"]) == (8, 2, 115_380)
-    for way in ("plain loop", "memgrow"):
-        a_second, epoch = found["examples_per_second"][way], found["epoch"]["seconds"][way]
+    for variant in ("plain loop", "memgrow"):
+        a_second, epoch = found["examples_per_second"][variant], found["epoch"]["seconds"][variant]
         assert a_second * epoch == pytest.approx(115_380, rel=0.02)
-        assert all(value >= 0 for value in found["milliseconds_of_parts"][way].values())
+        assert all(value >= 0 for value in found["milliseconds_of_parts"][variant].values())
     ratio = found["examples_per_second"]["memgrow"] / found["examples_per_second"]["plain loop"]
     assert found["times_plain_loop"]["memgrow"] == pytest.approx(ratio, abs=0.02)
 

@@ -101,12 +101,12 @@ def test_averaging_goes_the_stated_part_of_the_way_back(stream):
 
 
 def test_the_mean_that_is_kept_lies_between_the_old_weights_and_the_last_ones(stream):
-    def way(smooth: float) -> float:
+    def distance(smooth: float) -> float:
         before, after = after_two("F+V+E", stream, smooth=smooth)
         return float(sum((old(after[name], first) - first).square().sum() for name, first in before.items()))
 
-    assert 0 < way(0.9) < way(0.5) < way(0.1) < way(0.0)
-    assert way(0.99) == way(1.0) > 0, "no memory is longer than three epochs"
+    assert 0 < distance(0.9) < distance(0.5) < distance(0.1) < distance(0.0)
+    assert distance(0.99) == distance(1.0) > 0, "no memory is longer than three epochs"
     _, plain = after_two("F+V", stream)
     _, last = after_two("F+V+E", stream, smooth=0.0)
     assert all(torch.equal(last[name], tensor) for name, tensor in plain.items())

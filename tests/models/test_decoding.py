@@ -17,7 +17,7 @@ KINDS = {
     "lstm, two layers": {"cell": "lstm", "layers": 2, "slot_size": 3},
     "tied rnn": {"cell": "rnn", "bidirectional": False, "tied": True},
 }
-WAYS = {"greedy": {}, "beam": {"beam": 4}, "beam without normalising": {"beam": 3, "alpha": 0.0}}
+SETTINGS = {"greedy": {}, "beam": {"beam": 4}, "beam without normalising": {"beam": 3, "alpha": 0.0}}
 
 
 @pytest.fixture(scope="module", params=KINDS.values(), ids=KINDS)
@@ -52,25 +52,25 @@ def messages(count=18):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_a_batch_decodes_as_its_members_do_alone(model, way):
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_a_batch_decodes_as_its_members_do_alone(model, settings):
     words, lengths = messages()
-    together = decode(model, words, lengths, max_words=12, **way)
+    together = decode(model, words, lengths, max_words=12, **settings)
     assert len({reply.words for reply in together}) > 3
     assert len({len(reply.words) for reply in together}) > 1, "some end before others"
     for row, reply in enumerate(together):
-        alone = decode(model, words[row : row + 1, : lengths[row]], lengths[row : row + 1], max_words=12, **way)[0]
+        alone = decode(model, words[row : row + 1, : lengths[row]], lengths[row : row + 1], max_words=12, **settings)[0]
         assert (alone.words, alone.ended) == (reply.words, reply.ended)
         assert alone.score == pytest.approx(reply.score)
 
 
-@pytest.mark.parametrize("way", [*WAYS.values(), {"temperature": 0.8}], ids=[*WAYS, "drawn"])
-def test_a_score_is_what_teacher_forcing_gives_the_reply(model, way):
+@pytest.mark.parametrize("settings", [*SETTINGS.values(), {"temperature": 0.8}], ids=[*SETTINGS, "drawn"])
+def test_a_score_is_what_teacher_forcing_gives_the_reply(model, settings):
     with torch.no_grad():
         model.heads[-1].output.bias[UNKNOWN_INDEX] = -1e9  # which decoding leaves out of account
     words, lengths = messages()
     model.eval()
-    for row, reply in enumerate(decode(model, words, lengths, max_words=12, **way)):
+    for row, reply in enumerate(decode(model, words, lengths, max_words=12, **settings)):
         said = torch.tensor([reply.words], dtype=torch.long).view(1, -1)
         loss = model(words[row : row + 1], lengths[row : row + 1], said, torch.tensor([len(reply.words)])).tokens[0]
         assert reply.score == pytest.approx(-float(loss.sum() if reply.ended else loss[:-1].sum()), abs=1e-6)
@@ -91,11 +91,11 @@ def test_greedy_takes_the_best_word_at_every_step(model):
             assert best == (*reply.words, 0)[number]
 
 
-@pytest.mark.parametrize("way", [*WAYS.values(), {"temperature": 1.0}], ids=[*WAYS, "drawn"])
-def test_a_reply_that_never_ends_is_cut_and_says_so(model, way):
+@pytest.mark.parametrize("settings", [*SETTINGS.values(), {"temperature": 1.0}], ids=[*SETTINGS, "drawn"])
+def test_a_reply_that_never_ends_is_cut_and_says_so(model, settings):
     with torch.no_grad():
         model.heads[-1].output.bias[0] = -1e9
-    for reply in decode(model, *messages(), max_words=6, **way):
+    for reply in decode(model, *messages(), max_words=6, **settings):
         assert len(reply.words) == 6
         assert not reply.ended
 
@@ -114,11 +114,11 @@ def test_a_reply_of_exactly_the_largest_length_has_ended_and_of_one_more_is_cut(
         assert (cut.words, cut.ended) == (reply.words[:-1], False)
 
 
-@pytest.mark.parametrize("way", [*WAYS.values(), {"temperature": 3.0}], ids=[*WAYS, "drawn"])
-def test_unknown_words_and_padding_are_never_said(model, way):
+@pytest.mark.parametrize("settings", [*SETTINGS.values(), {"temperature": 3.0}], ids=[*SETTINGS, "drawn"])
+def test_unknown_words_and_padding_are_never_said(model, settings):
     with torch.no_grad():
         model.heads[-1].output.bias[UNKNOWN_INDEX] = 50.0
-    for reply in decode(model, *messages(40), max_words=8, **way):
+    for reply in decode(model, *messages(40), max_words=8, **settings):
         assert all(2 <= word < WORDS for word in reply.words)
         assert -100 < reply.score <= 0
 

@@ -26,7 +26,7 @@ ROWS, SIZE = 40, 3
 
 
 class Table:
-    """A table of vectors, and a way to move it."""
+    """A table of vectors, and the optimiser that moves it."""
 
     def __init__(self, start: Tensor, lazy: bool) -> None:
         self.weight = nn.Parameter(start.clone())
