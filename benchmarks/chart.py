@@ -115,7 +115,7 @@ PANELS: dict[str, Callable[[Axes, Mapping[str, Any]], None]] = {
 
 
 def checksum(results: Path) -> str:
-    """Of the files that the chart is made from."""
+    """The checksum of the files that the chart is made from."""
     there = [results / name for name in PANELS if (results / name).exists()]
     return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in there)).hexdigest()
 

@@ -124,7 +124,7 @@ def pairs_per_second(run: Callable[[], None], pairs: int, rounds: int) -> float:
 
 
 def training_gflop(*lengths: int) -> float:
-    """What the products of a pair take, forward and back: three times those of the recurrence; the rest is small."""
+    """The work of a pair's products, forward and backward: three times those of the recurrence; the rest is small."""
     s = ModelSettings()
     inputs, content, slots = s.embedding * 4 * s.hidden, 2 * s.hidden * 4 * s.hidden, 2 * s.slots * s.hidden
     return 3 * 2 * 2 * sum(lengths) * (inputs + content + slots) / 1e9
@@ -159,7 +159,7 @@ VARIANTS: dict[str, dict[str, Callable[[Encoded], Callable[[], None]]]] = {
 
 
 def subject(task: str, data: Encoded, steps: int) -> Encoded:
-    """What a task is timed on, the same for all variants: a few steps' pairs, each learnt once, or all of the file."""
+    """The data of a task, the same for all variants: a few steps' pairs, each learnt once, or all of the file."""
     return data.some(range(min(len(data), steps * BATCH))) if task == "training" else data
 
 

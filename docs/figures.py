@@ -66,7 +66,7 @@ def _with_table(header: Sequence[str], rows: Sequence[Sequence[str]], sentence: 
 
 
 def matrix(results: Results) -> str:
-    """What the tutorial's reader sees after three domains: the first run of F+M+V, as the terminal shows it."""
+    """The tutorial's matrix after three domains: the first run of F+M+V, as the terminal shows it."""
     rows = results["runs"]["F+M+V"][0]["matrix"][:3]
     names = [row["learned"][0] for row in rows]
     lines = ["```text", "  after learning " + "".join(f"  {name:>7}" for name in names)]
@@ -201,7 +201,7 @@ PLACES = {
 
 
 def quoted(page: str, name: str) -> re.Match[str] | None:
-    """Where a page quotes the figures of that name; the first group is what it says."""
+    """A pattern for the place where a page quotes the figures of that name; the first group is what it says."""
     return re.search(rf"<!-- figures: {name} -->\n(.*?)<!-- end of figures -->", page, flags=re.DOTALL)
 
 

@@ -28,7 +28,7 @@ class Memgrow:
         return result
 
     def done(self, *words: Any, stdin: str | bytes | None = None) -> str:
-        """What a command that must succeed has printed."""
+        """The output of a command that must succeed."""
         result = self(*words, stdin=stdin)
         assert result.exit_code == 0, result.output
         return result.stdout
@@ -42,7 +42,7 @@ class Memgrow:
         return result.stderr.removeprefix("memgrow: ").rstrip("\n")
 
     def learnt(self, model: Path) -> list[tuple[str, ...]]:
-        """What each stage of a model has learnt."""
+        """The domains that each stage of a model has learnt."""
         history = json.loads(self.done("inspect", model, "--json"))["history"]
         return [tuple(stage["learned"]) for stage in history["stages"]]
 

@@ -16,7 +16,7 @@ DEFAULTS = (ModelSettings(), TrainingSettings(), MethodSettings())
 
 
 def settings(recipe: Recipe) -> tuple[object, ...]:
-    """What a new model is made with when the recipe says what it says."""
+    """The settings of a new model when the recipe says what it says."""
     sections = ("model", "training", "options")
     return tuple(recipe.section(name, default) for name, default in zip(sections, DEFAULTS, strict=True))
 

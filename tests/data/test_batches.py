@@ -21,7 +21,7 @@ def dialogues(count: int, answered: bool = True) -> Encoded:
 
 
 def steps(data: Encoded, batches: list[list[int]]) -> int:
-    """How many steps reader and writer take, one after the other."""
+    """The number of steps that reader and writer take, one after the other."""
     return sum(max(len(data.texts[index][side]) for index in batch) for batch in batches for side in (0, 1))
 
 

@@ -101,7 +101,7 @@ def grid(stream, store, witness) -> Callable[..., Grid]:
 
 @pytest.fixture(scope="module")
 def alone(stream, runs, tmp_path_factory) -> Outcome:
-    """What one process makes of runs by many methods."""
+    """The outcome that one process makes of runs by many methods."""
     return Grid(stream, Store(tmp_path_factory.mktemp("alone")), device="cpu", workers=1).run(runs(*METHODS, seeds=2))
 
 

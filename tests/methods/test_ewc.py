@@ -24,7 +24,7 @@ def data(learner, stream):
 
 
 def per_example_gradients(learner, data):
-    """Of the log-probability of every label for every example, from one padded batch."""
+    """The gradients of the log-probability of every label for every example, from one padded batch."""
     batch = collate(data, range(len(data)), CPU)
     model = learner.trained().eval()
     scores = model(batch.words, batch.lengths).log_softmax(-1)

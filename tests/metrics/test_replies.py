@@ -48,7 +48,7 @@ def similarity(vectors):
 
 
 def sacrebleu(outputs, references):
-    """What sacrebleu finds; the words are split already, so it is to split at spaces alone."""
+    """The score by sacrebleu; the words are split already, so it is to split at spaces alone."""
     metric = BLEU(max_ngram_order=2, tokenize="none", effective_order=False, smooth_method="none", force=True)
     return metric.corpus_score([" ".join(one) for one in outputs], [[" ".join(one) for one in references]])
 

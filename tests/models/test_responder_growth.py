@@ -44,7 +44,7 @@ def trained(model):
 
 
 def all_scores(model):
-    """Of every word at every step of the replies."""
+    """The scores of every word at every step of the replies."""
     from memgrow.models.responder import teacher_forced
 
     words, lengths, replies, ends = pairs()
@@ -123,7 +123,7 @@ def test_hidden_units_stand_behind_those_of_their_column_and_old_numbers_keep_th
 
 
 def _units(side, sides, old):
-    """Where the old units of a side are found in a state of two columns, the second of which has grown by three."""
+    """The places of the old units of a side in a state of two columns, the second of which has grown by three."""
     column, direction = divmod(side, sides)
     start = column * sides * old + direction * (old + 3 * column)
     return range(start, start + old)

@@ -68,7 +68,7 @@ def sentiment_package(setup: str = "raise SystemExit('must not run')", **ratings
 
 @dataclass
 class Web:
-    """What a server serves, how it fails, and what it was asked."""
+    """A server for tests: what it serves, how it fails, and what it was asked."""
 
     content: bytes
     ranges: bool = True  # answers a wish for the rest of a file

@@ -280,7 +280,7 @@ def test_the_embedding_is_its_own_again_after_a_batch():
 
 
 class Pulling(Plugin):
-    """What somebody else may write."""
+    """A plugin that somebody else may write."""
 
     def weight_loss(self, parameters):
         return sum(parameter.square().sum() for parameter in parameters.values())

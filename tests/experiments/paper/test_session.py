@@ -26,7 +26,7 @@ def tables(*names):
 
 
 def figures(table, ran):
-    """As they are written."""
+    """The figures as they are written."""
     return session.figures(table, ran).to_json()
 
 
