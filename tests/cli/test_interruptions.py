@@ -84,6 +84,7 @@ def test_a_file_that_the_system_cuts_short_is_a_sentence(data, untouched):
 # Ctrl-C
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 2, 4])
 def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, model, tmp_path, monkeypatch, at):
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)

@@ -4,6 +4,7 @@ import json
 import sys
 
 
+@pytest.mark.slow
 def test_the_numbers_are_printed_and_kept(memgrow, tmp_path):
     out = memgrow.done("theorem", "--samples", 5, "--out", tmp_path / "t")
     assert "slots read" in out
@@ -11,6 +12,7 @@ def test_the_numbers_are_printed_and_kept(memgrow, tmp_path):
     assert json.loads((tmp_path / "t/theorem.json").read_text())["measured"] == []
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_on_files(memgrow, made, data, tmp_path):
     files = ("--data", data["kitchen"], "--data", data["clinic"])
     words = ("--samples", 5, "--draws", 2, "--limit", 4, "--out", tmp_path, "--device", "cpu")

@@ -39,7 +39,10 @@ class Learnt:
     references: tuple[list[int], list[int]]  # to parts of the first domain, before and after it was learnt
 
 
-@pytest.fixture(params=KINDS, scope="module")
+# The quick part is one kind of network; the suite as a whole has them all.
+@pytest.fixture(
+    params=[pytest.param(kind, marks=() if kind == "memory" else pytest.mark.slow) for kind in KINDS], scope="module"
+)
 def kind(request) -> str:
     return request.param
 

@@ -95,6 +95,7 @@ def test_what_is_gathered_is_each_models_own_until_its_own_last_step(stream, tin
             assert a.note["moved"] == pytest.approx(b.note["moved"], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reports", range(9))
 def test_a_run_that_is_killed_anywhere_gathers_what_an_unbroken_one_does(
     reports: int, stream, tiny, short, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -121,6 +121,7 @@ def test_the_first_domain_is_learnt_without_a_mean_but_by_multi_task(stream):
     assert not torch.equal(found["multi-task"], found["multi-task+E"])
 
 
+@pytest.mark.slow
 def test_the_mean_is_given_the_time_to_catch_up():
     assert [warm_up(smooth, 100) for smooth in (0.0, 0.5, 0.99, 0.995, 0.999, 1.0)] == [0, 1, 1, 2, 3, 3]
     first, second = synthetic_stream(seed=0)[:2]
@@ -213,6 +214,7 @@ def test_quiet_slots_get_little_attention_at_first(stream):
     assert share("F+M+V+Q") < 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["F+V+A", "F+M+V+D", "EWC+M+V", "F+M+V+Q+L", "F+V+A+E"])
 def test_what_letters_did_is_in_the_record_and_survives_saving(method, stream, tmp_path):
     one = learner(method)

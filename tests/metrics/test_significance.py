@@ -123,6 +123,7 @@ def test_without_scipy_the_extra_is_named(monkeypatch):
         paired_over_seeds([0.1, 0.2], [0.1, 0.3])
 
 
+@pytest.mark.slow
 def test_scipy_is_loaded_only_when_a_figure_needs_it():
     code = "import sys, memgrow.metrics.significance; sys.exit(any(name.startswith('scipy') for name in sys.modules))"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -58,6 +58,7 @@ def test_gradients_of_gradients_are_refused_and_never_left_out(given):
             torch.autograd.grad(slope.square().sum(), each, retain_graph=True)
 
 
+@pytest.mark.slow
 def test_compiled_it_gives_what_it_gives_eagerly(given):
     (rows, table, bias), targets = given
     eager, _ = chunked_cross_entropy(rows, table, bias, targets, 100)

@@ -64,6 +64,7 @@ def test_a_batch_decodes_as_its_members_do_alone(model, settings):
         assert alone.score == pytest.approx(reply.score)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [*SETTINGS.values(), {"temperature": 0.8}], ids=[*SETTINGS, "drawn"])
 def test_a_score_is_what_teacher_forcing_gives_the_reply(model, settings):
     with torch.no_grad():

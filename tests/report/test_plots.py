@@ -46,6 +46,7 @@ def test_two_methods_are_a_png_of_two_fields_side_by_side(tmp_path):
     assert 500 < height < 800
 
 
+@pytest.mark.slow
 def test_many_methods_make_rows_instead_of_an_endless_strip(tmp_path):
     draw_matrices({str(number): MATRIX for number in range(6)}, tmp_path / "x.png", "a title")
     width, height = size(tmp_path / "x.png")
@@ -58,6 +59,7 @@ def test_a_hole_is_a_dot_and_zero_is_a_figure(tmp_path, texts):
     assert texts == ["80", "0", "·", "·", "70", "·", "·", "·", "100"]
 
 
+@pytest.mark.slow
 def test_the_callers_own_pictures_are_left_alone():
     code = (
         "import sys; from memgrow.metrics import AccuracyMatrix; from memgrow.report.plots import draw_matrices; "

@@ -240,6 +240,7 @@ def test_a_learner_learns_what_it_learns_by_plain_adam(task, clip, stream, count
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kept", [FIRST, LAST])
 @pytest.mark.parametrize("loop", ["plain", "stacked"])
 def test_a_run_that_was_killed_within_an_epoch_ends_with_the_same_bits(

@@ -117,6 +117,7 @@ def test_the_seed_decides_what_is_drawn(learner, stream):
     assert first.effects != other.effects
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "sizes"),
     [

@@ -35,6 +35,7 @@ def report(learner, stream, ticks):
     return theorem_report(models, stream[:2], samples=10, draws=2, examples=5, tick=ticks.append)
 
 
+@pytest.mark.slow
 def test_the_report_is_json_and_each_part_was_told_of(report, ticks):
     written = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert TheoremReport.from_json(written) == report
@@ -78,6 +79,7 @@ def test_the_tables_fit_and_hold_every_row(report):
         assert sweep.shape in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("measured", [True, False])
 def test_the_picture_is_a_png(report, tmp_path, measured):
     path = tmp_path / "theorem.png"

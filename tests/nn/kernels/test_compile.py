@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN
 from memgrow.nn.kernels import parallel_directions
 
+pytestmark = pytest.mark.slow  # compiling takes seconds
 KINDS = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}
 LENGTHS = torch.tensor([4, 1, 3])
 

@@ -46,6 +46,7 @@ def train(group, stream, together: bool) -> None:
                 learner.adapt(domain, earlier=earlier)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "change",
     [{"pooling": "last"}, {"bidirectional": False}, {"slots": 0}, {"slot_size": 3}],

@@ -52,6 +52,7 @@ def assert_kept(which: str, *learners: Learner) -> None:
         assert {stage.best_epoch for stage in learner.history.stages} == {3 if which == LAST else 1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["F+M+V", "frozen+M", "EWC+M+V", "F+V+A+D"])
 def test_both_loops_teach_the_same(method, stream):
     learners = {}
