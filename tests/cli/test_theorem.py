@@ -3,6 +3,8 @@
 import json
 import sys
 
+import pytest
+
 
 @pytest.mark.slow
 def test_the_numbers_are_printed_and_kept(memgrow, tmp_path):
