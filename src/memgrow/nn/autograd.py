@@ -22,7 +22,8 @@ def plain_operations_needed() -> str | None:
         return "torch.func and vmap transform plain operations only"
     if forward_ad._current_level >= 0:
         return "forward-mode gradients go through plain operations only"
-    return "an exported graph holds plain operations only" if torch.compiler.is_exporting() else None
+    # The flag, not torch.compiler.is_exporting(), which Dynamo takes to be true in every graph that it traces.
+    return "an exported graph holds plain operations only" if torch.compiler._is_exporting_flag else None
 
 
 def first_order(name: str, instead: str) -> Callable[[Backward], Backward]:

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN
-from memgrow.nn.kernels import parallel_directions
+from memgrow.nn.kernels import parallel_directions, stepped
 
 pytestmark = pytest.mark.slow  # compiling takes seconds
 KINDS = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}
@@ -121,3 +121,19 @@ def test_an_exported_layer_holds_plain_operations():
     layer = make("gru", "auto", True, 1)
     x = torch.randn(4, 3, 3, dtype=torch.double)
     torch.testing.assert_close(torch.export.export(layer, (x,)).module()(x)[0], layer(x)[0])
+
+
+@pytest.mark.parametrize("backend", ["auto", "stepped"])
+def test_a_compiled_layer_still_takes_its_fast_backend(backend, monkeypatch):
+    """And runs it outside of the graph: what is traced would be slow, or wrong."""
+    traced, recur = [], stepped.recur
+
+    def recorded(*given):
+        traced.append(torch.compiler.is_dynamo_compiling())
+        return recur(*given)
+
+    monkeypatch.setattr(stepped, "recur", recorded)
+    torch._dynamo.reset()
+    layer = MemoryLSTM(5, 7, slots=3, backend=backend)
+    torch.compile(layer, backend="eager")(torch.randn(4, 3, 5))
+    assert traced == [False]
