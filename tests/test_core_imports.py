@@ -3,11 +3,15 @@
 Which module may import which is said in pyproject.toml and held by import-linter (`make lint`).
 """
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+import memgrow
 
 AROUND = ("memgrow.cli", "memgrow.report", "memgrow.experiments")
 # What pyproject.toml forbids the core, and what typer, rich and matplotlib bring along
@@ -85,3 +89,19 @@ def test_importing_memgrow_adds_little_to_importing_torch():
     assert not [name for name in new if name.startswith(AROUND)]
     # Parts of torch that it loads only when asked: the compiler alone costs more than a second.
     assert not [name for name in new if name.startswith(("torch._dynamo", "torch._inductor", "torch.onnx"))]
+
+
+def test_no_file_of_the_core_imports_what_only_some_users_have():
+    """Inside of functions too; import-linter forbids packages by name, this holds for any that may come."""
+    house = Path(memgrow.__file__).parent
+    known = {*sys.stdlib_module_names, "memgrow", "torch", "numpy", "safetensors"}
+    around = {name.removeprefix("memgrow.") for name in AROUND}
+    found = set()
+    for path in house.rglob("*.py"):
+        if path.relative_to(house).parts[0] in around or "no_build" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found |= {(path.parent.name, name.split(".")[0]) for name in names} - {(path.parent.name, k) for k in known}
+    assert found == {("metrics", "scipy")}  # an extra, loaded when a figure needs it
