@@ -1,17 +1,20 @@
-"""Layers that can grow: a memory bank, and torch's recurrent layers with one."""
+"""Layers that can grow: a memory bank, torch's recurrent layers with one, a Transformer's residual stream with one."""
 
 from memgrow.nn.bank import MemoryBank, Segment
 from memgrow.nn.growth import Growth, count_parameters, matching_hidden
 from memgrow.nn.recurrent import LAYERS, MemoryGRU, MemoryLSTM, MemoryRecurrent, MemoryRNN
+from memgrow.nn.residual_memory import READINGS, ResidualMemory
 
 __all__ = [
     "LAYERS",
+    "READINGS",
     "Growth",
     "MemoryBank",
     "MemoryGRU",
     "MemoryLSTM",
     "MemoryRNN",
     "MemoryRecurrent",
+    "ResidualMemory",
     "Segment",
     "count_parameters",
     "matching_hidden",

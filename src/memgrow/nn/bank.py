@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn.growth import Growth
+from memgrow.nn.growth import Draw, Growth
 from memgrow.nn.kernels import Memory, attend
 
 
@@ -23,7 +23,20 @@ class Segment:
     quiet: bool = False
 
 
-class MemoryBank(nn.Module):
+class NoTraceWhileEmpty(nn.Module):
+    """Parameters without entries are left out of a state dict: a layer without slots exchanges weights with torch's."""
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        for name, parameter in self.named_parameters():
+            if len(parameter):
+                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        absent = {prefix + name: p.detach() for name, p in self.named_parameters() if not len(p)}
+        super()._load_from_state_dict({**absent, **state_dict}, prefix, *rest)
+
+
+class MemoryBank(NoTraceWhileEmpty):
     """Keys (N, key_size) and values (N, value_size) that grow.
 
     Entries of new slots are drawn from U(-1/sqrt(key_size), 1/sqrt(key_size)), like the weights of the layer that
@@ -110,16 +123,24 @@ class MemoryBank(nn.Module):
         growth.commit()
 
     def plan(
-        self, growth: Growth, *, slots: int = 0, keys: int = 0, domain: str | None = None, quiet: float = 0.0
+        self,
+        growth: Growth,
+        *,
+        slots: int = 0,
+        keys: int = 0,
+        domain: str | None = None,
+        quiet: float = 0.0,
+        draw_keys: Draw | None = None,
+        draw_values: Draw | None = None,
     ) -> None:
-        """Make new slots and wider keys part of a larger growth."""
+        """Make new slots and wider keys part of a larger growth; new slots may be drawn in other ways than usual."""
         if slots < 0 or keys < 0 or not quiet >= 0:
             raise SettingsError(f"a bank grows by 0 or more slots, quiet by 0 or more: got {slots} and {quiet}")
         count, width = self.keys.shape
         draw = growth.uniform(1 / math.sqrt(width + keys))
         growth.enlarge(self.keys, 1, [(width, keys)], draw)
-        growth.enlarge(self.keys, 0, [(count, slots)], draw)
-        growth.enlarge(self.values, 0, [(count, slots)], draw)
+        growth.enlarge(self.keys, 0, [(count, slots)], draw_keys or draw)
+        growth.enlarge(self.values, 0, [(count, slots)], draw_values or draw)
         if not slots:
             return
         if quiet:
@@ -129,14 +150,3 @@ class MemoryBank(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{len(self)} slots, keys of {self.keys.shape[1]}, values of {self.values.shape[1]}"
-
-    # An empty bank leaves no trace in a state dict, so that a layer without slots exchanges weights with torch's own.
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        for name, parameter in self.named_parameters():
-            if len(parameter):
-                destination[prefix + name] = parameter if keep_vars else parameter.detach()
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        absent = {prefix + name: p.detach() for name, p in self.named_parameters() if not len(p)}
-        super()._load_from_state_dict({**absent, **state_dict}, prefix, *rest)

@@ -1,0 +1,290 @@
+"""A memory in the residual stream of a Transformer: each domain's slots are read by a query of their own.
+
+Nothing that is computed for one domain depends on another, and values start at zero: growing changes no bit of any
+output, whatever was there before.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from memgrow.errors import SettingsError
+from memgrow.nn.bank import MemoryBank, NoTraceWhileEmpty, Segment
+from memgrow.nn.growth import Growth
+
+SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread
+NOISE = 0.1  # length of what is added to a start of unit length when a key begins where another one does
+
+Weigh = Callable[[Tensor, int], Tensor]
+"""From the logits (..., n) of a domain's slots, and the number of slots to read, to the weight of each (..., n)."""
+
+
+def best_slots(logits: Tensor, best: int) -> Tensor:
+    """A softmax over the `best` largest logits and a logit of 0 for nothing; slots that tie with the last are read too.
+
+    Dense, with a threshold from `topk`: no indices, so that shapes are fixed and the backward pass has no atomics.
+    """
+    if best < logits.shape[-1]:
+        last = logits.detach().topk(best, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < last, -math.inf)
+    total = F.softplus(logits.logsumexp(dim=-1, keepdim=True), threshold=40)  # log(1 + sum of exp), 1 for nothing
+    return (logits - total).exp()
+
+
+def activations(logits: Tensor, best: int) -> Tensor:
+    """The hidden units of an adapter; all are read."""
+    return logits.relu()
+
+
+def share_of_attention(weights: Tensor) -> Tensor:
+    return weights
+
+
+def share_of_activation(weights: Tensor) -> Tensor:
+    """Beside a unit that is always at 1 and stands for nothing."""
+    return weights / (1 + weights.sum(-1, keepdim=True))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A way to read: the one that is meant, or a control that it is held against."""
+
+    weigh: Weigh
+    queried: bool = True  # keys are compared with a query; else with the states themselves
+    fixed_keys: bool = False  # keys stay as they were drawn
+    share: Callable[[Tensor], Tensor] = share_of_attention  # the weights (..., n) as parts of at most 1 in all
+
+
+READINGS = {
+    "slots": Reading(best_slots),
+    "fixed-keys": Reading(best_slots, fixed_keys=True),
+    "adapter": Reading(activations, queried=False, share=share_of_activation),
+}
+
+
+class QueryNetwork(NoTraceWhileEmpty):
+    """A linear layer without bias for each segment of slots, (segments * key_size, width), which grows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(0, width))
+
+
+class ResidualMemory(nn.Module):
+    """Adds to states (..., width) what the slots of each domain have to say of them.
+
+    For each segment of slots: a normalised query of `key_size` numbers, the `best` slots by their key, and the sum of
+    their values, weighted by a softmax over them and a logit of 0 that stands for nothing. The readings "fixed-keys"
+    (keys that do not train) and "adapter" (a bottleneck of as many parameters) are controls.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        key_size: int = 64,
+        best: int = 16,
+        slots: int = 0,
+        domain: str | None = None,
+        reading: str = "slots",
+    ) -> None:
+        super().__init__()
+        if reading not in READINGS:
+            raise SettingsError(f"the reading {reading!r} is not known; there are {', '.join(READINGS)}")
+        if width < 1 or key_size < 2 or best < 1:
+            raise SettingsError(
+                "a memory needs states of 1 number or more, keys of 2 or more, and 1 slot or more that is read: "
+                f"got width {width}, key_size {key_size} and best {best}"
+            )
+        self.width, self.key_size, self.best = width, key_size, best
+        self.reading = reading
+        self.query = QueryNetwork(width)
+        self.bank = MemoryBank(key_size if self._reading.queried else width, width)
+        self._asked: tuple[int, ...] = ()  # for each segment, the slots that were asked for
+        self._silent: frozenset[str] = frozenset()
+        if slots:
+            self.grow(slots, domain)
+
+    @property
+    def _reading(self) -> Reading:
+        return READINGS[self.reading]
+
+    # Reading
+
+    def forward(self, states: Tensor) -> Tensor:
+        contents = [self._content(states, number) for number in self._heard()]
+        if not contents:
+            return states
+        content = contents[0]
+        for further in contents[1:]:
+            content = content + further
+        return states - (0.0 - content.to(states))  # not states + content: -0.0 + 0.0 is 0.0, another bit
+
+    def weights(self, states: Tensor) -> Tensor:
+        """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing."""
+        silent = states.new_zeros(*states.shape[:-1], 0)
+        shares = [self._reading.share(self._weights(states, number)) for number in range(len(self.bank.segments))]
+        return torch.cat([silent.to(shares[0]) if shares else silent, *shares], dim=-1)
+
+    def counts(self, states: Tensor, mask: Tensor) -> Tensor:
+        """How often each slot is read at the places of the `mask` (...), each time by its weight: (N)."""
+        weights = self.weights(states).flatten(0, -2)  # (places, N)
+        return mask.flatten().to(weights) @ weights
+
+    def queries(self, states: Tensor, domain: str) -> Tensor:
+        """What the newest slots of a domain are asked: (..., key_size)."""
+        return self._query(states, self._newest(domain))
+
+    @contextmanager
+    def without(self, *domains: str) -> Iterator[None]:
+        """Within, the slots of these domains add nothing."""
+        before, self._silent = self._silent, self._silent | set(domains)
+        try:
+            yield
+        finally:
+            self._silent = before
+
+    def _heard(self) -> list[int]:
+        return [n for n, segment in enumerate(self.bank.segments) if segment.domain not in self._silent]
+
+    # Each of these three depends on one segment's own rows alone, in values and in the shapes of all operations.
+
+    def _query(self, states: Tensor, number: int) -> Tensor:
+        if not self._reading.queried:
+            return states
+        own = self.query.weight[number * self.key_size : (number + 1) * self.key_size]
+        return F.layer_norm(F.linear(states, own), (self.key_size,))
+
+    def _weights(self, states: Tensor, number: int) -> Tensor:
+        segment = self.bank.segments[number]
+        keys = self.bank.keys[segment.start : segment.stop]
+        if self._reading.queried:
+            keys = F.normalize(keys, dim=-1) * SHARPNESS
+        logits = F.linear(self._query(states, number), keys)
+        logits = logits.to(
+            torch.promote_types(logits.dtype, torch.float32)
+        )  # a softmax in bfloat16 would be too coarse
+        if (bias := self.bank.logit_bias()) is not None:
+            logits = logits + bias[segment.start : segment.stop]
+        return self._reading.weigh(logits, self.best)
+
+    def _content(self, states: Tensor, number: int) -> Tensor:
+        segment = self.bank.segments[number]
+        weights, values = self._weights(states, number), self.bank.values[segment.start : segment.stop]
+        return weights.to(values) @ values
+
+    # Growing
+
+    def grow(
+        self,
+        slots: int,
+        domain: str | None = None,
+        quiet: float = 0.0,
+        *,
+        optimiser: torch.optim.Optimizer | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        """Add slots for a domain, and a query network that reads them; outputs keep their bits."""
+        growth = Growth(optimiser, generator)
+        self.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        growth.commit()
+
+    def plan(self, growth: Growth, *, slots: int = 0, domain: str | None = None, quiet: float = 0.0) -> None:
+        """Make new slots part of a larger growth. New rows stand at the end of each parameter."""
+        if slots and self._reading.queried:
+            rows = len(self.query.weight)
+            draw = growth.uniform(1 / math.sqrt(self.width))
+            growth.enlarge(self.query.weight, 0, [(rows, self.key_size)], draw)
+        self.bank.plan(
+            growth,
+            slots=slots if self._reading.queried else self.matching_units(slots),
+            domain=domain,
+            quiet=quiet,
+            draw_keys=(lambda shape: F.normalize(growth.uniform(1)(shape), dim=-1)) if self._reading.queried else None,
+            draw_values=torch.zeros,
+        )
+        if slots:
+            growth.then(lambda: setattr(self, "_asked", (*self._asked, slots)))
+
+    def matching_units(self, slots: int) -> int:
+        """The number of an adapter's hidden units that have as many parameters as `slots` slots with their query."""
+        if slots <= 0:
+            return slots
+        parameters = slots * (self.key_size + self.width) + self.key_size * self.width
+        return max(1, round(parameters / (2 * self.width)))
+
+    @property
+    def growths(self) -> list[dict[str, Any]]:
+        """The calls of `grow` that give a new layer the shape of this one, as JSON: to load a state dict."""
+        return [
+            {"slots": slots, "domain": segment.domain, "quiet": float(segment.quiet)}
+            for slots, segment in zip(self._asked, self.bank.segments, strict=True)
+        ]
+
+    @torch.no_grad()
+    def start_keys(self, domain: str, queries: Tensor, generator: torch.Generator | None = None) -> None:
+        """Set the keys of a domain's newest slots to a sample of `queries` (Q, key_size); if few, also close to them.
+
+        Keys that do not train, and an adapter's, stay as they were drawn. Chance is drawn on the CPU.
+        """
+        if not self._reading.queried or self._reading.fixed_keys or not len(queries):
+            return
+        segment = self.bank.segments[self._newest(domain)]
+        slots = segment.stop - segment.start
+        rounds = [torch.randperm(len(queries), generator=generator) for _ in range(math.ceil(slots / len(queries)))]
+        chosen = torch.cat(rounds)[:slots].to(queries.device)
+        keys = F.normalize(queries[chosen].to(self.bank.keys), dim=-1)
+        if slots > len(queries):
+            noise = torch.randn(slots - len(queries), self.key_size, generator=generator)
+            keys[len(queries) :] += noise.to(keys) * (NOISE / math.sqrt(self.key_size))
+        self.bank.keys[segment.start : segment.stop] = F.normalize(keys, dim=-1)
+
+    def untrained_parameters(self) -> Sequence[nn.Parameter]:
+        """What must not train, whatever the method: keys that are fixed."""
+        return (self.bank.keys,) if self._reading.fixed_keys else ()
+
+    def rows(self, segment: Segment) -> dict[str, slice]:
+        """The rows of each parameter that came with a segment, by the parameter's name."""
+        number, slots = self.bank.segments.index(segment), slice(segment.start, segment.stop)
+        rows = {"bank.keys": slots, "bank.values": slots}
+        if self._reading.queried:
+            rows["query.weight"] = slice(number * self.key_size, (number + 1) * self.key_size)
+        return rows
+
+    def _newest(self, domain: str) -> int:
+        numbers = [n for n, segment in enumerate(self.bank.segments) if segment.domain == domain]
+        if not numbers:
+            known = ", ".join(self.bank.domains) or "none"
+            raise SettingsError(f"the domain {domain!r} has no slots in this memory; those that have: {known}")
+        return numbers[-1]
+
+    def extra_repr(self) -> str:
+        return f"{self.width}, best={self.best}, reading={self.reading!r}"
+
+
+def read_naively(memory: ResidualMemory, states: Tensor) -> Tensor:
+    """What slots (not an adapter) add to states (..., width): place by place, as the docstrings have it."""
+    rows = []
+    for state in states.reshape(-1, states.shape[-1]):
+        content = torch.zeros_like(state)
+        for number, segment in enumerate(memory.bank.segments):
+            projected = memory.query.weight[number * memory.key_size : (number + 1) * memory.key_size] @ state
+            query = (projected - projected.mean()) / (projected.var(correction=0) + 1e-5).sqrt()
+            keys = memory.bank.keys[segment.start : segment.stop]
+            values = memory.bank.values[segment.start : segment.stop]
+            logits = [query @ (key / key.norm() * SHARPNESS) for key in keys]
+            if (bias := memory.bank.logit_bias()) is not None:
+                logits = [logit + b for logit, b in zip(logits, bias[segment.start : segment.stop], strict=True)]
+            last = sorted((logit.item() for logit in logits), reverse=True)[: memory.best][-1]
+            read = [slot for slot, logit in enumerate(logits) if logit.item() >= last]
+            weights = torch.softmax(torch.stack([torch.zeros_like(logits[0]), *(logits[slot] for slot in read)]), 0)
+            for weight, slot in zip(weights[1:], read, strict=True):
+                content = content + weight * values[slot]
+        rows.append(content)
+    return torch.stack(rows).view_as(states)
