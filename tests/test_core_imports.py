@@ -16,8 +16,8 @@ import memgrow
 AROUND = ("memgrow.cli", "memgrow.report", "memgrow.experiments")
 # What pyproject.toml forbids the core, and what typer, rich and matplotlib bring along
 ABSENT = {
-    *("click", "datasets", "fastapi", "matplotlib", "pandas", "PIL", "pydantic", "ray", "rich", "sacrebleu", "scipy"),
-    *("sklearn", "transformers", "typer", "yaml"),
+    *("click", "datasets", "fastapi", "huggingface_hub", "matplotlib", "onnx", "pandas", "PIL", "pydantic", "ray"),
+    *("rich", "sacrebleu", "scipy", "sklearn", "tokenizers", "transformers", "typer", "yaml"),
 }
 
 ALONE = '''
@@ -104,4 +104,5 @@ def test_no_file_of_the_core_imports_what_only_some_users_have():
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             found |= {(path.parent.name, name.split(".")[0]) for name in names} - {(path.parent.name, k) for k in known}
-    assert found == {("metrics", "scipy")}  # an extra, loaded when a figure needs it
+    encoders = {("pretrained", name) for name in ("huggingface_hub", "onnx", "tokenizers", "transformers")}
+    assert found == {("metrics", "scipy"), *encoders}  # extras, loaded when a figure or an encoder needs them
