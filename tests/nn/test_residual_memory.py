@@ -103,6 +103,25 @@ def test_an_old_domain_adds_the_same_bits_however_much_the_new_one_has_learnt(re
         assert torch.equal(bits(layer(states(4, 9))), bits(old))
 
 
+@EACH_READING
+def test_places_without_any_number_but_zeros_keep_their_signs_when_it_grows(reading):
+    layer = ResidualMemory(WIDTH, key_size=KEY, slots=1, reading=reading)
+    given = torch.tensor([[0.0] * WIDTH, [-0.0] * WIDTH])
+    for slots in (1, 1, 30):
+        old = layer(given)
+        layer.grow(slots)
+        assert torch.equal(bits(layer(given)), bits(old))
+    assert torch.equal(bits(ResidualMemory(WIDTH, key_size=KEY, slots=1, reading=reading)(given)), bits(given))
+
+
+@EACH_READING
+def test_one_place_is_read_as_it_is_among_others(reading):
+    layer = memory(6, 9, reading=reading)
+    given = states(3, 5)
+    torch.testing.assert_close(layer(given[1, 2]), layer(given)[1, 2])
+    assert layer(given[:0]).shape == (0, 5, WIDTH)
+
+
 def test_an_empty_memory_hands_its_states_on_and_leaves_no_trace():
     layer, given = ResidualMemory(WIDTH), states(2, 3)
     assert layer(given) is given

@@ -30,16 +30,16 @@ def best_slots(logits: Tensor, best: int) -> Tensor:
 
     Dense, with a threshold from `topk`: no indices, so that shapes are fixed and the backward pass has no atomics.
     """
-    if best < logits.shape[-1]:
+    slots = logits.shape[-1]
+    if best < slots:
         last = logits.detach().topk(best, dim=-1).values[..., -1:]
-        logits = logits.masked_fill(logits < last, -math.inf)
-    total = F.softplus(logits.logsumexp(dim=-1, keepdim=True), threshold=40)  # log(1 + sum of exp), 1 for nothing
-    return (logits - total).exp()
+        logits = torch.where(logits < last, -math.inf, logits)
+    return F.pad(logits, (0, 1)).softmax(dim=-1)[..., :slots]
 
 
 def activations(logits: Tensor, best: int) -> Tensor:
     """The hidden units of an adapter; all are read."""
-    return logits.relu()
+    return logits.relu() + 0.0  # 0.0 where a rectifier hands on -0.0: see ResidualMemory.forward
 
 
 def share_of_attention(weights: Tensor) -> Tensor:
@@ -118,23 +118,24 @@ class ResidualMemory(nn.Module):
     # Reading
 
     def forward(self, states: Tensor) -> Tensor:
-        contents = [self._content(states, number) for number in self._heard()]
-        if not contents:
-            return states
-        content = contents[0]
-        for further in contents[1:]:
-            content = content + further
-        return states - (0.0 - content.to(states))  # not states + content: -0.0 + 0.0 is 0.0, another bit
+        # What new slots add has to be 0.0 and is subtracted: -0.0 + 0.0 would be 0.0, another bit. It is 0.0 as no
+        # factor is -0.0, in whatever order it is summed.
+        places, result = states.reshape(-1, self.width), states
+        for number, segment in enumerate(self.bank.segments):
+            if segment.domain not in self._silent:
+                values = 0.0 - self.bank.values[segment.start : segment.stop]
+                weights = self._weights(places, number).to(values)  # (places, slots)
+                result = result - (weights @ values).to(states).view_as(states)
+        return result
 
     def weights(self, states: Tensor) -> Tensor:
         """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing."""
-        silent = states.new_zeros(*states.shape[:-1], 0)
         shares = [self._reading.share(self._weights(states, number)) for number in range(len(self.bank.segments))]
-        return torch.cat([silent.to(shares[0]) if shares else silent, *shares], dim=-1)
+        return torch.cat(shares, dim=-1) if shares else states.new_zeros(*states.shape[:-1], 0)
 
     def counts(self, states: Tensor, mask: Tensor) -> Tensor:
         """How often each slot is read at the places of the `mask` (...), each time by its weight: (N)."""
-        weights = self.weights(states).flatten(0, -2)  # (places, N)
+        weights = self.weights(states.reshape(-1, self.width))  # (places, N)
         return mask.flatten().to(weights) @ weights
 
     def queries(self, states: Tensor, domain: str) -> Tensor:
@@ -150,10 +151,7 @@ class ResidualMemory(nn.Module):
         finally:
             self._silent = before
 
-    def _heard(self) -> list[int]:
-        return [n for n, segment in enumerate(self.bank.segments) if segment.domain not in self._silent]
-
-    # Each of these three depends on one segment's own rows alone, in values and in the shapes of all operations.
+    # What follows depends on one segment's own rows alone, in numbers and in the shapes of all operations.
 
     def _query(self, states: Tensor, number: int) -> Tensor:
         if not self._reading.queried:
@@ -167,17 +165,10 @@ class ResidualMemory(nn.Module):
         if self._reading.queried:
             keys = F.normalize(keys, dim=-1) * SHARPNESS
         logits = F.linear(self._query(states, number), keys)
-        logits = logits.to(
-            torch.promote_types(logits.dtype, torch.float32)
-        )  # a softmax in bfloat16 would be too coarse
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bfloat16 is too coarse for a softmax
         if (bias := self.bank.logit_bias()) is not None:
             logits = logits + bias[segment.start : segment.stop]
         return self._reading.weigh(logits, self.best)
-
-    def _content(self, states: Tensor, number: int) -> Tensor:
-        segment = self.bank.segments[number]
-        weights, values = self._weights(states, number), self.bank.values[segment.start : segment.stop]
-        return weights.to(values) @ values
 
     # Growing
 
