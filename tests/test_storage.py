@@ -2,6 +2,7 @@
 
 import errno
 import json
+import shutil
 import sys
 from contextlib import suppress
 from math import inf, nan
@@ -14,6 +15,7 @@ from memgrow.cli.output import write_json
 from memgrow.errors import ModelError
 from memgrow.experiments.paper.figures import write_figures
 from memgrow.storage import (
+    StoredFile,
     atomic_folder,
     atomic_open,
     atomic_write,
@@ -221,6 +223,117 @@ def test_without_exchange_a_rename_that_fails_or_a_kill_leaves_the_old_model(tmp
     write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == {"c.json": b"3"}
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+# Large files that several folders share
+
+
+@pytest.fixture
+def first(tmp_path) -> StoredFile:
+    """A large file in the folder of a first version."""
+    tensors = {"x": torch.randn(5, 3), "zero": torch.tensor([-0.0, 0.0])}
+    write_folder(tmp_path / "first", {"a.json": b"1", "large": pack_tensors(tensors)})
+    stored = read_folder(tmp_path / "first", large={"large"})["large"]
+    assert isinstance(stored, StoredFile)
+    return stored
+
+
+def test_a_large_file_is_checked_but_stays_on_the_disk(first, tmp_path):
+    assert read_folder(tmp_path / "first") == {"a.json": b"1", "large": first.path.read_bytes()}
+    whole, mapped = (load_tensors(read_folder(tmp_path / "first", large=large), "large") for large in ((), {"large"}))
+    assert whole.keys() == mapped.keys()
+    assert all(pack_tensors({"t": whole[name]}) == pack_tensors({"t": mapped[name]}) for name in whole)
+
+
+def test_a_second_folder_has_the_same_file_and_outlives_the_first(first, tmp_path):
+    content = first.path.read_bytes()
+    write_folder(tmp_path / "second", {"a.json": b"2", "large": first})
+    assert (tmp_path / "second" / "large").samefile(first.path)
+    shutil.rmtree(tmp_path / "first")
+    assert read_folder(tmp_path / "second") == {"a.json": b"2", "large": content}
+
+
+def test_a_folder_that_is_replaced_hands_its_large_file_on(first, tmp_path, monkeypatch):
+    content, number = first.path.read_bytes(), first.path.stat().st_ino
+    for swap in (storage.exchange, lambda a, b: False):
+        monkeypatch.setattr(storage, "exchange", swap)
+        write_folder(tmp_path / "first", {"a.json": b"2", "large": StoredFile.open(first.path)})
+        assert read_folder(tmp_path / "first") == {"a.json": b"2", "large": content}
+        assert first.path.stat().st_ino == number
+        assert first.path.stat().st_nlink == 1
+    write_folder(tmp_path / "first", {"a.json": b"3"})
+    assert not first.path.exists()
+
+
+def no_link(source, target):
+    raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+
+def test_where_no_link_can_be_made_the_file_is_copied(first, tmp_path, monkeypatch):
+    first.path.chmod(0o444)
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "link", no_link)
+        write_folder(tmp_path / "copied", {"large": first})
+    write_folder(tmp_path / "linked", {"large": first})
+    for name in ("copied", "linked"):
+        assert (tmp_path / name / "large").samefile(first.path) == (name == "linked")
+        assert read_folder(tmp_path / name) == {"large": first.path.read_bytes()}
+        write_folder(tmp_path / name, {"a.json": b"2"})
+    assert first.path.exists()
+
+
+def test_a_disk_that_is_full_while_a_large_file_is_copied_leaves_the_old_folder(first, tmp_path, monkeypatch):
+    def full(source, target):
+        target.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    write_folder(tmp_path / "model", FILES)
+    monkeypatch.setattr(storage.os, "link", no_link)
+    monkeypatch.setattr(storage.shutil, "copyfile", full)
+    with pytest.raises(ModelError, match=r"could not write .* \(No space left on device\).*unchanged"):
+        write_folder(tmp_path / "model", {"large": first})
+    assert read_folder(tmp_path / "model") == FILES
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "model"]
+
+
+def test_a_writer_killed_after_it_made_a_link_harms_nobody(first, tmp_path):
+    content = first.path.read_bytes()
+    left = tmp_path / ".first.writing"
+    left.mkdir()
+    first.link(left / "large")
+    (left / "manifest.json").write_text("{")
+    assert read_folder(tmp_path / "first")["large"] == content
+    write_folder(tmp_path / "first", {"large": StoredFile.open(first.path)})
+    assert read_folder(tmp_path / "first") == {"large": content}
+    assert first.path.stat().st_nlink == 1
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_large_file_that_another_one_has_replaced_is_neither_read_nor_linked(first, tmp_path, monkeypatch, links):
+    if not links:
+        monkeypatch.setattr(storage.os, "link", no_link)
+    atomic_write(first.path, pack_tensors({"x": torch.randn(5, 3), "zero": torch.tensor([-0.0, 0.0])}))
+    with pytest.raises(ModelError, match="large was replaced while it was read: try again"):
+        first.tensors()
+    with pytest.raises(ModelError, match="large was replaced while it was read: try again"):
+        write_folder(tmp_path / "second", {"large": first})
+    assert [path.name for path in tmp_path.iterdir()] == ["first"]
+    first.path.unlink()
+    with pytest.raises(ModelError, match="was replaced"):
+        first.tensors()
+    with pytest.raises(ModelError, match=r"could not write .*No such file"):
+        write_folder(tmp_path / "second", {"large": first})
+
+
+def test_a_damaged_or_missing_large_file_is_noticed(first, tmp_path):
+    content = bytearray(first.path.read_bytes())
+    content[-1] ^= 1
+    first.path.write_bytes(content)
+    with pytest.raises(ModelError, match="large is not what was written"):
+        read_folder(tmp_path / "first", large={"large"})
+    first.path.unlink()
+    with pytest.raises(ModelError, match=r"large is missing.*copy it again"):
+        read_folder(tmp_path / "first", large={"large"})
 
 
 # JSON that anybody can read

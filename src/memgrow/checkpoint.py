@@ -1,14 +1,18 @@
 """The format of a model's folder: the names of its files and what stands in each, from values and back to them.
 
 A later format raises `FORMAT`, and turns the files of an older folder into its own in `checkpoint_files`.
+
+A large encoder's weights stand in a file of their own, `BASE`. A later version has the same file, by a link, for as
+long as half of it is still true; `MODEL` then holds all that differs from it or is not in it, and is read over it.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
+from torch import Tensor
 
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_examples
@@ -16,17 +20,29 @@ from memgrow.errors import MemgrowError, ModelError
 from memgrow.history import History
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild
-from memgrow.storage import MANIFEST, load_tensors, pack_json, pack_tensors, read_folder, write_folder
+from memgrow.storage import (
+    MANIFEST,
+    Content,
+    StoredFile,
+    load_json,
+    load_tensors,
+    pack_json,
+    pack_tensors,
+    read_folder,
+    write_folder,
+)
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 
-FORMAT = 1  # of a model's folder; a later one is refused
+FORMAT = 2  # of a model's folder; a later one is refused
 CONFIG = "config.json"  # settings and shape, by which the model is built anew
-MODEL = "model.safetensors"  # its weights
+MODEL = "model.safetensors"  # its weights, or those that are not in the base
+BASE = "base.safetensors"  # weights of a large encoder, as they were in this version or an earlier one
+KEPT_FROM = 0.5  # of the bytes of a base: with fewer that are still true, a new one is written
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
-SIGNS = {MANIFEST, CONFIG, MODEL}  # a folder with any of these is a model, be it half copied
+SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
 
 
 @dataclass(frozen=True)
@@ -56,9 +72,14 @@ class Learnt:
     history: History
 
 
-def write_checkpoint(path: str | Path, setup: Setup, learnt: Learnt) -> None:
-    """Write a learner as a folder, in place of what was there; a reader never sees half of it."""
-    write_folder(path, pack(setup, learnt), FORMAT)
+def write_checkpoint(path: str | Path, setup: Setup, learnt: Learnt, earlier: Path | None = None) -> None:
+    """Write a learner as a folder, in place of what was there; a reader never sees half of it.
+
+    `earlier` is the folder of an earlier version: what it has of a large encoder is not stored once more, nor is what
+    the folder that is replaced has.
+    """
+    places = dict.fromkeys(Path(place).absolute() for place in (path, earlier) if place is not None)
+    write_folder(path, pack(setup, learnt, [place / BASE for place in places]), FORMAT)
 
 
 def read_checkpoint(path: str | Path, device: torch.device) -> tuple[Setup, Learnt]:
@@ -72,13 +93,13 @@ def read_checkpoint(path: str | Path, device: torch.device) -> tuple[Setup, Lear
         raise ModelError(f"{path} is not a model that this memgrow understands: {error}") from error
 
 
-def checkpoint_files(path: str | Path) -> dict[str, bytes]:
+def checkpoint_files(path: str | Path) -> dict[str, Content]:
     """The files of a model's folder, if it is whole and of a format that can be read."""
-    return read_folder(path, FORMAT)
+    return read_folder(path, FORMAT, large={BASE})
 
 
-def pack(setup: Setup, learnt: Learnt) -> dict[str, bytes]:
-    """The files of a learner that has learnt something."""
+def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, Content]:
+    """The files of a learner that has learnt something; `bases` are those of earlier versions, if they are there."""
     if learnt.model is None:
         raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
     config = {
@@ -91,8 +112,8 @@ def pack(setup: Setup, learnt: Learnt) -> dict[str, bytes]:
         "options": asdict(setup.options),
         "shape": learnt.model.shape(),
     }
-    files = {
-        MODEL: pack_tensors(learnt.model.state_dict()),
+    files: dict[str, Content] = {
+        **pack_weights(learnt.model, bases),
         CONFIG: pack_json(config),
         VOCABULARY: pack_json(learnt.vocabulary.to_json()),
         HISTORY: pack_json(learnt.history.to_json()),
@@ -101,9 +122,30 @@ def pack(setup: Setup, learnt: Learnt) -> dict[str, bytes]:
     return {**files, REMEMBERED: pack_tensors(remembered)} if remembered else files
 
 
-def unpack(files: Mapping[str, bytes], device: torch.device) -> tuple[Setup, Learnt]:
+def pack_weights(model: Model, bases: Sequence[Path] = ()) -> dict[str, Content]:
+    """The files of a model's weights: all of them, or those of a large encoder and the rest."""
+    tensors = model.state_dict()
+    if not model.encoder.stored_once:
+        return {MODEL: pack_tensors(tensors)}
+    for path in bases:
+        if (found := _still_true(path, tensors)) is not None:
+            base, same = found
+            return {BASE: base, MODEL: pack_tensors({name: t for name, t in tensors.items() if name not in same})}
+    large = {f"encoder.{name}" for name in model.encoder.state_dict()}
+    parts = {BASE: large, MODEL: tensors.keys() - large}
+    return {file: pack_tensors({n: t for n, t in tensors.items() if n in names}) for file, names in parts.items()}
+
+
+def load_weights(model: Model, files: Mapping[str, Content]) -> None:
+    """Fill in the weights that `pack_weights` made files of."""
+    known = model.state_dict().keys()
+    base = {name: tensor for name, tensor in load_tensors(files, BASE).items() if name in known}
+    model.load_state_dict({**base, **load_tensors(files, MODEL)})
+
+
+def unpack(files: Mapping[str, Content], device: torch.device) -> tuple[Setup, Learnt]:
     """The values that `pack` made files of."""
-    config = json.loads(files[CONFIG])
+    config = load_json(files, CONFIG)
     setup = Setup(
         find_method(config["method"]),
         ModelSettings(**config["model"]),
@@ -113,9 +155,28 @@ def unpack(files: Mapping[str, bytes], device: torch.device) -> tuple[Setup, Lea
     )
     labels = tuple(config["labels"])
     model = rebuild(config["task"], setup.model, len(labels), config["shape"])
-    model.load_state_dict(load_tensors(files, MODEL))
+    load_weights(model, files)
     plugins = setup.method.plugins(setup.options)
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
-    vocabulary = Vocabulary.from_json(json.loads(files[VOCABULARY]))
-    history = History.from_json(json.loads(files[HISTORY]))
+    vocabulary = Vocabulary.from_json(load_json(files, VOCABULARY))
+    history = History.from_json(load_json(files, HISTORY))
     return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history)
+
+
+def _still_true(path: Path, tensors: Mapping[str, Tensor]) -> tuple[StoredFile, set[str]] | None:
+    """A base and the names of its tensors that are those of the model to the bit, if that is enough of it."""
+    try:
+        base = StoredFile.open(path)
+        known = base.tensors()
+    except (OSError, SafetensorError, ModelError):  # not there, or damaged: a new one is written
+        return None
+    same = {name for name, tensor in known.items() if name in tensors and _same_bits(tensor, tensors[name])}
+    size = {name: tensor.nbytes for name, tensor in known.items()}
+    return (base, same) if sum(size[name] for name in same) >= KEPT_FROM * sum(size.values()) else None
+
+
+def _same_bits(one: Tensor, other: Tensor) -> bool:
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    ours, theirs = (tensor.detach().cpu().contiguous().flatten().view(torch.uint8) for tensor in (one, other))
+    return torch.equal(ours, theirs)

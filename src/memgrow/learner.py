@@ -69,6 +69,7 @@ class Learner:
         self.vocabulary = Vocabulary()
         self.plugins = self.method.plugins(options)
         self.history = History()
+        self._folder: Path | None = None  # where it was last written to or read from
 
     @classmethod
     def create(
@@ -131,7 +132,7 @@ class Learner:
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         learnt, record = adaptation.learn(progress, resume, loop)
         if folder:
-            write_checkpoint(folder, setup, learnt)
+            self._write(folder, setup, learnt)
             resume.clear()
         self.take(learnt)
         return record
@@ -229,7 +230,7 @@ class Learner:
 
     def save(self, path: str | Path) -> None:
         """Write the learner as a folder, in place of what was there; a reader never sees half of it."""
-        write_checkpoint(path, self.setup, self.learnt)
+        self._write(path, self.setup, self.learnt)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto") -> "Learner":
@@ -246,6 +247,7 @@ class Learner:
             device=device,
         )
         learner.take(learnt)
+        learner._folder = Path(path).absolute()
         return learner
 
     # Within
@@ -265,6 +267,10 @@ class Learner:
         self.task, self.labels = learnt.task, learnt.labels
         self.model, self.vocabulary = learnt.model, learnt.vocabulary
         self.plugins, self.history = learnt.plugins, learnt.history
+
+    def _write(self, path: str | Path, setup: Setup, learnt: Learnt) -> None:
+        write_checkpoint(path, setup, learnt, self._folder)
+        self._folder = Path(path).absolute()
 
     def _part(self, domain: Domain, split: str) -> Encoded:
         examples = getattr(domain, split)

@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -67,38 +68,105 @@ def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
 
 
-def load_tensors(files: Mapping[str, bytes], name: str) -> dict[str, Tensor]:
+def load_json(files: "Mapping[str, Content]", name: str) -> Any:
+    """What stands in one JSON file of a folder."""
+    content = files[name]
+    assert isinstance(content, bytes)
+    return json.loads(content)
+
+
+def load_tensors(files: "Mapping[str, Content]", name: str) -> dict[str, Tensor]:
     """The tensors of one file of a folder; none if the folder does not have it."""
+    content = files.get(name)
+    if content is None:
+        return {}
     try:
-        return safetensors.torch.load(files[name]) if name in files else {}
+        return content.tensors() if isinstance(content, StoredFile) else safetensors.torch.load(content)
     except SafetensorError as error:
         raise ModelError(f"{name} does not hold tensors ({error}): go back to a saved model") from error
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A large file on the disk, read through once for its checksum but not held in memory.
+
+    Files of a folder are replaced and never changed in place. So another folder may have the same file by a link, and
+    `identity` tells whether the name still stands for the file that was read.
+    """
+
+    path: Path
+    sha256: str
+    size: int
+    identity: tuple[int, ...]
+
+    @classmethod
+    def open(cls, path: Path) -> "StoredFile":
+        with path.open("rb") as file:
+            checksum = hashlib.file_digest(file, "sha256").hexdigest()
+            found = os.fstat(file.fileno())
+        return cls(path, checksum, found.st_size, _identity(found))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors in it, mapped from the file: what is not read takes no memory."""
+        try:
+            tensors = safetensors.torch.load_file(self.path)
+            same = _identity(self.path.stat()) == self.identity
+        except OSError:
+            same = False
+        if not same:
+            raise ModelError(f"{self.path} was replaced while it was read: try again")
+        return tensors
+
+    def link(self, path: Path) -> None:
+        """Give the file a second name or, where that cannot be (on another disk, say), copy it there."""
+        try:
+            os.link(os.path.realpath(self.path), path)
+        except OSError:
+            shutil.copyfile(self.path, path)
+        with path.open("rb") as file:
+            if os.name == "posix":  # elsewhere only a file that is open for writing can be flushed
+                os.fsync(file.fileno())
+            same = _identity(os.fstat(file.fileno())) == self.identity
+            if not same and hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
+                raise ModelError(f"{self.path} was replaced while it was read: try again")
+
+
+Content = bytes | StoredFile  # of a file in a folder
 
 
 # A folder of files with a manifest that has their checksums
 
 
-def write_folder(path: str | Path, files: Mapping[str, bytes], version: int = 1) -> None:
-    """Write `files`, of that version of their format, and a manifest as the folder `path`: all of it or nothing."""
+def write_folder(path: str | Path, files: Mapping[str, Content], version: int = 1) -> None:
+    """Write `files`, of that version of their format, and a manifest as the folder `path`: all of it or nothing.
+
+    A file that is stored already is linked, not written again.
+    """
     path = Path(os.path.realpath(path))  # of a link, what it points to
     if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or any(path.iterdir())):
         raise ModelError(f"{path} is there already and is not a memgrow model: choose another name, or move it away")
-    manifest = {"format": version, "sha256": {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}}
+    manifest = {"format": version, "sha256": {name: _checksum(content) for name, content in files.items()}}
     try:
         with atomic_folder(path) as beside:
-            for name, data in {**files, MANIFEST: pack_json(manifest)}.items():
-                write_file(beside / name, data)
+            for name, content in {**files, MANIFEST: pack_json(manifest)}.items():
+                if isinstance(content, StoredFile):
+                    content.link(beside / name)
+                else:
+                    write_file(beside / name, content)
             _keep_others(path, beside)
     except OSError as error:
-        size = sum(map(len, files.values()))
+        size = sum(content.size if isinstance(content, StoredFile) else len(content) for content in files.values())
         raise ModelError(
             f"could not write {size / 1e6:.1f} MB as {path} ({error.strerror or error}): make room or choose another "
             "place; what was there before is unchanged"
         ) from error
 
 
-def read_folder(path: str | Path, newest: int = 1) -> dict[str, bytes]:
-    """The files of a folder of a version up to `newest`, each checked against its checksum."""
+def read_folder(path: str | Path, newest: int = 1, large: Collection[str] = ()) -> dict[str, Content]:
+    """The files of a folder of a version up to `newest`, each checked against its checksum.
+
+    Those that are named as `large` stay on the disk.
+    """
     path = Path(os.path.realpath(path))
     _recover(path)
     if not path.exists():
@@ -114,7 +182,7 @@ def read_folder(path: str | Path, newest: int = 1) -> dict[str, bytes]:
         raise ModelError(
             f"{path} was written by a newer memgrow (format {version}; this one reads up to {newest}): update memgrow"
         )
-    return {name: _read(path / name, expected) for name, expected in sums.items()}
+    return {name: _read(path / name, expected, name in large) for name, expected in sums.items()}
 
 
 @contextmanager
@@ -155,14 +223,22 @@ def _flush(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def _read(path: Path, expected: str) -> bytes:
+def _identity(file: os.stat_result) -> tuple[int, ...]:
+    return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns
+
+
+def _checksum(content: Content) -> str:
+    return content.sha256 if isinstance(content, StoredFile) else hashlib.sha256(content).hexdigest()
+
+
+def _read(path: Path, expected: str, large: bool) -> Content:
     try:
-        data = path.read_bytes()
+        content = StoredFile.open(path) if large else path.read_bytes()
     except OSError as error:
         raise ModelError(f"{path} is missing or cannot be read: the model was copied in part; copy it again") from error
-    if hashlib.sha256(data).hexdigest() != expected:
+    if _checksum(content) != expected:
         raise ModelError(f"{path} is not what was written (its checksum differs): copy it again, or go back")
-    return data
+    return content
 
 
 def _keep_others(old: Path, new: Path) -> None:

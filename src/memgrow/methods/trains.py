@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from memgrow.models import Model
 
@@ -28,6 +28,11 @@ class Trains:
             dim, first = self.since.get(name, (0, 0))
             if first and parameter.grad is not None:
                 parameter.grad.narrow(dim, 0, first).zero_()
+
+    def changing(self, model: nn.Module) -> dict[str, Tensor]:
+        """The tensors that training may change: all but frozen parameters."""
+        frozen = {name for name, _ in model.named_parameters()} - set(self.since)
+        return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
 
 
 def everything(old: Model | None, new: Model) -> Trains:

@@ -66,6 +66,7 @@ class Encoder(nn.Module, ABC):
     """
 
     grows: ClassVar[frozenset[str]] = frozenset(("slots", "words"))  # of slots, words, hidden and column
+    stored_once: ClassVar[bool] = False  # it is so large that versions of a model share what has not changed of it
 
     def __init__(self, settings: ModelSettings, words: int, domain: str | None = None) -> None:
         """For a vocabulary of this many `words`, padding and unknown included; the first slots belong to `domain`."""

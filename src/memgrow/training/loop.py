@@ -78,7 +78,10 @@ class Stepper(Protocol):
         """A copy of what the optimiser holds of the model in that place."""
 
     def state(self) -> dict[str, Tensor]:
-        """All that a training of one model needs to go on: weights, the best ones, the optimiser's state."""
+        """All that a training of one model needs to go on: weights, the best ones, the optimiser's state.
+
+        What is frozen may be left out: the model that goes on has it from its start.
+        """
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         """Take up what `state` gave, of this kind of stepper or of another."""
@@ -234,20 +237,23 @@ class PlainStepper:
         return self.optimiser.by_name(lambda value: value.clone())
 
     def state(self) -> dict[str, Tensor]:
-        tensors = {f"model/{name}": tensor for name, tensor in self.model.state_dict().items()}
+        tensors = {f"model/{name}": tensor for name, tensor in self.trains.changing(self.model).items()}
         tensors |= {f"best/{name}": tensor for name, tensor in self.best.items()}
         return tensors | {f"optimiser/{name}": tensor for name, tensor in self.optimiser.state().items()}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        self.model.load_state_dict(under(tensors, "model"))
+        self._put(under(tensors, "model"))
         self.best = {name: tensor.to(self.device) for name, tensor in under(tensors, "best").items()}
         self.optimiser.load_state(under(tensors, "optimiser"))
 
     def finish(self) -> None:
-        self.model.load_state_dict(self.best)
+        self._put(self.best)
+
+    def _put(self, changed: Mapping[str, Tensor]) -> None:
+        self.model.load_state_dict({**self.model.state_dict(), **changed})
 
     def _snapshot(self) -> dict[str, Tensor]:
-        return {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        return {name: tensor.detach().clone() for name, tensor in self.trains.changing(self.model).items()}
 
     @contextmanager
     def _evaluated(self) -> Iterator[None]:

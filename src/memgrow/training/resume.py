@@ -1,6 +1,5 @@
 """Training that may be killed at any moment keeps its state in a folder beside the model, and goes on from it."""
 
-import json
 import os
 import shutil
 import time
@@ -12,8 +11,9 @@ import torch
 from torch import Tensor
 
 from memgrow.errors import ModelError
-from memgrow.storage import load_tensors, pack_json, pack_tensors, read_folder, write_folder
+from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
 
+FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 FILES = ("state.safetensors", "state.json")
 
 
@@ -68,7 +68,7 @@ class ResumeFolder:
             chance["chance/cuda"] = torch.cuda.get_rng_state()
         state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
         packed = (pack_tensors({**tensors, **chance}), pack_json(state))
-        write_folder(self.folder, dict(zip(FILES, packed, strict=True)))
+        write_folder(self.folder, dict(zip(FILES, packed, strict=True)), FORMAT)
         self._saved = time.monotonic()
 
     def restore(self) -> tuple[Position, dict[str, Tensor]] | None:
@@ -78,8 +78,8 @@ class ResumeFolder:
         if {path.name for path in self.folder.iterdir()} <= set(FILES):  # removed or copied in part: it is of no use
             self.clear()
             return None
-        files = read_folder(self.folder)
-        state = json.loads(files["state.json"])
+        files = read_folder(self.folder, FORMAT)
+        state = load_json(files, "state.json")
         if state["stage"] < self.stage:  # that training ended and was saved; only its state was not cleared in time
             self.clear()
             return None

@@ -102,15 +102,20 @@ def test_a_stack_of_one_broken_off_again_and_again_ends_with_the_same_bits(
 
 
 @pytest.mark.parametrize("loops", [(PLAIN, STACKED), (STACKED, PLAIN)], ids=" then ".join)
-def test_either_loop_goes_on_where_the_other_was_broken_off(loops, stream, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("method", "number"), [("F+M+V", 0), ("frozen+M", 1)])
+def test_either_loop_goes_on_where_the_other_was_broken_off(method, number, loops, stream, tmp_path, monkeypatch):
     before, after = loops
     keep_epoch(LAST, monkeypatch)
+    broken, learner, whole = (make(method) for _ in range(3))
+    *earlier, domain = stream[: number + 1]
+    for one in (broken, learner, whole):
+        one.learn(earlier, loop=PLAIN)
     with pytest.raises(PulledPlug):
-        make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(7), loop=before)
-    ear, learner, whole = Plug(), make(), make()
-    learner.adapt(stream[0], folder=tmp_path / "model", progress=ear, loop=after)
-    assert ear.notes == [f"{stream[0].name}: resuming in epoch 2 after batch 2"]
-    whole.adapt(stream[0], loop=after)
+        broken.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Plug(7), loop=before)
+    ear = Plug()
+    learner.adapt(domain, folder=tmp_path / "model", progress=ear, loop=after)
+    assert ear.notes == [f"{domain.name}: resuming in epoch 2 after batch 2"]
+    whole.adapt(domain, loop=after)
     assert_kept(LAST, whole, learner)
     for name, tensor in weights(whole).items():
         torch.testing.assert_close(weights(learner)[name], tensor, rtol=1e-3, atol=2e-3)

@@ -103,7 +103,8 @@ class StackStepper:
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
         model, best = self.stack.template, under(tensors, "best")
-        model.load_state_dict(under(tensors, "model"))
+        self.stack.write(0, model)
+        model.load_state_dict({**model.state_dict(), **under(tensors, "model")})
         for name, parameter in model.named_parameters():
             self.stack.parameters[name].detach()[0].copy_(parameter.detach())
             if name in best:  # an empty bank leaves no trace in a state
