@@ -19,13 +19,14 @@ from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.device import warm_up
 from memgrow.errors import DataError, SettingsError
 from memgrow.history import History, Stage
-from memgrow.methods import Grew, Method, Plugins, Trains, grow_for
+from memgrow.methods import Evaluate, Grew, Method, Plugins, Trains, grow_for
 from memgrow.models import REPLY, Classifier, Model, build
 from memgrow.models.encoder import first_vectors
 from memgrow.nn import count_parameters
 from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
 from memgrow.text import Vocabulary
+from memgrow.training.evaluation import tally_each
 from memgrow.training.loop import Outcome, PlainStepper, train
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.together import STACKED, StackedDomain, choose_loop, correct
@@ -226,14 +227,14 @@ class Adaptation:
                 resume=resume,
                 progress=progress,
             )
-        self.after_training()
+        self.after_training(partial(tally_each, self.model, self.validation))
         note = self.plugins.after_domain(self.model, self.data, self.device, self.seed)
         scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}
         return self.finish(outcome, note, scores)
 
-    def after_training(self) -> None:
+    def after_training(self, evaluate: Evaluate) -> None:
         if self.old is not None:
-            self.plugins.after_training(self.old, self.model)
+            self.plugins.after_training(self.old, self.model, evaluate)
 
     def encode(self, examples: Sequence[Example]) -> Encoded:
         """Examples that have been checked, as the model reads them."""
@@ -276,8 +277,8 @@ def learn_together(
     outcomes = domain.train(
         first.stage.name, first.setup.training, first.trains, plugins, resume=resume, progress=progress
     )
-    for one in adaptations:
-        one.after_training()
+    for number, one in enumerate(adaptations):
+        one.after_training(partial(domain.tally_each, number))
     notes = Plugins.after_domain_together(plugins, domain)
     answers = {name: correct(models, first.encode(part.test), first.device) for name, part in first.tested.items()}
     scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(models))]

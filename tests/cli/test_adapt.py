@@ -110,6 +110,13 @@ def test_settings_that_a_method_does_not_use_are_named(memgrow, data, model):
     assert "does not use" not in said
 
 
+def test_the_share_that_validation_allows_is_said_and_stands_in_the_history(memgrow, data, model):
+    said = memgrow.done("adapt", model, data["clinic"], "--method", "F+V+A", "--set", "keep=auto")
+    note = json.loads((model / "history.json").read_text())["stages"][-1]["note"]
+    assert note["keep_chosen"] == config(model)["options"]["keep"] == "auto"
+    assert f"went {100 * note['keep']:.0f}% back to the old weights" in " ".join(said.split())
+
+
 def test_one_seed_one_model(memgrow, data, tmp_path):
     for name, seed in (("a", 5), ("b", 5), ("c", 6)):
         memgrow.done("adapt", tmp_path / name, data["kitchen"], "--seed", seed, *memgrow.tiny)

@@ -17,6 +17,8 @@ SETTINGS = [
     (("--set", "hidden=99999999999"), "--set hidden is too large (99999999999)"),
     (("--set", "rate=nan"), "--set rate must be a number, not 'nan'"),
     (("--set", "rate=0"), "rate must be above 0"),
+    (("--set", "keep=half"), "--set keep must be a number or auto, not 'half'"),
+    (("--set", "keep=1.5"), "keep is a share from 0 to 1, not 1.5"),
     (("--set", "cell=transformer"), "cell 'transformer' is not known; there are lstm, gru, rnn"),
     (("--set", "epochs=0"), "epochs must be at least 1"),
     (("--recipe", "nowhere.yaml"), "cannot read the recipe nowhere.yaml (No such file or directory)"),

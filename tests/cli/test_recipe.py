@@ -30,6 +30,13 @@ def test_a_recipe_changes_only_what_it_names(write):
     assert recipe.section("training", TrainingSettings()) == TrainingSettings()
 
 
+def test_a_recipe_may_leave_the_share_to_validation(write):
+    recipe = read_recipe(write("options: {keep: auto}\n"))
+    assert recipe.section("options", MethodSettings()) == MethodSettings(keep="auto")
+    with pytest.raises(SettingsError, match=r"recipe.yaml: options.keep must be a number or auto, not 'AUTO'"):
+        read_recipe(write("options: {keep: AUTO}\n"))
+
+
 def test_no_recipe_and_no_words_change_nothing():
     recipe = read_recipe(None)
     assert (recipe.method, recipe.seed) == (None, None)
@@ -59,6 +66,8 @@ def test_a_section_with_nothing_below_it_can_be_added_to(write):
         ("cell=gru", "model", "gru"),
         ("fisher=sampled", "options", "sampled"),
         ("options.slots=3", "options", 3),
+        ("keep=auto", "options", "auto"),
+        ("keep=1", "options", 1.0),
     ],
 )
 def test_values_are_read_as_the_setting_asks_for_them(word, section, value):
@@ -75,7 +84,9 @@ def test_every_setting_with_its_default_is_a_valid_recipe(section, write):
     assert recipe.section(section, defaults) == defaults
 
 
-@pytest.mark.parametrize("word", ["hidden=true", "hidden=3.0", "bidirectional=1", "cell=3", "rate=fast", "rate=[1]"])
+@pytest.mark.parametrize(
+    "word", ["hidden=true", "hidden=3.0", "bidirectional=1", "cell=3", "rate=fast", "rate=[1]", "keep=half"]
+)
 def test_a_value_of_another_kind_is_refused_by_name(word):
     with pytest.raises(SettingsError, match=rf"^--set {word.split('=')[0]} must be (a|true)"):
         read_recipe(None, [word])

@@ -57,9 +57,9 @@ def stream(kind, stream, dialogues) -> Stream:
     return dialogues if "replies" in kind else stream
 
 
-@pytest.fixture(params=METHODS, scope="module")
+@pytest.fixture(params=[*METHODS, "F+V+A"], scope="module")
 def learnt(request, kind, stream, short, tmp_path_factory) -> Learnt:
-    options = MethodSettings(slots=SLOTS, fisher_examples=10)
+    options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto")  # which A alone reads
     learner = Learner.create(request.param, model=KINDS[kind], training=short, options=options, device="cpu")
     folder, before = tmp_path_factory.mktemp("learnt"), references(stream[0])
     kept, folders, after = [], [], []
@@ -178,13 +178,13 @@ def domains() -> list[Domain]:
     ]
 
 
-def seeds(method: str, count: int = 3) -> list[Learner]:
+def seeds(method: str, count: int = 3, keep: float | str = 0.5) -> list[Learner]:
     return [
         Learner.create(
             method,
             model=ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7),
             training=TrainingSettings(rate=3e-3, epochs=2, batch=16),
-            options=MethodSettings(fisher_examples=6, strength=50.0),
+            options=MethodSettings(fisher_examples=6, strength=50.0, keep=keep),
             seed=seed,
             device="cpu",
         )
@@ -192,9 +192,11 @@ def seeds(method: str, count: int = 3) -> list[Learner]:
     ]
 
 
-def taught_together_and_alone(method: str, domains: list[Domain]) -> tuple[list[Learner], list[Learner], list[str]]:
+def taught_together_and_alone(
+    method: str, domains: list[Domain], keep: float | str = 0.5
+) -> tuple[list[Learner], list[Learner], list[str]]:
     """The seeds trained by `adapt_together` and one by one, and what was said."""
-    company, alone, ear = seeds(method), seeds(method), Plug()
+    company, alone, ear = seeds(method, keep=keep), seeds(method, keep=keep), Plug()
     for number, domain in enumerate(domains):
         earlier = domains[:number] if company[0].method.together else ()
         adapt_together(company, domain, earlier=earlier, progress=ear)
@@ -215,9 +217,12 @@ def assert_alike(ours: Learner, theirs: Learner) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", dict.fromkeys([*METHODS, *LETTERED, *FURTHER]))
-def test_stacked_each_learns_what_it_would_have_learnt_alone(method, domains):
-    company, alone, notes = taught_together_and_alone(method, domains)
+@pytest.mark.parametrize(
+    ("method", "keep"),
+    [*((name, 0.5) for name in dict.fromkeys([*METHODS, *LETTERED, *FURTHER])), ("F+A", "auto"), ("F+M+V+A+E", "auto")],
+)
+def test_stacked_each_learns_what_it_would_have_learnt_alone(method, keep, domains):
+    company, alone, notes = taught_together_and_alone(method, domains, keep)
     assert not notes, "every method of the table says how it is stacked"
     for ours, theirs in zip(company, alone, strict=True):
         assert_alike(ours, theirs)

@@ -238,7 +238,9 @@ def test_a_model_may_take_letters_up_later_but_not_ewc(stream):
         one.use("EWC+M+V")
 
 
-@pytest.mark.parametrize("wrong", [{"keep": 1.5}, {"old_rate": -0.1}, {"distil": -1.0}, {"temperature": 0.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"keep": 1.5}, {"keep": "half"}, {"old_rate": -0.1}, {"distil": -1.0}, {"temperature": 0.0}]
+)
 def test_numbers_without_a_meaning_are_refused(wrong):
     with pytest.raises(SettingsError):
         MethodSettings(**wrong)

@@ -124,3 +124,12 @@ def test_growth_is_told_in_words(grew, words):
 def test_one_is_singular():
     stage = Stage(("a",), "F", Grew(), 1, 1, 1, 1, 0.5, 1.2, "")
     assert stage_line(stage).plain == "a: 1 example, 1 epoch, 1 s; validation 50.0%; grew nothing"
+
+
+@pytest.mark.parametrize(("keep", "words"), [(0.0, "0%"), (0.35, "35%"), (0.55, "55%")])
+def test_a_share_that_was_chosen_is_in_the_line_and_one_that_was_given_is_not(keep, words):
+    note = {"keep": keep, "keep_chosen": "auto", "validation_after_averaging": 0.487}
+    chosen, given = (Stage(("a",), "F+A", Grew(), 1, 2, 2, 1, 0.5, 1.2, "", said) for said in (note, {"keep": keep}))
+    line = "a: 2 examples, 2 epochs, 1 s; validation 50.0%; grew nothing"
+    assert stage_line(chosen).plain == f"{line}; went {words} back to the old weights: validation 48.7%"
+    assert stage_line(given).plain == line

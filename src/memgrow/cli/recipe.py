@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
@@ -117,7 +117,11 @@ def _place(called: str) -> tuple[str, str]:
 
 def _fit(name: str, hint: Any, value: Any) -> Any:
     """The value if it is of the kind that the setting asks for. YAML reads 3e-4 as text: torch users write it so."""
-    kinds = get_args(hint) or (hint,)
+    alternatives = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
+    words = [word for one in alternatives if get_origin(one) is Literal for word in get_args(one)]
+    kinds = [one for one in alternatives if get_origin(one) is not Literal]
+    if isinstance(value, str) and value in words:
+        return value
     if float in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
         try:
             number = float(value)
@@ -129,5 +133,5 @@ def _fit(name: str, hint: Any, value: Any) -> Any:
         if type(value) is int and abs(value) > LARGEST:
             raise SettingsError(f"{name} is too large ({value}): write a number up to {LARGEST}")
         return value
-    asked = " or ".join(KINDS[kind] for kind in kinds)
+    asked = " or ".join([*(KINDS[kind] for kind in kinds), *words])
     raise SettingsError(f"{name} must be {asked}, not {value!r}")

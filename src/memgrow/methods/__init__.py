@@ -1,7 +1,7 @@
 """The methods by which a model learns a new domain: their table, what grows, what trains, and the plugins."""
 
 from memgrow.methods.growth import Grew, check_growth, grow_for
-from memgrow.methods.plugin import MethodSettings, OptimiserState, Plugin, Plugins
+from memgrow.methods.plugin import Evaluate, MethodSettings, OptimiserState, Plugin, Plugins
 from memgrow.methods.table import LETTERS, METHODS, RECOMMENDED, Method, find_method
 from memgrow.methods.trains import Trains
 
@@ -11,6 +11,7 @@ __all__ = [
     "LETTERS",
     "METHODS",
     "RECOMMENDED",
+    "Evaluate",
     "Grew",
     "Method",
     "MethodSettings",

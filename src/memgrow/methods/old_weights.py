@@ -1,30 +1,99 @@
 """Methods that hold on to the old weights: A goes part of the way back to them, L moves them by small steps only."""
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from memgrow.data.batches import Encoded
-from memgrow.methods.plugin import MethodSettings, Parameters, Plugin, old_part
+from memgrow.methods.plugin import AUTO, Evaluate, MethodSettings, Parameters, Plugin, old_part
 from memgrow.models import Model
+
+SHARES = tuple(number / 20 for number in range(19))  # of the old weights, that are tried: 0, 0.05, ..., 0.9
+TOLERANCE = 0.5  # standard errors that validation may fall below its best
+
+
+class Figure(NamedTuple):
+    """A mean over the validation set, of which more is better, and its standard error."""
+
+    mean: float
+    error: float
+
+
+def choose_share(figures: Mapping[float, Figure], tolerance: float = TOLERANCE) -> float:
+    """The largest share whose figure is within `tolerance` standard errors of the best; 0 if no figure is finite."""
+    known = {share: figure for share, figure in figures.items() if math.isfinite(figure.mean)}
+    if not known:
+        return 0.0
+    best = max(known.values())
+    return max(share for share, figure in known.items() if figure.mean >= best.mean - tolerance * best.error)
+
+
+class Choice(NamedTuple):
+    """A share that was chosen, and the validation score of the weights that it leads to."""
+
+    keep: float
+    validation: float
 
 
 class Averaging(Plugin):
-    """A: once a domain has been learnt, new = keep * old + (1 - keep) * new wherever both exist."""
+    """A: once a domain has been learnt, new = keep * old + (1 - keep) * new wherever both exist.
+
+    With keep: auto it goes back as far as the validation set of the new domain allows; no old data is needed.
+    """
 
     reads = ("keep",)
 
-    @torch.no_grad()
+    def __init__(self, settings: MethodSettings) -> None:
+        super().__init__(settings)
+        self.choice: Choice | None = None  # for the domain that is being learnt
+
+    def choose_weights(self, old: Model, new: Model, evaluate: Evaluate) -> None:
+        if self.settings.keep == AUTO:
+            tallies = dict(zip(SHARES, evaluate(mixtures(old, new, SHARES)), strict=True))
+            keep = choose_share({share: Figure(one.mean, one.standard_error) for share, one in tallies.items()})
+            self.choice = Choice(keep, tallies[keep].score)
+        self.after_training(old, new)
+
     def after_training(self, old: Model, new: Model) -> None:
-        grown = dict(new.named_parameters())
-        for name, before in old.named_parameters():
-            old_part(grown[name], before.shape).lerp_(before.to(grown[name]), self.settings.keep)
+        keep = self.settings.keep if self.choice is None else self.choice.keep
+        if keep != AUTO:
+            go_back(_weights(old), _weights(new), keep)
 
     def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
-        return {"keep": self.settings.keep}
+        if self.settings.keep != AUTO:
+            return {"keep": self.settings.keep}
+        choice, self.choice = self.choice, None
+        if choice is None:  # the first domain: there is nothing to go back to
+            return {}
+        return {"keep": choice.keep, "keep_chosen": AUTO, "validation_after_averaging": choice.validation}
+
+    def stacked(self, others: Sequence[Plugin]) -> "Averaging":
+        return copy.copy(self)  # nothing is chosen while the stack trains
+
+
+def go_back(old: Parameters, new: Parameters, share: float) -> None:
+    """Move the new weights that far towards the old ones; what grew stays new."""
+    for name, before in old.items():
+        if share:  # a share of nothing is to move no bit, and lerp makes 0.0 of -0.0
+            old_part(new[name], before.shape).lerp_(before.to(new[name]), share)
+
+
+def mixtures(old: Model, new: Model, shares: Sequence[float]) -> Iterator[Parameters]:
+    """The new weights as they are after going back by each of the shares, one after another."""
+    before, after = _weights(old), _weights(new)
+    after = {name: after[name].clone() for name in before}  # the model's own may be moved meanwhile
+    for share in shares:
+        mixed = {name: weight.clone() for name, weight in after.items()}
+        go_back(before, mixed, share)
+        yield mixed
+
+
+def _weights(model: Model) -> dict[str, Tensor]:
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
 class SlowOldWeights(Plugin):

@@ -4,14 +4,14 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from memgrow.data.batches import Encoded
 from memgrow.errors import SettingsError
-from memgrow.models import Model
+from memgrow.models import Model, Tally
 from memgrow.seeding import seeded
 
 Parameters = Mapping[str, Tensor]
@@ -20,6 +20,11 @@ Parameters = Mapping[str, Tensor]
 OptimiserState = Mapping[str, Mapping[str, Tensor]]
 """By a parameter's name, what the optimiser holds of it: Adam's moments, and what plugins have put there."""
 
+Evaluate = Callable[[Iterable[Parameters]], list[Tally]]
+"""The answers of a trained model to its domain's validation set with each of some weights, by name, in turn. Parameters
+that are not named are the model's own; at the end it has all of its own again."""
+
+AUTO: Literal["auto"] = "auto"
 FISHERS = ("exact", "sampled", "empirical")
 
 
@@ -32,7 +37,7 @@ class MethodSettings:
     strength: float = 1000.0  # EWC: weight of the penalty
     fisher: str = "exact"  # EWC: exact, sampled or empirical
     fisher_examples: int = 1000  # EWC: at most this many of a domain's examples enter its Fisher
-    keep: float = 0.5  # A: share of the old weights in the average
+    keep: float | Literal["auto"] = 0.5  # A: share of the old weights in the average; auto: what validation allows
     distil: float = 1.0  # D: weight of the old model's answers
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
@@ -47,7 +52,9 @@ class MethodSettings:
             raise SettingsError("quiet and strength must be 0 or more, and fisher_examples at least 1")
         if self.distil < 0 or not self.temperature > 0:
             raise SettingsError("distil must be 0 or more, and temperature above 0")
-        for name in ("keep", "old_rate", "smooth"):
+        if isinstance(self.keep, str) and self.keep != AUTO:
+            raise SettingsError(f"keep is a share from 0 to 1 or {AUTO}, not {self.keep!r}")
+        for name in ("old_rate", "smooth") if self.keep == AUTO else ("keep", "old_rate", "smooth"):
             if not 0 <= getattr(self, name) <= 1:
                 raise SettingsError(f"{name} is a share from 0 to 1, not {getattr(self, name)}")
 
@@ -144,6 +151,10 @@ class Plugin:
     def after_training(self, old: Model, new: Model) -> None:
         """Called when a later domain has been trained on; may move the new model's weights."""
 
+    def choose_weights(self, old: Model, new: Model, evaluate: Evaluate) -> None:
+        """Called in the place of `after_training`, for a plugin that has to `evaluate` weights before it moves them."""
+        self.after_training(old, new)
+
     def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
         """Called at the end of every domain, its data still at hand; returns what the history should say of it."""
         return {}
@@ -236,9 +247,9 @@ class Plugins:
             if type(part).after_steps is not Plugin.after_steps:  # the state is a copy: not for nothing
                 part.after_steps(state())
 
-    def after_training(self, old: Model, new: Model) -> None:
+    def after_training(self, old: Model, new: Model, evaluate: Evaluate) -> None:
         for part in self.parts:
-            part.after_training(old, new)
+            part.choose_weights(old, new, evaluate)
 
     def after_domain(self, model: Model, data: Encoded, device: torch.device, seed: int) -> dict[str, Any]:
         """Notes for the history on a domain that has been learnt; each plugin draws from a seed of its own."""

@@ -109,7 +109,7 @@ LETTERS = {
     "M": Letter("new slots", grows="slots"),  # memory slots
     "V": Letter("new words", grows="words"),  # vocabulary
     "A": Letter(  # average with the old weights
-        "after a domain, halfway back to the old weights",
+        "after a domain, part of the way back to the old weights",
         remembers=Averaging,
         goes_with=needs_old_entries_first("A"),
     ),

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier
+from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier, tally_of
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
-from memgrow.models.model import Model, StepOutput
+from memgrow.models.model import Model, StepOutput, Tally
 from memgrow.models.recurrent_encoder import RecurrentEncoder
 from memgrow.models.responder import Responder
 
@@ -37,7 +37,9 @@ __all__ = [
     "RecurrentEncoder",
     "Responder",
     "StepOutput",
+    "Tally",
     "TextClassifier",
     "build",
     "rebuild",
+    "tally_of",
 ]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.models.encoder import Encoder
-from memgrow.models.model import LARGE, Model, StepOutput
+from memgrow.models.model import LARGE, Model, StepOutput, Tally
 from memgrow.nn import Growth
 
 
@@ -65,6 +65,9 @@ class Classifier(Model):
         """The share of examples whose most probable label is the right one."""
         return float(self.correct(data).double().mean())
 
+    def tally(self, data: Encoded) -> Tally:
+        return tally_of(self.correct(data))
+
     def _plan(self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int) -> None:
         first = cast(nn.Linear, self.heads[-1][0])
         layout = list(self.encoder.layout(hidden)) * self.copies
@@ -86,6 +89,12 @@ class Classifier(Model):
             nn.Linear(settings.perceptron, self.labels),
         )
         return head.to(self.device)
+
+
+def tally_of(correct: Tensor) -> Tally:
+    """The tally of answers that are right or not (examples)."""
+    right = correct.double()
+    return Tally(right, torch.ones_like(right))
 
 
 class TextClassifier(Classifier):

@@ -1,5 +1,6 @@
 """The interface of any model to its learner, whether it answers with labels or with words."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -24,6 +25,32 @@ class StepOutput(NamedTuple):
     seen: int  # answers, or words of replies
 
 
+class Tally(NamedTuple):
+    """The answers to examples, counted one by one: a score, and how far chance may have moved it."""
+
+    sums: Tensor  # (examples), double, on the CPU: 1 if the answer is right, else 0; of a reply, log p of all it says
+    counts: Tensor  # (examples), likewise: 1; of a reply, its words and its end
+    logarithmic: bool = False  # whether the sums are logarithms
+
+    @property
+    def mean(self) -> float:
+        """The accuracy; of replies, the mean log-probability of a word."""
+        return float(self.sums.sum() / self.counts.sum())
+
+    @property
+    def standard_error(self) -> float:
+        """That of the mean, if other examples had been drawn; of an accuracy p it is sqrt(p (1 - p) / examples).
+
+        The words of one reply depend on each other, so that replies are the units that are drawn, and not words.
+        """
+        return float((self.sums - self.mean * self.counts).square().sum().sqrt() / self.counts.sum())
+
+    @property
+    def score(self) -> float:
+        """The same as the model's `score`, up to rounding."""
+        return math.exp(self.mean) if self.logarithmic else self.mean
+
+
 class Model(nn.Module, ABC):
     """Reads texts by an encoder, and grows. It has a head for each column of the encoder; the newest one answers."""
 
@@ -45,6 +72,10 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def score(self, data: Encoded) -> float:
         """The score of the answers to examples, from 0 to 1: what early stopping and the accuracy matrix go by."""
+
+    @abstractmethod
+    def tally(self, data: Encoded) -> Tally:
+        """What the score is made of, example by example."""
 
     def grow(
         self,

@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.errors import SettingsError
 from memgrow.models.encoder import Encoder
-from memgrow.models.model import LARGE, Model, StepOutput
+from memgrow.models.model import LARGE, Model, StepOutput, Tally
 from memgrow.models.recurrent_encoder import Message, RecurrentEncoder, run_columns
 from memgrow.models.reply_decoder import END, Head, ReplyDecoder
 from memgrow.nn import Growth, MemoryBank
@@ -120,6 +120,16 @@ class Responder(Model):
             found = self._loss(collate(data, indices, self.device))
             total, count = total + float(found.total), count + found.count
         return math.exp(-total / count)
+
+    @torch.no_grad()
+    def tally(self, data: Encoded) -> Tally:
+        self.eval()
+        sums, counts = torch.zeros(2, len(data), dtype=torch.double)
+        for indices in by_length(data, LARGE):
+            batch = collate(data, indices, self.device)
+            sums[indices] = -self._loss(batch).tokens.double().sum(1).cpu()
+            counts[indices] = batch.lengths.chunk(2)[1].double() + 1
+        return Tally(sums, counts, logarithmic=True)
 
     def _loss(self, batch: Batch) -> ReplyLoss:
         (words, replies), (lengths, ends) = batch.words.chunk(2), batch.lengths.chunk(2)

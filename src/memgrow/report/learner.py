@@ -114,8 +114,16 @@ def stage_line(stage: Stage) -> Text:
     return Text.assemble(
         ("+".join(stage.learned), "bold"),
         f": {counted(stage.examples, 'example')}, {counted(stage.epochs, 'epoch')}, {stage.seconds:.0f} s; "
-        f"validation {percent(stage.validation)}%; grew {growth(stage.grew)}",
+        f"validation {percent(stage.validation)}%; grew {growth(stage.grew)}{_went_back(stage)}",
     )
+
+
+def _went_back(stage: Stage) -> str:
+    """How far a method chose to go back to the old weights, and what that left of the validation score."""
+    if "keep_chosen" not in stage.note:
+        return ""
+    keep, validation = stage.note["keep"], stage.note["validation_after_averaging"]
+    return f"; went {percent(keep, digits=0)}% back to the old weights: validation {percent(validation)}%"
 
 
 def growth(grew: Grew) -> str:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -16,6 +16,7 @@ from memgrow.methods import OptimiserState, Plugins, Trains
 from memgrow.models import Model
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
+from memgrow.training.evaluation import with_weights
 from memgrow.training.lazy_adam import optimiser_for
 from memgrow.training.resume import Position, ResumeFolder, under
 
@@ -255,19 +256,7 @@ class PlainStepper:
     def _snapshot(self) -> dict[str, Tensor]:
         return {name: tensor.detach().clone() for name, tensor in self.trains.changing(self.model).items()}
 
-    @contextmanager
-    def _evaluated(self) -> Iterator[None]:
+    def _evaluated(self) -> AbstractContextManager[None]:
         """Within, the weights that a plugin wants evaluated stand in the place of those that train."""
         parameters = dict(self.model.named_parameters())
-        evaluated = self.plugins.evaluated_weights(self.optimiser.adam, parameters)
-        other = [(p, evaluated[name]) for name, p in parameters.items() if evaluated[name] is not p]
-        held = [parameter.detach().clone() for parameter, _ in other]
-        with torch.no_grad():
-            for parameter, weights in other:
-                parameter.copy_(weights)
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for (parameter, _), before in zip(other, held, strict=True):
-                    parameter.copy_(before)
+        return with_weights(self.model, self.plugins.evaluated_weights(self.optimiser.adam, parameters))

@@ -4,8 +4,9 @@ What each learns is what it would have learnt alone, up to rounding: its first w
 its own. On a GPU a stack of ten costs about as much as one or two models.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from memgrow.data.batches import Encoded
 from memgrow.methods import Plugins, Trains
-from memgrow.models import Model
+from memgrow.methods.plugin import Parameters
+from memgrow.models import Model, Tally, tally_of
 from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
 from memgrow.training.loop import Outcome, TrainingSettings, train
@@ -39,6 +41,7 @@ FASTER_ON = {
 # How many numbers all texts may be when each is as long as the longest: a GiB, which a GPU can spare. A hundred
 # thousand pairs of four hundred words are fewer; twenty thousand texts are more if one has twenty thousand words.
 ROOM = 1 << 28
+SIDE_BY_SIDE = 10  # weights of one model that are evaluated as a stack: what they compute takes memory as well
 
 
 def choose_loop(model: Model, device: torch.device, *parts: Encoded, asked: str | None = None) -> Loop:
@@ -104,6 +107,18 @@ class StackedDomain:
         for number, model in enumerate(self.models):
             self._stack.write(number, model)
         return outcomes
+
+    def tally_each(self, number: int, variants: Iterable[Parameters]) -> list[Tally]:
+        """One model's answers to the validation set with each of some weights; they stand side by side in a stack."""
+        own = {name: p.detach() for name, p in self.models[number].named_parameters()}
+        most = max(1, min(SIDE_BY_SIDE, ROOM // sum(p.numel() for p in own.values())))
+        every: Iterator[Parameters] = iter(variants)
+        tallies: list[Tally] = []
+        while some := list(islice(every, most)):
+            stack = Stack([self.models[number]])
+            stack.parameters = {name: torch.stack([w.get(name, p) for w in some]) for name, p in own.items()}
+            tallies += map(tally_of, correct_of(stack, self._validation))
+        return tallies
 
     def seeded(self, number: int) -> AbstractContextManager[None]:
         """Within, chance is that of one of the models after a domain, as if it had learnt alone."""
