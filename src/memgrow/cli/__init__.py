@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from memgrow import __version__
-from memgrow.cli import adapt, compare, data, evaluate, inspect, paper, predict, theorem
+from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem
 from memgrow.cli.errors import Commands
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
@@ -23,6 +23,7 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --
     "paper": paper.paper,
     "theorem": theorem.theorem,
     "data": data.commands,
+    "encoder": encoder.commands,
 }
 
 app = typer.Typer(

@@ -42,7 +42,7 @@ class Checksum:
         size = path.stat().st_size
         if self.size is not None and size != self.size:
             raise DataError(
-                f"{where} is not the archive that memgrow knows: it has {size:,} bytes and not {self.size:,}; "
+                f"{where} is not the file that memgrow knows: it has {size:,} bytes and not {self.size:,}; "
                 "fetch it again, or have another copy"
             )
         digest = hashlib.sha256()
@@ -54,7 +54,7 @@ class Checksum:
                 watch("checking", done, size)
         if digest.hexdigest() != self.sha256:
             raise DataError(
-                f"{where} is not the archive that memgrow knows: its SHA-256 is {digest.hexdigest()[:12]}... and not "
+                f"{where} is not the file that memgrow knows: its SHA-256 is {digest.hexdigest()[:12]}... and not "
                 f"{self.sha256[:12]}...; fetch it again, or have another copy"
             )
 

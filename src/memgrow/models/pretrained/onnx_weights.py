@@ -20,6 +20,18 @@ PRODUCT = re.compile(r"/distilbert/(?P<layer>transformer/layer\.\d+/.*)/MatMul")
 Arrays = dict[str, NDArray[np.float32]]
 
 
+def import_onnx() -> Any:
+    """The package onnx; who lacks it is told what to install."""
+    try:
+        import onnx
+        import onnx.numpy_helper
+    except ImportError as error:
+        raise SettingsError(
+            "these weights come as ONNX, which is read with the package onnx: run `pip install onnx`"
+        ) from error
+    return onnx
+
+
 def distilbert_from_onnx(folder: Path) -> None:
     """Write config.json and model.safetensors beside tagger.onnx, which is then removed."""
     arrays = read_distilbert(folder / TAGGER)
@@ -30,13 +42,8 @@ def distilbert_from_onnx(folder: Path) -> None:
 
 def read_distilbert(path: Path) -> Arrays:
     """The weights of the encoder in float32, by the names that transformers has for them."""
-    try:
-        import onnx
-        from onnx.numpy_helper import to_array
-    except ImportError as error:
-        raise SettingsError(
-            "these weights come as ONNX, which is read with the package onnx: run `pip install onnx`"
-        ) from error
+    onnx = import_onnx()
+    to_array = onnx.numpy_helper.to_array
     try:
         graph = onnx.load(str(path)).graph
     except Exception as error:  # protobuf's errors have no common kind

