@@ -42,6 +42,7 @@ class MethodSettings:
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
     smooth: float = 0.999  # E: share of itself that the moving average of the weights keeps in a step, at most
+    sparse_slots: int = 64  # sparse: old slots of each memory that may move when a later domain arrives, at most
 
     def __post_init__(self) -> None:
         if self.fisher not in FISHERS:
@@ -50,6 +51,8 @@ class MethodSettings:
             raise SettingsError(f"a later domain gets at least 1 slot, not {self.slots}; method F adds none")
         if self.quiet < 0 or self.strength < 0 or self.fisher_examples < 1:
             raise SettingsError("quiet and strength must be 0 or more, and fisher_examples at least 1")
+        if self.sparse_slots < 1:
+            raise SettingsError(f"sparse_slots must be at least 1, not {self.sparse_slots}")
         if self.distil < 0 or not self.temperature > 0:
             raise SettingsError("distil must be 0 or more, and temperature above 0")
         if isinstance(self.keep, str) and self.keep != AUTO:
