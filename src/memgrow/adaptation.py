@@ -165,6 +165,8 @@ class Adaptation:
         started = time.monotonic()
         if (reason := before.plugins.refuses(stage.task)) is not None:
             raise SettingsError(f"{setup.method.name}: {reason}")
+        if vectors is not None and "words" not in setup.model.kind.grows:
+            raise SettingsError(f"--vectors are for words, and {setup.model.cell} encoders read pieces: leave them out")
         warm_up(device)
         seed = derive(setup.seed, "stage", len(before.history.stages))
         old = None if setup.method.afresh else before.model
@@ -172,9 +174,13 @@ class Adaptation:
             tokens = setup.tokenized(stage.train) if like is None else like.tokens
             if tokens.cut and like is None:
                 limit = setup.training.max_words
-                progress.note(f"{stage.name}: only the first {limit} words are read of {tokens.cut} text(s)")
+                unit = setup.model.kind.unit
+                progress.note(f"{stage.name}: only the first {limit} {unit} are read of {tokens.cut} text(s)")
             model, vocabulary, grew = _grown(setup, before, device, old, stage, tokens, vectors, progress)
-        same = like is not None and like.vocabulary == vocabulary
+            same = like is not None and like.vocabulary == vocabulary
+            data = like.data if like and same else encode(tokens, vocabulary, stage.labels)
+            if grew.slots:
+                model.encoder.start_slots(stage.name, data)
         return cls(
             setup,
             before,
@@ -188,7 +194,7 @@ class Adaptation:
             grew,
             setup.method.trains(old, model),
             tokens,
-            like.data if like and same else encode(tokens, vocabulary, stage.labels),
+            data,
             like.validation if like and same else encode(setup.tokenized(stage.validation), vocabulary, stage.labels),
             seed,
             started,
@@ -196,7 +202,8 @@ class Adaptation:
 
     def learn(self, progress: Progress, resume: ResumeFolder, loop: str | None = None) -> tuple[Learnt, Stage]:
         """Learn by the loop that is asked for or, unless one is, by the faster."""
-        if choose_loop(self.model, self.device, self.data, self.validation, asked=loop).name == STACKED:
+        parts = (self.data, self.validation)
+        if choose_loop(self.model, self.device, *parts, training=self.setup.training, asked=loop).name == STACKED:
             (learnt,) = learn_together([self], progress, resume)
             return learnt
         if self.old is not None:
@@ -317,7 +324,7 @@ def _grown(
 ) -> tuple[Model, Vocabulary, Grew]:
     """The model as it starts on a domain: a new one, or a copy of the old one that has grown."""
     settings, method = setup.model, setup.method
-    known = settings.encoder.first_vocabulary(settings) if old is None else before.vocabulary
+    known = settings.kind.first_vocabulary(settings) if old is None else before.vocabulary
     vocabulary = known
     if old is None or "words" in method.grows:
         vocabulary = known.extended(tokens.sentences(), setup.training.min_count)
@@ -326,10 +333,10 @@ def _grown(
     if vectors is not None:
         progress.note(f"{stage.name}: {found} of {len(words)} new words have a vector in {Path(vectors).name}")
     if old is None:
-        model = build(stage.task, settings, len(vocabulary), len(stage.labels), stage.name).to(device)
+        model = build(stage.task, settings, len(vocabulary), len(stage.labels), stage.name, setup.encoder).to(device)
         if model.word_vectors is not None:
             with torch.no_grad():
                 model.word_vectors.weight[len(known) :] = rows.to(device)
-        return model, vocabulary, Grew(settings.slots, settings.hidden, len(words), 1)
+        return model, vocabulary, Grew(settings.slots, next(iter(model.encoder.hidden_units), settings.hidden), len(words), 1)
     model = copy.deepcopy(old)
     return model, vocabulary, grow_for(model, method, setup.options, stage.name, rows)

@@ -15,7 +15,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.data.batches import Tokenized, tokenize_examples
+from memgrow.data.batches import Tokenized
 from memgrow.errors import MemgrowError, ModelError
 from memgrow.history import History
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
@@ -31,6 +31,7 @@ from memgrow.storage import (
     read_folder,
     write_folder,
 )
+from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 
@@ -54,10 +55,11 @@ class Setup:
     training: TrainingSettings
     options: MethodSettings
     seed: int
+    encoder: EncoderFiles | None = None  # the files of a pretrained encoder
 
     def tokenized(self, examples: Sequence[Example]) -> Tokenized:
         """Examples as tokens of the kind that the encoder reads."""
-        return tokenize_examples(examples, self.training.max_words, self.model.encoder.tokenizer(self.model))
+        return self.model.kind.tokenized(self.model, examples, self.training.max_words, self.encoder)
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,14 @@ from memgrow.adaptation import Adaptation, StageData, check_examples, check_test
 from memgrow.checkpoint import Learnt, Setup, read_checkpoint, write_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
+from memgrow.defaults import defaults_for
 from memgrow.device import find_device
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.history import History, Stage
-from memgrow.methods import RECOMMENDED, MethodSettings, check_growth, find_method
+from memgrow.methods import MethodSettings, check_growth, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
+from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
 from memgrow.text import Vocabulary
@@ -57,9 +59,14 @@ class Learner:
         options: MethodSettings,
         seed: int,
         device: str,
+        files: EncoderFiles | None = None,
     ) -> None:
+        """`files` are those of a pretrained encoder; without them the settings say where they are found."""
         self.method = find_method(method)
         check_growth(self.method, model)
+        if files is None:
+            model, files = model.resolved()
+        self.encoder = files
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
         self.task, self.labels = task, None if labels is None else tuple(labels)
@@ -74,8 +81,9 @@ class Learner:
     @classmethod
     def create(
         cls,
-        method: str = RECOMMENDED,
+        method: str | None = None,
         *,
+        encoder: str | Path | None = None,
         task: str | None = None,
         labels: Sequence[str] | None = None,
         model: ModelSettings | None = None,
@@ -84,9 +92,14 @@ class Learner:
         seed: int = 0,
         device: str = "auto",
     ) -> "Learner":
-        """A learner that has learnt nothing yet. Task and labels, if not given, are those of the first domain."""
-        settings = (model or ModelSettings(), training or TrainingSettings(), options or MethodSettings())
-        return cls(method, task, labels, *settings, seed, device)
+        """A learner that has learnt nothing yet. Task and labels, if not given, are those of the first domain.
+
+        An `encoder` is a pretrained one: the name of one that `memgrow encoder list` shows, a folder or a hub name.
+        What is not given is the default for that encoder or, without one, for a recurrent network.
+        """
+        usual = defaults_for(model or encoder)
+        settings = (model or usual.model, training or usual.training, options or usual.options)
+        return cls(method or usual.method, task, labels, *settings, seed, device)
 
     # Learning
 
@@ -236,16 +249,8 @@ class Learner:
     def load(cls, path: str | Path, device: str = "auto") -> "Learner":
         """Read a learner that `save` wrote."""
         setup, learnt = read_checkpoint(path, find_device(device))
-        learner = cls.create(
-            setup.method.name,
-            task=learnt.task,
-            labels=learnt.labels,
-            model=setup.model,
-            training=setup.training,
-            options=setup.options,
-            seed=setup.seed,
-            device=device,
-        )
+        settings = (setup.model, setup.training, setup.options, setup.seed)
+        learner = cls(setup.method.name, learnt.task, learnt.labels, *settings, device, setup.encoder)
         learner.take(learnt)
         learner._folder = Path(path).absolute()
         return learner
@@ -255,7 +260,7 @@ class Learner:
     @property
     def setup(self) -> Setup:
         """The method and the settings by which it learns."""
-        return Setup(self.method, self.settings, self.training, self.options, self.seed)
+        return Setup(self.method, self.settings, self.training, self.options, self.seed, self.encoder)
 
     @property
     def learnt(self) -> Learnt:

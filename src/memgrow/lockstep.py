@@ -12,7 +12,7 @@ from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.model import obstacle
-from memgrow.training.stacked.together import StackedDomain, correct
+from memgrow.training.stacked.together import StackedDomain, correct, stacking_obstacle
 
 
 def adapt_together(
@@ -40,7 +40,7 @@ def adapt_together(
             Adaptation.begin(learner.setup, learner.learnt, learner.device, stage, (), vectors, progress, first)
         )
     alike = all(one.data is adaptations[0].data for one in adaptations)
-    reason = obstacle([one.model for one in adaptations]) if alike else "their vocabularies differ"
+    reason = stacking_obstacle([one.model for one in adaptations], learners[0].training) if alike else "their vocabularies differ"
     if reason is None:
         learnt = learn_together(adaptations, progress, nowhere)
     else:

@@ -141,7 +141,7 @@ def test_hidden_growth_matches_memory_growth_in_parameters_within_one_unit(kind,
 @pytest.mark.parametrize("begin", [0, 25])
 def test_the_match_counts_the_whole_model(model, begin):
     settings = ModelSettings(embedding=12, hidden=16, slots=begin, perceptron=10)
-    assert_matched(model(settings.encoder(settings, 40, None), 3), 25)
+    assert_matched(model(settings.kind(settings, 40, None), 3), 25)
 
 
 def assert_matched(model: nn.Module, slots: int) -> None:

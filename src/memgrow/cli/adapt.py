@@ -17,17 +17,15 @@ from memgrow.device import allow_tf32
 from memgrow.errors import ModelError, SettingsError
 from memgrow.history import Stage
 from memgrow.learner import Learner
-from memgrow.methods import RECOMMENDED, MethodSettings
-from memgrow.models import ModelSettings
 from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
 from memgrow.report.progress_bars import TrainingBar
-from memgrow.training.loop import TrainingSettings
 
 
 def adapt(
     model: opt.Model,
     data: opt.Files,
     method: opt.Method = None,
+    encoder: opt.Encoder = None,
     vectors: opt.Vectors = None,
     recipe: opt.Recipe = None,
     set_: opt.Set = None,
@@ -54,7 +52,7 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
     """
     # What is quick to check comes first: a long file need not be read for a misspelt method.
-    learner = open_or_create(model, read_recipe(recipe, set_ or ()), method, seed, device)
+    learner = open_or_create(model, read_recipe(recipe, set_ or (), encoder), method, seed, device)
     columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
     loaded = load_stream(
         data,
@@ -135,11 +133,12 @@ def _is_free(folder: Path) -> bool:
 
 
 def _created(recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
+    usual = recipe.defaults
     return Learner.create(
-        method or RECOMMENDED,
-        model=recipe.section("model", ModelSettings()),
-        training=recipe.section("training", TrainingSettings()),
-        options=recipe.section("options", MethodSettings()),
+        method or usual.method,
+        model=recipe.section("model", usual.model),
+        training=recipe.section("training", usual.training),
+        options=recipe.section("options", usual.options),
         seed=seed or 0,
         device=device,
     )

@@ -11,7 +11,7 @@ from memgrow.cli.output import console, save_picture, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError, counted
-from memgrow.experiments.comparison import METHODS, Comparison, Settings, runs_of
+from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, Comparison, Settings, runs_of
 from memgrow.experiments.comparison_setup import LABELS, Kind, kind_of, open_stream, refuse_incomparable, suitable
 from memgrow.experiments.demo import METHODS as DEMO_METHODS
 from memgrow.experiments.demo import run_demo
@@ -19,6 +19,7 @@ from memgrow.experiments.grid import Grid
 from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.store import Store
 from memgrow.methods import MethodSettings
+from memgrow.models import PretrainedSettings
 from memgrow.report.comparison import compared_table, demo_table, digits, domains_table, legend, verdict
 from memgrow.report.learner import MatrixTable
 from memgrow.report.plots import draw_comparison, draw_matrices
@@ -45,6 +46,7 @@ def compare(
     seeds: Seeds = 3,
     out: Out = Path("memgrow-compare"),
     workers: Workers = None,
+    encoder: opt.Encoder = None,
     vectors: opt.Vectors = None,
     recipe: opt.Recipe = None,
     set_: opt.Set = None,
@@ -72,10 +74,10 @@ def compare(
     Example: memgrow compare sentiment --methods F+V,F+M+V --seeds 3
     """
     # What is quick to check comes first: a long file need not be read for a misspelt method.
-    asked = read_recipe(recipe, set_ or ())
+    asked = read_recipe(recipe, set_ or (), encoder)
     named = split_names(methods)
     chosen = named or ([asked.method] if asked.method else [])
-    names = named or [*METHODS, *chosen]
+    names = named or [*(METHODS if asked.encoder is None else ENCODER_METHODS), *chosen]
     first = (asked.seed or 0) if seed is None else seed
     runs_of(Stream(()), names, (), _settings(asked, vectors, LABELS))
     loaded = open_stream(
@@ -120,6 +122,8 @@ def compare(
 
 def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
     """The recipe's settings, on top of small sizes; words are as long as the vectors that are given for them."""
+    if recipe.encoder is not None:
+        return _encoder_settings(recipe, vectors, kind)
     model = kind.model if vectors is None else replace(kind.model, embedding=detect(vectors).size)
     settings = Settings(
         recipe.section("model", model),
@@ -134,10 +138,29 @@ def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
     return settings
 
 
+def _encoder_settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
+    """The recipe's settings on top of those that suit a pretrained encoder."""
+    if vectors is not None or kind.is_dialogue:
+        raise SettingsError(
+            f"{recipe.encoder} is a pretrained encoder, which classifies texts and has pieces of words of its own: "
+            f"leave out --encoder, or {'give rows with labels' if kind.is_dialogue else '--vectors'}"
+        )
+    usual = recipe.defaults
+    model, _ = recipe.section("model", usual.model).resolved()
+    return Settings(model, recipe.section("training", usual.training), recipe.section("options", usual.options))
+
+
 def _introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
     sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
     say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     model, training = settings.model, settings.training
+    if isinstance(model, PretrainedSettings):
+        say(
+            f"encoder {model.encoder}, rate {training.rate:g}, batch {training.batch}, at most "
+            f"{counted(training.epochs, 'epoch')}",
+            "dim",
+        )
+        return
     small = " (small sizes; --recipe and --set change them)" if (model, training) == (kind.model, kind.training) else ""
     say(
         f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "

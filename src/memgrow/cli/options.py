@@ -76,6 +76,14 @@ Set = Annotated[
         "--set", metavar="NAME=VALUE", help="One setting, such as hidden=64 or epochs=5.", rich_help_panel=SETTINGS
     ),
 ]
+Encoder = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Of a new model: a pretrained encoder by name, folder or hub name: see memgrow encoder list.",
+        rich_help_panel=SETTINGS,
+    ),
+]
 Vectors = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="GloVe or word2vec vectors for words not seen yet.", rich_help_panel=SETTINGS),

@@ -54,5 +54,7 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
 def note_cut_texts(examples: Iterable[Example], learner: Learner) -> None:
     """Say how many texts are longer than the model reads."""
     limit = learner.training.max_words
-    if cut := count_cut(examples, limit, learner.settings.encoder.tokenizer(learner.settings)):
-        note_to_stderr(f"{counted(cut, 'text')} longer than {limit} words: only the beginning is read")
+    # A token has a letter at least, so that most texts need no splitting.
+    long = [example for example in examples if any(len(text) > limit for text in example.texts)]
+    if cut := learner.setup.tokenized(long).cut:
+        note_to_stderr(f"{counted(cut, 'text')} longer than {limit} {learner.settings.kind.unit}: only the beginning is read")

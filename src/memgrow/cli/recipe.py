@@ -10,12 +10,17 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
+from memgrow.defaults import Defaults, defaults_for
 from memgrow.errors import SettingsError
 from memgrow.methods import MethodSettings
-from memgrow.models import ModelSettings
+from memgrow.models import PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 
-SECTIONS: dict[str, type[Any]] = {"model": ModelSettings, "training": TrainingSettings, "options": MethodSettings}
+SECTIONS: dict[str, type[Any]] = {
+    "model": PretrainedSettings,  # which has all that a recurrent model has, and more
+    "training": TrainingSettings,
+    "options": MethodSettings,
+}
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))}  # by name
@@ -32,15 +37,36 @@ class Recipe:
 
     def section(self, name: str, base: Any) -> Any:
         """The settings `base` with what the recipe says of them."""
-        return dataclasses.replace(base, **self.sections.get(name, {}))
+        said = self.sections.get(name, {})
+        if strange := said.keys() - _hints(type(base)).keys():
+            raise SettingsError(
+                f"{', '.join(sorted(strange))} can be set for a pretrained encoder alone, and this model has none: "
+                "give one to a new model with --encoder, or leave that out"
+            )
+        return dataclasses.replace(base, **said)
+
+    @property
+    def encoder(self) -> str | None:
+        """The pretrained encoder that it names, if it names one."""
+        return self.sections.get("model", {}).get("encoder")
+
+    @property
+    def defaults(self) -> Defaults:
+        """What holds where the recipe says nothing."""
+        return defaults_for(self.encoder)
 
 
-def read_recipe(path: str | Path | None, words: Iterable[str] = ()) -> Recipe:
-    """A recipe, by name or file, where there is one, changed by words such as hidden=64 or model.slots=100."""
+def read_recipe(path: str | Path | None, words: Iterable[str] = (), encoder: str | None = None) -> Recipe:
+    """A recipe, by name or file, where there is one, changed by words such as hidden=64 or model.slots=100.
+
+    An `encoder` stands in the place of the one that the recipe names.
+    """
     single, sections = _read(find_recipe(path)) if path is not None else ({}, {name: {} for name in SECTIONS})
     for word in words:
         section, name, value = _setting(word)
         sections[section][name] = value
+    if encoder is not None:
+        sections["model"]["encoder"] = encoder
     return Recipe(**single, sections=sections)
 
 
@@ -76,7 +102,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
 
 
 def _section(path: Path, section: str, values: Any) -> dict[str, Any]:
-    hints = get_type_hints(SECTIONS[section])
+    hints = _hints(SECTIONS[section])
     if values is None:  # the name of a section with nothing below it
         return {}
     if not isinstance(values, dict):
@@ -99,12 +125,12 @@ def _setting(word: str) -> tuple[str, str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SettingsError(f"--set {word!r}: {written!r} cannot be read; write one number or word") from error
     section, name = _place(called)
-    return section, name, _fit(f"--set {called}", get_type_hints(SECTIONS[section])[name], value)
+    return section, name, _fit(f"--set {called}", _hints(SECTIONS[section])[name], value)
 
 
 def _place(called: str) -> tuple[str, str]:
     """The section that a setting belongs to, and its name there."""
-    every = [(section, name) for section, kind in SECTIONS.items() for name in get_type_hints(kind)]
+    every = [(section, name) for section, kind in SECTIONS.items() for name in _hints(kind)]
     found = [(section, name) for section, name in every if called in (name, f"{section}.{name}")]
     if len(found) == 1:
         return found[0]
@@ -113,6 +139,12 @@ def _place(called: str) -> tuple[str, str]:
     if called in SINGLE:
         raise SettingsError(f"--set knows no {called!r}: give it as --{called}")
     raise SettingsError(f"there is no setting {called!r}; there are {', '.join(map('.'.join, every))}")
+
+
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """The kind of value that each setting asks for."""
+    hints = get_type_hints(kind)
+    return {one.name: hints[one.name] for one in dataclasses.fields(kind)}
 
 
 def _fit(name: str, hint: Any, value: Any) -> Any:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import isqrt
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,13 +20,15 @@ UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
 class Tokenized:
     """Examples as tokens, which are words unless an encoder has a tokenizer of its own."""
 
-    texts: Sequence[tuple[list[str], ...]]
+    texts: Sequence[tuple[list[Any], ...]]  # words or, if they are numbered, their numbers
     labels: Sequence[str | None]
     cut: int  # texts that were longer than allowed
     answered: bool = False  # whether the last text of each is a reply
+    numbered: bool = False  # by an encoder that has a vocabulary of its own
 
     def sentences(self) -> Iterator[list[str]]:
-        return (text for texts in self.texts for text in texts)
+        """The texts whose words may join a vocabulary."""
+        return (text for texts in self.texts for text in texts if not self.numbered)
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,9 @@ def _reply(example: Example) -> tuple[str, ...]:
 
 def encode(tokenized: Tokenized, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
     numbers: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
-    texts = [tuple(vocabulary.encode(text) for text in texts) for texts in tokenized.texts]
+    texts = tokenized.texts
+    if not tokenized.numbered:
+        texts = [tuple(vocabulary.encode(text) for text in texts) for texts in tokenized.texts]
     return Encoded(texts, [numbers.get(label, -1) for label in tokenized.labels], tokenized.answered)
 
 

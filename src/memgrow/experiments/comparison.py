@@ -24,6 +24,7 @@ from memgrow.training.loop import TrainingSettings
 
 BASELINE, RETRAINING = "F", "multi-task"  # what every method is to be measured by
 METHODS = tuple(dict.fromkeys((BASELINE, "F+V", "F+M+V", RECOMMENDED, RETRAINING)))
+ENCODER_METHODS = (BASELINE, "F+A", "frozen+M", RETRAINING)  # on a pretrained encoder
 
 
 @dataclass(frozen=True)

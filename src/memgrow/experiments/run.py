@@ -143,9 +143,11 @@ def _noting(name: str) -> str | None:
 
 
 def _departures(settings: Any) -> dict[str, Any]:
-    """The settings that are not at their defaults."""
+    """The settings that are not at their defaults. A pretrained encoder is known by its weights, wherever it lies."""
     default = type(settings)()
     differ = [one.name for one in fields(settings) if getattr(settings, one.name) != getattr(default, one.name)]
+    if getattr(settings, "weights", None) is not None:
+        differ = [name for name in differ if name != "encoder"]
     return {name: _plain(getattr(settings, name)) for name in differ}
 
 

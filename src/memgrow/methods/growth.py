@@ -26,9 +26,9 @@ GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column":
 
 def check_growth(method: Method, settings: ModelSettings) -> None:
     """Refuse a method that adds what this kind of encoder cannot grow by."""
-    lacking = [GROWN[what] for what in method.grows if what not in settings.encoder.grows]
+    lacking = [GROWN[what] for what in method.grows if what not in settings.kind.grows]
     if lacking:
-        possible = " and ".join(GROWN[what] for what in sorted(settings.encoder.grows)) or "nothing"
+        possible = " and ".join(GROWN[what] for what in sorted(settings.kind.grows)) or "nothing"
         raise SettingsError(
             f"{method.name} adds {' and '.join(lacking)}, but the encoder {settings.cell!r} grows by {possible} alone: "
             "use another method, or another encoder (model.cell)"
@@ -39,7 +39,7 @@ def grow_for(model: Model, method: Method, settings: MethodSettings, domain: str
     """Grow the model for a later domain; `words` are the first vectors of the words that join (new, embedding)."""
     slots = hidden = 0
     if {"slots", "hidden"} & set(method.grows):
-        slots = settings.slots or model.settings.slots
+        slots = settings.slots or model.settings.slots or model.encoder.usual_slots
         if not slots:
             raise SettingsError(
                 f"{method.name} adds slots, or hidden units to match, but this model has none (slots: 0) and the "

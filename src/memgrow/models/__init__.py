@@ -6,6 +6,9 @@ from typing import Any
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier, tally_of
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.model import Model, StepOutput, Tally
+from memgrow.models.pretrained.encoder import PretrainedEncoder
+from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.models.pretrained.settings import PretrainedSettings
 from memgrow.models.recurrent_encoder import RecurrentEncoder
 from memgrow.models.responder import Responder
 
@@ -14,14 +17,28 @@ MODELS: dict[str, type[Model]] = {"text": TextClassifier, "pair": PairClassifier
 TASKS = tuple(MODELS)
 
 
-def build(task: str, settings: ModelSettings, words: int, labels: int = 0, domain: str | None = None) -> Model:
+def build(
+    task: str,
+    settings: ModelSettings,
+    words: int,
+    labels: int = 0,
+    domain: str | None = None,
+    files: EncoderFiles | None = None,
+) -> Model:
     """A new model for one of the TASKS."""
-    return MODELS[task](settings.encoder(settings, words, domain), labels)
+    return _around(settings.kind.create(settings, words, domain, files), task, labels)
 
 
-def rebuild(task: str, settings: ModelSettings, labels: int, shape: Mapping[str, Any]) -> Model:
+def rebuild(
+    task: str, settings: ModelSettings, labels: int, shape: Mapping[str, Any], files: EncoderFiles | None = None
+) -> Model:
     """A model of the given shape, its weights still to be filled in."""
-    return MODELS[task](settings.encoder.rebuild(settings, shape), labels)
+    return _around(settings.kind.rebuild(settings, shape, files), task, labels)
+
+
+def _around(encoder: Encoder, task: str, labels: int) -> Model:
+    """The model of a task; a pair that the encoder reads as one text needs nothing but a classifier of texts."""
+    return MODELS["text" if task == "pair" and encoder.reads_pairs_as_one else task](encoder, labels)
 
 
 __all__ = [
@@ -34,6 +51,8 @@ __all__ = [
     "Model",
     "ModelSettings",
     "PairClassifier",
+    "PretrainedEncoder",
+    "PretrainedSettings",
     "RecurrentEncoder",
     "Responder",
     "StepOutput",

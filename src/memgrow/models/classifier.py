@@ -81,9 +81,11 @@ class Classifier(Model):
 
     def _new_head(self, columns: int) -> nn.Sequential:
         """A head that reads the first columns."""
-        settings = self.settings
+        settings, features = self.settings, self.copies * sum(self.encoder.sizes[:columns])
+        if not settings.perceptron:
+            return nn.Sequential(nn.Linear(features, self.labels)).to(self.device)
         head = nn.Sequential(
-            nn.Linear(self.copies * sum(self.encoder.sizes[:columns]), settings.perceptron),
+            nn.Linear(features, settings.perceptron),
             nn.ReLU(),
             nn.Dropout(settings.dropout),
             nn.Linear(settings.perceptron, self.labels),

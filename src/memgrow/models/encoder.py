@@ -15,12 +15,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from memgrow.data import Example
+from memgrow.data.batches import Encoded, Tokenized, tokenize_examples
 from memgrow.errors import SettingsError
+from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.growth import Layout
 from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise
 
-POOLINGS = ("mean", "last")
 SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
 
 
@@ -40,11 +42,14 @@ class ModelSettings:
     dropout: float = 0.0  # on word vectors, between layers and in the perceptron
     tied: bool = False  # a responder scores words by their own vectors; a classifier has no use for it
 
+    poolings: ClassVar[tuple[str, ...]] = ("mean", "last")
+    at_least_one: ClassVar[tuple[str, ...]] = ("embedding", "hidden", "layers", "perceptron")
+
     def __post_init__(self) -> None:
-        for name, known in (("cell", tuple(ENCODERS)), ("pooling", POOLINGS)):
+        for name, known in (("cell", tuple(ENCODERS)), ("pooling", self.poolings)):
             if getattr(self, name) not in known:
                 raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
-        for name in ("embedding", "hidden", "layers", "perceptron"):
+        for name in self.at_least_one:
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.slots < 0 or (self.slot_size is not None and self.slot_size < 1):
@@ -53,9 +58,13 @@ class ModelSettings:
             raise SettingsError(f"dropout must be at least 0 and below 1, not {self.dropout}")
 
     @property
-    def encoder(self) -> "type[Encoder]":
+    def kind(self) -> "type[Encoder]":
         """The kind of encoder that these settings ask for."""
         return ENCODERS[self.cell]
+
+    def resolved(self) -> "tuple[Self, EncoderFiles | None]":
+        """The settings, and the files of a pretrained encoder where they name one."""
+        return self, None
 
 
 class Encoder(nn.Module, ABC):
@@ -67,11 +76,21 @@ class Encoder(nn.Module, ABC):
 
     grows: ClassVar[frozenset[str]] = frozenset(("slots", "words"))  # of slots, words, hidden and column
     stored_once: ClassVar[bool] = False  # it is so large that versions of a model share what has not changed of it
+    unit: ClassVar[str] = "words"  # what a text is cut into
+    usual_slots: ClassVar[int] = 0  # of a later domain, where neither the method nor the model says how many
+    reads_pairs_as_one: bool = False  # a pair of texts is one row, not two
 
     def __init__(self, settings: ModelSettings, words: int, domain: str | None = None) -> None:
         """For a vocabulary of this many `words`, padding and unknown included; the first slots belong to `domain`."""
         super().__init__()
         self.settings = settings
+
+    @classmethod
+    def create(
+        cls, settings: ModelSettings, words: int, domain: str | None = None, files: EncoderFiles | None = None
+    ) -> Self:
+        """A new encoder; `files` are those of a pretrained one."""
+        return cls(settings, words, domain)
 
     # From a text to its tokens. They are numbered by the learner's vocabulary, which grows with "words".
 
@@ -79,6 +98,13 @@ class Encoder(nn.Module, ABC):
     def tokenizer(cls, settings: ModelSettings) -> Callable[[str], list[str]]:
         """Splits a text into tokens: words, unless an encoder has a tokenizer of its own."""
         return tokenise
+
+    @classmethod
+    def tokenized(
+        cls, settings: ModelSettings, examples: Sequence[Example], max_words: int, files: EncoderFiles | None = None
+    ) -> Tokenized:
+        """Examples as tokens, or as their numbers where the encoder numbers them itself."""
+        return tokenize_examples(examples, max_words, cls.tokenizer(settings))
 
     @classmethod
     def first_vocabulary(cls, settings: ModelSettings) -> Vocabulary:
@@ -119,7 +145,16 @@ class Encoder(nn.Module, ABC):
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
         """For each of `banks`: the share of attention that each domain's slots get, (R, T) each, 0 after the end."""
 
+    # Training
+
+    def pretrained_parameters(self) -> Iterable[nn.Parameter]:
+        """Those that were trained before the first domain: they move at the `rate`, all others at the `new_rate`."""
+        return ()
+
     # Growing
+
+    def start_slots(self, domain: str, data: Encoded) -> None:
+        """Begin with a domain's new slots where its data says; by default where they were drawn."""
 
     def plan(
         self,
@@ -157,7 +192,7 @@ class Encoder(nn.Module, ABC):
         return {"words": self.vocabulary_size, "slots": segments_of(self.banks[0]) if self.banks else []}
 
     @classmethod
-    def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any]) -> Self:
+    def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any], files: EncoderFiles | None = None) -> Self:
         """An encoder of a shape, its weights still to be filled in."""
         new = cls(replace(settings, slots=0), shape["words"])
         for segment in shape["slots"]:

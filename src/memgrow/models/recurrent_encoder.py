@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
+from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.models.encoder import ENCODERS, SPREAD, Encoder, ModelSettings, segments_of
 from memgrow.nn import LAYERS, Growth, MemoryBank, MemoryRecurrent
 from memgrow.nn.growth import Layout
@@ -172,7 +173,7 @@ class RecurrentEncoder(Columns, Encoder):
         return {"words": self.vocabulary_size, "columns": columns}
 
     @classmethod
-    def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any]) -> Self:
+    def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any], files: EncoderFiles | None = None) -> Self:
         sized = replace(settings, slot_size=settings.hidden if settings.slot_size is None else settings.slot_size)
         first, *further = shape["columns"]
         new = cls(replace(sized, hidden=first["hidden"], slots=0), shape["words"])

@@ -20,6 +20,7 @@ from memgrow.training.evaluation import with_weights
 from memgrow.training.lazy_adam import optimiser_for
 from memgrow.training.resume import Position, ResumeFolder, under
 
+SCHEDULES = ("constant", "linear")
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
@@ -35,14 +36,33 @@ class TrainingSettings:
     clip: float = 5.0  # largest norm of a gradient
     min_count: int = 1  # a word seen less often in a domain is not stored
     max_words: int = 400  # of a longer text the beginning is read
+    new_rate: float | None = None  # of what no pretraining has seen: head, slots; None: the rate
+    warm_up: int = 0  # steps in which the rates rise to what they are
+    schedule: str = "constant"  # of the rates after that: constant, or linear to zero in the last epoch
 
     def __post_init__(self) -> None:
         for name in ("batch", "epochs", "patience", "min_count", "max_words"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("rate", "clip"):
-            if not getattr(self, name) > 0:
-                raise SettingsError(f"{name} must be above 0, not {getattr(self, name)}")
+        for name in ("rate", "clip", "new_rate"):
+            if (value := getattr(self, name)) is not None and not value > 0:
+                raise SettingsError(f"{name} must be above 0, not {value}")
+        if self.warm_up < 0:
+            raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
+        if self.schedule not in SCHEDULES:
+            raise SettingsError(f"schedule {self.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
+
+    @property
+    def one_rate(self) -> bool:
+        """Whether all parameters move at one rate from first to last."""
+        return self.new_rate is None and not self.warm_up and self.schedule == "constant"
+
+    def rate_factor(self, step: int, batches: int) -> float:
+        """The share of its rate at which a parameter moves in a step, counted from 0, when epochs have that many."""
+        rising = min(1.0, (step + 1) / (self.warm_up + 1))
+        if self.schedule == "constant":
+            return rising
+        return rising * (1 - step / (self.epochs * batches))
 
 
 @dataclass(frozen=True)
@@ -63,8 +83,8 @@ class Stepper(Protocol):
     running: Tensor  # (2): loss and right answers of this epoch so far, summed over all models
     seen: int  # answers in it
 
-    def epoch(self, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
-        """Train on each model's batches from the first on; yields how many of all are done."""
+    def epoch(self, number: int, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
+        """Train on each model's batches of an epoch from the first on; yields how many of all are done."""
 
     def score(self) -> list[float]:
         """The score of each model on the validation set."""
@@ -144,7 +164,7 @@ def train(
             active = going
         epoch, first = positions[going[0]].epoch, positions[going[0]].batch
         orders = [shuffled(data, settings.batch, derive(seeds[k], "order", epoch), epoch) for k in active]
-        for done in stepper.epoch(orders, first):
+        for done in stepper.epoch(epoch, orders, first):
             now = time.monotonic()
             if now - reported > REPORT_EVERY_S and done < batches:
                 reported = now
@@ -181,17 +201,17 @@ class PlainStepper:
         plugins: Plugins,
     ) -> None:
         self.model, self.data, self.validation = model, data, validation
-        self.trains, self.plugins, self.clip = trains, plugins, settings.clip
+        self.trains, self.plugins, self.settings, self.clip = trains, plugins, settings, settings.clip
         trains.prepare(model)
         self.device = model.device
         self.batches = -(-len(data) // settings.batch)  # of an epoch
         self.warm_up = plugins.warm_up_epochs(self.batches)
-        self.optimiser = optimiser_for(model, trains, plugins, settings.rate)
+        self.optimiser = optimiser_for(model, trains, plugins, settings.rate, settings.new_rate, one_rate=settings.one_rate)
         self.best = self._snapshot()
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
         self.seen = 0
 
-    def epoch(self, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
+    def epoch(self, number: int, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
         (order,) = orders
         if first == 0:
             self.running.zero_()
@@ -199,6 +219,8 @@ class PlainStepper:
         self.model.train()
         with self.optimiser.serving(self.model.word_vectors):
             for done, indices in enumerate(order[first:], first + 1):
+                if not self.settings.one_rate:
+                    self.optimiser.scale_rates(self.settings.rate_factor(number * self.batches + done - 1, self.batches))
                 self.step(collate(self.data, indices, self.device))
                 yield done
         self.optimiser.flush()

@@ -108,7 +108,7 @@ def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, strea
     for seed in range(3):
         order = torch.randperm(60, generator=torch.Generator().manual_seed(seed))
         for stepper in both:
-            list(stepper.epoch([order.view(-1, 4).tolist()] * 4, 0))
+            list(stepper.epoch(0, [order.view(-1, 4).tolist()] * 4, 0))
         for name, ours in both[0].stack.parameters.items():
             torch.testing.assert_close(ours, both[1].stack.parameters[name], rtol=0, atol=5e-3 * settings.rate)
     assert any(waiting)
@@ -122,10 +122,10 @@ def test_those_that_stay_when_others_leave_the_stack_go_on_as_they_would_have(st
         stepper_like(steppers[0], Stack([learner.trained() for learner in group]), group, TRAINING) for _ in range(2)
     )
     for stepper in (whole, fewer):
-        list(stepper.epoch([order] * 4, 0))
+        list(stepper.epoch(0, [order] * 4, 0))
     fewer.narrow([1, 3])
-    list(whole.epoch([order] * 4, 0))
-    list(fewer.epoch([order] * 2, 0))
+    list(whole.epoch(0, [order] * 4, 0))
+    list(fewer.epoch(0, [order] * 2, 0))
     for name, parameter in fewer.stack.parameters.items():
         torch.testing.assert_close(parameter, whole.stack.parameters[name][[1, 3]], rtol=1e-5, atol=1e-6)
     fewer.keep([1])

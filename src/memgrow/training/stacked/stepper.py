@@ -41,14 +41,19 @@ class StackStepper:
         self.stack, self.own, self.plugins = stack, plugins, Plugins.stacked(plugins)
         moving = {n: stack.parameters[n].requires_grad_() for n in self.trains.since if stack.parameters[n].numel()}
         self.optimiser = optimiser_for(
-            stack.template, self.trains, self.plugins, self.settings.rate, moving, self.device.type == "cuda"
+            stack.template,
+            self.trains,
+            self.plugins,
+            self.settings.rate,
+            parameters=moving,
+            capturable=self.device.type == "cuda",
         )
         self.numbers = torch.zeros(len(stack), self.settings.batch, dtype=torch.long, device=self.device)
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
         self.seen = 0
         self._run = Graphs(lambda steps: self._step(self.numbers, steps), self.device)
 
-    def epoch(self, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
+    def epoch(self, number: int, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
         batches = epoch_of(orders)
         if first == 0:
             self.running.zero_()

@@ -44,9 +44,15 @@ ROOM = 1 << 28
 SIDE_BY_SIDE = 10  # weights of one model that are evaluated as a stack: what they compute takes memory as well
 
 
-def choose_loop(model: Model, device: torch.device, *parts: Encoded, asked: str | None = None) -> Loop:
+def choose_loop(
+    model: Model,
+    device: torch.device,
+    *parts: Encoded,
+    training: TrainingSettings | None = None,
+    asked: str | None = None,
+) -> Loop:
     """The faster of those that can train this model these parts of a domain, or the one that is asked for."""
-    reason = obstacle([model])
+    reason = stacking_obstacle([model], training)
     if reason is not None:
         return Loop(PLAIN, reason)
     if asked is not None:
@@ -55,6 +61,13 @@ def choose_loop(model: Model, device: torch.device, *parts: Encoded, asked: str 
     if faster.name == STACKED and sum(map(padded, parts)) > ROOM:
         return Loop(PLAIN, "all texts, made as long as the longest, take too much memory at once")
     return faster
+
+
+def stacking_obstacle(models: Sequence[Model], training: TrainingSettings | None = None) -> str | None:
+    """Why these models cannot be trained as a stack with these settings, if so."""
+    if training is not None and not training.one_rate:
+        return "a stack moves all parameters at one rate"
+    return obstacle(models)
 
 
 def padded(data: Encoded) -> int:

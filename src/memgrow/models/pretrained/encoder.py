@@ -1,0 +1,323 @@
+"""A pretrained Transformer as an encoder, with memories in its residual stream that grow by domains."""
+
+import copy
+import inspect
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import lru_cache
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from memgrow.data import Example
+from memgrow.data.batches import Encoded, Tokenized, by_length, collate
+from memgrow.errors import ModelError, SettingsError
+from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings, segments_of
+from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
+from memgrow.models.pretrained.settings import CELL, PretrainedSettings
+from memgrow.models.pretrained.tokenizer import tokenizer_of
+from memgrow.nn import Growth, MemoryBank
+from memgrow.nn.residual_memory import ResidualMemory
+
+# The names that families of encoders have for the probability of dropout; those of heads that are not used are no harm.
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
+SEPARATORS = ("[SEP]", "</s>")
+
+
+class MemoryHook:
+    """Adds what a memory has to say to the output of a layer. An object, so that a copied model reads its own memory."""
+
+    def __init__(self, memory: ResidualMemory) -> None:
+        self.memory = memory
+        self.inputs: list[Tensor] | None = None  # a list that is given the layer's output, where somebody wants it
+
+    def __call__(self, layer: nn.Module, given: Any, output: Any) -> Any:
+        states, rest = (output[0], output[1:]) if isinstance(output, tuple) else (output, None)
+        if self.inputs is not None:
+            self.inputs.append(states)
+        if not len(self.memory.bank):
+            return None
+        states = self.memory(states)
+        return states if rest is None else (states, *rest)
+
+
+class PretrainedEncoder(Encoder):
+    """A Transformer of the library transformers (`backbone`), pooling, and `memories` after some of its layers."""
+
+    grows = frozenset(("slots",))
+    unit = "word pieces"
+    usual_slots = 256
+    stored_once = True
+
+    def __init__(self, settings: ModelSettings, backbone: nn.Module, files: EncoderFiles) -> None:
+        """`settings` may ask for slots: they are the first domain's, and `create` adds them."""
+        nn.Module.__init__(self)
+        self.settings, self.files, self.backbone = cast(PretrainedSettings, settings), files, backbone
+        config: Any = backbone.config
+        self.width, self.longest = int(config.hidden_size), _longest(config)
+        self.dropout = nn.Dropout(settings.dropout)
+        self.reads_pairs_as_one = self.settings.pairs == "one"
+        layers = _layers(backbone, files.name)
+        places = self.settings.memory_places(len(layers))
+        if places[-1] >= len(layers):
+            raise SettingsError(f"memory_layers {self.settings.memory_layers!r}: {files.name} has {len(layers)} layers")
+        sizes = {"key_size": self.settings.key_size, "best": self.settings.best, "reading": self.settings.memory}
+        self.memories = cast(
+            list[ResidualMemory], nn.ModuleList(ResidualMemory(self.width, **sizes) for _ in places)
+        )
+        self._hooks = [MemoryHook(memory) for memory in self.memories]
+        for place, hook in zip(places, self._hooks, strict=True):
+            layers[place].register_forward_hook(hook)
+        tokenizer = tokenizer_of(files)
+        self._separator = next((n for piece in SEPARATORS if (n := tokenizer.number(piece)) is not None), None)
+        self._two_types = getattr(config, "type_vocab_size", 0) > 1 and self._separator is not None
+        self._padding = int(getattr(config, "pad_token_id", None) or 0)
+
+    @classmethod
+    def create(
+        cls, settings: ModelSettings, words: int, domain: str | None = None, files: EncoderFiles | None = None
+    ) -> Self:
+        assert files is not None
+        new = cls(settings, _loaded(files, settings), files)
+        if settings.slots:
+            new._grow(settings.slots, domain)
+        return new
+
+    @classmethod
+    def tokenized(
+        cls, settings: ModelSettings, examples: Sequence[Example], max_words: int, files: EncoderFiles | None = None
+    ) -> Tokenized:
+        assert files is not None
+        longest = min(max_words, _longest(_config(files.config)))
+        return tokenizer_of(files).tokenized(examples, longest, cast(PretrainedSettings, settings).pairs == "one")
+
+    # Reading
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)  # (R, T)
+        states = self.states(words, there)
+        return self.dropout(self._pool(states, there))
+
+    def states(self, words: Tensor, there: Tensor) -> Tensor:
+        """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there."""
+        given: dict[str, Tensor] = {}
+        if self._two_types:
+            separators = (words == self._separator).long()
+            given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
+        pieces = words.masked_fill(~there, self._padding)
+        with self._precision():
+            return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=there.long(), **given)[0])
+
+    def _pool(self, states: Tensor, there: Tensor) -> Tensor:
+        if self.settings.pooling == "first":
+            return states[:, 0].float()
+        inside = there.unsqueeze(-1)
+        return (states * inside).sum(1, dtype=torch.float32) / inside.sum(1)
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        device = next(self.backbone.parameters()).device.type
+        half = self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and device == "cuda")
+        return torch.autocast(device, torch.bfloat16) if half else nullcontext()
+
+    @property
+    def sizes(self) -> list[int]:
+        return [self.width]
+
+    @property
+    def vocabulary_size(self) -> int:
+        embeddings = cast(Any, self.backbone).get_input_embeddings()
+        return int(embeddings.num_embeddings)
+
+    @property
+    def banks(self) -> Sequence[MemoryBank]:
+        return [memory.bank for memory in self.memories]
+
+    @property
+    def hidden_units(self) -> list[int]:
+        return [self.width]
+
+    def pretrained_parameters(self) -> Iterable[nn.Parameter]:
+        return self.backbone.parameters()
+
+    @torch.no_grad()
+    def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
+        there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)
+        with self.memory_inputs() as inputs:
+            self.states(words, there)
+        return [
+            memory.bank.share(memory.weights(states.float()) * there.unsqueeze(-1))
+            for memory, states in zip(self.memories, inputs, strict=True)
+        ]
+
+    @contextmanager
+    def memory_inputs(self) -> Iterator[list[Tensor]]:
+        """Within, the states (R, T, width) that the memories are given, one after another."""
+        inputs: list[Tensor] = []
+        for hook in self._hooks:
+            hook.inputs = inputs
+        try:
+            yield inputs
+        finally:
+            for hook in self._hooks:
+                hook.inputs = None
+
+    # Growing
+
+    def plan(
+        self,
+        growth: Growth,
+        *,
+        slots: int = 0,
+        hidden: int = 0,
+        domain: str | None = None,
+        quiet: float = 0.0,
+        words: Tensor | None = None,
+    ) -> None:
+        if hidden:
+            self._refuse("hidden units")
+        for memory in self.memories:
+            memory.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        self._plan_words(growth, words)
+
+    @torch.no_grad()
+    def start_slots(self, domain: str, data: Encoded) -> None:
+        """Let the domain's newest slots start at queries that its texts ask, so that all of them are near something."""
+        was_training = self.training
+        self.eval()
+        device = next(self.parameters()).device
+        chosen = data.some(torch.randperm(len(data))[:FIRST_TEXTS].tolist())
+        asked: list[list[Tensor]] = [[] for _ in self.memories]
+        for indices in by_length(chosen, 32):
+            batch = collate(chosen, indices, device)
+            there = torch.arange(batch.words.shape[1], device=device) < batch.lengths.to(device).unsqueeze(1)
+            with self.memory_inputs() as inputs:
+                self.states(batch.words, there)
+            for queries, memory, states in zip(asked, self.memories, inputs, strict=True):
+                queries.append(memory.queries(states[there].float(), domain))
+        for queries, memory in zip(asked, self.memories, strict=True):
+            memory.start_keys(domain, torch.cat(queries))
+        self.train(was_training)
+
+    def _grow(self, slots: int, domain: str | None, quiet: float = 0.0) -> None:
+        growth = Growth()
+        self.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        growth.commit()
+
+    # In a checkpoint
+
+    def shape(self) -> dict[str, Any]:
+        return {"slots": segments_of(self.banks[0])}
+
+    @classmethod
+    def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any], files: EncoderFiles | None = None) -> Self:
+        assert files is not None
+        new = cls(settings, _built(files, settings), files)
+        for segment in shape["slots"]:
+            new._grow(segment["count"], segment["domain"], float(segment["quiet"]))
+        return new
+
+
+@lru_cache(maxsize=4)
+def _config(text: str) -> Any:
+    """The configuration that transformers reads from config.json."""
+    with encoders_extra():
+        from transformers import AutoConfig
+    values = json.loads(text)
+    try:
+        return AutoConfig.for_model(values.pop("model_type"), **values)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"transformers does not know this encoder: {str(error).splitlines()[0]}") from error
+
+
+def _longest(config: Any) -> int:
+    """The number of pieces that an encoder reads at most; RoBERTa's positions begin after its padding."""
+    positions = int(getattr(config, "max_position_embeddings", 512))
+    return positions - (config.pad_token_id + 1 if "roberta" in config.model_type else 0)
+
+
+def _options(files: EncoderFiles, settings: ModelSettings) -> dict[str, Any]:
+    """What the encoder is built with: its configuration with our dropout, and no layer that only its own heads use."""
+    from transformers import AutoModel
+
+    config = copy.deepcopy(_config(files.config))
+    for name in DROPOUTS:
+        if hasattr(config, name):
+            setattr(config, name, settings.dropout)
+    try:
+        kind = AutoModel._model_mapping[type(config)]
+    except KeyError as error:
+        raise ModelError(f"{files.name} ({config.model_type}) is no encoder that transformers can build") from error
+    pooling = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
+    return {"config": config, **({"add_pooling_layer": False} if pooling else {})}
+
+
+def _built(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
+    """The encoder with weights that are still to be filled in."""
+    with encoders_extra():
+        from transformers import AutoModel
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
+        return cast(nn.Module, AutoModel.from_config(**_options(files, settings), dtype=torch.float32))
+
+
+def _loaded(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
+    """The encoder with the weights of its files."""
+    with encoders_extra():
+        from transformers import AutoModel
+    assert files.weights is not None
+    with torch.random.fork_rng(devices=[]), quiet_transformers():
+        backbone, told = AutoModel.from_pretrained(
+            files.weights.parent,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+            dtype=torch.float32,
+            **_options(files, settings),
+        )
+    wrong = sorted({*told["missing_keys"], *(str(key) for key in told["mismatched_keys"])})
+    if wrong:
+        raise ModelError(
+            f"the weights of {files.name} do not fit its config.json: {len(wrong)} tensors are missing or of another "
+            f"size, such as {wrong[0]}; fetch the encoder again"
+        )
+    return cast(nn.Module, backbone)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Within, transformers shows no bar and no report: what matters of it is a sentence of ours."""
+    from transformers.utils import logging
+
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def _layers(backbone: nn.Module, name: str) -> nn.ModuleList:
+    """The layers of the Transformer, one after another."""
+    count = cast(Any, backbone).config.num_hidden_layers
+    for module in backbone.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return module
+    raise ModelError(
+        f"the layers of {name} are not where memgrow looks for them, so that no memory can stand between them: "
+        "encoders of the BERT, DistilBERT, RoBERTa and ModernBERT families work"
+    )
+
+
+ENCODERS[CELL] = PretrainedEncoder

@@ -1,0 +1,56 @@
+"""The tokenizer of a pretrained encoder: examples as numbers of word pieces, in the form that the encoder was given."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from memgrow.data import Example
+from memgrow.data.batches import Tokenized
+from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
+
+
+class PieceTokenizer:
+    """Reads `tokenizer.json` with the library tokenizers, which works in parallel and outside Python."""
+
+    def __init__(self, text: str) -> None:
+        with encoders_extra():
+            from tokenizers import Tokenizer
+        self._tokenizer: Any = Tokenizer.from_str(text)
+        self._tokenizer.no_padding()
+        # A text that spells out [SEP] is a text about separators, not a pair.
+        self._tokenizer.encode_special_tokens = True
+
+    def number(self, piece: str) -> int | None:
+        """The number of a piece, such as [SEP]."""
+        found: int | None = self._tokenizer.token_to_id(piece)
+        return found
+
+    def pieces(self, numbers: Sequence[int]) -> list[str]:
+        """The pieces of those numbers, for people to read."""
+        return [self._tokenizer.id_to_token(number) or "?" for number in numbers]
+
+    def tokenized(self, examples: Sequence[Example], longest: int, pairs_as_one: bool) -> Tokenized:
+        """Examples as numbers, at most `longest` for each row: a text, or a pair that is read as one.
+
+        Of a pair that is too long the longer text is cut; special pieces stay.
+        """
+        self._tokenizer.enable_truncation(longest, strategy="longest_first")
+        joined = pairs_as_one and bool(examples) and len(examples[0].texts) > 1
+        rows = [example.texts if joined else text for example in examples for text in ([0] if joined else example.texts)]
+        encodings = self._tokenizer.encode_batch_fast([tuple(row) if joined else row for row in rows])
+        numbers = [encoding.ids for encoding in encodings]
+        cut = sum(bool(encoding.overflowing) for encoding in encodings)
+        each = 1 if joined or not examples else len(examples[0].texts)
+        texts = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
+        return Tokenized(texts, [example.label for example in examples], cut, numbered=True)
+
+
+def tokenizer_of(files: EncoderFiles) -> PieceTokenizer:
+    """The tokenizer of an encoder."""
+    return _built(files.tokenizer)
+
+
+@lru_cache(maxsize=4)
+def _built(text: str) -> PieceTokenizer:
+    """Building a tokenizer takes longer than most texts take."""
+    return PieceTokenizer(text)
