@@ -337,6 +337,10 @@ def _grown(
         if model.word_vectors is not None:
             with torch.no_grad():
                 model.word_vectors.weight[len(known) :] = rows.to(device)
-        return model, vocabulary, Grew(settings.slots, next(iter(model.encoder.hidden_units), settings.hidden), len(words), 1)
+        return (
+            model,
+            vocabulary,
+            Grew(settings.slots, next(iter(model.encoder.hidden_units), settings.hidden), len(words), 1),
+        )
     model = copy.deepcopy(old)
     return model, vocabulary, grow_for(model, method, setup.options, stage.name, rows)

@@ -25,9 +25,9 @@ FINE_TUNING = TrainingSettings(
 
 
 def defaults_for(model: ModelSettings | str | Path | None) -> Defaults:
-    """The defaults for a model's settings or for a pretrained encoder by name; with neither, for a recurrent network."""
+    """The defaults for a model's settings or for a pretrained encoder; with neither, for a recurrent network."""
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto"))
+        return Defaults("F+A", model, FINE_TUNING, MethodSettings())
     return Defaults(model=model or ModelSettings())

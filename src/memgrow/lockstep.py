@@ -40,7 +40,11 @@ def adapt_together(
             Adaptation.begin(learner.setup, learner.learnt, learner.device, stage, (), vectors, progress, first)
         )
     alike = all(one.data is adaptations[0].data for one in adaptations)
-    reason = stacking_obstacle([one.model for one in adaptations], learners[0].training) if alike else "their vocabularies differ"
+    reason = (
+        stacking_obstacle([one.model for one in adaptations], learners[0].training)
+        if alike
+        else "their vocabularies differ"
+    )
     if reason is None:
         learnt = learn_together(adaptations, progress, nowhere)
     else:

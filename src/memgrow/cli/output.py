@@ -10,7 +10,6 @@ from rich.console import Console
 from rich.text import Text
 
 from memgrow.data import Example
-from memgrow.data.records import count_cut
 from memgrow.errors import SettingsError, counted
 from memgrow.learner import Learner
 from memgrow.storage import atomic_open, finite
@@ -57,4 +56,6 @@ def note_cut_texts(examples: Iterable[Example], learner: Learner) -> None:
     # A token has a letter at least, so that most texts need no splitting.
     long = [example for example in examples if any(len(text) > limit for text in example.texts)]
     if cut := learner.setup.tokenized(long).cut:
-        note_to_stderr(f"{counted(cut, 'text')} longer than {limit} {learner.settings.kind.unit}: only the beginning is read")
+        note_to_stderr(
+            f"{counted(cut, 'text')} longer than {limit} {learner.settings.kind.unit}: only the beginning is read"
+        )

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.models.encoder import ENCODERS, SPREAD, Encoder, ModelSettings, segments_of
+from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import LAYERS, Growth, MemoryBank, MemoryRecurrent
 from memgrow.nn.growth import Layout
 

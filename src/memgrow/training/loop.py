@@ -206,7 +206,9 @@ class PlainStepper:
         self.device = model.device
         self.batches = -(-len(data) // settings.batch)  # of an epoch
         self.warm_up = plugins.warm_up_epochs(self.batches)
-        self.optimiser = optimiser_for(model, trains, plugins, settings.rate, settings.new_rate, one_rate=settings.one_rate)
+        self.optimiser = optimiser_for(
+            model, trains, plugins, settings.rate, settings.new_rate, one_rate=settings.one_rate
+        )
         self.best = self._snapshot()
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
         self.seen = 0
@@ -220,7 +222,9 @@ class PlainStepper:
         with self.optimiser.serving(self.model.word_vectors):
             for done, indices in enumerate(order[first:], first + 1):
                 if not self.settings.one_rate:
-                    self.optimiser.scale_rates(self.settings.rate_factor(number * self.batches + done - 1, self.batches))
+                    self.optimiser.scale_rates(
+                        self.settings.rate_factor(number * self.batches + done - 1, self.batches)
+                    )
                 self.step(collate(self.data, indices, self.device))
                 yield done
         self.optimiser.flush()

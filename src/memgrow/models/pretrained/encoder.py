@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate
 from memgrow.errors import ModelError, SettingsError
-from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings, segments_of
+from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
@@ -35,7 +35,10 @@ SEPARATORS = ("[SEP]", "</s>")
 
 
 class MemoryHook:
-    """Adds what a memory has to say to the output of a layer. An object, so that a copied model reads its own memory."""
+    """Adds what a memory has to say to the output of a layer.
+
+    An object and not a function, so that a copied model reads its own memory.
+    """
 
     def __init__(self, memory: ResidualMemory) -> None:
         self.memory = memory
@@ -62,7 +65,8 @@ class PretrainedEncoder(Encoder):
     def __init__(self, settings: ModelSettings, backbone: nn.Module, files: EncoderFiles) -> None:
         """`settings` may ask for slots: they are the first domain's, and `create` adds them."""
         nn.Module.__init__(self)
-        self.settings, self.files, self.backbone = cast(PretrainedSettings, settings), files, backbone
+        self.settings: PretrainedSettings = cast(PretrainedSettings, settings)
+        self.files, self.backbone = files, backbone
         config: Any = backbone.config
         self.width, self.longest = int(config.hidden_size), _longest(config)
         self.dropout = nn.Dropout(settings.dropout)
@@ -71,10 +75,9 @@ class PretrainedEncoder(Encoder):
         places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
             raise SettingsError(f"memory_layers {self.settings.memory_layers!r}: {files.name} has {len(layers)} layers")
-        sizes = {"key_size": self.settings.key_size, "best": self.settings.best, "reading": self.settings.memory}
-        self.memories = cast(
-            list[ResidualMemory], nn.ModuleList(ResidualMemory(self.width, **sizes) for _ in places)
-        )
+        key_size, best, reading = self.settings.key_size, self.settings.best, self.settings.memory
+        memories = [ResidualMemory(self.width, key_size=key_size, best=best, reading=reading) for _ in places]
+        self.memories = cast(list[ResidualMemory], nn.ModuleList(memories))
         self._hooks = [MemoryHook(memory) for memory in self.memories]
         for place, hook in zip(places, self._hooks, strict=True):
             layers[place].register_forward_hook(hook)
@@ -106,13 +109,14 @@ class PretrainedEncoder(Encoder):
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)  # (R, T)
         states = self.states(words, there)
-        return self.dropout(self._pool(states, there))
+        vectors: Tensor = self.dropout(self._pool(states, there))
+        return vectors
 
     def states(self, words: Tensor, there: Tensor) -> Tensor:
         """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there."""
         given: dict[str, Tensor] = {}
         if self._two_types:
-            separators = (words == self._separator).long()
+            separators = words.eq(cast(int, self._separator)).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self._padding)
         with self._precision():
@@ -216,14 +220,14 @@ class PretrainedEncoder(Encoder):
     # In a checkpoint
 
     def shape(self) -> dict[str, Any]:
-        return {"slots": segments_of(self.banks[0])}
+        return {"memory": self.memories[0].growths}  # all memories grow together
 
     @classmethod
     def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any], files: EncoderFiles | None = None) -> Self:
         assert files is not None
         new = cls(settings, _built(files, settings), files)
-        for segment in shape["slots"]:
-            new._grow(segment["count"], segment["domain"], float(segment["quiet"]))
+        for growth in shape["memory"]:
+            new._grow(**growth)
         return new
 
 
@@ -254,10 +258,10 @@ def _options(files: EncoderFiles, settings: ModelSettings) -> dict[str, Any]:
         if hasattr(config, name):
             setattr(config, name, settings.dropout)
     try:
-        kind = AutoModel._model_mapping[type(config)]
+        kind: Any = AutoModel._model_mapping[type(config)]
     except KeyError as error:
         raise ModelError(f"{files.name} ({config.model_type}) is no encoder that transformers can build") from error
-    pooling = "add_pooling_layer" in inspect.signature(kind.__init__).parameters
+    pooling = "add_pooling_layer" in inspect.signature(kind).parameters
     return {"config": config, **({"add_pooling_layer": False} if pooling else {})}
 
 
@@ -266,7 +270,8 @@ def _built(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
     with encoders_extra():
         from transformers import AutoModel
     with torch.random.fork_rng(devices=[]), quiet_transformers():
-        return cast(nn.Module, AutoModel.from_config(**_options(files, settings), dtype=torch.float32))
+        model: nn.Module = cast(Any, AutoModel).from_config(**_options(files, settings), dtype=torch.float32)
+        return model
 
 
 def _loaded(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
@@ -295,8 +300,9 @@ def _loaded(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
     """Within, transformers shows no bar and no report: what matters of it is a sentence of ours."""
-    from transformers.utils import logging
+    from transformers.utils import logging as told
 
+    logging: Any = told
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()

@@ -35,14 +35,16 @@ class PieceTokenizer:
         Of a pair that is too long the longer text is cut; special pieces stay.
         """
         self._tokenizer.enable_truncation(longest, strategy="longest_first")
-        joined = pairs_as_one and bool(examples) and len(examples[0].texts) > 1
-        rows = [example.texts if joined else text for example in examples for text in ([0] if joined else example.texts)]
-        encodings = self._tokenizer.encode_batch_fast([tuple(row) if joined else row for row in rows])
+        texts = len(examples[0].texts) if examples else 1
+        each = 1 if pairs_as_one else texts  # rows of an example
+        rows: list[Any] = [text for example in examples for text in example.texts]
+        if texts > each:
+            rows = [tuple(example.texts) for example in examples]
+        encodings = self._tokenizer.encode_batch_fast(rows)
         numbers = [encoding.ids for encoding in encodings]
         cut = sum(bool(encoding.overflowing) for encoding in encodings)
-        each = 1 if joined or not examples else len(examples[0].texts)
-        texts = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
-        return Tokenized(texts, [example.label for example in examples], cut, numbered=True)
+        grouped = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
+        return Tokenized(grouped, [example.label for example in examples], cut, numbered=True)
 
 
 def tokenizer_of(files: EncoderFiles) -> PieceTokenizer:
