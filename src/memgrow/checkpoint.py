@@ -9,6 +9,7 @@ long as half of it is still true; `MODEL` then holds all that differs from it or
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError
@@ -19,7 +20,8 @@ from memgrow.data.batches import Tokenized
 from memgrow.errors import MemgrowError, ModelError
 from memgrow.history import History
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
-from memgrow.models import Model, ModelSettings, rebuild
+from memgrow.models import Model, ModelSettings, rebuild, settings_from
+from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.storage import (
     MANIFEST,
     Content,
@@ -31,7 +33,6 @@ from memgrow.storage import (
     read_folder,
     write_folder,
 )
-from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 
@@ -42,6 +43,8 @@ BASE = "base.safetensors"  # weights of a large encoder, as they were in this ve
 KEPT_FROM = 0.5  # of the bytes of a base: with fewer that are still true, a new one is written
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
+ENCODER = "encoder.json"  # the configuration of a pretrained encoder, as transformers reads it
+TOKENIZER = "tokenizer.json"  # its tokenizer, as the library tokenizers reads it
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
 
@@ -113,12 +116,14 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "training": asdict(setup.training),
         "options": asdict(setup.options),
         "shape": learnt.model.shape(),
+        **({"licences": list(setup.encoder.licences)} if setup.encoder else {}),
     }
     files: dict[str, Content] = {
         **pack_weights(learnt.model, bases),
         CONFIG: pack_json(config),
         VOCABULARY: pack_json(learnt.vocabulary.to_json()),
         HISTORY: pack_json(learnt.history.to_json()),
+        **(_pack_encoder(setup.encoder) if setup.encoder else {}),
     }
     remembered = learnt.plugins.tensors()
     return {**files, REMEMBERED: pack_tensors(remembered)} if remembered else files
@@ -150,19 +155,35 @@ def unpack(files: Mapping[str, Content], device: torch.device) -> tuple[Setup, L
     config = load_json(files, CONFIG)
     setup = Setup(
         find_method(config["method"]),
-        ModelSettings(**config["model"]),
+        settings_from(config["model"]),
         TrainingSettings(**config["training"]),
         MethodSettings(**config["options"]),
         config["seed"],
+        _unpack_encoder(files, config) if ENCODER in files else None,
     )
     labels = tuple(config["labels"])
-    model = rebuild(config["task"], setup.model, len(labels), config["shape"])
+    model = rebuild(config["task"], setup.model, len(labels), config["shape"], setup.encoder)
     load_weights(model, files)
     plugins = setup.method.plugins(setup.options)
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
     vocabulary = Vocabulary.from_json(load_json(files, VOCABULARY))
     history = History.from_json(load_json(files, HISTORY))
     return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history)
+
+
+def _pack_encoder(encoder: EncoderFiles) -> dict[str, Content]:
+    """The files that an encoder is built from on a machine that has never fetched it; its weights are the model's."""
+    texts = {ENCODER: encoder.config, TOKENIZER: encoder.tokenizer, **encoder.licences}
+    return {name: text.encode() for name, text in texts.items()}
+
+
+def _unpack_encoder(files: Mapping[str, Content], config: Mapping[str, Any]) -> EncoderFiles:
+    def text(name: str) -> str:
+        return cast(bytes, files[name]).decode()
+
+    licences = {name: text(name) for name in config["licences"]}
+    model = config["model"]
+    return EncoderFiles(model["encoder"], text(ENCODER), text(TOKENIZER), model["weights"], licences)
 
 
 def _still_true(path: Path, tensors: Mapping[str, Tensor]) -> tuple[StoredFile, set[str]] | None:

@@ -8,13 +8,18 @@ from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.model import Model, StepOutput, Tally
 from memgrow.models.pretrained.encoder import PretrainedEncoder
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.models.pretrained.settings import PretrainedSettings
+from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.recurrent_encoder import RecurrentEncoder
 from memgrow.models.responder import Responder
 
 REPLY = "reply"
 MODELS: dict[str, type[Model]] = {"text": TextClassifier, "pair": PairClassifier, REPLY: Responder}
 TASKS = tuple(MODELS)
+
+
+def settings_from(values: Mapping[str, Any]) -> ModelSettings:
+    """The settings that `asdict` made JSON of."""
+    return (PretrainedSettings if values["cell"] == CELL else ModelSettings)(**values)
 
 
 def build(
@@ -60,5 +65,9 @@ __all__ = [
     "TextClassifier",
     "build",
     "rebuild",
+<<<<<<< HEAD
     "tally_of",
+=======
+    "settings_from",
+>>>>>>> cd48dac (Keep a pretrained encoder's configuration and tokenizer in the model's folder, so that it moves alone)
 ]
