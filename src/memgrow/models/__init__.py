@@ -65,9 +65,6 @@ __all__ = [
     "TextClassifier",
     "build",
     "rebuild",
-<<<<<<< HEAD
-    "tally_of",
-=======
     "settings_from",
->>>>>>> cd48dac (Keep a pretrained encoder's configuration and tokenizer in the model's folder, so that it moves alone)
+    "tally_of",
 ]
