@@ -46,7 +46,7 @@ class ModelSettings:
     at_least_one: ClassVar[tuple[str, ...]] = ("embedding", "hidden", "layers", "perceptron")
 
     def __post_init__(self) -> None:
-        for name, known in (("cell", tuple(ENCODERS)), ("pooling", self.poolings)):
+        for name, known in (("cell", self.cells()), ("pooling", self.poolings)):
             if getattr(self, name) not in known:
                 raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
         for name in self.at_least_one:
@@ -56,6 +56,11 @@ class ModelSettings:
             raise SettingsError(f"slots must be 0 or more and slot_size 1 or more, not {self.slots}, {self.slot_size}")
         if not 0 <= self.dropout < 1:
             raise SettingsError(f"dropout must be at least 0 and below 1, not {self.dropout}")
+
+    @classmethod
+    def cells(cls) -> tuple[str, ...]:
+        """The encoders that these settings can ask for."""
+        return tuple(name for name, kind in ENCODERS.items() if not kind.is_pretrained)
 
     @property
     def kind(self) -> "type[Encoder]":
@@ -76,6 +81,7 @@ class Encoder(nn.Module, ABC):
 
     grows: ClassVar[frozenset[str]] = frozenset(("slots", "words"))  # of slots, words, hidden and column
     stored_once: ClassVar[bool] = False  # it is so large that versions of a model share what has not changed of it
+    is_pretrained: ClassVar[bool] = False  # and comes with files of its own, and with settings of its own
     unit: ClassVar[str] = "words"  # what a text is cut into
     usual_slots: ClassVar[int] = 0  # of a later domain, where neither the method nor the model says how many
     reads_pairs_as_one: bool = False  # a pair of texts is one row, not two

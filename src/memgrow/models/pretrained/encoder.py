@@ -58,6 +58,7 @@ class PretrainedEncoder(Encoder):
     """A Transformer of the library transformers (`backbone`), pooling, and `memories` after some of its layers."""
 
     grows = frozenset(("slots",))
+    is_pretrained = True
     unit = "word pieces"
     usual_slots = 256
     stored_once = True

@@ -44,11 +44,13 @@ class PretrainedSettings(ModelSettings):
         for name, known in (("pairs", PAIRS), ("precision", PRECISIONS), ("memory", READINGS)):
             if getattr(self, name) not in known:
                 raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
-        if self.cell != CELL:
-            raise SettingsError(f"cell {self.cell!r} is a recurrent encoder: leave it out, or leave out {self.encoder}")
         if self.perceptron < 0:
             raise SettingsError(f"perceptron must be 0 or more, not {self.perceptron}")
         self.memory_places(2)
+
+    @classmethod
+    def cells(cls) -> tuple[str, ...]:
+        return (CELL,)
 
     def memory_places(self, layers: int) -> tuple[int, ...]:
         """The layers, counted from 0, whose output a memory is added to, in an encoder of that many."""
