@@ -9,9 +9,11 @@ from memgrow.data import Domain, synthetic_stream
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together, correct_together
 from memgrow.methods import MethodSettings
+from memgrow.methods.old_weights import SHARES, mixtures
 from memgrow.models import ModelSettings
+from memgrow.training.evaluation import tally_each
 from memgrow.training.loop import TrainingSettings
-from memgrow.training.stacked.together import PLAIN
+from memgrow.training.stacked.together import PLAIN, StackedDomain
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 
 METHODS = ("F", "F+M+V", "F+H+V", "frozen+M", "EWC", "Progressive", "F+M+V+A+D", "F+M+V+Q+L", "EWC+M+V")
@@ -70,6 +72,19 @@ def test_a_stack_gives_the_same_bits_again(stream):
     for a, b in zip(first, second, strict=True):
         for p, q in zip(a.model.parameters(), b.model.parameters(), strict=True):
             assert torch.equal(p, q)
+
+
+def test_one_models_weights_side_by_side_answer_as_one_after_another_do(stream):
+    (learner,) = learners("F+M+V", 1)
+    learner.adapt(stream[0])
+    old = learner.trained()
+    learner.adapt(stream[1])
+    new, data = learner.trained(), learner.encode(stream[1].validation)
+    domain = StackedDomain([new], data, [0], learner.device)
+    domain.prepare(data, 16)
+    both = (domain.tally_each(0, mixtures(old, new, SHARES)), tally_each(new, data, mixtures(old, new, SHARES)))
+    for ours, theirs in zip(*both, strict=True):
+        assert (ours.sums - theirs.sums).abs().sum() <= 1  # where two labels are level, rounding decides
 
 
 def test_learners_that_stop_leave_the_stack(stream):
