@@ -177,6 +177,32 @@ def test_a_damaged_base_is_refused_and_never_handed_on(learner, tmp_path, where)
     assert_saved(learner, tmp_path / "model")
 
 
+@pytest.mark.parametrize("method", ["frozen+M", "F"])
+@pytest.mark.parametrize("files", range(4))
+def test_a_writer_that_is_stopped_anywhere_leaves_the_old_version(
+    learner, stream, tmp_path, monkeypatch, method, files
+):
+    learner.save(tmp_path / "model")
+    before, write, written = bits(learner), storage.write_file, iter(range(files))
+
+    def stop(path, data):
+        if next(written, None) is None:
+            raise PulledPlug
+        write(path, data)
+
+    learner.use(method)
+    learner.adapt(stream[1])
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "write_file", stop)
+        with pytest.raises(PulledPlug):
+            learner.save(tmp_path / "model")
+    assert bits(Learner.load(tmp_path / "model", device="cpu")) == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    learner.save(tmp_path / "model")
+    assert_saved(learner, tmp_path / "model")
+    assert (tmp_path / "model" / BASE).stat().st_nlink == 1
+
+
 def test_a_model_of_another_kind_in_the_place_is_of_no_use(learner, stream, tmp_path):
     other = Learner.create("F", model=large(), training=TRAINING, seed=5, device="cpu")
     other.adapt(stream[0], folder=tmp_path / "model")
