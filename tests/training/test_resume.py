@@ -15,6 +15,7 @@ from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
+from memgrow.training.resume import Position, ResumeFolder
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 
 
@@ -153,6 +154,25 @@ def test_a_process_killed_at_some_moment_goes_on_and_ends_with_the_same_bits(tmp
     assert files(tmp_path / "whole") == files(tmp_path / "killed")
 
 
+def test_saving_takes_a_tenth_of_the_time_at_most_however_short_the_epochs(tmp_path, monkeypatch):
+    now, writes, cost, epoch = 0.0, 0, 3.0, 0.7
+
+    def write(folder, files, version):
+        nonlocal now, writes
+        now, writes = now + cost, writes + 1
+
+    monkeypatch.setattr("memgrow.training.resume.time.monotonic", lambda: now)
+    monkeypatch.setattr("memgrow.training.resume.write_folder", write)
+    folder = ResumeFolder(tmp_path / "state", 0, {}, every=60.0)
+    for done in range(1, 1001):
+        now += epoch
+        if folder.due_after_epoch():
+            folder.save(Position(done), {}, torch.device("cpu"))
+        assert writes >= 1
+        assert (writes - 1) * cost <= 0.1 * done * epoch
+    assert (writes + 1) * cost >= 0.09 * 1000 * epoch
+
+
 def test_a_run_that_goes_on_says_so(stream, tmp_path):
     first, second = Plug(1), Plug()
     with pytest.raises(PulledPlug):
@@ -164,8 +184,6 @@ def test_a_run_that_goes_on_says_so(stream, tmp_path):
 
 @pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])
 def test_a_run_killed_after_it_was_saved_does_not_stand_in_the_way_of_the_next(half, stream, tmp_path, monkeypatch):
-    from memgrow.training.resume import ResumeFolder
-
     def killed(self) -> None:
         if half:
             (self.folder / "manifest.json").unlink()

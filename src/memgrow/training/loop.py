@@ -144,8 +144,7 @@ def train(
         progress.step(Step(name, epoch + 1, settings.epochs, done, batches, loss, correct, best if best >= 0 else None))
 
     def save(position: Position) -> None:
-        if resume.folder is not None:
-            resume.save(position, stepper.state(), stepper.device)
+        resume.save(position, stepper.state(), stepper.device)
 
     def goes_on(position: Position) -> bool:
         waited = position.epoch - max(position.best_epoch, stepper.warm_up)
@@ -180,7 +179,8 @@ def train(
                 if positions[k].best_epoch == positions[k].epoch:
                     better.append(place)
         stepper.keep(better)
-        save(positions[0])
+        if resume.due_after_epoch():
+            save(positions[0])
         report(epoch, batches)
     end(active)
     stepper.finish()

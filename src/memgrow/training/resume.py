@@ -14,6 +14,7 @@ from memgrow.errors import ModelError
 from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
+SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
 FILES = ("state.safetensors", "state.json")
 
 
@@ -48,6 +49,7 @@ class ResumeFolder:
         self.key = dict(key)
         self.every = every
         self._saved = time.monotonic()
+        self._took = 0.0  # seconds, to save it last
 
     @classmethod
     def beside(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
@@ -60,9 +62,15 @@ class ResumeFolder:
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
 
+    def due_after_epoch(self) -> bool:
+        """The same where an epoch ends: sooner, but not after each where epochs are short and the model is large."""
+        waited = time.monotonic() - self._saved
+        return self.folder is not None and waited >= min(self.every, self._took / SHARE)
+
     def save(self, position: Position, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         """Keep where a training stands: its position, its tensors, and chance on the CPU and the device."""
         assert self.folder is not None
+        began = time.monotonic()
         chance = {"chance/cpu": torch.get_rng_state()}
         if device.type == "cuda":
             chance["chance/cuda"] = torch.cuda.get_rng_state()
@@ -70,6 +78,7 @@ class ResumeFolder:
         packed = (pack_tensors({**tensors, **chance}), pack_json(state))
         write_folder(self.folder, dict(zip(FILES, packed, strict=True)), FORMAT)
         self._saved = time.monotonic()
+        self._took = self._saved - began
 
     def restore(self) -> tuple[Position, dict[str, Tensor]] | None:
         """Set chance as it was and return what `save` was given; None if there is nothing to resume."""
