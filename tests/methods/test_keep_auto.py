@@ -244,6 +244,22 @@ def test_it_ends_as_if_the_share_had_been_given(model, stream, dialogues):
     assert second.note["validation_after_averaging"] == pytest.approx(score, rel=1e-5)
 
 
+@pytest.mark.slow
+def test_a_pretrained_encoder_goes_back_as_far_by_default(stream, tmp_path):
+    pytest.importorskip("transformers")
+    from tests.support.tiny_encoder import make_encoder
+
+    folder, training = make_encoder(tmp_path / "encoder"), TrainingSettings(rate=3e-3, epochs=3)
+    chosen = Learner.create(encoder=folder, training=training, device="cpu")
+    chosen.learn(stream)
+    note = chosen.history.stages[1].note
+    assert (chosen.method.name, note["keep_chosen"]) == ("F+A", "auto")
+    given = Learner.create(encoder=folder, training=training, options=MethodSettings(keep=note["keep"]), device="cpu")
+    given.learn(stream)
+    for name, tensor in weights(given).items():
+        assert torch.equal(tensor, weights(chosen)[name]), name
+
+
 def test_stacked_seeds_choose_what_each_chooses_alone(stream):
     company, alone = ([make(seed=seed) for seed in range(4)] for _ in range(2))
     for domain in stream:
