@@ -20,8 +20,10 @@ from memgrow.methods.sparse import (
     slots_and_head,
 )
 from memgrow.models import ENCODERS, Encoder, ModelSettings
+from memgrow.models.pretrained.settings import PretrainedSettings
 from memgrow.nn import Growth, ResidualMemory
 from tests.support.breaking import Plug, PulledPlug
+from tests.support.tiny_encoder import make_encoder
 
 TIGHT = MethodSettings(sparse_slots=3)
 
@@ -192,6 +194,27 @@ def test_keys_that_are_fixed_do_not_train(stream, short):
     other.encoder.memories[0].reading = "fixed-keys"
     assert "encoder.memories.0.bank.keys" not in slots_and_head(other, other).since
     assert "encoder.memories.0.bank.values" in slots_and_head(other, other).since
+
+
+@pytest.mark.parametrize("reading", ["slots", "fixed-keys", "adapter"])
+def test_slots_of_a_pretrained_encoder_move_where_they_may_and_nothing_else_of_it(reading, stream, short, tmp_path):
+    sizes = PretrainedSettings(
+        encoder=str(make_encoder(tmp_path / "encoder")), slots=20, key_size=4, best=2, memory=reading
+    )
+    learner = make(short, model=sizes)
+    learner.adapt(stream[0])
+    before = {name: p.detach().clone() for name, p in learner.trained().named_parameters()}
+    learner.adapt(stream[1], folder=tmp_path / "model")
+    moved = moved_rows(before, learner)
+    values = [rows for name, rows in moved.items() if name.endswith("bank.values")]
+    assert values
+    assert all(1 <= len(rows) <= 3 for rows in values)
+    assert not any(rows for name, rows in moved.items() if "bank" not in name and not name.startswith("heads."))
+    if reading == "fixed-keys":
+        assert not any(rows for name, rows in moved.items() if name.endswith("bank.keys"))
+    again = Learner.load(tmp_path / "model", device="cpu")
+    assert again.predict(stream[1].test) == learner.predict(stream[1].test)
+    assert all(count.any() for count in again.plugins.tensors().values())
 
 
 def test_a_model_without_such_a_memory_is_told_so(stream, short, tiny):

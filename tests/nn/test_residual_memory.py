@@ -230,7 +230,7 @@ def test_new_rows_stand_at_the_end_of_each_parameter_and_the_optimiser_goes_on(r
         assert torch.equal(parameter[: len(before[name])], before[name])
         if name in (rows := layer.rows(layer.bank.segments[-1])):
             assert rows[name] == slice(len(before[name]), len(parameter))
-        if len(parameter):
+        if len(parameter) and not any(parameter is fixed for fixed in layer.untrained_parameters()):
             assert optimiser.state[parameter]["exp_avg"].shape == parameter.shape
 
 
@@ -288,6 +288,8 @@ def test_controls_keep_the_keys_that_were_drawn(reading):
     assert torch.equal(layer.bank.keys, before)
     untrained = [name for name, p in layer.named_parameters() if any(p is q for q in layer.untrained_parameters())]
     assert untrained == (["bank.keys"] if reading == "fixed-keys" else [])
+    train(layer)
+    assert torch.equal(layer.bank.keys, before) == (reading == "fixed-keys")
 
 
 @pytest.mark.parametrize("slots", [1, 16, 256])

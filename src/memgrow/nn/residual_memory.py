@@ -162,6 +162,8 @@ class ResidualMemory(nn.Module):
     def _weights(self, states: Tensor, number: int) -> Tensor:
         segment = self.bank.segments[number]
         keys = self.bank.keys[segment.start : segment.stop]
+        if self._reading.fixed_keys:
+            keys = keys.detach()
         if self._reading.queried:
             keys = F.normalize(keys, dim=-1) * SHARPNESS
         logits = F.linear(self._query(states, number), keys)
@@ -237,7 +239,7 @@ class ResidualMemory(nn.Module):
         self.bank.keys[segment.start : segment.stop] = F.normalize(keys, dim=-1)
 
     def untrained_parameters(self) -> Sequence[nn.Parameter]:
-        """What must not train, whatever the method: keys that are fixed."""
+        """What does not train, whatever the method: keys that are fixed. They never have a gradient."""
         return (self.bank.keys,) if self._reading.fixed_keys else ()
 
     def rows(self, segment: Segment) -> dict[str, slice]:
