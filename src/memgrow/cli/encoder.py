@@ -17,7 +17,7 @@ commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The encoder: see memgrow encoder list.", show_default=False)]
 
 HEADER = (
-    *(Column("name", wrap="never"), Column("what it is"), Column("has seen")),
+    *(Column("name", wrap="never"), Column("what it is", wrap="letters"), Column("has seen")),
     *(Column(name, wrap="never") for name in ("fetches", "licence", "here")),
 )
 

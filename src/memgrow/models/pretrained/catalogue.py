@@ -126,7 +126,7 @@ def find_encoder(spec: str) -> EncoderFiles:
         import transformers  # noqa: F401
     if spec in KNOWN:
         return _read_known(KNOWN[spec])
-    if Path(spec).expanduser().exists():
+    if spec and Path(spec).expanduser().exists():
         return read_encoder(spec)
     if HUB_NAME.fullmatch(spec):
         return _from_hub(spec)

