@@ -40,7 +40,7 @@ def test_every_family_is_read_with_its_tensors_and_their_hash(made, family):
     files = read_encoder(made[family])
     weights = made[family] / "model.safetensors"
     assert files.name == family
-    assert files.config == (made[family] / "config.json").read_text()
+    assert json.loads(files.config) == json.loads((made[family] / "config.json").read_bytes())
     assert files.sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
     assert files.weights == weights
     stored = load_file(weights)
@@ -169,6 +169,20 @@ def test_damaged_weights_are_told(folder, spoil):
 def test_weights_without_any_tensor_are_told(folder):
     save_file({}, folder / "model.safetensors")
     assert "holds no weights" in refusal(folder)
+
+
+def test_a_tokenizer_without_pieces_is_told(folder):
+    table = json.loads((folder / "tokenizer.json").read_bytes())
+    table["model"]["vocab"], table["added_tokens"], table["post_processor"] = {}, [], None
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    edit_config(folder, vocab_size=None)
+    assert "has no pieces" in refusal(folder)
+
+
+def test_the_mark_that_some_editors_put_first_does_no_harm(folder):
+    path = folder / "config.json"
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+    assert json.loads(read_encoder(folder).config)["model_type"] == "bert"
 
 
 def test_the_tokenizer_of_another_model_is_told(folder, made):

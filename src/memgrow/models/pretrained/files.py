@@ -28,8 +28,8 @@ class EncoderFiles:
     """All that makes a pretrained encoder: its configuration, tokenizer and weights, and the licence to use them."""
 
     name: str
-    config: str  # the text of config.json
-    tokenizer: str  # the text of tokenizer.json, truncation and padding switched off
+    config: str  # config.json
+    tokenizer: str  # tokenizer.json, truncation and padding switched off
     sha256: str  # of the weights
     licences: Mapping[str, str] = field(default_factory=dict)  # texts by name of file
     weights: Path | None = None  # model.safetensors, or the index of its parts
@@ -71,7 +71,7 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
     _check_words(tokenizer, config, folder)
     return EncoderFiles(
         name=name or folder.resolve().name,
-        config=(folder / CONFIG).read_text(encoding="utf-8"),
+        config=json.dumps(config, indent=2, ensure_ascii=False),
         tokenizer=tokenizer,
         sha256=hash_files(*weight_parts(weights)),
         licences=read_licences(folder),
@@ -199,8 +199,10 @@ def _check_words(tokenizer: str, config: Mapping[str, Any], folder: Path) -> Non
         highest = max(Tokenizer.from_str(tokenizer).get_vocab().values(), default=-1)
     except Exception as error:  # tokenizers raises nothing more special
         raise ModelError(f"{folder / TOKENIZER} cannot be read ({error}); fetch the encoder again") from error
+    if highest < 0:
+        raise ModelError(f"{folder / TOKENIZER} has no pieces; fetch the encoder again")
     known = config.get("vocab_size")
-    if highest < 0 or (isinstance(known, int) and highest >= known):
+    if isinstance(known, int) and highest >= known:
         raise ModelError(
             f"{folder / TOKENIZER} has {highest + 1:,} pieces and the model {known:,}; it is of another model: "
             "copy the right one"
