@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.checkpoint import BASE, MODEL, checkpoint_files
+from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.storage import load_tensors, pack_tensors
@@ -89,3 +90,19 @@ def test_a_training_that_was_broken_off_goes_on_to_the_same_bits(method, source,
         broken.adapt(domain, folder=folder)
         broken = Learner.load(folder, device="cpu")
     assert bits(whole) == bits(broken)
+
+
+@pytest.mark.parametrize("method", ["in-domain", "multi-task"])
+def test_a_loaded_model_starts_afresh_from_the_encoder_it_came_from(method, source, stream, tmp_path):
+    earlier = stream[:1] if method == "multi-task" else ()
+    learner = make(source, method)
+    learner.adapt(stream[0], folder=tmp_path / "model")
+    for one in (learner, loaded := Learner.load(tmp_path / "model", device="cpu")):
+        one.adapt(stream[1], earlier=earlier)
+    assert bits(loaded) == bits(learner)
+    make_encoder(source, seed=1)
+    with pytest.raises(SettingsError, match=r"is not the one that this was made with.*put the old one back"):
+        Learner.load(tmp_path / "model", device="cpu").adapt(stream[1], earlier=earlier)
+    shutil.rmtree(source)
+    with pytest.raises(MemgrowError, match=str(source)):
+        Learner.load(tmp_path / "model", device="cpu").adapt(stream[1], earlier=earlier)

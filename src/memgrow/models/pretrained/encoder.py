@@ -92,6 +92,8 @@ class PretrainedEncoder(Encoder):
         cls, settings: ModelSettings, words: int, domain: str | None = None, files: EncoderFiles | None = None
     ) -> Self:
         assert files is not None
+        if files.weights is None:  # a model's folder has the weights that it learnt, not those to start afresh from
+            files = settings.resolved()[1] or files
         new = cls(settings, _loaded(files, settings), files)
         if settings.slots:
             new._grow(settings.slots, domain)
