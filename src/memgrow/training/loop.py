@@ -179,7 +179,7 @@ def train(
                 if positions[k].best_epoch == positions[k].epoch:
                     better.append(place)
         stepper.keep(better)
-        if resume.due_after_epoch():
+        if resume.folder is not None and resume.due_after_epoch(stepper.state()):
             save(positions[0])
         report(epoch, batches)
     end(active)

@@ -15,6 +15,7 @@ from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors, re
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
+BYTES_PER_S = 2e8  # that are saved, until it is known how long that really takes
 FILES = ("state.safetensors", "state.json")
 
 
@@ -62,10 +63,10 @@ class ResumeFolder:
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
 
-    def due_after_epoch(self) -> bool:
+    def due_after_epoch(self, tensors: Mapping[str, Tensor]) -> bool:
         """The same where an epoch ends: sooner, but not after each where epochs are short and the model is large."""
-        waited = time.monotonic() - self._saved
-        return self.folder is not None and waited >= min(self.every, self._took / SHARE)
+        takes = max(self._took, sum(tensor.nbytes for tensor in tensors.values()) / BYTES_PER_S)
+        return self.folder is not None and time.monotonic() - self._saved >= min(self.every, takes / SHARE)
 
     def save(self, position: Position, tensors: Mapping[str, Tensor], device: torch.device) -> None:
         """Keep where a training stands: its position, its tensors, and chance on the CPU and the device."""
