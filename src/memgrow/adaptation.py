@@ -4,7 +4,7 @@ import copy
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +20,7 @@ from memgrow.device import warm_up
 from memgrow.errors import DataError, SettingsError
 from memgrow.history import History, Stage
 from memgrow.methods import Evaluate, Grew, Method, Plugins, Trains, grow_for
+from memgrow.methods.trains import new_names
 from memgrow.models import REPLY, Classifier, Model, build
 from memgrow.models.encoder import first_vectors
 from memgrow.nn import count_parameters
@@ -192,7 +193,7 @@ class Adaptation:
             vocabulary,
             copy.deepcopy(before.plugins),
             grew,
-            setup.method.trains(old, model),
+            replace(setup.method.trains(old, model), new=new_names(old, model)),
             tokens,
             data,
             like.validation if like and same else encode(setup.tokenized(stage.validation), vocabulary, stage.labels),

@@ -15,6 +15,7 @@ class Trains:
     """Parameters by name, each with (dimension, first index that trains); those that are not named are frozen."""
 
     since: Mapping[str, tuple[int, int]]
+    new: frozenset[str] = frozenset()  # those that nothing has trained before: they move at the new rate
 
     def prepare(self, model: nn.Module) -> list[nn.Parameter]:
         """Mark what trains in the model, and return it for the optimiser."""
@@ -33,6 +34,15 @@ class Trains:
         """The tensors that training may change: all but frozen parameters."""
         frozen = {name for name, _ in model.named_parameters()} - set(self.since)
         return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
+
+
+def new_names(old: Model | None, new: Model) -> frozenset[str]:
+    """The parameters that nothing has trained before: with the first domain all but those of a pretrained encoder."""
+    if old is None:
+        known = set(map(id, new.encoder.pretrained_parameters()))
+        return frozenset(name for name, parameter in new.named_parameters() if id(parameter) not in known)
+    trained = {name for name, parameter in old.named_parameters() if parameter.numel()}
+    return frozenset(name for name, _ in new.named_parameters() if name not in trained)
 
 
 def everything(old: Model | None, new: Model) -> Trains:

@@ -154,7 +154,7 @@ class Encoder(nn.Module, ABC):
     # Training
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
-        """Those that were trained before the first domain: they move at the `rate`, all others at the `new_rate`."""
+        """Those that were trained before the first domain."""
         return ()
 
     # Growing

@@ -240,7 +240,7 @@ def optimiser_for(
 ) -> Optimiser:
     """The optimiser of what trains in a model; of a stack of such models, with the `parameters` of all of them.
 
-    What no pretraining has seen moves at the `new_rate`. Rows can wait only while there is `one_rate` from first to
+    What nothing has trained before moves at the `new_rate`. Rows can wait only while there is `one_rate` from first to
     last.
 
     Word vectors wait where there are many and nothing but a batch's own words looks at them. With 77,000 words of 300
@@ -248,9 +248,7 @@ def optimiser_for(
     """
     if parameters is None:
         parameters = {name: p for name, p in model.named_parameters() if name in trains.since}
-    pretrained = set(map(id, model.encoder.pretrained_parameters()))
-    new = rate if new_rate is None else new_rate
-    rates = {name: rate if id(p) in pretrained else new for name, p in parameters.items()}
+    rates = {name: rate if new_rate is None or name not in trains.new else new_rate for name in parameters}
     return Optimiser(parameters, rates, capturable, _waiting(model, trains, plugins, parameters) if one_rate else None)
 
 
