@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate
-from memgrow.errors import ModelError, SettingsError
+from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
@@ -31,7 +31,6 @@ DROPOUTS = (
     "mlp_dropout",
 )
 FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
-SEPARATORS = ("[SEP]", "</s>")
 
 
 class MemoryHook:
@@ -82,9 +81,8 @@ class PretrainedEncoder(Encoder):
         self._hooks = [MemoryHook(memory) for memory in self.memories]
         for place, hook in zip(places, self._hooks, strict=True):
             layers[place].register_forward_hook(hook)
-        tokenizer = tokenizer_of(files)
-        self._separator = next((n for piece in SEPARATORS if (n := tokenizer.number(piece)) is not None), None)
-        self._two_types = getattr(config, "type_vocab_size", 0) > 1 and self._separator is not None
+        has_types = getattr(config, "type_vocab_size", 0) > 1
+        self._separator = tokenizer_of(files).separator() if has_types else None  # where the second text has its type
         self._padding = int(getattr(config, "pad_token_id", None) or 0)
 
     @classmethod
@@ -118,8 +116,8 @@ class PretrainedEncoder(Encoder):
     def states(self, words: Tensor, there: Tensor) -> Tensor:
         """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there."""
         given: dict[str, Tensor] = {}
-        if self._two_types:
-            separators = words.eq(cast(int, self._separator)).long()
+        if self._separator is not None:
+            separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self._padding)
         with self._precision():
@@ -240,10 +238,8 @@ def _config(text: str) -> Any:
     with encoders_extra():
         from transformers import AutoConfig
     values = json.loads(text)
-    try:
+    with _sentences("the encoder"):
         return AutoConfig.for_model(values.pop("model_type"), **values)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ModelError(f"transformers does not know this encoder: {str(error).splitlines()[0]}") from error
 
 
 def _longest(config: Any) -> int:
@@ -272,7 +268,7 @@ def _built(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
     """The encoder with weights that are still to be filled in."""
     with encoders_extra():
         from transformers import AutoModel
-    with torch.random.fork_rng(devices=[]), quiet_transformers():
+    with torch.random.fork_rng(devices=[]), quiet_transformers(), _sentences(files.name):
         model: nn.Module = cast(Any, AutoModel).from_config(**_options(files, settings), dtype=torch.float32)
         return model
 
@@ -282,22 +278,38 @@ def _loaded(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
     with encoders_extra():
         from transformers import AutoModel
     assert files.weights is not None
-    with torch.random.fork_rng(devices=[]), quiet_transformers():
+    with torch.random.fork_rng(devices=[]), quiet_transformers(), _sentences(files.name):
         backbone, told = AutoModel.from_pretrained(
             files.weights.parent,
             local_files_only=True,
             use_safetensors=True,
             output_loading_info=True,
+            ignore_mismatched_sizes=True,  # told of below
             dtype=torch.float32,
             **_options(files, settings),
         )
-    wrong = sorted({*told["missing_keys"], *(str(key) for key in told["mismatched_keys"])})
+    wrong = sorted({*told["missing_keys"], *(key[0] for key in told["mismatched_keys"])})
     if wrong:
         raise ModelError(
             f"the weights of {files.name} do not fit its config.json: {len(wrong)} tensors are missing or of another "
             f"size, such as {wrong[0]}; fetch the encoder again"
         )
     return cast(nn.Module, backbone)
+
+
+@contextmanager
+def _sentences(name: str) -> Iterator[None]:
+    """Within, a configuration that transformers makes no model of is told of in a sentence."""
+    try:
+        yield
+    except MemgrowError:
+        raise
+    except Exception as error:  # checks of any family, which are of no common kind
+        reason = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "")
+        raise ModelError(
+            f"transformers makes no model of the config.json of {name} ({type(error).__name__}: {reason}); copy or "
+            "fetch the encoder again"
+        ) from error
 
 
 @contextmanager

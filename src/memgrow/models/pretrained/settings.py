@@ -33,7 +33,7 @@ class PretrainedSettings(ModelSettings):
     precision: str = "auto"  # of matrix products: float32, bfloat16; auto: bfloat16 on a GPU
 
     poolings: ClassVar[tuple[str, ...]] = ("mean", "first")
-    at_least_one: ClassVar[tuple[str, ...]] = ("key_size", "best")
+    at_least_one: ClassVar[tuple[str, ...]] = ("best",)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -44,6 +44,8 @@ class PretrainedSettings(ModelSettings):
         for name, known in (("pairs", PAIRS), ("precision", PRECISIONS), ("memory", READINGS)):
             if getattr(self, name) not in known:
                 raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
+        if self.key_size < 2:
+            raise SettingsError(f"key_size must be at least 2, not {self.key_size}")
         if self.perceptron < 0:
             raise SettingsError(f"perceptron must be 0 or more, not {self.perceptron}")
         self.memory_places(2)

@@ -6,6 +6,7 @@ from typing import Any
 
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized
+from memgrow.errors import SettingsError
 from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
 
 
@@ -25,6 +26,15 @@ class PieceTokenizer:
         found: int | None = self._tokenizer.token_to_id(piece)
         return found
 
+    def separator(self) -> int | None:
+        """The piece after which the second text of a pair begins, if that text has a type of its own (as BERT's has)."""
+        self._tokenizer.no_truncation()
+        pair = self._tokenizer.encode("a", "b")
+        types: list[int] = pair.type_ids
+        second = types.index(1) if 1 in types else 0
+        last: int | None = pair.ids[second - 1] if second and set(types[second:]) == {1} else None
+        return last
+
     def pieces(self, numbers: Sequence[int]) -> list[str]:
         """The pieces of those numbers, for people to read."""
         return [self._tokenizer.id_to_token(number) or "?" for number in numbers]
@@ -34,9 +44,15 @@ class PieceTokenizer:
 
         Of a pair that is too long the longer text is cut; special pieces stay.
         """
-        self._tokenizer.enable_truncation(longest, strategy="longest_first")
         texts = len(examples[0].texts) if examples else 1
         each = 1 if pairs_as_one else texts  # rows of an example
+        special = self._tokenizer.num_special_tokens_to_add(texts > each)
+        if longest <= special:  # the library would cut nothing at all
+            raise SettingsError(
+                f"max_words {longest} leaves no room for words beside the {special} special pieces of a text: "
+                f"set it to at least {special + 1}"
+            )
+        self._tokenizer.enable_truncation(longest, strategy="longest_first")
         rows: list[Any] = [text for example in examples for text in example.texts]
         if texts > each:
             rows = [tuple(example.texts) for example in examples]

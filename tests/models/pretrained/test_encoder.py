@@ -1,0 +1,380 @@
+"""A pretrained encoder reads texts as transformers does, grows without changing a bit, and refuses in sentences."""
+
+import copy
+import inspect
+import json
+import shutil
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from memgrow.data import Example
+from memgrow.data.batches import Encoded, collate, encode
+from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings, build, rebuild
+from memgrow.models.pretrained.files import EncoderFiles, read_encoder
+from memgrow.models.pretrained.tokenizer import tokenizer_of
+from memgrow.text import Vocabulary
+from tests.support.tiny_encoder import FAMILIES, POSITIONS, edit_config, make_encoder
+
+LABELS = ("no", "yes")
+TEXTS = (
+    "the stew was fine",
+    "a",
+    "The sailor, who had seen it all before, left the boat by the old harbour and never came back again.",
+    "naïve CAFÉ — ﬁne… 中文 \u200b😀 \x00 ß",
+    "[SEP] and </s>",
+)
+PAIRS = (("a boat", "the boat sails at noon, they say"), ("the cook was in the kitchen", "no"), ("x", "y"))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> dict[str, EncoderFiles]:
+    folder = tmp_path_factory.mktemp("encoders")
+    return {family: read_encoder(make_encoder(folder / family, family)) for family in FAMILIES}
+
+
+@pytest.fixture(params=FAMILIES)
+def files(request, made) -> EncoderFiles:
+    return made[request.param]
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A whole BERT, to be spoilt."""
+    return shutil.copytree(made["bert"].weights.parent, tmp_path / "encoder")
+
+
+def make(files: EncoderFiles, domain: str | None = None, **settings) -> PretrainedEncoder:
+    asked = PretrainedSettings(encoder=files.name, **{"dropout": 0.0, **settings})
+    return PretrainedEncoder.create(asked, 0, domain, files).eval()
+
+
+def encoded(files: EncoderFiles, texts, longest: int = 400, pairs: str = "one") -> Encoded:
+    examples = [Example(text) if isinstance(text, str) else Example(*text) for text in texts]
+    settings = PretrainedSettings(encoder=files.name, pairs=pairs)
+    return encode(PretrainedEncoder.tokenized(settings, examples, longest, files), Vocabulary())
+
+
+@torch.no_grad()
+def vectors(encoder: PretrainedEncoder, data: Encoded, order=None) -> torch.Tensor:
+    batch = collate(data, order or range(len(data)), torch.device("cpu"))
+    return encoder(batch.words, batch.lengths)
+
+
+@torch.no_grad()
+def naive(files: EncoderFiles, texts, pooling: str = "mean", longest: int = POSITIONS) -> torch.Tensor:
+    """One input after another through what transformers makes of the folder."""
+    from transformers import AutoModel, AutoTokenizer
+
+    place = files.weights.parent
+    tokenizer, model = AutoTokenizer.from_pretrained(place), AutoModel.from_pretrained(place).eval()
+    known = inspect.signature(model.forward).parameters
+    rows = []
+    for text in texts:
+        given = tokenizer(
+            *((text,) if isinstance(text, str) else text),
+            return_tensors="pt",
+            truncation="longest_first",
+            max_length=longest,
+            split_special_tokens=True,
+            return_token_type_ids=True,
+        )
+        states = model(**{name: value for name, value in given.items() if name in known})[0][0]
+        rows.append(states.mean(0) if pooling == "mean" else states[0])
+    return torch.stack(rows)
+
+
+def close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float = 2e-6) -> None:
+    torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=1e-5)
+
+
+# Reading
+
+
+@pytest.mark.parametrize("pooling", ["mean", "first"])
+@pytest.mark.parametrize("texts", [TEXTS, PAIRS], ids=["texts", "pairs"])
+def test_vectors_are_those_of_transformers(files, texts, pooling):
+    close(vectors(make(files, pooling=pooling), encoded(files, texts)), naive(files, texts, pooling))
+
+
+def test_padding_and_the_order_of_a_batch_never_matter(files):
+    encoder, data = make(files), encoded(files, TEXTS)
+    together = vectors(encoder, data)
+    turned = vectors(encoder, data, [4, 2, 0, 1, 3])
+    close(turned, together[[4, 2, 0, 1, 3]])
+    alone = torch.cat([vectors(encoder, data, [number]) for number in range(len(TEXTS))])
+    close(alone, together)
+
+
+def test_what_stands_after_the_end_of_a_text_is_never_read(files):
+    encoder = make(files)
+    batch = collate(encoded(files, TEXTS), range(len(TEXTS)), torch.device("cpu"))
+    spoilt = batch.words.clone()
+    there = torch.arange(spoilt.shape[1]) < batch.lengths.unsqueeze(1)
+    spoilt[~there] = 7
+    with torch.no_grad():
+        assert torch.equal(encoder(batch.words, batch.lengths), encoder(spoilt, batch.lengths))
+
+
+def test_a_pair_is_one_row_with_the_tokenizers_own_separator(files):
+    (row,) = encoded(files, [("a boat", "a cook")]).texts[0]
+    pieces, end = tokenizer_of(files).pieces(row), FAMILIES[files.name].end
+    assert pieces.count(end) == (3 if files.name == "roberta" else 2)
+    assert pieces[-1] == end
+
+
+def test_types_of_pieces_are_the_tokenizers(made):
+    """The tiny RoBERTa has two types, but its tokenizer uses one; BERT's uses both."""
+    for family, two in (("bert", True), ("roberta", False)):
+        config = json.loads(made[family].config)
+        assert config["type_vocab_size"] == 2
+        encoder, seen = make(made[family]), []
+        encoder.backbone.embeddings.token_type_embeddings.register_forward_hook(
+            lambda layer, given, output, seen=seen: seen.append(given[0])
+        )
+        vectors(encoder, encoded(made[family], [("a", "b")]))
+        assert bool(seen[0].any()) == two
+
+
+def test_the_texts_of_a_pair_may_be_read_apart(files):
+    data = encoded(files, PAIRS, pairs="two")
+    assert [len(texts) for texts in data.texts] == [2, 2, 2]
+    firsts, seconds = vectors(make(files, pairs="two"), data).chunk(2)
+    close(firsts, naive(files, [pair[0] for pair in PAIRS]))
+    close(seconds, naive(files, [pair[1] for pair in PAIRS]))
+
+
+def test_a_text_that_spells_out_a_special_piece_forges_none(files):
+    special = {tokenizer_of(files).number(piece) for piece in FAMILIES[files.name].specials}
+    for text in ("a [SEP] b", "a </s> b", "[CLS] [PAD] <pad> <s> <mask> [MASK]"):
+        (row,) = encoded(files, [text]).texts[0]
+        assert not special & set(row[1:-1]) - {tokenizer_of(files).number(FAMILIES[files.name].unknown)}
+
+
+def test_an_empty_text_has_a_vector(files):
+    found = vectors(make(files), encoded(files, ["", "a boat", " "]))
+    assert found.isfinite().all()
+    close(found, naive(files, ["", "a boat", " "]))
+
+
+@pytest.mark.parametrize("longest", [12, 400])
+def test_long_texts_are_cut_and_counted(files, longest):
+    settings = PretrainedSettings(encoder=files.name)
+    texts = ["a boat", "the boat " * 100]
+    tokens = PretrainedEncoder.tokenized(settings, [Example(text) for text in texts], longest, files)
+    allowed = min(longest, POSITIONS)
+    assert tokens.cut == 1
+    assert len(tokens.texts[1][0]) == allowed
+    found = vectors(make(files), encode(tokens, Vocabulary()))
+    close(found, naive(files, texts, longest=allowed))
+
+
+def test_of_a_pair_that_is_too_long_the_longer_text_is_cut(files):
+    pair = ("a boat", "the cook " * 100)
+    data = encoded(files, [pair], longest=20)
+    assert len(data.texts[0][0]) == 20
+    close(vectors(make(files), data), naive(files, [pair], longest=20))
+    assert data.texts[0][0][:3] == encoded(files, [("a boat", "x")]).texts[0][0][:3]
+
+
+@pytest.mark.parametrize("longest", [1, 2, 3])
+def test_a_limit_that_leaves_no_room_for_words_is_refused(files, longest):
+    with pytest.raises(SettingsError, match=r"max_words.* at least \d+"):
+        encoded(files, [("a boat", "a cook")], longest=longest)
+
+
+def test_half_precision_is_near(files):
+    data = encoded(files, TEXTS)
+    half = vectors(make(files, precision="bfloat16"), data)
+    assert half.dtype == torch.float32
+    full = vectors(make(files), data)
+    assert not torch.equal(half, full)
+    close(half, full, tolerance=0.05)
+
+
+def test_dropout_is_ours_and_only_in_training(files):
+    encoder, data = make(files, dropout=0.5), encoded(files, TEXTS)
+    assert torch.equal(vectors(encoder, data), vectors(encoder, data))
+    rates = {module.p for module in encoder.backbone.modules() if isinstance(module, nn.Dropout)}
+    assert rates <= {0.5, 0.0}
+    encoder.train()
+    assert not torch.equal(vectors(encoder, data), vectors(encoder, data))
+
+
+# Growing
+
+
+def grow(model, slots: int, domain: str) -> None:
+    model.grow(slots=slots, domain=domain)
+    model.encoder.start_slots(domain, encoded(model.encoder.files, TEXTS))
+
+
+def outputs(model) -> dict[str, torch.Tensor]:
+    """All that a model says of texts, to the bit."""
+    data = encoded(model.encoder.files, TEXTS)
+    model.eval()
+    return {"vectors": vectors(model.encoder, data), "logits": model.logits(data)}
+
+
+def steps(model, count: int = 3) -> None:
+    """A few steps of training, in which everything moves."""
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    batch = collate(replace(encoded(model.encoder.files, TEXTS), labels=[0, 1, 0, 1, 0]), range(5), torch.device("cpu"))
+    model.train()
+    for _ in range(count):
+        optimiser.zero_grad()
+        model.training_step(batch).loss.backward()
+        optimiser.step()
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_growing_changes_no_bit_of_any_output(files, precision):
+    torch.manual_seed(0)
+    settings = PretrainedSettings(encoder=files.name, dropout=0.0, precision=precision, best=2, key_size=4)
+    model = build("text", settings, 0, len(LABELS), "first", files)
+    for number, slots in enumerate((3, 1, 7)):
+        steps(model)
+        before = outputs(model)
+        grow(model, slots, f"domain {number}")
+        after = outputs(model)
+        assert all(torch.equal(before[name], after[name]) for name in before)
+    before = outputs(model)
+    steps(model)
+    assert not torch.equal(before["vectors"], outputs(model)["vectors"])
+    assert model.banks[0].domains == ("domain 0", "domain 1", "domain 2")
+    assert all(memory.bank.values.count_nonzero() for memory in model.encoder.memories)  # and so the newest slots learn
+
+
+def test_a_copy_has_a_memory_of_its_own(made):
+    torch.manual_seed(0)
+    model = build("text", PretrainedSettings(slots=4, dropout=0.0), 0, len(LABELS), "first", made["bert"])
+    twin = copy.deepcopy(model)
+    before = outputs(model)
+    with torch.no_grad():
+        for memory in twin.encoder.memories:
+            memory.bank.values += 1.0
+    assert not torch.equal(outputs(twin)["vectors"], before["vectors"])
+    grow(twin, 3, "second")
+    assert torch.equal(outputs(model)["vectors"], before["vectors"])
+    assert [len(bank) for bank in model.banks] == [4]
+
+
+def test_a_model_is_rebuilt_from_its_shape_without_the_encoders_weights(files):
+    torch.manual_seed(0)
+    settings = PretrainedSettings(encoder=files.name, slots=4, dropout=0.0)
+    model = build("text", settings, 0, len(LABELS), "first", files)
+    grow(model, 3, "second")
+    steps(model)
+    shape = json.loads(json.dumps(model.shape()))
+    again = rebuild("text", settings, len(LABELS), shape, replace(files, weights=None))
+    again.load_state_dict(model.state_dict())
+    before, after = outputs(model), outputs(again)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_building_leaves_chance_as_it_was(files):
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    make(files)
+    assert torch.equal(torch.rand(1), expected)
+
+
+@pytest.mark.parametrize(("asked", "places"), [("auto", [0]), ("1", [0]), ("2", [1]), ("1,2", [0, 1]), ("2,1", [0, 1])])
+def test_memories_stand_after_the_layers_that_are_asked_for(files, asked, places):
+    torch.manual_seed(0)
+    encoder = make(files, "first", slots=2, memory_layers=asked)
+    assert len(encoder.memories) == len(places)
+    data = encoded(files, TEXTS)
+    (layers,) = (m for m in encoder.backbone.modules() if isinstance(m, nn.ModuleList) and len(m) == 2)
+    plain = []
+    for layer in layers:
+        layer.register_forward_hook(lambda m, g, output: plain.append(output[0] if type(output) is tuple else output))
+    with encoder.memory_inputs() as inputs:
+        vectors(encoder, data)
+    assert all(torch.equal(states, plain[place]) for states, place in zip(inputs, places, strict=True))
+
+
+def test_reading_tells_the_share_of_each_domain_at_each_piece(files):
+    torch.manual_seed(0)
+    model = build("text", PretrainedSettings(encoder=files.name, slots=4), 0, len(LABELS), "first", files)
+    grow(model, 3, "second")
+    batch = collate(encoded(files, TEXTS), range(len(TEXTS)), torch.device("cpu"))
+    (bank,) = model.eval().encoder.reading(batch.words, batch.lengths)[:1]
+    there = torch.arange(batch.words.shape[1]) < batch.lengths.unsqueeze(1)
+    assert list(bank) == ["first", "second"]
+    for share in bank.values():
+        assert share.shape == batch.words.shape
+        assert ((share > 0) == there).all()
+        assert (share <= 1 + 1e-6).all()
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"hidden": 64}, "hidden is a size of recurrent encoders; minilm has its own: leave it out"),
+        ({"embedding": 5}, "embedding is a size of recurrent encoders"),
+        ({"layers": 2}, "layers is a size"),
+        ({"cell": "lstm"}, "cell 'lstm' is not known; there are pretrained"),
+        ({"pooling": "last"}, "pooling 'last' is not known; there are mean, first"),
+        ({"memory": "tape"}, "memory 'tape' is not known; there are slots"),
+        ({"pairs": "three"}, "pairs 'three' is not known; there are one, two"),
+        ({"precision": "float16"}, "precision 'float16' is not known"),
+        ({"memory_layers": "0"}, "is no list of layers: write auto, or numbers from 1 on"),
+        ({"memory_layers": "three"}, "is no list of layers"),
+        ({"memory_layers": ""}, "is no list of layers"),
+        ({"key_size": 1}, "key_size must be at least 2, not 1"),
+        ({"best": 0}, "best must be at least 1"),
+        ({"slots": -1}, "slots must be 0 or more"),
+        ({"perceptron": -1}, "perceptron must be 0 or more"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
+    ],
+)
+def test_wrong_settings_are_refused(settings, sentence):
+    with pytest.raises(SettingsError) as caught:
+        PretrainedSettings(**settings)
+    assert sentence in str(caught.value)
+
+
+def test_a_recurrent_model_cannot_ask_for_a_pretrained_cell():
+    with pytest.raises(SettingsError, match=r"cell 'pretrained' is not known"):
+        ModelSettings(cell="pretrained")
+
+
+def test_a_layer_that_an_encoder_has_not_is_refused(files):
+    with pytest.raises(SettingsError, match=rf"memory_layers '3': {files.name} has 2 layers"):
+        make(files, memory_layers="3")
+
+
+def test_weights_of_another_size_are_refused(folder):
+    edit_config(folder, intermediate_size=48)
+    with pytest.raises(ModelError, match=r"do not fit its config.json: .*fetch the encoder again"):
+        make(read_encoder(folder))
+
+
+def test_weights_of_fewer_layers_are_refused(folder):
+    edit_config(folder, num_hidden_layers=3)
+    with pytest.raises(ModelError, match=r"do not fit its config.json: \d+ tensors are missing"):
+        make(read_encoder(folder))
+
+
+@pytest.mark.parametrize("changes", [{"num_attention_heads": 3}, {"hidden_size": "wide"}, {"hidden_act": "none such"}])
+def test_a_configuration_that_makes_no_model_is_refused(folder, changes):
+    edit_config(folder, **changes)
+    with pytest.raises(MemgrowError) as caught:
+        make(read_encoder(folder))
+    assert "\n" not in str(caught.value)
+    assert "config.json" in str(caught.value)
+
+
+def test_layers_that_are_not_found_are_told_of(made, monkeypatch):
+    encoder = make(made["bert"])
+    encoder.backbone.config.num_hidden_layers = 7
+    with pytest.raises(ModelError, match=r"layers of bert are not where .* BERT, DistilBERT, RoBERTa and ModernBERT"):
+        PretrainedEncoder(encoder.settings, encoder.backbone, made["bert"])
