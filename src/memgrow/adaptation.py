@@ -166,17 +166,23 @@ class Adaptation:
         started = time.monotonic()
         if (reason := before.plugins.refuses(stage.task)) is not None:
             raise SettingsError(f"{setup.method.name}: {reason}")
-        if vectors is not None and "words" not in setup.model.kind.grows:
-            raise SettingsError(f"--vectors are for words, and {setup.model.cell} encoders read pieces: leave them out")
+        if stage.task == REPLY and setup.model.kind.is_pretrained:
+            raise SettingsError(
+                f"a model with a pretrained encoder answers with labels, and {stage.name} has replies: give rows with "
+                "labels, or leave the encoder out"
+            )
+        if vectors is not None and setup.model.kind.is_pretrained:
+            raise SettingsError(
+                "word vectors are for words, and a pretrained encoder has pieces of words of its own: leave them out"
+            )
         warm_up(device)
         seed = derive(setup.seed, "stage", len(before.history.stages))
         old = None if setup.method.afresh else before.model
         with seeded(seed, "growth", device=device):
             tokens = setup.tokenized(stage.train) if like is None else like.tokens
             if tokens.cut and like is None:
-                limit = setup.training.max_words
                 unit = setup.model.kind.unit
-                progress.note(f"{stage.name}: only the first {limit} {unit} are read of {tokens.cut} text(s)")
+                progress.note(f"{stage.name}: only the first {setup.limit} {unit} are read of {tokens.cut} text(s)")
             model, vocabulary, grew = _grown(setup, before, device, old, stage, tokens, vectors, progress)
             same = like is not None and like.vocabulary == vocabulary
             data = like.data if like and same else encode(tokens, vocabulary, stage.labels)

@@ -64,6 +64,11 @@ class Setup:
         """Examples as tokens of the kind that the encoder reads."""
         return self.model.kind.tokenized(self.model, examples, self.training.max_words, self.encoder)
 
+    @property
+    def limit(self) -> int:
+        """The number of tokens that are read of a text, at most."""
+        return self.model.kind.limit(self.model, self.training.max_words, self.encoder)
+
 
 @dataclass(frozen=True)
 class Learnt:

@@ -1,7 +1,7 @@
 """A learner learns domain after domain (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from memgrow.device import find_device
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.history import History, Stage
 from memgrow.methods import MethodSettings, check_growth, find_method
-from memgrow.models import TASKS, Classifier, Model, ModelSettings, Responder
+from memgrow.models import TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import NoProgress, Progress
@@ -97,6 +97,12 @@ class Learner:
         An `encoder` is a pretrained one: the name of one that `memgrow encoder list` shows, a folder or a hub name.
         What is not given is the default for that encoder or, without one, for a recurrent network.
         """
+        if encoder is not None and model is not None:
+            if not isinstance(model, PretrainedSettings):
+                raise SettingsError(
+                    "ModelSettings are of a recurrent network: with an encoder give PretrainedSettings, or no model"
+                )
+            model = replace(model, encoder=str(encoder))
         usual = defaults_for(model or encoder)
         settings = (model or usual.model, training or usual.training, options or usual.options)
         return cls(method or usual.method, task, labels, *settings, seed, device)
@@ -238,6 +244,11 @@ class Learner:
         model = self.trained().eval()
         batch = collate(self.encode([_as_example(text)], labelled=False), [0], self.device)
         return model.encoder.reading(batch.words, batch.lengths)
+
+    def tokens(self, text: Text) -> tuple[list[str], ...]:
+        """The words, or pieces of words, that the model reads a text as; those of a pair may be one row."""
+        (found,) = self.settings.kind.spelled(self.setup.tokenized([_as_example(text)]), self.encoder)
+        return found
 
     # Keeping
 

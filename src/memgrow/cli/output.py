@@ -14,6 +14,8 @@ from memgrow.errors import SettingsError, counted
 from memgrow.learner import Learner
 from memgrow.storage import atomic_open, finite
 
+SPECIAL = 8  # pieces that an encoder puts around its texts, at most
+
 console = Console(highlight=False)
 stderr = Console(stderr=True, highlight=False)
 
@@ -52,9 +54,9 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
 
 def note_cut_texts(examples: Iterable[Example], learner: Learner) -> None:
     """Say how many texts are longer than the model reads."""
-    limit = learner.training.max_words
-    # A token has a letter at least, so that most texts need no splitting.
-    long = [example for example in examples if any(len(text) > limit for text in example.texts)]
+    limit = learner.setup.limit
+    # A token has a byte at least (and special ones are few), so that most texts need no splitting.
+    long = [one for one in examples if sum(len(text.encode(errors="replace")) for text in one.texts) + SPECIAL > limit]
     if cut := learner.setup.tokenized(long).cut:
         note_to_stderr(
             f"{counted(cut, 'text')} longer than {limit} {learner.settings.kind.unit}: only the beginning is read"

@@ -113,6 +113,16 @@ class Encoder(nn.Module, ABC):
         return tokenize_examples(examples, max_words, cls.tokenizer(settings))
 
     @classmethod
+    def limit(cls, settings: ModelSettings, max_words: int, files: EncoderFiles | None = None) -> int:
+        """The number of tokens that are read of a text, at most, where `max_words` are asked for."""
+        return max_words
+
+    @classmethod
+    def spelled(cls, tokenized: Tokenized, files: EncoderFiles | None = None) -> list[tuple[list[str], ...]]:
+        """The tokens of each example, for people to read."""
+        return [tuple(map(list, texts)) for texts in tokenized.texts]
+
+    @classmethod
     def first_vocabulary(cls, settings: ModelSettings) -> Vocabulary:
         """The tokens that the encoder knows before it has seen any text."""
         return Vocabulary()

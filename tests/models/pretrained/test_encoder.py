@@ -160,6 +160,12 @@ def test_an_empty_text_has_a_vector(files):
     close(found, naive(files, ["", "a boat", " "]))
 
 
+def test_half_a_character_is_read_as_an_unknown_one(files):
+    broken, known = encoded(files, ["a \ud800 boat", "é"]).texts
+    assert broken == encoded(files, ["a ? boat"]).texts[0]
+    assert known == encoded(files, ["é"]).texts[0]
+
+
 @pytest.mark.parametrize("longest", [12, 400])
 def test_long_texts_are_cut_and_counted(files, longest):
     settings = PretrainedSettings(encoder=files.name)

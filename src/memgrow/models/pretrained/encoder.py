@@ -102,8 +102,19 @@ class PretrainedEncoder(Encoder):
         cls, settings: ModelSettings, examples: Sequence[Example], max_words: int, files: EncoderFiles | None = None
     ) -> Tokenized:
         assert files is not None
-        longest = min(max_words, _longest(_config(files.config)))
-        return tokenizer_of(files).tokenized(examples, longest, cast(PretrainedSettings, settings).pairs == "one")
+        limit = cls.limit(settings, max_words, files)
+        return tokenizer_of(files).tokenized(examples, limit, cast(PretrainedSettings, settings).pairs == "one")
+
+    @classmethod
+    def limit(cls, settings: ModelSettings, max_words: int, files: EncoderFiles | None = None) -> int:
+        assert files is not None
+        return min(max_words, _longest(_config(files.config)))
+
+    @classmethod
+    def spelled(cls, tokenized: Tokenized, files: EncoderFiles | None = None) -> list[tuple[list[str], ...]]:
+        assert files is not None
+        tokenizer = tokenizer_of(files)
+        return [tuple(tokenizer.pieces(row) for row in rows) for rows in tokenized.texts]
 
     # Reading
 

@@ -27,7 +27,7 @@ class PieceTokenizer:
         return found
 
     def separator(self) -> int | None:
-        """The piece after which the second text of a pair begins, if that text has a type of its own (as BERT's has)."""
+        """The piece after which the second text of a pair begins, if that has a type of its own, as BERT's has."""
         self._tokenizer.no_truncation()
         pair = self._tokenizer.encode("a", "b")
         types: list[int] = pair.type_ids
@@ -53,14 +53,24 @@ class PieceTokenizer:
                 f"set it to at least {special + 1}"
             )
         self._tokenizer.enable_truncation(longest, strategy="longest_first")
-        rows: list[Any] = [text for example in examples for text in example.texts]
-        if texts > each:
-            rows = [tuple(example.texts) for example in examples]
+        read = [example.texts for example in examples]
+        if not all(text.isascii() or _is_unicode(text) for row in read for text in row):
+            read = [tuple(text.encode(errors="replace").decode() for text in row) for row in read]
+        rows: list[Any] = read if texts > each else [text for row in read for text in row]
         encodings = self._tokenizer.encode_batch_fast(rows)
         numbers = [encoding.ids for encoding in encodings]
         cut = sum(bool(encoding.overflowing) for encoding in encodings)
         grouped = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
         return Tokenized(grouped, [example.label for example in examples], cut, numbered=True)
+
+
+def _is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair, which JSON can hold, but no encoding of Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def tokenizer_of(files: EncoderFiles) -> PieceTokenizer:
