@@ -29,8 +29,9 @@ from memgrow.seeding import derive, seeded
 from memgrow.text import Vocabulary
 from memgrow.training.evaluation import tally_each
 from memgrow.training.loop import Outcome, PlainStepper, train
+from memgrow.training.recorded import RecordedStepper
 from memgrow.training.resume import ResumeFolder
-from memgrow.training.stacked.together import STACKED, StackedDomain, choose_loop, correct
+from memgrow.training.stacked.together import RECORDED, STACKED, StackedDomain, choose_loop, correct
 
 KINDS = {1: "text", 2: "pair"}
 READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
@@ -210,22 +211,27 @@ class Adaptation:
     def learn(self, progress: Progress, resume: ResumeFolder, loop: str | None = None) -> tuple[Learnt, Stage]:
         """Learn by the loop that is asked for or, unless one is, by the faster."""
         parts = (self.data, self.validation)
-        if choose_loop(self.model, self.device, *parts, training=self.setup.training, asked=loop).name == STACKED:
+        chosen = choose_loop(self.model, self.device, *parts, training=self.setup.training, asked=loop)
+        if chosen.name == STACKED:
             (learnt,) = learn_together([self], progress, resume)
             return learnt
         if self.old is not None:
             self.plugins.before_domain(self.old, self._old_logits)
-        return self._learn_plainly(progress, resume)
+        # Asked only now: a plugin may begin to hold something as the domain arrives.
+        recorded = chosen.name == RECORDED and self.plugins.recording_obstacle() is None
+        return self._learn_alone(RecordedStepper if recorded else PlainStepper, progress, resume)
 
     def _old_logits(self) -> Tensor:
         assert isinstance(self.old, Classifier)  # a plugin that asks refuses others
         return self.old.logits(self.data.as_known_to(self.old.vocabulary_size))
 
-    def _learn_plainly(self, progress: Progress, resume: ResumeFolder) -> tuple[Learnt, Stage]:
+    def _learn_alone(
+        self, stepper: type[PlainStepper], progress: Progress, resume: ResumeFolder
+    ) -> tuple[Learnt, Stage]:
         settings = self.setup.training
         with seeded(self.seed, "train", device=self.device):
             (outcome,) = train(
-                PlainStepper(
+                stepper(
                     self.model,
                     self.data,
                     self.validation,
@@ -287,7 +293,7 @@ def learn_together(
     if (reason := first.plugins.stacking_obstacle()) is not None:
         if len(adaptations) > 1:
             progress.note(one_after_another(first.stage.name, reason))
-        return [one._learn_plainly(progress, resume) for one in adaptations]
+        return [one._learn_alone(PlainStepper, progress, resume) for one in adaptations]
     outcomes = domain.train(
         first.stage.name, first.setup.training, first.trains, plugins, resume=resume, progress=progress
     )

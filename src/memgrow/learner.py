@@ -126,8 +126,8 @@ class Learner:
         `watch` are domains whose test examples are tried afterwards, beside this one's. `vectors` is a file of word
         vectors for new words. With a `folder` the learner is saved there at the end, and until then its state is
         kept in folder.adapting, so that a run that was killed goes on where it was and ends with the same bits.
-        `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain" or
-        "stacked" (see `choose_loop`); without it the faster one is taken.
+        `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain",
+        "stacked" or "recorded" (see `choose_loop`); without it the faster one is taken.
         """
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)

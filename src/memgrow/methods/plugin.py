@@ -192,6 +192,19 @@ class Plugin:
             return None
         return f"{type(self).__name__} does not say how it is stacked"
 
+    def recording_obstacle(self) -> str | None:
+        """Why steps with this cannot be recorded on a GPU and replayed, if so: Python would not be asked again.
+
+        A plugin that can be stacked is used to that. Another one with hooks in a step and something of its own has to
+        say that none of it changes between steps but in the optimiser's state, by overriding this.
+        """
+        hooks = ("weight_loss", "output_loss", "before_step", "after_step", "follow_weights")
+        if all(getattr(type(self), name) is getattr(Plugin, name) for name in hooks):
+            return None
+        if self.stacking_obstacle() is None:
+            return None
+        return f"{type(self).__name__} does not say that its steps can be replayed"
+
 
 def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
     """The entries that a parameter had before it grew by slots or words: those come after the old ones."""
@@ -294,6 +307,9 @@ class Plugins:
 
     def stacking_obstacle(self) -> str | None:
         return next(filter(None, (part.stacking_obstacle() for part in self.parts)), None)
+
+    def recording_obstacle(self) -> str | None:
+        return next(filter(None, (part.recording_obstacle() for part in self.parts)), None)
 
     def inherit(self, other: "Plugins") -> list[Plugin]:
         """Take over what the same kinds of plugins remember elsewhere; returns those that found none."""

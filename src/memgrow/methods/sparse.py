@@ -137,6 +137,9 @@ class SparseUpdates(Plugin):
             old.copy_(torch.where(moves, old, before))
         self._were = {}
 
+    def recording_obstacle(self) -> None:
+        """None: what may move is settled as a domain arrives."""
+
     def after_training(self, old: Model, new: Model) -> None:
         self.moving = {}
 

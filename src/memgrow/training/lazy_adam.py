@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -155,12 +156,21 @@ class Optimiser:
         rate: float | Mapping[str, float],
         capturable: bool = False,
         waits: str | None = None,
+        one_rate: bool = True,
     ) -> None:
-        """Parameters by name, and the rate of all or of each; `waits` names a table whose rows wait for their batch."""
+        """Parameters by name, and the rate of all or of each; `waits` names a table whose rows wait for their batch.
+
+        Where steps are recorded and there is not `one_rate` from first to last, rates are numbers on the device.
+        """
         self.parameters, self._waits = dict(parameters), waits
         rates = rate if isinstance(rate, Mapping) else dict.fromkeys(parameters, rate)
-        groups = [
-            {"params": [p for name, p in parameters.items() if rates[name] == one], "lr": one, FULL_RATE: one}
+        device = next((p.device for p in parameters.values()), None) if capturable and not one_rate else None
+        groups: list[dict[str, Any]] = [
+            {
+                "params": [p for name, p in parameters.items() if rates[name] == one],
+                "lr": one if device is None else torch.tensor(one, device=device),
+                FULL_RATE: one,
+            }
             for one in dict.fromkeys(rates.values())
         ]
         self.adam = torch.optim.Adam(groups, fused=True, capturable=capturable)
@@ -170,7 +180,11 @@ class Optimiser:
     def scale_rates(self, factor: float) -> None:
         """Let each group move at that share of its rate until further notice."""
         for group in self.adam.param_groups:
-            group["lr"] = group[FULL_RATE] * factor
+            now = group[FULL_RATE] * factor
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(now)  # where a recorded step looks for it
+            else:
+                group["lr"] = now
 
     def begin(self, words: Callable[[], Tensor]) -> dict[str, Tensor]:
         """Begin a batch that reads those rows of the table; returns what is to have gradients, by name."""
@@ -249,7 +263,8 @@ def optimiser_for(
     if parameters is None:
         parameters = {name: p for name, p in model.named_parameters() if name in trains.since}
     rates = {name: rate if new_rate is None or name not in trains.new else new_rate for name in parameters}
-    return Optimiser(parameters, rates, capturable, _waiting(model, trains, plugins, parameters) if one_rate else None)
+    waits = _waiting(model, trains, plugins, parameters) if one_rate else None
+    return Optimiser(parameters, rates, capturable, waits, one_rate)
 
 
 def _waiting(model: Model, trains: Trains, plugins: Plugins, parameters: Mapping[str, Tensor]) -> str | None:

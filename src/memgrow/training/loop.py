@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -190,6 +190,8 @@ def train(
 class PlainStepper:
     """Trains one model of any kind."""
 
+    records: ClassVar[bool] = False  # whether steps are recorded on a GPU and replayed
+
     def __init__(
         self,
         model: Model,
@@ -207,7 +209,13 @@ class PlainStepper:
         self.batches = -(-len(data) // settings.batch)  # of an epoch
         self.warm_up = plugins.warm_up_epochs(self.batches)
         self.optimiser = optimiser_for(
-            model, trains, plugins, settings.rate, settings.new_rate, one_rate=settings.one_rate
+            model,
+            trains,
+            plugins,
+            settings.rate,
+            settings.new_rate,
+            one_rate=settings.one_rate,
+            capturable=self.records and self.device.type == "cuda",
         )
         self.best = self._snapshot()
         self.running = torch.zeros(2, dtype=torch.double, device=self.device)
@@ -225,12 +233,16 @@ class PlainStepper:
                     self.optimiser.scale_rates(
                         self.settings.rate_factor(number * self.batches + done - 1, self.batches)
                     )
-                self.step(collate(self.data, indices, self.device))
+                self.learn(indices)
                 yield done
         self.optimiser.flush()
 
-    def step(self, batch: Batch) -> None:
-        """One update; nothing is read back from the device."""
+    def learn(self, indices: Sequence[int]) -> None:
+        """One step on the examples of those numbers."""
+        self.seen += self.step(collate(self.data, indices, self.device))
+
+    def step(self, batch: Batch) -> int:
+        """One update; nothing is read back from the device. Returns the number of answers."""
         optimiser, plugins = self.optimiser, self.plugins
         optimiser.adam.zero_grad(set_to_none=True)
         optimiser.begin(lambda: batch.words)
@@ -238,7 +250,7 @@ class PlainStepper:
         parameters = dict(self.model.named_parameters())
         output_loss = None if output.logits is None else plugins.output_loss(output.logits, batch.examples)
         terms = (output.loss, plugins.weight_loss(parameters), output_loss)
-        torch.stack([term for term in terms if term is not None]).sum().backward()  # type: ignore[no-untyped-call]
+        self.backward(torch.stack([term for term in terms if term is not None]).sum())
         self.trains.mask_gradients(self.model)
         nn.utils.clip_grad_norm_(optimiser.moving(), self.clip)
         plugins.before_step(parameters)
@@ -246,7 +258,11 @@ class PlainStepper:
         plugins.after_step(parameters)
         plugins.follow_weights(optimiser.adam, self.batches)
         self.running += torch.stack((output.total, output.right.to(output.total)))
-        self.seen += output.seen
+        return output.seen
+
+    def backward(self, loss: Tensor) -> None:
+        """Give parameters their gradients."""
+        loss.backward()  # type: ignore[no-untyped-call]
 
     def score(self) -> list[float]:
         with self._evaluated():

@@ -10,10 +10,11 @@ from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together, correct_together
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
+from memgrow.training.graphs import separated
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked.model import obstacle
-from memgrow.training.stacked.stepper import clip_each, separated
+from memgrow.training.stacked.stepper import clip_each
 from tests.methods.test_conformance import assert_alike
 
 MODEL = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)

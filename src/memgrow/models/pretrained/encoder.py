@@ -31,6 +31,8 @@ DROPOUTS = (
     "mlp_dropout",
 )
 FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
+# Families in which every layer attends to all places and takes a mask (R, 1, T, T) as it is.
+FULL_ATTENTION = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra")
 
 
 class MemoryHook:
@@ -84,6 +86,8 @@ class PretrainedEncoder(Encoder):
         has_types = getattr(config, "type_vocab_size", 0) > 1
         self._separator = tokenizer_of(files).separator() if has_types else None  # where the second text has its type
         self._padding = int(getattr(config, "pad_token_id", None) or 0)
+        # Elsewhere the library looks in each batch whether a mask is needed at all, for which a GPU waits.
+        self.masks_itself = config.model_type in FULL_ATTENTION and config._attn_implementation == "sdpa"
 
     @classmethod
     def create(
@@ -120,19 +124,25 @@ class PretrainedEncoder(Encoder):
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)  # (R, T)
-        states = self.states(words, there)
+        full = lengths.device.type == "cpu" and bool((lengths == words.shape[1]).all())  # nobody waits for a GPU
+        states = self.states(words, there, full)
         vectors: Tensor = self.dropout(self._pool(states, there))
         return vectors
 
-    def states(self, words: Tensor, there: Tensor) -> Tensor:
-        """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there."""
+    def states(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:
+        """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there, or `full` all."""
         given: dict[str, Tensor] = {}
         if self._separator is not None:
             separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self._padding)
         with self._precision():
-            return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=there.long(), **given)[0])
+            mask = None if full else self._mask(there)
+            return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=mask, **given)[0])
+
+    def _mask(self, there: Tensor) -> Tensor:
+        rows, places = there.shape
+        return there[:, None, None, :].expand(rows, 1, places, places) if self.masks_itself else there.long()
 
     def _pool(self, states: Tensor, there: Tensor) -> Tensor:
         if self.settings.pooling == "first":

@@ -1,7 +1,7 @@
 """All examples on the device, so that a batch of a stack is an index away and nothing is copied while training."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -31,12 +31,12 @@ class StackBatch(NamedTuple):
 
 
 class DeviceData:
-    """Examples as tensors on a device."""
+    """Examples as tensors on a device. `up` rounds the length of a batch up, so that few lengths differ."""
 
-    def __init__(self, data: Encoded, device: torch.device) -> None:
-        self.data = data
+    def __init__(self, data: Encoded, device: torch.device, up: Callable[[int], int] | None = None) -> None:
+        self.data, self.up = data, up or rounded
         sizes = np.array([[len(text) for text in example] for example in data.texts])  # (examples, texts)
-        inside = np.arange(rounded(int(sizes.max()))) < sizes[..., None]
+        inside = np.arange(self.up(int(sizes.max()))) < sizes[..., None]
         words = np.zeros(inside.shape, dtype=np.int32)
         every = chain.from_iterable(text for example in data.texts for text in example)
         words[inside] = np.fromiter(every, dtype=np.int32, count=int(sizes.sum()))
@@ -53,7 +53,7 @@ class DeviceData:
 
     def steps(self, numbers: Tensor) -> int:
         """The number of steps that a batch of these examples takes."""
-        return rounded(int(self.longest[numbers].max()))
+        return self.up(int(self.longest[numbers].max()))
 
     def take(self, numbers: Tensor, steps: int) -> StackBatch:
         """The examples of those numbers (K, B), on the device."""

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from memgrow.models import Classifier, Model, RecurrentEncoder
 from memgrow.nn import MemoryRecurrent
+from memgrow.training.graphs import Graphs
 from memgrow.training.stacked.data import DeviceData
-from memgrow.training.stacked.graphs import Graphs
 from memgrow.training.stacked.recurrence import Slots, Weights, recur, turned
 
 

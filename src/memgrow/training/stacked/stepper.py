@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.methods import OptimiserState, Plugins, Trains
+from memgrow.training.graphs import Graphs, separated
 from memgrow.training.lazy_adam import ActiveRows, optimiser_for
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import under
 from memgrow.training.stacked.data import DeviceData, epoch_of
-from memgrow.training.stacked.graphs import Graphs
 from memgrow.training.stacked.model import Stack
 
 
@@ -171,17 +171,6 @@ class StackStepper:
         loss = loss / whole.shape[1]
         output_loss = self.plugins.output_loss(logits, piece)
         return loss if output_loss is None else loss + output_loss * (piece.shape[1] / whole.shape[1])
-
-
-def separated(gradients: Sequence[Tensor]) -> list[Tensor]:
-    """The same, each laid out like its parameter, as the fused optimiser expects, and none sharing another's memory."""
-    taken: set[int] = set()
-    new = []
-    for gradient in gradients:
-        whole = gradient.contiguous()
-        new.append(whole.clone() if whole.data_ptr() in taken else whole)
-        taken.add(whole.data_ptr())
-    return new
 
 
 def clip_each(gradients: Sequence[Tensor], largest: float) -> None:

@@ -19,6 +19,7 @@ from memgrow.models import Model, Tally, tally_of
 from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
 from memgrow.training.loop import Outcome, TrainingSettings, train
+from memgrow.training.recorded import recording_obstacle
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.data import DeviceData, rounded
 from memgrow.training.stacked.kernels import prepare
@@ -33,11 +34,9 @@ class Loop(NamedTuple):
     reason: str
 
 
-PLAIN, STACKED = "plain", "stacked"
-FASTER_ON = {
-    "cuda": Loop(STACKED, "steps are recorded once and replayed, so that the GPU does not wait for Python"),
-    "cpu": Loop(PLAIN, "steps that are recorded and replayed pay on a GPU alone"),
-}
+PLAIN, STACKED, RECORDED = "plain", "stacked", "recorded"
+REPLAYED = "steps are recorded once and replayed, so that the GPU does not wait for Python"
+NOT_ON_CPU = "steps that are recorded and replayed pay on a GPU alone"
 # How many numbers all texts may be when each is as long as the longest: a GiB, which a GPU can spare. A hundred
 # thousand pairs of four hundred words are fewer; twenty thousand texts are more if one has twenty thousand words.
 ROOM = 1 << 28
@@ -52,15 +51,18 @@ def choose_loop(
     asked: str | None = None,
 ) -> Loop:
     """The faster of those that can train this model these parts of a domain, or the one that is asked for."""
-    reason = stacking_obstacle([model], training)
+    pretrained = model.encoder.is_pretrained
+    reason = recording_obstacle(model) if pretrained else stacking_obstacle([model], training)
     if reason is not None:
         return Loop(PLAIN, reason)
+    faster = RECORDED if pretrained else STACKED
     if asked is not None:
-        return Loop(asked, "it was asked for")
-    faster = FASTER_ON.get(device.type, FASTER_ON["cpu"])
-    if faster.name == STACKED and sum(map(padded, parts)) > ROOM:
+        return Loop(asked if asked == PLAIN else faster, "it was asked for")
+    if device.type != "cuda":
+        return Loop(PLAIN, NOT_ON_CPU)
+    if sum(map(padded, parts)) > ROOM:
         return Loop(PLAIN, "all texts, made as long as the longest, take too much memory at once")
-    return faster
+    return Loop(faster, REPLAYED)
 
 
 def stacking_obstacle(models: Sequence[Model], training: TrainingSettings | None = None) -> str | None:

@@ -1,10 +1,11 @@
 """A piece of work for each length of a batch, on a GPU recorded once and replayed: no launch costs, no waiting."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 class Graphs:
@@ -52,3 +53,14 @@ class Graphs:
         """Give the graphs back; what they were recorded from is free to go as well."""
         self._graphs.clear()
         self._work = lambda steps: None
+
+
+def separated(gradients: Sequence[Tensor]) -> list[Tensor]:
+    """The same, each laid out like its parameter, as the fused optimiser expects, and none sharing another's memory."""
+    taken: set[int] = set()
+    new = []
+    for gradient in gradients:
+        whole = gradient.contiguous()
+        new.append(whole.clone() if whole.data_ptr() in taken else whole)
+        taken.add(whole.data_ptr())
+    return new

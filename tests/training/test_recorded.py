@@ -1,0 +1,170 @@
+"""Steps that can be recorded train as plain ones do. On a CPU nothing is recorded, and the rest is the same."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from memgrow.learner import Learner
+from memgrow.methods import METHODS, Method, MethodSettings
+from memgrow.methods.plugin import Plugin
+from memgrow.models.pretrained.settings import PretrainedSettings
+from memgrow.training import recorded
+from memgrow.training.loop import PlainStepper, TrainingSettings
+from memgrow.training.recorded import RecordedStepper, rounded
+from memgrow.training.stacked.together import PLAIN, RECORDED, STACKED, choose_loop
+from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
+from tests.support.tiny_encoder import make_encoder
+
+TRAINING = TrainingSettings(rate=1e-3, new_rate=1e-2, batch=20, epochs=2, warm_up=2, schedule="linear")
+LEARNT_BY_STEPS = ("F", "F+M", "frozen+M", "F+M+Q+L", "F+M+E", "F+D", "EWC+M", "sparse")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("encoder"))
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    """Lengths are not rounded, so that both steppers see the same shapes."""
+    monkeypatch.setattr(recorded, "GRAINS", ((1 << 20, 1),))
+
+
+def make(folder: Path, method: str = "F", training: TrainingSettings = TRAINING, **model) -> Learner:
+    slots = 4 if method == "sparse" else 0
+    settings = PretrainedSettings(encoder=str(folder), slots=slots, **model)
+    options = MethodSettings(slots=4, fisher_examples=4, strength=50.0)
+    return Learner.create(method, model=settings, training=training, options=options, device="cpu")
+
+
+def weights(learner: Learner) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach() for name, tensor in learner.trained().state_dict().items()}
+
+
+@pytest.mark.parametrize("method", [method for method in LEARNT_BY_STEPS if method.split("+")[0] in METHODS])
+def test_where_shapes_are_the_same_so_are_the_bits(method, folder, stream, exact):
+    ours, theirs = make(folder, method), make(folder, method)
+    for domain in stream[:2]:
+        ours.adapt(domain, loop=RECORDED)
+        theirs.adapt(domain, loop=PLAIN)
+    for (name, a), b in zip(weights(ours).items(), weights(theirs).values(), strict=True):
+        assert torch.equal(a, b), name
+    assert ours.history.stages[1].validation == theirs.history.stages[1].validation
+
+
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta"])
+@pytest.mark.parametrize("pairs", ["one", "two"])
+def test_padding_changes_nothing_but_the_rounding(family, pairs, stream, tmp_path):
+    folder = make_encoder(tmp_path / family, family)
+    domains = [replace(domain, train=tuple(map(doubled, domain.train))) for domain in stream[:2]]
+    domains = [replace(domain, validation=domain.train, test=domain.train) for domain in domains]
+    learners = [make(folder, "F+M", replace(TRAINING, new_rate=1e-3), dropout=0.0, pairs=pairs) for _ in range(2)]
+    for learner, loop in zip(learners, (RECORDED, PLAIN), strict=True):
+        for domain in domains:
+            learner.adapt(domain, loop=loop)
+    for (name, a), b in zip(weights(learners[0]).items(), weights(learners[1]).values(), strict=True):
+        # Where a gradient is next to nothing, rounding turns its sign: then Adam moves the other way.
+        assert (a - b).norm() <= 1e-3 * b.norm() + 2e-4 * b.numel() ** 0.5, name
+
+
+def doubled(example):
+    return replace(example, pair=" ".join(reversed(example.text.split())))
+
+
+def test_lengths_are_rounded_up_but_not_beyond_what_the_encoder_reads():
+    lengths = range(1, 513)
+    assert all(rounded(length, 512) >= length for length in lengths)
+    assert len({rounded(length, 512) for length in lengths}) <= 20
+    assert [rounded(length, 50) for length in (1, 8, 9, 49, 50)] == [8, 8, 16, 50, 50]
+
+
+def test_a_text_as_long_as_the_encoder_reads_is_trained_on(folder, stream):
+    domain = stream[0]
+    long = tuple(replace(example, text=" ".join([example.text] * 20)) for example in domain.train)
+    learner = make(folder)
+    learner.adapt(replace(domain, train=long), loop=RECORDED)
+    assert max(map(learner.encode(long).length, range(len(long)))) == learner.trained().encoder.longest
+
+
+def test_a_killed_run_ends_with_the_same_bits(folder, stream, tmp_path, monkeypatch):
+    keep_epoch(LAST, monkeypatch)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
+    whole = make(folder, "F+M")
+    whole.adapt(stream[0], loop=RECORDED)
+    for reports in (2, 3):
+        with pytest.raises(PulledPlug):
+            make(folder, "F+M").adapt(
+                stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(reports), loop=RECORDED
+            )
+    resumed = make(folder, "F+M")
+    resumed.adapt(stream[0], folder=tmp_path / "model", loop=RECORDED)
+    for (name, a), b in zip(weights(whole).items(), weights(resumed).values(), strict=True):
+        assert torch.equal(a, b), name
+
+
+class Counting(Plugin):
+    """Counts its steps in Python, which a recorded step would not ask."""
+
+    def __init__(self, settings: MethodSettings) -> None:
+        super().__init__(settings)
+        self.steps = 0
+
+    def after_step(self, parameters) -> None:
+        self.steps += 1
+
+
+def test_a_plugin_that_cannot_be_replayed_has_the_plain_steps(folder, stream, monkeypatch):
+    monkeypatch.setitem(METHODS, "counting", Method("counting", "counts", remembers=(Counting,)))
+    monkeypatch.setattr(RecordedStepper, "learn", lambda *_: pytest.fail("it was recorded"))
+    learner = make(folder, "counting")
+    learner.adapt(stream[0], loop=RECORDED)
+    assert learner.plugins.parts[0].steps == 6
+    assert learner.plugins.recording_obstacle() == "Counting does not say that its steps can be replayed"
+    for method in METHODS.values():
+        if method.name != "counting":
+            assert method.plugins(MethodSettings()).recording_obstacle() is None, method.name
+
+
+def test_the_loop_of_an_encoder_is_recorded_on_a_gpu(folder, stream, tmp_path, tiny, short):
+    cpu, gpu = torch.device("cpu"), torch.device("cuda")
+    learner = make(folder)
+    learner.adapt(stream[0])
+    model = learner.trained()
+    assert choose_loop(model, gpu, training=TRAINING).name == RECORDED
+    assert choose_loop(model, gpu, training=TRAINING, asked=PLAIN).name == PLAIN
+    assert choose_loop(model, cpu, training=TRAINING).name == PLAIN
+    assert choose_loop(model, cpu, training=TRAINING, asked=RECORDED).name == RECORDED
+    other = make(make_encoder(tmp_path / "modernbert", "modernbert"))
+    other.adapt(stream[0], loop=RECORDED)
+    assert choose_loop(other.trained(), gpu) == (PLAIN, recorded.recording_obstacle(other.trained()))
+    recurrent = Learner.create("F", model=tiny, training=short, device="cpu")
+    recurrent.adapt(stream[0])
+    assert choose_loop(recurrent.trained(), gpu).name == STACKED
+
+
+def test_a_whole_batch_needs_no_mask(folder, stream):
+    learner = make(folder)
+    learner.adapt(stream[0])
+    model = learner.trained().eval()
+    words, lengths = torch.randint(5, 60, (3, 8)), torch.tensor([8, 8, 8])
+    padded = torch.cat((words, torch.zeros(3, 4, dtype=torch.long)), dim=1)
+    with torch.no_grad():
+        torch.testing.assert_close(model(words, lengths), model(padded, lengths))
+
+
+def test_what_is_frozen_has_neither_gradient_nor_state(folder, stream):
+    learner = make(folder, "frozen+M")
+    held = []
+    finish = PlainStepper.finish
+    try:
+        PlainStepper.finish = lambda self: held.append(self) or finish(self)
+        for domain in stream[:2]:
+            learner.adapt(domain, loop=RECORDED)
+    finally:
+        PlainStepper.finish = finish
+    stepper = held[1]
+    assert {"encoder.backbone.embeddings.word_embeddings.weight"}.isdisjoint(stepper.trains.since)
+    assert set(stepper.optimiser.parameters) == set(stepper.trains.since)
+    assert all(p.grad is None for p in stepper.model.parameters())
