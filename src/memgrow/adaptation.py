@@ -24,7 +24,7 @@ from memgrow.methods.trains import new_names
 from memgrow.models import REPLY, Classifier, Model, build
 from memgrow.models.encoder import first_vectors
 from memgrow.nn import count_parameters
-from memgrow.progress import Progress
+from memgrow.progress import Progress, Step
 from memgrow.seeding import derive, seeded
 from memgrow.text import Vocabulary
 from memgrow.training.evaluation import tally_each
@@ -210,6 +210,8 @@ class Adaptation:
 
     def learn(self, progress: Progress, resume: ResumeFolder, loop: str | None = None) -> tuple[Learnt, Stage]:
         """Learn by the loop that is asked for or, unless one is, by the faster."""
+        if self.setup.method.closed_form:
+            return self._solve(progress, resume)
         parts = (self.data, self.validation)
         chosen = choose_loop(self.model, self.device, *parts, training=self.setup.training, asked=loop)
         if chosen.name == STACKED:
@@ -247,6 +249,19 @@ class Adaptation:
                 resume=resume,
                 progress=progress,
             )
+        return self._finish_plainly(outcome)
+
+    def _solve(self, progress: Progress, resume: ResumeFolder) -> tuple[Learnt, Stage]:
+        """Learn without training; a run that was killed begins again."""
+        resume.restore()  # which refuses to give up another's unfinished training
+
+        def tell(done: int, total: int) -> None:
+            progress.step(Step(self.stage.name, 1, 1, done, total))
+
+        self.plugins.solve(self.model, self.data, tell)
+        return self._finish_plainly(Outcome(0, 0, self.model.score(self.validation), 0.0))
+
+    def _finish_plainly(self, outcome: Outcome) -> tuple[Learnt, Stage]:
         self.after_training(partial(tally_each, self.model, self.validation))
         note = self.plugins.after_domain(self.model, self.data, self.device, self.seed)
         scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}

@@ -15,7 +15,7 @@ from memgrow.defaults import defaults_for
 from memgrow.device import find_device
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.history import History, Stage
-from memgrow.methods import MethodSettings, check_growth, find_method
+from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.pretrained.files import EncoderFiles
@@ -63,7 +63,7 @@ class Learner:
     ) -> None:
         """`files` are those of a pretrained encoder; without them the settings say where they are found."""
         self.method = find_method(method)
-        check_growth(self.method, model)
+        check_method(self.method, model)
         if files is None:
             model, files = model.resolved()
         self.encoder = files
@@ -188,7 +188,7 @@ class Learner:
     def use(self, method: str, options: MethodSettings | None = None) -> None:
         """Go on with another method."""
         new, options = find_method(method), options or self.options
-        check_growth(new, self.settings)
+        check_method(new, self.settings)
         plugins = new.plugins(options)
         strange = plugins.inherit(self.plugins)
         if self.history.stages and any(part.needs_every_domain for part in strange):

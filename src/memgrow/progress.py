@@ -6,15 +6,15 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Step:
-    """The point at which training stands."""
+    """The point at which training stands; without loss and accuracy, that of reading texts."""
 
     domain: str
     epoch: int  # from 1
     epochs: int  # at most
-    batch: int
+    batch: int  # of the epoch, done; where texts are read, their tokens
     batches: int
-    loss: float  # mean of this epoch so far
-    accuracy: float  # on this epoch's training batches so far
+    loss: float | None = None  # mean of this epoch so far
+    accuracy: float | None = None  # on this epoch's training batches so far
     validation: float | None = None  # the best so far
 
 

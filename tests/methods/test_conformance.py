@@ -1,8 +1,9 @@
-"""What every method promises, on a network with memory, on a plain one, and on one that replies.
+"""What every method promises, on a network with memory, on a plain one, on one that replies, on a pretrained encoder.
 
 Each method learns three domains once on each kind of network; the tests look at what was kept on the way.
 """
 
+import re
 import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,12 +13,14 @@ import torch
 
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together
-from memgrow.methods import LETTERS, METHODS, Method, MethodSettings, Plugin
-from memgrow.models import ModelSettings
+from memgrow.methods import LETTERS, METHODS, Method, MethodSettings, Plugin, check_method, find_method
+from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 from tests.support.breaking import Plug
+from tests.support.tiny_encoder import make_encoder
 
 SLOTS = 20  # for each later domain
 KINDS = {
@@ -25,7 +28,21 @@ KINDS = {
     "plain": ModelSettings(embedding=6, hidden=5, slots=0, perceptron=16, dropout=0.1),
     "replies": ModelSettings(cell="gru", embedding=6, hidden=5, slots=4, bidirectional=False, dropout=0.1),
     "plain replies": ModelSettings(cell="gru", embedding=6, hidden=5, slots=0, bidirectional=False, dropout=0.1),
+    "encoder": PretrainedSettings(encoder="tiny", slots=4, key_size=4, best=2, dropout=0.1),
 }
+QUICK = ("memory", "encoder")  # the suite as a whole has all kinds
+RECURRENT = [kind for kind, settings in KINDS.items() if not settings.kind.is_pretrained]
+# What cannot be done with a kind of network, and is refused with a sentence.
+REFUSED = {
+    **{kind: {"ridge"} for kind in RECURRENT},
+    "encoder": {"F+V", "F+M+V", "F+H", "F+H+V", "Progressive"},
+}
+# Beyond the rows of the table, methods with letters.
+LETTERED_ON = {
+    **{kind: ["F+V+A"] for kind in RECURRENT},
+    "encoder": ["F+A", "F+E", "F+D", "F+L", "F+M+A", "F+M+Q", "frozen+M+A", "EWC+M"],
+}
+CASES = [(kind, method) for kind in KINDS for method in (*METHODS, *LETTERED_ON[kind]) if method not in REFUSED[kind]]
 Weights = dict[str, torch.Tensor]
 
 
@@ -39,12 +56,24 @@ class Learnt:
     references: tuple[list[int], list[int]]  # to parts of the first domain, before and after it was learnt
 
 
-# The quick part is one kind of network; the suite as a whole has them all.
 @pytest.fixture(
-    params=[pytest.param(kind, marks=() if kind == "memory" else pytest.mark.slow) for kind in KINDS], scope="module"
+    params=[
+        pytest.param(case, marks=() if case[0] in QUICK else pytest.mark.slow, id="-".join(case)) for case in CASES
+    ],
+    scope="module",
 )
-def kind(request) -> str:
+def case(request) -> tuple[str, str]:
     return request.param
+
+
+@pytest.fixture(scope="module")
+def kind(case) -> str:
+    return case[0]
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +86,14 @@ def stream(kind, stream, dialogues) -> Stream:
     return dialogues if "replies" in kind else stream
 
 
-@pytest.fixture(params=[*METHODS, "F+V+A"], scope="module")
-def learnt(request, kind, stream, short, tmp_path_factory) -> Learnt:
+@pytest.fixture(scope="module")
+def learnt(case, stream, short, folder, tmp_path_factory) -> Learnt:
+    kind, method = case
     options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto")  # which A alone reads
-    learner = Learner.create(request.param, model=KINDS[kind], training=short, options=options, device="cpu")
+    model, training = KINDS[kind], short
+    if isinstance(model, PretrainedSettings):
+        model, training = replace(model, encoder=str(folder)), replace(short, new_rate=0.02, warm_up=2)
+    learner = Learner.create(method, model=model, training=training, options=options, device="cpu")
     folder, before = tmp_path_factory.mktemp("learnt"), references(stream[0])
     kept, folders, after = [], [], []
     for number in range(3):
@@ -85,6 +118,12 @@ def references(domain: Domain) -> list[int]:
     return [sys.getrefcount(part) for part in (domain.train, domain.train[0], domain.train[0].text)]
 
 
+@pytest.mark.parametrize(("kind", "method"), [(kind, name) for kind, names in REFUSED.items() for name in names])
+def test_a_method_that_does_not_go_with_a_network_is_refused_with_a_sentence(kind, method):
+    with pytest.raises(SettingsError, match=f"^{re.escape(method)} .*: (use|give) "):
+        check_method(find_method(method), KINDS[kind])
+
+
 def test_three_domains_grow_the_model_as_promised(learnt, stream):
     learner, method = learnt.learner, learnt.learner.method
     first, *later = learner.history.stages
@@ -104,18 +143,19 @@ def test_three_domains_grow_the_model_as_promised(learnt, stream):
         assert (stage.parameters > before.parameters) == bool(method.grows)
     if "slots" in method.grows:
         expected = stream.names if learner.settings.slots else stream.names[1:]
-        assert learner.trained().encoder.newest.banks[0].domains == expected
-    assert learner.trained().encoder.embedding.num_embeddings == len(learner.vocabulary)
+        assert learner.trained().encoder.banks[0].domains == expected
+    if "words" in learner.settings.kind.grows:
+        assert learner.trained().vocabulary_size == len(learner.vocabulary)
     assert len(learner.history.matrix.rows) == 3
     assert set(learner.history.matrix.domains) == set(stream.names)
 
 
 def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt):
     old, new, _ = learnt.weights
-    frozen = {
-        "frozen+M": {name for name in old if not name.startswith("heads.")},
-        "Progressive": set(old),
-    }.get(learnt.learner.method.name, set())
+    below = {name for name in old if not name.startswith("heads.")}
+    frozen = {"frozen+M": below, "frozen+M+A": below, "ridge": below, "Progressive": set(old)}.get(
+        learnt.learner.method.name, set()
+    )
     for name in frozen:
         kept = new[name]
         for dim, size in enumerate(old[name].shape):  # the part that was there before
@@ -219,7 +259,11 @@ def assert_alike(ours: Learner, theirs: Learner) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "keep"),
-    [*((name, 0.5) for name in dict.fromkeys([*METHODS, *LETTERED, *FURTHER])), ("F+A", "auto"), ("F+M+V+A+E", "auto")],
+    [
+        *((name, 0.5) for name in dict.fromkeys([*METHODS, *LETTERED, *FURTHER]) if name not in REFUSED["memory"]),
+        ("F+A", "auto"),
+        ("F+M+V+A+E", "auto"),
+    ],
 )
 def test_stacked_each_learns_what_it_would_have_learnt_alone(method, keep, domains):
     company, alone, notes = taught_together_and_alone(method, domains, keep)

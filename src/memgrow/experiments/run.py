@@ -33,11 +33,11 @@ class Run:
     def upto(self, stages: int) -> "Run":
         """The run as it stands after this many domains.
 
-        A method's ways begin with the second domain, so runs by different methods share their first stage.
+        Most methods' ways begin with the second domain, so that their runs share the first stage.
         """
         method = find_method(self.method)
         learns = self.learns[:stages]
-        if stages == 1 and not method.together:
+        if stages == 1 and method.shares_first:
             return replace(self, method="F", learns=learns, options=MethodSettings())
         return replace(self, learns=learns)
 
@@ -137,7 +137,10 @@ class Record:
 
 def _noting(name: str) -> str | None:
     """The plainest method that takes the same notes of every domain as the one of that name, if that takes any."""
-    kinds = [kind for kind in find_method(name).remembers if getattr(kind, "needs_every_domain", False)]
+    method = find_method(name)
+    if not method.shares_first:  # it takes them as it learns the first domain
+        return None
+    kinds = [kind for kind in method.remembers if getattr(kind, "needs_every_domain", False)]
     alike = (known for known, method in METHODS.items() if list(method.remembers) == kinds)
     return next(alike, name) if kinds else None
 

@@ -24,8 +24,10 @@ class Grew:
 GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column": "columns"}
 
 
-def check_growth(method: Method, settings: ModelSettings) -> None:
-    """Refuse a method that adds what this kind of encoder cannot grow by."""
+def check_method(method: Method, settings: ModelSettings) -> None:
+    """Refuse a method that does not go with such a model, or adds what this kind of encoder cannot grow by."""
+    if (reason := method.needs(settings)) is not None:
+        raise SettingsError(reason)
     lacking = [GROWN[what] for what in method.grows if what not in settings.kind.grows]
     if lacking:
         possible = " and ".join(GROWN[what] for what in sorted(settings.kind.grows)) or "nothing"

@@ -24,6 +24,9 @@ Evaluate = Callable[[Iterable[Parameters]], list[Tally]]
 """The answers of a trained model to its domain's validation set with each of some weights, by name, in turn. Parameters
 that are not named are the model's own; at the end it has all of its own again."""
 
+Tell = Callable[[int, int], None]
+"""Told how much has been done, of how much in all."""
+
 AUTO: Literal["auto"] = "auto"
 FISHERS = ("exact", "sampled", "empirical")
 
@@ -42,6 +45,7 @@ class MethodSettings:
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
     smooth: float = 0.999  # E: share of itself that the moving average of the weights keeps in a step, at most
+    ridge: float = 100.0  # ridge: weight of the penalty, in examples
     sparse_slots: int = 64  # sparse: old slots of each memory that may move when a later domain arrives, at most
 
     def __post_init__(self) -> None:
@@ -51,6 +55,8 @@ class MethodSettings:
             raise SettingsError(f"a later domain gets at least 1 slot, not {self.slots}; method F adds none")
         if self.quiet < 0 or self.strength < 0 or self.fisher_examples < 1:
             raise SettingsError("quiet and strength must be 0 or more, and fisher_examples at least 1")
+        if not self.ridge > 0:
+            raise SettingsError(f"ridge must be above 0, not {self.ridge}")
         if self.sparse_slots < 1:
             raise SettingsError(f"sparse_slots must be at least 1, not {self.sparse_slots}")
         if self.distil < 0 or not self.temperature > 0:
@@ -112,6 +118,9 @@ class Plugin:
 
     def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         """Called when a later domain has arrived; `ask` for the old model's logits (examples, labels) on its data."""
+
+    def solve(self, model: Model, data: Encoded, tell: Tell) -> None:
+        """Called in the place of training, for a method in closed form: sets weights, and tells how far it is."""
 
     def weight_loss(self, parameters: Parameters) -> Tensor | None:
         """A term added to the loss of each batch for where the parameters are."""
@@ -227,6 +236,10 @@ class Plugins:
     def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         for part in self.parts:
             part.before_domain(old, ask)
+
+    def solve(self, model: Model, data: Encoded, tell: Tell) -> None:
+        for part in self.parts:
+            part.solve(model, data, tell)
 
     def weight_loss(self, parameters: Parameters) -> Tensor | None:
         return _sum(part.weight_loss(parameters) for part in self.parts)

@@ -9,13 +9,18 @@ from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
 from memgrow.methods.old_weights import Averaging, SlowOldWeights
 from memgrow.methods.plugin import MethodSettings, Plugin, Plugins
-from memgrow.methods.trains import Trains, everything, new_slots, newest_column
+from memgrow.methods.ridge import RidgeHead, needs_features
+from memgrow.methods.trains import Trains, everything, new_slots, newest_column, nothing
 from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
-from memgrow.models import Model
+from memgrow.models import Model, ModelSettings
 
 What = Literal["words", "slots", "hidden", "column"]
 RECOMMENDED = "F+V+E"  # the best on validation after five genres without old data: see docs/paper.md
 READ_BY_GROWTH: dict[What, tuple[str, ...]] = {"slots": ("slots", "quiet"), "hidden": ("slots",)}  # settings
+
+
+def any_model(settings: ModelSettings) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,13 @@ class Method:
     together: bool = False  # sees the data of all domains at once: not incremental
     afresh: bool = False  # each domain has a new model; the newest one predicts
     quiet: float = 0.0  # how much lower the logits of new slots start, unless the settings say
+    closed_form: bool = False  # nothing trains, on the first domain neither: its plugins solve for weights
+    needs: Callable[[ModelSettings], str | None] = any_model  # a sentence if it does not go with such a model
+
+    @property
+    def shares_first(self) -> bool:
+        """Whether it learns the first domain as F does; its own ways then begin with the second."""
+        return not self.together and not self.closed_form
 
     @property
     def incremental(self) -> bool:
@@ -64,6 +76,14 @@ METHODS = {
             "a new column for each domain that reads the frozen old ones; the newest head answers",
             ("column",),
             trains=newest_column,
+        ),
+        Method(
+            "ridge",
+            "the pretrained encoder stays as it is; a linear head in closed form, from sums over all domains",
+            trains=nothing,
+            remembers=(RidgeHead,),
+            closed_form=True,
+            needs=needs_features,
         ),
         Method("multi-task", "train anew on the data of all domains at once", together=True, afresh=True),
         Method("in-domain", "train anew on each domain alone", afresh=True),
@@ -144,7 +164,7 @@ def _with(method: Method, name: str) -> Method:
     letter = LETTERS[name]
     if method.together and letter.without_old_weights is not None and not method.remembers:
         letter = replace(letter, remembers=letter.without_old_weights)
-    elif method.afresh or "column" in method.grows:
+    elif method.afresh or method.closed_form or "column" in method.grows:
         raise SettingsError(f"{method.name} takes no further letters: it leaves old weights as they are, or has none")
     if letter.grows in method.grows or letter.remembers in method.remembers or letter.quiet == method.quiet > 0:
         raise SettingsError(f"{method.name} has {name} already: a letter stands once in a name")

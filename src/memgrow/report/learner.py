@@ -113,9 +113,13 @@ def stages_table(history: History) -> Table:
 def stage_line(stage: Stage) -> Text:
     return Text.assemble(
         ("+".join(stage.learned), "bold"),
-        f": {counted(stage.examples, 'example')}, {counted(stage.epochs, 'epoch')}, {stage.seconds:.0f} s; "
+        f": {counted(stage.examples, 'example')}, {_how_long(stage)}, {stage.seconds:.0f} s; "
         f"validation {percent(stage.validation)}%; grew {growth(stage.grew)}{_went_back(stage)}",
     )
+
+
+def _how_long(stage: Stage) -> str:
+    return counted(stage.epochs, "epoch") if stage.epochs else "solved in closed form"
 
 
 def _went_back(stage: Stage) -> str:

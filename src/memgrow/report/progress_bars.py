@@ -93,7 +93,10 @@ class TrainingBar(ProgressBar):
         if step.domain != self._domain:
             self.clear()
             self._domain = step.domain
-        state = f"epoch {step.epoch}/{step.epochs} loss {step.loss:.3f} acc {step.accuracy:.1%}"
+        if step.loss is None or step.accuracy is None:
+            state = f"texts read {step.batch / max(step.batches, 1):.0%}"
+        else:
+            state = f"epoch {step.epoch}/{step.epochs} loss {step.loss:.3f} acc {step.accuracy:.1%}"
         if step.validation is not None:
             state += f" best {step.validation:.1%}"
         # The time left is that of all epochs: training may stop earlier, when validation no longer rises.
