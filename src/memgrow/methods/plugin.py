@@ -45,7 +45,7 @@ class MethodSettings:
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
     smooth: float = 0.999  # E: share of itself that the moving average of the weights keeps in a step, at most
-    ridge: float = 100.0  # ridge: weight of the penalty, in examples
+    ridge: float = 1000.0  # ridge: weight of the penalty, in examples
     sparse_slots: int = 64  # sparse: old slots of each memory that may move when a later domain arrives, at most
 
     def __post_init__(self) -> None:
