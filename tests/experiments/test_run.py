@@ -26,6 +26,9 @@ OTHER = {
     "slots": 7,
     "dropout": 0.25,
     "quiet": 0.25,
+    "new_rate": 0.25,
+    "warm_up": 7,
+    "schedule": "linear",
 }
 KINDS = {"model": ModelSettings, "training": TrainingSettings, "options": MethodSettings}
 SETTINGS = [(section, one.name) for section, kind in KINDS.items() for one in fields(kind)]
@@ -87,7 +90,8 @@ def test_the_spelling_of_a_method_makes_no_other_run():
 
 def test_methods_share_their_first_stage_and_no_other():
     runs = [Run(name, NAMES) for name, method in METHODS.items() if not method.afresh]
-    assert len({run.stages()[0] for run in runs}) == 1
+    assert {run.stages()[0] for run in runs} == {Run("F", NAMES[:1]), Run("ridge", NAMES[:1])}
+    assert len({run.stages()[0] for run in runs if find_method(run.method).shares_first}) == 1
     assert len({stage for run in runs for stage in run.stages()[1:]}) == 2 * len(runs)
 
 

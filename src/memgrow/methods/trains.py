@@ -37,12 +37,12 @@ class Trains:
 
 
 def new_names(old: Model | None, new: Model) -> frozenset[str]:
-    """The parameters that nothing has trained before: with the first domain all but those of a pretrained encoder."""
+    """The parameters that nothing has trained before, or that have grown; of a pretrained encoder, none at first."""
     if old is None:
         known = set(map(id, new.encoder.pretrained_parameters()))
         return frozenset(name for name, parameter in new.named_parameters() if id(parameter) not in known)
-    trained = {name for name, parameter in old.named_parameters() if parameter.numel()}
-    return frozenset(name for name, _ in new.named_parameters() if name not in trained)
+    before = {name: parameter.shape for name, parameter in old.named_parameters()}
+    return frozenset(name for name, parameter in new.named_parameters() if parameter.shape != before.get(name))
 
 
 def everything(old: Model | None, new: Model) -> Trains:
