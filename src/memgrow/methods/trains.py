@@ -15,7 +15,7 @@ class Trains:
     """Parameters by name, each with (dimension, first index that trains); those that are not named are frozen."""
 
     since: Mapping[str, tuple[int, int]]
-    new: frozenset[str] = frozenset()  # those that nothing has trained before: they move at the new rate
+    new: frozenset[str] = frozenset()  # those that move at the new rate
 
     def prepare(self, model: nn.Module) -> list[nn.Parameter]:
         """Mark what trains in the model, and return it for the optimiser."""
@@ -37,12 +37,17 @@ class Trains:
 
 
 def new_names(old: Model | None, new: Model) -> frozenset[str]:
-    """The parameters that nothing has trained before, or that have grown; of a pretrained encoder, none at first."""
-    if old is None:
-        known = set(map(id, new.encoder.pretrained_parameters()))
-        return frozenset(name for name, parameter in new.named_parameters() if id(parameter) not in known)
-    before = {name: parameter.shape for name, parameter in old.named_parameters()}
-    return frozenset(name for name, parameter in new.named_parameters() if parameter.shape != before.get(name))
+    """The parameters that move at the new rate: those that no pretraining has seen, and those that have grown.
+
+    A head that has been trained before is among them: beside frozen weights a slower one learnt less.
+    """
+    pretrained = set(map(id, new.encoder.pretrained_parameters()))
+    before = {} if old is None else {name: parameter.shape for name, parameter in old.named_parameters()}
+    return frozenset(
+        name
+        for name, parameter in new.named_parameters()
+        if id(parameter) not in pretrained or before.get(name, parameter.shape) != parameter.shape
+    )
 
 
 def everything(old: Model | None, new: Model) -> Trains:

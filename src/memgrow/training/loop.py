@@ -36,7 +36,7 @@ class TrainingSettings:
     clip: float = 5.0  # largest norm of a gradient
     min_count: int = 1  # a word seen less often in a domain is not stored
     max_words: int = 400  # of a longer text the beginning is read
-    new_rate: float | None = None  # of what nothing has trained before: new slots, the first head; None: the rate
+    new_rate: float | None = None  # of what no pretraining has seen: head, slots; None: the rate
     warm_up: int = 0  # steps in which the rates rise to what they are
     schedule: str = "constant"  # of the rates after that: constant, or linear to zero in the last epoch
 
