@@ -287,6 +287,7 @@ class Adaptation:
             **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
             fingerprint=self.stage.fingerprint,
             note=note,
+            trained=self.trains.count(self.model),
         )
         history = copy.deepcopy(self.before.history)
         history.add(stage, scores)

@@ -92,11 +92,11 @@ def write_checkpoint(path: str | Path, setup: Setup, learnt: Learnt, earlier: Pa
     write_folder(path, pack(setup, learnt, [place / BASE for place in places]), FORMAT)
 
 
-def read_checkpoint(path: str | Path, device: torch.device) -> tuple[Setup, Learnt]:
-    """Read a folder that `write_checkpoint` wrote."""
+def read_checkpoint(path: str | Path, device: torch.device, model: ModelSettings | None = None) -> tuple[Setup, Learnt]:
+    """Read a folder that `write_checkpoint` wrote. `model` takes the place of settings that had no effect as yet."""
     files = checkpoint_files(path)
     try:
-        return unpack(files, device)
+        return unpack(files, device, model)
     except MemgrowError:
         raise
     except (KeyError, TypeError, ValueError, RuntimeError) as error:
@@ -155,12 +155,14 @@ def load_weights(model: Model, files: Mapping[str, Content]) -> None:
     model.load_state_dict({**base, **load_tensors(files, MODEL)})
 
 
-def unpack(files: Mapping[str, Content], device: torch.device) -> tuple[Setup, Learnt]:
+def unpack(
+    files: Mapping[str, Content], device: torch.device, model_settings: ModelSettings | None = None
+) -> tuple[Setup, Learnt]:
     """The values that `pack` made files of."""
     config = load_json(files, CONFIG)
     setup = Setup(
         find_method(config["method"]),
-        settings_from(config["model"]),
+        model_settings or settings_from(config["model"]),
         TrainingSettings(**config["training"]),
         MethodSettings(**config["options"]),
         config["seed"],

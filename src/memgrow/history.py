@@ -23,6 +23,10 @@ class Stage:
     seconds: float
     fingerprint: str  # of the data: tells whether a domain has been learnt already
     note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
+    trained: int | None = None  # parameters that could change; a model's folder does not keep it
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if name != "trained"}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Stage":
@@ -61,7 +65,7 @@ class History:
         }
 
     def to_json(self) -> dict[str, Any]:
-        stages = [asdict(stage) for stage in self.stages]
+        stages = [stage.to_json() for stage in self.stages]
         return {"stages": stages, "matrix": self.matrix.to_json(), "baseline": self.baseline, **self.summary()}
 
     @classmethod

@@ -257,9 +257,12 @@ class Learner:
         self._write(path, self.setup, self.learnt)
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "auto") -> "Learner":
-        """Read a learner that `save` wrote."""
-        setup, learnt = read_checkpoint(path, find_device(device))
+    def load(cls, path: str | Path, device: str = "auto", model: ModelSettings | None = None) -> "Learner":
+        """Read a learner that `save` wrote.
+
+        `model` takes the place of its settings; it may differ in what has had no effect, as a memory without slots.
+        """
+        setup, learnt = read_checkpoint(path, find_device(device), model)
         settings = (setup.model, setup.training, setup.options, setup.seed)
         learner = cls(setup.method.name, learnt.task, learnt.labels, *settings, device, setup.encoder)
         learner.take(learnt)

@@ -1,6 +1,7 @@
 """A grid of runs: each stage is made once, by several processes where that pays, and never again once finished."""
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -77,6 +78,8 @@ class Grid:
     `workers` is how many processes work side by side (1: this one alone; None: as many as suit the device). On a GPU
     up to `stack` seeds are trained together. With `keep_models` the learner of every stage is in the store afterwards.
     `reply_evaluation` is how models that answer with words are evaluated: a stream of replies needs one.
+    With `only_learnt` a model is evaluated on the domains that it has learnt alone, and at the end of the stream, if it
+    has slots, without these too. After `until`, a time of `time.monotonic`, no job is started; finished ones are kept.
     """
 
     def __init__(
@@ -91,6 +94,8 @@ class Grid:
         progress: Watcher | None = None,
         keep_models: bool = False,
         reply_evaluation: ReplyEvaluation | None = None,
+        only_learnt: bool = False,
+        until: float | None = None,
     ) -> None:
         if stack < 1 or (workers is not None and workers < 0):
             raise SettingsError(f"stack must be at least 1 and workers not below 0, not {stack} and {workers}")
@@ -98,9 +103,10 @@ class Grid:
         self.device = find_device(device).type
         self.workers, self.stack = workers, stack if self.device == "cuda" else 1
         self.progress, self.keep_models = progress or NoWatcher(), keep_models
-        self.reply_evaluation = reply_evaluation
+        self.reply_evaluation, self.until = reply_evaluation, until
         words = file_fingerprint(vectors) if vectors else ""
-        self.ledger = Ledger.of(stream, store, words, reply_evaluation.fingerprints() if reply_evaluation else {})
+        evaluation = reply_evaluation.fingerprints() if reply_evaluation else {}
+        self.ledger = Ledger.of(stream, store, words, evaluation, only_learnt)
 
     def model(self, run: Run) -> Path:
         """The folder of the learner at the end of a run, if models are kept."""
@@ -130,11 +136,11 @@ class Grid:
 
     def _make(self, jobs: Sequence[Job]) -> Mapping[str, str]:
         """Do all jobs that can be done; returns the keys of the stages that failed, and why."""
-        queue = JobQueue(jobs)
+        queue = JobQueue(jobs, by_seed=self.until is not None)
         self.progress.begin(len(jobs), sum(job.total for job in jobs))
         with self._workers(jobs) as workers:
             while True:
-                while workers.free and (job := queue.take()):
+                while workers.free and not self._is_late() and (job := queue.take()):
                     workers.start(job)
                 results = workers.wait()
                 if not results:
@@ -145,9 +151,18 @@ class Grid:
                     for key in set() if self.keep_models else queue.unneeded(result):
                         self.store.drop_model(key)
 
+    def _is_late(self) -> bool:
+        return self.until is not None and time.monotonic() > self.until
+
     def _workers(self, jobs: Sequence[Job]) -> ThisProcess | WorkerPool:
         context = WorkerContext(
-            self.stream, dict(self.ledger.held_out), self.store, self.vectors, self.device, self.reply_evaluation
+            self.stream,
+            dict(self.ledger.held_out),
+            self.store,
+            self.vectors,
+            self.device,
+            self.reply_evaluation,
+            self.ledger.only_learnt,
         )
         suitable = ON_A_GPU if self.device == "cuda" else _cores()
         if sum(job.total for job in jobs) < LITTLE:
@@ -178,7 +193,7 @@ class Grid:
 
     def _as_of(self, run: Run, record: Record) -> Record:
         """A shared record as this run's own: by its method, and on the domains of this stream alone."""
-        names = self.stream.names
+        names = [name for name in self.stream.names if name in record.test]
         return replace(
             record,
             stage=replace(record.stage, method=run.method),

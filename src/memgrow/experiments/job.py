@@ -2,7 +2,8 @@
 
 import gc
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -21,7 +22,8 @@ from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together, correct_together, note_together
 from memgrow.methods import find_method
-from memgrow.models import REPLY
+from memgrow.methods.sparse import memories_of
+from memgrow.models import REPLY, Model
 from memgrow.progress import Progress
 
 Answers = Mapping[str, Sequence[bool]]
@@ -45,6 +47,7 @@ class WorkerContext:
     vectors: Path | None
     device: str
     reply_evaluation: ReplyEvaluation | None = None  # of models that answer with words
+    only_learnt: bool = False  # evaluate on learnt domains alone and, at the end, a model with slots without them too
 
     def run(self, job: Job, progress: Progress) -> list[Record]:
         """Do a job and return its records, which are in the store by then; notes have none."""
@@ -77,34 +80,42 @@ class WorkerContext:
                 seed=run.seed,
                 device=self.device,
             )
-        learner = Learner.load(self.store.model(task.parent), self.device)
+        learner = Learner.load(self.store.model(task.parent), self.device, run.model)
         if not run.takes_notes():
             learner.use(run.method, run.options)
         return learner
 
     def _records(self, tasks: Sequence[Task], learners: Sequence[Learner], stages: Sequence[Stage]) -> list[Record]:
         """Evaluate the learners on all domains, and keep what came of it."""
-        tested = self._replies(learners) if learners[0].task == REPLY else self._answers(learners)
+        names = tasks[0].run.learns if self.only_learnt else self.stream.names
+        tested = self._replies(learners) if learners[0].task == REPLY else self._answers(learners, names)
+        without: Sequence[Mapping[str, Answers]] = [{}] * len(learners)
+        if self.only_learnt and set(names) == set(self.stream.names) and has_slots(learners[0].trained()):
+            with ExitStack() as silent:
+                for learner in learners:
+                    silent.enter_context(slots_silent(learner.trained()))
+                found_without = self._answers(learners, names)
+            without = [{"validation": found.validation, "test": found.test} for found in found_without]
+        held_out = {name: print_ for name, print_ in self.held_out.items() if name in names or not self.only_learnt}
         records = []
-        for task, stage, found in zip(tasks, stages, tested, strict=True):
-            record = Record(
-                task.key, stage, found.validation, found.test, asdict(task.run), self.held_out, dict(found.replies)
-            )
+        for task, stage, found, silenced in zip(tasks, stages, tested, without, strict=True):
+            about = (asdict(task.run), held_out, dict(found.replies), silenced)
+            record = Record(task.key, stage, found.validation, found.test, *about)
             self.store.put(record)
             records.append(record)
         return records
 
-    def _answers(self, learners: Sequence[Learner]) -> list[Tested]:
-        """For each learner, whether it gets each example right."""
+    def _answers(self, learners: Sequence[Learner], names: Sequence[str]) -> list[Tested]:
+        """For each learner, whether it gets each example of these domains right."""
         none: list[list[bool]] = [[]] * len(learners)
         right = {
             (part, domain.name): correct_together(learners, domain, part) if getattr(domain, part) else none
             for part in ("validation", "test")
-            for domain in self.stream
+            for domain in (self.stream[name] for name in names)
         }
 
         def answers(part: str, number: int) -> Answers:
-            return {name: tuple(right[part, name][number]) for name in self.stream.names}
+            return {name: tuple(right[part, name][number]) for name in names}
 
         return [Tested(answers("validation", number), answers("test", number)) for number in range(len(learners))]
 
@@ -113,6 +124,20 @@ class WorkerContext:
             raise ModelError("these models answer with words, and here only labels can be counted right or wrong")
         nothing: Answers = dict.fromkeys(self.stream.names, ())
         return [Tested(nothing, nothing, self.reply_evaluation.evaluate(learner, self.stream)) for learner in learners]
+
+
+def has_slots(model: Model) -> bool:
+    """Whether a memory that can be read without its slots has any."""
+    return any(len(memory.bank) for memory in memories_of(model).values())
+
+
+@contextmanager
+def slots_silent(model: Model) -> Iterator[None]:
+    """Within, the model reads texts as if it had no slots."""
+    with ExitStack() as silent:
+        for memory in memories_of(model).values():
+            silent.enter_context(memory.without(*memory.bank.domains))
+        yield
 
 
 def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:

@@ -65,17 +65,23 @@ class Ledger:
     store: Store
     data: Mapping[str, str]  # fingerprints by domain
     held_out: Mapping[str, str]  # fingerprints of what models are evaluated on, and how
+    only_learnt: bool = False  # a model is evaluated on the domains that it has learnt, not on all of the stream
     _found: dict[str, Record] = field(default_factory=dict)
 
     @classmethod
     def of(
-        cls, stream: Stream, store: Store, vectors: str, evaluation: Mapping[str, str] = MappingProxyType({})
+        cls,
+        stream: Stream,
+        store: Store,
+        vectors: str = "",
+        evaluation: Mapping[str, str] = MappingProxyType({}),
+        only_learnt: bool = False,
     ) -> "Ledger":
         """`vectors` and `evaluation` are fingerprints of the word vectors and of how replies are evaluated."""
         beside = f"{labels_of(stream)} {vectors}"
         data = {domain.name: domain_fingerprint(domain, beside) for domain in stream}
         held_out = {domain.name: held_out_fingerprint(domain) for domain in stream}
-        return cls(stream, store, data, {**held_out, **evaluation})
+        return cls(stream, store, data, {**held_out, **evaluation}, only_learnt)
 
     def key(self, run: Run) -> str:
         return run.key(self.data)
@@ -85,7 +91,8 @@ class Ledger:
         key = self.key(run)
         if key not in self._found:
             record = self.store.get(key)
-            if record is None or not record.stands_for(run, self.held_out):
+            tried = {name: self.held_out[name] for name in run.learns} if self.only_learnt else self.held_out
+            if record is None or not record.stands_for(run, tried):
                 return None
             self._found[key] = record
         return self._found[key]
@@ -149,10 +156,13 @@ def _chunks(runs: Sequence[Run], size: int) -> list[Sequence[Run]]:
 
 
 class JobQueue:
-    """Hands out jobs once the learners that they go on from are there, those with the longest chain of work first."""
+    """Hands out jobs once the learners that they go on from are there, those with the longest chain of work first.
 
-    def __init__(self, jobs: Iterable[Job]) -> None:
-        self._waiting = sorted(jobs, key=lambda job: -(job.total + job.waiting))
+    With `by_seed` those of the first seeds go before all others, so that some seeds are whole if there is no time left.
+    """
+
+    def __init__(self, jobs: Iterable[Job], by_seed: bool = False) -> None:
+        self._waiting = sorted(jobs, key=lambda job: (job.run.seed if by_seed else 0, -(job.total + job.waiting)))
         self._missing = {task.key for job in self._waiting for task in job.tasks}
         self._children = Counter(task.parent for job in self._waiting for task in job.tasks)
         self.reasons: dict[str, str] = {}  # why a stage failed, by its key

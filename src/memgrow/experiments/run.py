@@ -33,12 +33,14 @@ class Run:
     def upto(self, stages: int) -> "Run":
         """The run as it stands after this many domains.
 
-        Most methods' ways begin with the second domain, so that their runs share the first stage.
+        Most methods' ways begin with the second domain, so that their runs share the first stage. So do runs with
+        different settings of slots, where the first domain has none.
         """
         method = find_method(self.method)
         learns = self.learns[:stages]
         if stages == 1 and method.shares_first:
-            return replace(self, method="F", learns=learns, options=MethodSettings())
+            model = self.model.before_slots()
+            return replace(self, method="F", learns=learns, model=model, options=MethodSettings())
         return replace(self, learns=learns)
 
     def stages(self) -> list["Run"]:
@@ -103,12 +105,15 @@ class Record:
     run: Mapping[str, Any] = field(default_factory=dict)  # what it is the record of, every setting included
     held_out: Mapping[str, str] = field(default_factory=dict)  # fingerprints of what it was evaluated on, and how
     replies: Mapping[str, Mapping[str, ReplyRecord]] = field(default_factory=dict)
+    without_slots: Mapping[str, Mapping[str, Sequence[bool]]] = field(default_factory=dict)  # by part and domain
 
     def stands_for(self, run: Run, held_out: Mapping[str, str]) -> bool:
         """Whether it can serve: a default may have changed since, or a domain's test examples."""
         if not held_out.items() <= self.held_out.items():
             return False
         now = _plain(asdict(run))
+        if now["model"].get("weights") is not None:
+            del now["model"]["encoder"]  # wherever it lies
         return all(
             now[section].get(name) == value
             for section in SECTIONS
@@ -121,7 +126,11 @@ class Record:
         about = {"run": _plain(self.run), "held_out": dict(self.held_out)}
         words = {part: {name: a.to_json() for name, a in given.items()} for part, given in self.replies.items()}
         replies = {"replies": words} if words else {}
-        return {"key": self.key, "stage": asdict(self.stage), **answers, **about, **replies}
+        silent = {part: {name: _pack(a) for name, a in given.items()} for part, given in self.without_slots.items()}
+        without = {"without_slots": silent} if silent else {}
+        trained = {} if self.stage.trained is None else {"trained": self.stage.trained}
+        stage = {**self.stage.to_json(), **trained}
+        return {"key": self.key, "stage": stage, **answers, **about, **replies, **without}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Record":
@@ -132,7 +141,11 @@ class Record:
             for part, given in value.get("replies", {}).items()
         }
         about = (value.get("run", {}), value.get("held_out", {}))
-        return cls(value["key"], stage, answers["validation"], answers["test"], *about, words)
+        without = {
+            part: {name: _unpack(a) for name, a in given.items()}
+            for part, given in value.get("without_slots", {}).items()
+        }
+        return cls(value["key"], stage, answers["validation"], answers["test"], *about, words, without)
 
 
 def _noting(name: str) -> str | None:

@@ -23,6 +23,16 @@ class Trains:
             parameter.requires_grad_(name in self.since)
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
+    def count(self, model: nn.Module) -> int:
+        """The number of entries that train."""
+        sizes = {name: parameter.shape for name, parameter in model.named_parameters() if name in self.since}
+        return sum(
+            shape.numel() // shape[dim] * (shape[dim] - first)
+            for name, shape in sizes.items()
+            for dim, first in (self.since[name],)
+            if shape.numel()
+        )
+
     def mask_gradients(self, model: nn.Module) -> None:
         """Clear the gradient of entries that are frozen. Adam then leaves them as they are, to the bit."""
         for name, parameter in model.named_parameters():

@@ -71,6 +71,10 @@ class ModelSettings:
         """The settings, and the files of a pretrained encoder where they name one."""
         return self, None
 
+    def before_slots(self) -> Self:
+        """The settings as a model goes by them that has no slots yet: what has no effect then is at its default."""
+        return self
+
 
 class Encoder(nn.Module, ABC):
     """Reads token indices (R, T) and lengths (R); returns a vector (R, sum of sizes) for each row.

@@ -158,7 +158,7 @@ class Runner:
         """One for each kind of data: to know a stream by its checksum takes a while."""
         if (data, keep_models) not in self._grids:
             # Models that reply are not stacked: seeds go to different workers instead.
-            stack = {} if self.evaluation is None else {"stack": 1}
+            stack: dict[str, Any] = {} if self.evaluation is None else {"stack": 1}
             self._grids[data, keep_models] = Grid(
                 self.corpus.stream(data),
                 self.store,

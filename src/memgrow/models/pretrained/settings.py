@@ -1,7 +1,7 @@
 """The settings of a model around a pretrained encoder."""
 
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from memgrow.errors import SettingsError
 from memgrow.models.encoder import ModelSettings
@@ -12,6 +12,7 @@ from memgrow.nn.residual_memory import READINGS
 CELL = "pretrained"
 PAIRS = ("one", "two")
 PRECISIONS = ("auto", "float32", "bfloat16")
+OF_SLOTS = ("memory", "memory_layers", "key_size", "best")  # without any effect where there are none
 OF_ITS_OWN = ("embedding", "hidden", "slot_size", "layers", "bidirectional", "tied")  # sizes that come with its files
 
 
@@ -68,6 +69,10 @@ class PretrainedSettings(ModelSettings):
                 "such as '3,5'"
             )
         return places
+
+    def before_slots(self) -> Self:
+        usual: dict[str, Any] = {one.name: one.default for one in fields(self) if one.name in OF_SLOTS}
+        return self if self.slots else replace(self, **usual)
 
     def resolved(self) -> tuple[Self, EncoderFiles | None]:
         files = find_encoder(self.encoder)
