@@ -1,4 +1,4 @@
-"""On a GPU: steps of a pretrained encoder that are recorded and replayed train as plain ones do, and repeat to the bit."""
+"""On a GPU: steps of a pretrained encoder that are recorded train as plain ones do, and repeat to the bit."""
 
 from dataclasses import replace
 from pathlib import Path
