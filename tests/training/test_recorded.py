@@ -76,8 +76,8 @@ def doubled(example):
 def test_lengths_are_rounded_up_but_not_beyond_what_the_encoder_reads():
     lengths = range(1, 513)
     assert all(rounded(length, 512) >= length for length in lengths)
-    assert len({rounded(length, 512) for length in lengths}) <= 20
-    assert [rounded(length, 50) for length in (1, 8, 9, 49, 50)] == [8, 8, 16, 50, 50]
+    assert len({rounded(length, 512) for length in lengths}) <= 15
+    assert [rounded(length, 50) for length in (1, 16, 17, 49, 50)] == [16, 16, 32, 50, 50]
 
 
 def test_a_text_as_long_as_the_encoder_reads_is_trained_on(folder, stream):

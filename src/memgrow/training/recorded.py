@@ -19,8 +19,8 @@ from memgrow.training.graphs import Graphs, separated
 from memgrow.training.loop import PlainStepper, TrainingSettings
 from memgrow.training.stacked.data import DeviceData
 
-GRAINS = ((64, 8), (128, 16), (256, 32))  # up to so many pieces, lengths are rounded up to a multiple of the other
-COARSE = 64  # and beyond, to a multiple of this
+GRAINS = ((64, 16), (256, 32))  # up to so many pieces, lengths are rounded up to a multiple of the other
+COARSE = 64  # and beyond, to a multiple of this; each length costs a tenth of a second to record, and padding little
 
 
 def rounded(length: int, longest: int) -> int:
