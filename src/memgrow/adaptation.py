@@ -189,6 +189,9 @@ class Adaptation:
             data = like.data if like and same else encode(tokens, vocabulary, stage.labels)
             if grew.slots:
                 model.encoder.start_slots(stage.name, data)
+            plugins = copy.deepcopy(before.plugins)
+            if old is not None:
+                plugins.before_training(model)
         return cls(
             setup,
             before,
@@ -198,7 +201,7 @@ class Adaptation:
             old,
             model,
             vocabulary,
-            copy.deepcopy(before.plugins),
+            plugins,
             grew,
             replace(setup.method.trains(old, model), new=new_names(old, model)),
             tokens,

@@ -34,13 +34,13 @@ QUICK = ("memory", "encoder")  # the suite as a whole has all kinds
 RECURRENT = [kind for kind, settings in KINDS.items() if not settings.kind.is_pretrained]
 # What cannot be done with a kind of network, and is refused with a sentence.
 REFUSED = {
-    **{kind: {"ridge"} for kind in RECURRENT},
+    **{kind: {"LoRA", "ridge"} for kind in RECURRENT},
     "encoder": {"F+V", "F+M+V", "F+H", "F+H+V", "Progressive"},
 }
 # Beyond the rows of the table, methods with letters.
 LETTERED_ON = {
     **{kind: ["F+V+A"] for kind in RECURRENT},
-    "encoder": ["F+A", "F+E", "F+D", "F+L", "F+M+A", "F+M+Q", "frozen+M+A", "EWC+M"],
+    "encoder": ["F+A", "F+E", "F+D", "F+L", "F+M+A", "F+M+Q", "frozen+M+A", "EWC+M", "LoRA+A", "LoRA+E", "LoRA+M"],
 }
 CASES = [(kind, method) for kind in KINDS for method in (*METHODS, *LETTERED_ON[kind]) if method not in REFUSED[kind]]
 Weights = dict[str, torch.Tensor]
@@ -153,9 +153,13 @@ def test_three_domains_grow_the_model_as_promised(learnt, stream):
 def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt):
     old, new, _ = learnt.weights
     below = {name for name in old if not name.startswith("heads.")}
-    frozen = {"frozen+M": below, "frozen+M+A": below, "ridge": below, "Progressive": set(old)}.get(
-        learnt.learner.method.name, set()
-    )
+    merged = ("self.query.weight", "self.value.weight", "intermediate.dense.weight", "output.dense.weight")
+    beside = {name for name in below if not name.endswith(merged) or "attention.output" in name}
+    frozen = {
+        **dict.fromkeys(("frozen", "frozen+M", "frozen+M+A", "ridge"), below),
+        **dict.fromkeys(("LoRA", "LoRA+A", "LoRA+E", "LoRA+M"), beside),
+        "Progressive": set(old),
+    }.get(learnt.learner.method.name, set())
     for name in frozen:
         kept = new[name]
         for dim, size in enumerate(old[name].shape):  # the part that was there before

@@ -12,7 +12,7 @@ from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, Plugins, Trains, find_method
 from memgrow.methods.plugin import Plugin
-from memgrow.methods.trains import everything, new_slots
+from memgrow.methods.trains import everything, what_is_new
 from memgrow.models import Model, ModelSettings, build
 from memgrow.training import lazy_adam
 from memgrow.training.lazy_adam import LazyAdam, Optimiser, optimiser_for
@@ -308,7 +308,7 @@ def test_vectors_wait_only_where_all_of_them_train_and_none_is_an_answer(monkeyp
     model, nothing = build("text", MODEL, 10, 2, "first"), Plugins([])
     assert waits_in(model, everything(None, model), nothing)
     assert not waits_in(model, Trains({model.name_of(model.word_vectors.weight): (0, 5)}), nothing)
-    assert not waits_in(model, new_slots(model, model), nothing)
+    assert not waits_in(model, what_is_new(model, model), nothing)
     small = build("text", MODEL, 9, 2, "first")
     assert not waits_in(small, everything(None, small), nothing)
     for tied in (False, True):

@@ -45,6 +45,7 @@ class MethodSettings:
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
     smooth: float = 0.999  # E: share of itself that the moving average of the weights keeps in a step, at most
+    rank: int = 8  # LoRA: of the additions to the encoder's weights
     ridge: float = 1000.0  # ridge: weight of the penalty, in examples
     sparse_slots: int = 64  # sparse: old slots of each memory that may move when a later domain arrives, at most
 
@@ -57,6 +58,8 @@ class MethodSettings:
             raise SettingsError("quiet and strength must be 0 or more, and fisher_examples at least 1")
         if not self.ridge > 0:
             raise SettingsError(f"ridge must be above 0, not {self.ridge}")
+        if self.rank < 1:
+            raise SettingsError(f"rank must be at least 1, not {self.rank}")
         if self.sparse_slots < 1:
             raise SettingsError(f"sparse_slots must be at least 1, not {self.sparse_slots}")
         if self.distil < 0 or not self.temperature > 0:
@@ -118,6 +121,9 @@ class Plugin:
 
     def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         """Called when a later domain has arrived; `ask` for the old model's logits (examples, labels) on its data."""
+
+    def before_training(self, model: Model) -> None:
+        """Called when the model has grown for a later domain; may add modules, which `after_training` takes away."""
 
     def solve(self, model: Model, data: Encoded, tell: Tell) -> None:
         """Called in the place of training, for a method in closed form: sets weights, and tells how far it is."""
@@ -236,6 +242,10 @@ class Plugins:
     def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         for part in self.parts:
             part.before_domain(old, ask)
+
+    def before_training(self, model: Model) -> None:
+        for part in self.parts:
+            part.before_training(model)
 
     def solve(self, model: Model, data: Encoded, tell: Tell) -> None:
         for part in self.parts:

@@ -7,10 +7,11 @@ from typing import Literal
 from memgrow.errors import SettingsError
 from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
+from memgrow.methods.lora import LowRankAdditions, needs_linear_layers
 from memgrow.methods.old_weights import Averaging, SlowOldWeights
 from memgrow.methods.plugin import MethodSettings, Plugin, Plugins
 from memgrow.methods.ridge import RidgeHead, needs_features
-from memgrow.methods.trains import Trains, everything, new_slots, newest_column, nothing
+from memgrow.methods.trains import Trains, everything, newest_column, nothing, what_is_new
 from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 from memgrow.models import Model, ModelSettings
 
@@ -69,13 +70,21 @@ METHODS = {
         Method("F+M+V", "F with new slots and new words: the paper's proposal", ("slots", "words")),
         Method("F+H", "F with new hidden units, as many parameters as F+M adds", ("hidden",)),
         Method("F+H+V", "F+H and new words", ("hidden", "words")),
-        Method("frozen+M", "new slots; only they and the head train", ("slots",), trains=new_slots),
+        Method("frozen", "only the head trains", trains=what_is_new),
+        Method("frozen+M", "new slots; only they and the head train", ("slots",), trains=what_is_new),
         Method("EWC", "F with a pull back on weights that mattered before", remembers=(ElasticWeights,)),
         Method(
             "Progressive",
             "a new column for each domain that reads the frozen old ones; the newest head answers",
             ("column",),
             trains=newest_column,
+        ),
+        Method(
+            "LoRA",
+            "low-rank additions to the pretrained encoder's weights train, and the head; then they are merged",
+            trains=what_is_new,
+            remembers=(LowRankAdditions,),
+            needs=needs_linear_layers,
         ),
         Method(
             "ridge",
@@ -106,7 +115,7 @@ def needs_old_entries_first(letter: str) -> Callable[[Method], str | None]:
     return goes_with
 
 
-def needs_new_slots(method: Method) -> str | None:
+def needs_what_is_new(method: Method) -> str | None:
     if "slots" in method.grows:
         return None
     return f"{method.name} adds no slots, so that Q has nothing to let in: put M before it"
@@ -134,7 +143,7 @@ LETTERS = {
         goes_with=needs_old_entries_first("A"),
     ),
     "D": Letter("the old model's answers to the new texts are held on to", remembers=Distillation),  # distillation
-    "Q": Letter("new slots are let in slowly", quiet=5.0, goes_with=needs_new_slots),  # quiet new slots
+    "Q": Letter("new slots are let in slowly", quiet=5.0, goes_with=needs_what_is_new),  # quiet new slots
     "L": Letter(  # low rate for old weights
         "old parameters take smaller steps than new ones",
         remembers=SlowOldWeights,

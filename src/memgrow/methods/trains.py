@@ -1,4 +1,4 @@
-"""The parameters that train when a domain arrives: everything, only the new slots, only the newest column, or none."""
+"""The parameters that train when a domain arrives: everything, only what is new, only the newest column, or none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -60,22 +60,28 @@ def new_names(old: Model | None, new: Model) -> frozenset[str]:
     )
 
 
+def trainable(model: Model) -> dict[str, nn.Parameter]:
+    """The parameters that may train at all, by name."""
+    never = set(map(id, model.encoder.untrained_parameters()))
+    return {name: parameter for name, parameter in model.named_parameters() if id(parameter) not in never}
+
+
 def everything(old: Model | None, new: Model) -> Trains:
-    return Trains(dict.fromkeys(dict(new.named_parameters()), ALL))
+    return Trains(dict.fromkeys(trainable(new), ALL))
 
 
-def new_slots(old: Model | None, new: Model) -> Trains:
+def what_is_new(old: Model | None, new: Model) -> Trains:
     """What the old model did not have trains (slots; the first bring weights that read them), and the head."""
     if old is None:
         return everything(old, new)
     before = {name: parameter.shape for name, parameter in old.named_parameters()}
     head = set(map(id, new.head_parameters()))
     since = {}
-    for name, parameter in new.named_parameters():
-        grown = [dim for dim, size in enumerate(parameter.shape) if size != before[name][dim]]
+    for name, parameter in trainable(new).items():
+        grown = [dim for dim, size in enumerate(parameter.shape) if name in before and size != before[name][dim]]
         if grown:
             since[name] = (grown[0], before[name][grown[0]])
-        elif id(parameter) in head:
+        elif name not in before or id(parameter) in head:
             since[name] = ALL
     return Trains(since)
 

@@ -171,6 +171,10 @@ class Encoder(nn.Module, ABC):
         """Those that were trained before the first domain."""
         return ()
 
+    def untrained_parameters(self) -> Iterable[nn.Parameter]:
+        """Those that never train, whatever the method."""
+        return ()
+
     # Growing
 
     def start_slots(self, domain: str, data: Encoded) -> None:

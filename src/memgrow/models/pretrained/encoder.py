@@ -175,6 +175,14 @@ class PretrainedEncoder(Encoder):
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         return self.backbone.parameters()
 
+    def untrained_parameters(self) -> Iterable[nn.Parameter]:
+        return [parameter for memory in self.memories for parameter in memory.untrained_parameters()]
+
+    @property
+    def layers(self) -> nn.ModuleList:
+        """Those of the Transformer, one after another."""
+        return _layers(self.backbone, self.files.name)
+
     @torch.no_grad()
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
         there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)
