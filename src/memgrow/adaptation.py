@@ -142,6 +142,7 @@ class Adaptation:
     plugins: Plugins
     grew: Grew
     trains: Trains
+    trained: int  # entries of parameters that train
     tokens: Tokenized
     data: Encoded
     validation: Encoded
@@ -192,6 +193,7 @@ class Adaptation:
             plugins = copy.deepcopy(before.plugins)
             if old is not None:
                 plugins.before_training(model)
+        trains = replace(setup.method.trains(old, model), new=new_names(old, model))
         return cls(
             setup,
             before,
@@ -203,7 +205,8 @@ class Adaptation:
             vocabulary,
             plugins,
             grew,
-            replace(setup.method.trains(old, model), new=new_names(old, model)),
+            trains,
+            trains.count(model),  # now: what a method adds for the time of training counts
             tokens,
             data,
             like.validation if like and same else encode(setup.tokenized(stage.validation), vocabulary, stage.labels),
@@ -290,7 +293,7 @@ class Adaptation:
             **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
             fingerprint=self.stage.fingerprint,
             note=note,
-            trained=self.trains.count(self.model),
+            trained=self.trained,
         )
         history = copy.deepcopy(self.before.history)
         history.add(stage, scores)

@@ -62,13 +62,11 @@ class LowRankAdditions(Plugin):
     def __init__(self, settings: MethodSettings) -> None:
         super().__init__(settings)
         self._hooks: list[Any] = []
-        self._trained = 0  # parameters of the additions
 
     def before_training(self, model: Model) -> None:
         pairs = [(layer, LowRank(layer, self.settings.rank)) for layer in adapted_layers(model)]
         model.add_module(ADDITIONS, nn.ModuleList(addition for _, addition in pairs))
         self._hooks = [layer.register_forward_hook(_added(addition)) for layer, addition in pairs]
-        self._trained = sum(p.numel() for _, addition in pairs for p in addition.parameters())
 
     @torch.no_grad()
     def after_training(self, old: Model, new: Model) -> None:
@@ -81,8 +79,7 @@ class LowRankAdditions(Plugin):
         delattr(new, ADDITIONS)
 
     def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
-        note = {"rank": self.settings.rank, "parameters_added_and_merged": self._trained}
-        return note if self._trained else {}
+        return {"rank": self.settings.rank}
 
 
 def _added(addition: LowRank) -> Callable[[nn.Module, tuple[Tensor], Tensor], Tensor]:
