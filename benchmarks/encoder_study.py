@@ -3,7 +3,7 @@
     python benchmarks/encoder_study.py data --stream sentiment --out data/sentiment
     python benchmarks/encoder_study.py plan --stream sentiment --data data/sentiment
     python benchmarks/encoder_study.py run --stream sentiment --data data/sentiment --seeds 5 --minutes 60
-    python benchmarks/encoder_study.py figures
+    python benchmarks/encoder_study.py figures --picture docs/encoders.png
 
 Finished stages are kept in results/encoders/runs: a run that was stopped goes on from them, and `figures` needs nothing
 else. While runs are made only validation figures are shown.
@@ -164,6 +164,11 @@ def run(given: argparse.Namespace) -> None:
 def figures(given: argparse.Namespace) -> None:
     for path in write_figures(given.runs, given.out):
         say(f"the figures are in {path}")
+    if given.picture is not None:
+        from memgrow.report.encoder_study import draw_study  # a machine that makes runs needs no matplotlib
+
+        draw_study(given.out, given.picture)
+        say(f"the picture is {given.picture}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -199,6 +204,7 @@ def parser() -> argparse.ArgumentParser:
     one = commands.add_parser("figures", help="write the JSON of each stream from records alone")
     one.add_argument("--runs", type=Path, default=RUNS)
     one.add_argument("--out", type=Path, default=FIGURES)
+    one.add_argument("--picture", type=Path, help="and draw docs/encoders.png there")
     one.set_defaults(do=figures)
     return made
 
