@@ -22,6 +22,7 @@ from typer.main import get_command
 from memgrow.cli import app
 from memgrow.cli.recipe import SECTIONS
 from memgrow.methods import LETTERS, METHODS, RECOMMENDED
+from memgrow.report.encoder_study import checksum
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]
@@ -70,6 +71,18 @@ def the_chart_of_speed_shows_the_results_as_they_are() -> Iterator[str]:
     with Image.open(ROOT / "docs/speed.png") as picture:
         if picture.text["Description"] != chart.checksum(ROOT / "results"):
             yield "docs/speed.png is out of date; run python benchmarks/chart.py"
+
+
+@check
+def the_picture_of_encoders_shows_the_results_as_they_are() -> Iterator[str]:
+    folder, picture = ROOT / "results/encoders", ROOT / "docs/encoders.png"
+    if not list(folder.glob("*.json")):
+        return
+    drawn = picture.is_file() and Image.open(picture).text["Description"]
+    if drawn != checksum(folder):
+        yield "docs/encoders.png is out of date; run python benchmarks/encoder_study.py figures --picture " + str(
+            picture.relative_to(ROOT)
+        )
 
 
 @check

@@ -18,6 +18,7 @@ from speed_figures import SPEED
 
 from memgrow.experiments.paper.dialogue import LETTERS
 from memgrow.experiments.reply_records import unpack
+from memgrow.report.encoder_study import NO_FIGURES, slots_taken_away, study_page
 from memgrow.report.paper_page import block
 from memgrow.report.table import Table, signed
 
@@ -184,6 +185,23 @@ def paper(name: str) -> Callable[[Results], str]:
     return lambda _: block(name, ROOT / "results/paper", ROOT / "docs/paper-tables.md")
 
 
+def encoders(stream: str) -> Callable[[Results], str]:
+    """The study of pretrained encoders on one stream; a page without figures says so."""
+    return lambda _: study_page(found) if (found := _study(stream)) else NO_FIGURES
+
+
+def without_slots(_: Results) -> str:
+    found = {stream: study for stream in STUDIED if (study := _study(stream))}
+    tables = [f"{stream}:\n\n{slots_taken_away(study).to_markdown()}" for stream, study in found.items()]
+    return "\n\n".join(tables) or NO_FIGURES
+
+
+def _study(stream: str) -> Results | None:
+    path = ROOT / f"results/encoders/{stream}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+STUDIED = ("sentiment", "reviews", "multinli")
 TABLES = (
     *(f"table{number}" for number in range(1, 7)),
     *("recommended", "slots", "rates", "conditions", "tuning"),
@@ -196,6 +214,8 @@ PLACES = {
     "five-genres": ("docs/results.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),
     "reply-lengths": ("docs/paper.md", reply_lengths),
+    **{f"encoders-{stream}": ("docs/encoders.md", encoders(stream)) for stream in STUDIED},
+    "encoders-without-slots": ("docs/encoders.md", without_slots),
     **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
 }
 

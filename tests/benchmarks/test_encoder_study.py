@@ -91,11 +91,11 @@ def test_controls_share_the_first_domain_with_all_other_rows(study):
 
 
 def test_a_control_trains_what_it_says_though_its_first_domain_is_shared(study, tmp_path):
-    run(study, ("frozen+M", "adapter", "one slot"), seeds=(0,))
+    run(study, ("frozen+M", "adapter", "fixed keys", "one slot"), seeds=(0,))
     found = json.loads(figures(study, tmp_path / "out"))["encoders"]["tiny"]["orders"]["1"]["rows"]
     slots, adapter = found["frozen+M"]["trained"], found["adapter"]["trained"]
     assert adapter == pytest.approx(slots, rel=0.01)
-    assert found["one slot"]["trained"] < slots
+    assert found["one slot"]["trained"] < found["fixed keys"]["trained"] < slots
     keys = study.jobs(study.runs([ROWS["adapter"]], ["1"], [0]), anew=True)
     record = study.grid("cpu", 1).ledger.record(keys[-1].run)
     assert record.run["model"]["memory"] == "adapter"

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from memgrow.models import Model
+from memgrow.nn import ResidualMemory
 
 ALL = (0, 0)
 
@@ -24,8 +25,11 @@ class Trains:
         return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
     def count(self, model: nn.Module) -> int:
-        """The number of entries that train."""
-        sizes = {name: parameter.shape for name, parameter in model.named_parameters() if name in self.since}
+        """The number of entries that train; keys that are fixed have no gradient, though they are named."""
+        memories = [module for module in model.modules() if isinstance(module, ResidualMemory)]
+        fixed = {id(one) for memory in memories for one in memory.untrained_parameters()}
+        named = [(name, one) for name, one in model.named_parameters() if name in self.since and id(one) not in fixed]
+        sizes = {name: parameter.shape for name, parameter in named}
         return sum(
             shape.numel() // shape[dim] * (shape[dim] - first)
             for name, shape in sizes.items()

@@ -36,8 +36,12 @@ def study_page(found: Mapping[str, Any]) -> str:
 
 
 def shown_orders(figures: Figures) -> Sequence[str]:
-    """The mean over all orders, if there are several, or the one that there is."""
-    return [ALL] if ALL in figures["orders"] else list(figures["orders"])[:1]
+    """The mean over all orders where there are several, and the first order if it has rows that others lack."""
+    orders = figures["orders"]
+    first = list(orders)[:1]
+    if ALL not in orders:
+        return first
+    return [ALL] if orders[ALL]["rows"].keys() >= orders[first[0]]["rows"].keys() else [*first, ALL]
 
 
 def rows_table(figures: Figures, order: str) -> Table:

@@ -1,0 +1,60 @@
+"""The tables and the picture of the study of encoders, from figures as its files have them."""
+
+import json
+
+import pytest
+from PIL import Image
+
+from memgrow.report.encoder_study import checksum, chosen, draw_study, slots_taken_away, study_page
+
+
+def cell(mean):
+    return {"mean": mean, "spread": 0.01, "values": [mean]}
+
+
+def row(average, validation, forgetting=0.02, **more):
+    test = {"average": cell(average), "forgetting": cell(forgetting), "when_learnt": cell(average + 0.01), **more}
+    costs = {"parameters": 100, "added": 10.0, "trained": 20, "seconds": cell(1.0), "seconds_alone": None}
+    return {"seeds": [0, 1], "test": test, "validation": {"average": cell(validation)}, **costs}
+
+
+@pytest.fixture
+def found():
+    rows = {
+        "F": row(0.8, 0.8),
+        "EWC": row(0.9, 0.7),
+        "EWC 10": row(0.7, 0.9),
+        "frozen+M": row(0.85, 0.85, without_slots=cell(0.5)),
+        "multi-task": {**row(0.95, 0.95), "test": {"average": cell(0.95)}},
+    }
+    paired = {"difference": 0.05, "low": 0.01, "high": 0.09, "p_holm": 0.04}
+    asked = {"frozen+M - F": {"test": {"average": paired, "forgetting": paired}}}
+    about = {name: {"variant_of": None, "options": {}} for name in rows}
+    about["EWC 10"] = {"variant_of": "EWC", "options": {"strength": 10.0}}
+    orders = {"1": {"domains": ["a", "b"], "rows": rows, "differences": asked}}
+    figures = {"weights": "abc", "rounded_from": "def", "rows": about, "orders": orders}
+    return {"stream": "small", "encoders": {"tiny": figures}}
+
+
+def test_of_variants_the_best_on_validation_data_is_shown_whatever_the_test_says(found):
+    shown = chosen(found["encoders"]["tiny"], "1")
+    assert shown["EWC 10"] == "EWC (strength 10)"
+    assert "EWC" not in shown
+
+
+def test_the_page_has_rows_and_answers_and_names_the_weights(found):
+    page = study_page(found)
+    assert "| frozen+M | 85.0 ± 1.0 | 2.0 ± 1.0 | 86.0 ± 1.0 | 85.0 | 10 | 20 | - |" in page
+    assert "| frozen+M against F | +5.0 [+1.0, +9.0] | 0.040 | +5.0 [+1.0, +9.0] |" in page
+    assert "weights def, rounded to float16" in page
+
+
+def test_slots_taken_away_are_told_of_rows_that_have_some(found):
+    assert [line[1:] for line in slots_taken_away(found).rows] == [["frozen+M", "85.0 ± 1.0", "50.0 ± 1.0"]]
+
+
+def test_the_picture_knows_what_it_was_drawn_from(found, tmp_path):
+    (tmp_path / "small.json").write_text(json.dumps(found))
+    draw_study(tmp_path, tmp_path / "picture.png")
+    with Image.open(tmp_path / "picture.png") as picture:
+        assert picture.text["Description"] == checksum(tmp_path)
