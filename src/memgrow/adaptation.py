@@ -347,6 +347,13 @@ def _before_domain(adaptations: Sequence[Adaptation], domain: StackedDomain) -> 
         one.plugins.before_domain(old, partial(ask, number))
 
 
+def _first_hidden(model: Model) -> int:
+    """The hidden units of a new model; those of a pretrained encoder did not grow."""
+    if model.encoder.is_pretrained:
+        return 0
+    return next(iter(model.encoder.hidden_units), model.settings.hidden)
+
+
 def _grown(
     setup: Setup,
     before: Learnt,
@@ -375,7 +382,7 @@ def _grown(
         return (
             model,
             vocabulary,
-            Grew(settings.slots, next(iter(model.encoder.hidden_units), settings.hidden), len(words), 1),
+            Grew(settings.slots, _first_hidden(model), len(words), 1),
         )
     model = copy.deepcopy(old)
     return model, vocabulary, grow_for(model, method, setup.options, stage.name, rows)

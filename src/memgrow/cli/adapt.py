@@ -13,10 +13,13 @@ from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Domain, Loaded, Stream, load_for_evaluation, load_stream
+from memgrow.defaults import defaults_for
 from memgrow.device import allow_tf32
-from memgrow.errors import ModelError, SettingsError
+from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.history import Stage
 from memgrow.learner import Learner
+from memgrow.models import ModelSettings, PretrainedSettings
+from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
 from memgrow.report.progress_bars import TrainingBar
 
@@ -98,7 +101,7 @@ def learn_stream(
     bar: TrainingBar,
 ) -> list[Stage]:
     """Learn each domain of the stream that the model has not learnt yet, saving it after each."""
-    if unread := learner.method.unread(learner.options):
+    if unread := learner.method.unread(learner.options, defaults_for(learner.settings).options):
         bar.note(f"{learner.method.name} does not use what is set for {', '.join(unread)}")
     stages: list[Stage] = []
 
@@ -144,9 +147,28 @@ def _created(recipe: Recipe, method: str | None, seed: int | None, device: str) 
     )
 
 
+def _same_encoder(folder: Path, asked: PretrainedSettings, ours: ModelSettings) -> ModelSettings:
+    """What is asked for under the model's own name of its encoder, if it is the same one by its weights."""
+    named = getattr(ours, "encoder", None)
+    try:
+        weights = find_encoder(asked.encoder).sha256
+    except MemgrowError:
+        if asked.encoder != named:
+            raise
+        return asked  # a model has all that it needs, also where its encoder is no longer found
+    if weights != getattr(ours, "weights", None):
+        raise SettingsError(
+            f"{folder} was made with the encoder {named}, whose weights were others than those of {asked.encoder} "
+            "now, and a model keeps its encoder: leave --encoder out, or start a model of another name"
+        )
+    return replace(asked, encoder=named or asked.encoder)
+
+
 def _opened(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
     learner = Learner.load(folder, device)
     asked = recipe.section("model", learner.settings)
+    if recipe.encoder is not None and isinstance(asked, PretrainedSettings):
+        asked = _same_encoder(folder, asked, learner.settings)
     other = [
         f"{name} {ours} (not {value})"
         for name, value in vars(asked).items()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated
 
 import torch
@@ -14,11 +14,13 @@ from memgrow.data.records import examples_from_words
 from memgrow.device import allow_tf32
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, build
+from memgrow.models.pretrained.catalogue import KNOWN
 from memgrow.nn import LAYERS
 from memgrow.report.learner import (
     MatrixTable,
     about,
     about_table,
+    defaults_line,
     letters_table,
     matrix_title,
     methods_table,
@@ -50,7 +52,10 @@ def inspect(
     learner = Learner.load(model, device)
     examples = examples_from_words(texts or [], learner.task)
     if as_json:
-        read = [{"texts": example.texts, "banks": reading_shares(learner, example)} for example in examples]
+        read = [
+            {"texts": example.texts, "tokens": learner.tokens(example), "banks": reading_shares(learner, example)}
+            for example in examples
+        ]
         write_json({"about": asdict(about(learner)), "history": learner.history.to_json(), "reading": read}, indent=1)
         return
     console.print(about_table(learner))
@@ -67,6 +72,7 @@ def methods() -> None:
     Example: memgrow methods
     """
     console.print(methods_table(), letters_table())
+    say(defaults_line())
 
 
 def doctor() -> None:
@@ -88,6 +94,20 @@ def findings() -> Iterator[str]:
             yield f"{name}: {cell} takes the backend {backend}: {reason}"
         for loop, cells in loops(device).items():
             yield f"{name}: {' and '.join(cells)} classifiers are trained by the {loop.name} loop: {loop.reason}"
+    yield encoders_finding()
+
+
+def encoders_finding() -> str:
+    """A sentence about pretrained encoders; what they need is not imported for it."""
+    try:
+        found = " and ".join(f"{name} {version(name)}" for name in ("transformers", "tokenizers"))
+    except PackageNotFoundError as error:
+        return f"pretrained encoders: {error.name} is not installed; run `pip install 'memgrow[encoders]'`"
+    here = ", ".join(name for name, known in KNOWN.items() if known.is_here())
+    fetched = (
+        f"{here} can be used at once" if here else f"none is here yet; run: memgrow encoder get {next(iter(KNOWN))}"
+    )
+    return f"pretrained encoders: {found} are installed; {fetched}"
 
 
 def devices() -> list[str]:

@@ -31,6 +31,11 @@ def check_method(method: Method, settings: ModelSettings) -> None:
     lacking = [GROWN[what] for what in method.grows if what not in settings.kind.grows]
     if lacking:
         possible = " and ".join(GROWN[what] for what in sorted(settings.kind.grows)) or "nothing"
+        if settings.kind.is_pretrained:
+            raise SettingsError(
+                f"{method.name} adds {' and '.join(lacking)}, but a pretrained encoder grows by {possible} alone: use "
+                "another method, such as F+A, or F+M for slots (memgrow methods names them)"
+            )
         raise SettingsError(
             f"{method.name} adds {' and '.join(lacking)}, but the encoder {settings.cell!r} grows by {possible} alone: "
             "use another method, or another encoder (model.cell)"

@@ -52,13 +52,13 @@ class Method:
         """The plugins of a new learner by this method; they remember nothing as yet."""
         return Plugins([kind(settings) for kind in self.remembers])
 
-    def unread(self, settings: MethodSettings) -> list[str]:
-        """Settings that were changed, and that this method does not read."""
+    def unread(self, settings: MethodSettings, usual: MethodSettings | None = None) -> list[str]:
+        """Settings that were changed, from those that are usual, and that this method does not read."""
+        usual = usual or MethodSettings()
         read = {name for part in self.plugins(settings).parts for name in part.reads}
         read |= {name for what in self.grows for name in READ_BY_GROWTH.get(what, ())}
-        return [
-            one.name for one in fields(settings) if one.name not in read and getattr(settings, one.name) != one.default
-        ]
+        names = [one.name for one in fields(settings) if one.name not in read]
+        return [name for name in names if getattr(settings, name) != getattr(usual, name)]
 
 
 METHODS = {

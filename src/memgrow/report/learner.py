@@ -11,12 +11,14 @@ from rich.text import Text
 
 from memgrow.data import Example
 from memgrow.data.batches import collate
-from memgrow.errors import counted
+from memgrow.defaults import defaults_for
+from memgrow.errors import SettingsError, counted
 from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.learner import Answer, Learner
-from memgrow.methods import LETTERS, METHODS, Grew
+from memgrow.methods import LETTERS, METHODS, Grew, Method, check_method
 from memgrow.metrics import AccuracyMatrix
+from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.report.table import Cell, Column, Table, numbers, percent
 
@@ -24,6 +26,7 @@ TITLES = {"reply": "test: 100 / perplexity"}
 ACCURACY = "test accuracy, %"
 STAGE, DOMAIN = 24, 12  # letters of a name in a row and in a column; longer ones are folded
 BETWEEN = 3  # spaces between two columns
+SHORT = 16  # letters of a checksum that stand for it
 LONGEST = 60  # letters of a text that stand above its table
 SUMMARY = {  # by figure: its name, and whether it is a difference, which has a sign
     "average": ("average accuracy at the end", False),
@@ -31,7 +34,7 @@ SUMMARY = {  # by figure: its name, and whether it is a difference, which has a 
     "backward_transfer": ("backward transfer", True),
     "forward_transfer": ("forward transfer", True),
 }
-GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "columns": "column"}
+GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word"}
 REPLY_COLUMNS = {  # by figure: the name of its column, and how it is written
     "examples": ("examples", ",.0f"),
     "perplexity": ("perplexity", ".1f"),
@@ -50,16 +53,21 @@ class About:
     task: str | None
     labels: tuple[str, ...]
     method: str
+    encoder: str | None  # if it is pretrained
+    weights: str | None  # SHA-256 of those that the encoder came with
+    pieces: int | None  # that it knows
+    memory_layers: Sequence[int] | None  # after which its banks stand
     domains: tuple[str, ...]
     slots_in_each_bank: Mapping[str, int]  # by domain
     banks: int
-    words: int
-    hidden_units: Sequence[int]  # of each column
+    words: int | None  # None: they are not counted, as its encoder has pieces
+    hidden_units: Sequence[int] | None  # of each column
     parameters: int
 
 
 def about(learner: Learner) -> About:
-    model = learner.trained()
+    model, settings = learner.trained(), learner.settings
+    encoder = model.encoder if isinstance(model.encoder, PretrainedEncoder) else None
     slots: dict[str, int] = {}
     for segment in model.banks[0].segments if model.banks else ():
         slots[segment.domain] = slots.get(segment.domain, 0) + segment.stop - segment.start
@@ -67,11 +75,15 @@ def about(learner: Learner) -> About:
         task=learner.task,
         labels=tuple(learner.labels or ()),
         method=learner.method.name,
+        encoder=getattr(settings, "encoder", None),
+        weights=getattr(settings, "weights", None),
+        pieces=encoder.vocabulary_size if encoder else None,
+        memory_layers=encoder.memory_layers if encoder else None,
         domains=learner.history.domains,
         slots_in_each_bank=slots,
         banks=sum(isinstance(part, MemoryBank) and len(part) > 0 for part in model.modules()),
-        words=len(learner.vocabulary) - 2,
-        hidden_units=model.encoder.hidden_units,
+        words=None if encoder else len(learner.vocabulary) - 2,
+        hidden_units=None if encoder else model.encoder.hidden_units,
         parameters=count_parameters(model),
     )
 
@@ -81,7 +93,9 @@ def about_table(learner: Learner) -> rich.table.Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in vars(about(learner)).items():
-        table.add_row(name.replace("_", " "), Text(_in_words(value)))
+        if value is not None:
+            shown = f"{value[:SHORT]}… (SHA-256)" if name == "weights" else _in_words(value)
+            table.add_row(name.replace("_", " "), Text(shown))
     return table
 
 
@@ -132,9 +146,9 @@ def _went_back(stage: Stage) -> str:
 
 def growth(grew: Grew) -> str:
     """The growth of a model in a stage, in words."""
-    # A new model is a column itself: that goes without saying.
-    added = {what: count for what, count in vars(grew).items() if count and not (what == "columns" and grew.hidden)}
-    return ", ".join(counted(count, GROWN[what]) for what, count in added.items()) or "nothing"
+    # A new model is a column itself: that goes without saying. Of one whose encoder is pretrained the head is new.
+    added = [counted(count, GROWN[what]) for what, count in vars(grew).items() if count and what in GROWN]
+    return ", ".join(added) or ("a head" if grew.columns else "nothing")
 
 
 def summary_line(history: History) -> str:
@@ -195,8 +209,15 @@ class MatrixTable:
 
 
 def reading_shares(learner: Learner, example: Example) -> list[dict[str, float]]:
-    """For each bank, how the attention that a text pays divides among the domains' slots."""
+    """For each bank, how the attention that a text pays divides among the domains' slots.
+
+    In a pretrained encoder each domain has a query of its own: there it is the share, out of 1, that its slots get
+    beside nothing.
+    """
     read = [{domain: float(share.sum()) for domain, share in shares.items()} for shares in learner.reading(example)]
+    if learner.settings.kind.is_pretrained:  # each domain is asked apart, and may have nothing to say
+        pieces = sum(map(len, learner.tokens(example)))
+        return [{domain: amount / pieces for domain, amount in bank.items()} for bank in read]
     # Nothing is read after a text's end, so what all domains get together is the number of words.
     return [{domain: amount / (sum(bank.values()) or 1) for domain, amount in bank.items()} for bank in read]
 
@@ -224,7 +245,10 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
         return "This model has no slots that a text could read."
     text = Text(" | ".join(example.texts), "bold")
     text.truncate(LONGEST, overflow="ellipsis")
-    names = [*(f"bank {number}, %" for number in range(1, len(banks) + 1)), "mean, %"]
+    encoder = learner.trained().encoder
+    layers = encoder.memory_layers if isinstance(encoder, PretrainedEncoder) else ()
+    places = [f"layer {layer}" for layer in layers] or [f"bank {number}" for number in range(1, len(banks) + 1)]
+    names = [f"{place}, %" for place in (*places, "mean")]
     rows = []
     for domain in domains:
         shares = [bank[domain] for bank in banks]
@@ -250,15 +274,50 @@ def methods_table() -> Table:
         Column("method", wrap="never"),
         Column("grows", wrap="letters"),
         Column("sees", wrap="never"),
+        Column("encoder", wrap="never"),
         Column("what it does", wrap="letters"),
     ]
     rows = [
-        (method.name, ", ".join(method.grows) or "nothing", "all data" if method.together else "new data", method.about)
+        (
+            method.name,
+            ", ".join(method.grows) or "nothing",
+            "all data" if method.together else "new data",
+            _with_encoder(method),
+            method.about,
+        )
         for method in METHODS.values()
     ]
     return Table(None, columns, rows)
 
 
 def letters_table() -> Table:
-    columns = [Column("letter"), Column("what it does", wrap="letters")]
-    return Table("letters after a name, as in F+V+A", columns, [(name, one.about) for name, one in LETTERS.items()])
+    columns = [Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
+    rows = [
+        (name, "no" if one.grows and one.grows not in PretrainedEncoder.grows else "yes", one.about)
+        for name, one in LETTERS.items()
+    ]
+    return Table("letters after a name, as in F+V+A", columns, rows)
+
+
+def defaults_line() -> str:
+    """The methods that are taken where nobody names one."""
+    plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
+    return (
+        f"A new model takes {plain.method}; with a pretrained encoder {tuned.method} (keep: {tuned.options.keep}). "
+        "Column encoder: whether a method goes with a pretrained one."
+    )
+
+
+def _with_encoder(method: Method) -> str:
+    """Whether a method goes with a pretrained encoder: yes, no, or only with one."""
+    if not _goes_with(method, PretrainedSettings()):
+        return "no"
+    return "yes" if _goes_with(method, ModelSettings()) else "only"
+
+
+def _goes_with(method: Method, settings: ModelSettings) -> bool:
+    try:
+        check_method(method, settings)
+    except SettingsError:
+        return False
+    return True

@@ -74,7 +74,7 @@ class PretrainedEncoder(Encoder):
         self.dropout = nn.Dropout(settings.dropout)
         self.reads_pairs_as_one = self.settings.pairs == "one"
         layers = _layers(backbone, files.name)
-        places = self.settings.memory_places(len(layers))
+        self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
             raise SettingsError(f"memory_layers {self.settings.memory_layers!r}: {files.name} has {len(layers)} layers")
         key_size, best, reading = self.settings.key_size, self.settings.best, self.settings.memory
@@ -165,12 +165,13 @@ class PretrainedEncoder(Encoder):
         return int(embeddings.num_embeddings)
 
     @property
-    def banks(self) -> Sequence[MemoryBank]:
-        return [memory.bank for memory in self.memories]
+    def memory_layers(self) -> tuple[int, ...]:
+        """The layers, counted from 1, after which its memories stand."""
+        return tuple(place + 1 for place in self._places)
 
     @property
-    def hidden_units(self) -> list[int]:
-        return [self.width]
+    def banks(self) -> Sequence[MemoryBank]:
+        return [memory.bank for memory in self.memories]
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         return self.backbone.parameters()

@@ -27,7 +27,9 @@ class PretrainedSettings(ModelSettings):
     perceptron: int = 0  # hidden units between features and labels; 0 is a linear head
     dropout: float = 0.1  # within the encoder and on its vectors
     pairs: str = "one"  # a pair is read as one text, with the tokenizer's separator, or as two texts apart
-    memory_layers: str = "auto"  # after which layers memories stand, counted from 1: 3,5; auto: half-way, last but one
+    memory_layers: str | int = (
+        "auto"  # after which layers memories stand, counted from 1: 3,5; auto: half-way, last but one
+    )
     memory: str = "slots"  # how it is read: slots, or one of the controls, fixed-keys and adapter
     key_size: int = 64
     best: int = 16  # slots of a domain that a token reads at most
@@ -38,6 +40,7 @@ class PretrainedSettings(ModelSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        object.__setattr__(self, "memory_layers", str(self.memory_layers))  # one layer alone may be a number
         plain = ModelSettings()
         for name in OF_ITS_OWN:
             if getattr(self, name) != getattr(plain, name):
@@ -60,7 +63,7 @@ class PretrainedSettings(ModelSettings):
         if self.memory_layers == "auto":
             return tuple(sorted({max(layers // 2 - 1, 0), max(layers - 2, 0)}))
         try:
-            places = tuple(sorted({int(number) - 1 for number in self.memory_layers.split(",")}))
+            places = tuple(sorted({int(number) - 1 for number in str(self.memory_layers).split(",")}))
         except ValueError:
             places = (-1,)
         if places[0] < 0:
