@@ -114,7 +114,7 @@ def test_nothing_learnt_nothing_said():
         (Grew(), "nothing"),
         (Grew(slots=1, words=1), "1 slot, 1 word"),
         (Grew(500, 300, 12_345, 1), "500 slots, 300 hidden units, 12,345 words"),
-        (Grew(columns=1), "1 column"),
+        (Grew(columns=1), "a head"),
     ],
 )
 def test_growth_is_told_in_words(grew, words):
