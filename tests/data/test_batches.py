@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memgrow.data import Example
-from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
+from memgrow.data.batches import Encoded, by_length, by_tokens, collate, encode, shuffled, tokenize_examples
 from memgrow.text import Vocabulary
 
 CPU = torch.device("cpu")
@@ -57,3 +57,15 @@ def test_a_batch_holds_every_text_and_nothing_behind_it(answered):
     assert batch.words.shape[1] == max(map(len, rows))
     assert batch.words.dtype == batch.lengths.dtype == torch.long
     assert batch.examples.tolist() == indices
+
+
+@pytest.mark.parametrize("most", [1, 40, 1000])
+def test_batches_by_tokens_have_every_example_once_and_no_more_tokens_than_allowed(most):
+    data = Encoded([([2] * (1 + (n * 37) % 23), [3] * (1 + n % 5)) for n in range(100)], [0] * 100)
+    batches = list(by_tokens(data, most))
+    assert sorted(index for batch in batches for index in batch) == list(range(100))
+    for batch in batches:
+        assert len(batch) == 1 or 2 * len(batch) * max(map(data.length, batch)) <= most
+    longest = [data.length(batch[0]) for batch in batches]
+    assert longest == sorted(longest, reverse=True)
+    assert list(by_tokens(Encoded([], []), most)) == []

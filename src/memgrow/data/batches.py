@@ -111,11 +111,16 @@ def collate(encoded: Encoded, indices: Sequence[int], device: torch.device) -> B
     words[there] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())  # a tensor for each row takes longer
     labels = torch.tensor([encoded.labels[index] for index in indices])
     return Batch(
-        torch.from_numpy(words).to(device),
+        _moved(torch.from_numpy(words), device),
         torch.from_numpy(lengths),
-        labels.to(device),
-        torch.tensor(indices).to(device),
+        _moved(labels, device),
+        _moved(torch.tensor(indices), device),
     )
+
+
+def _moved(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on the device; nobody waits until a GPU has done what it was asked before."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int]]:
@@ -136,3 +141,13 @@ def by_length(encoded: Encoded, size: int) -> Iterator[list[int]]:
     order = sorted(range(len(encoded)), key=encoded.bucket_key)
     for start in range(0, len(order), size):
         yield order[start : start + size]
+
+
+def by_tokens(encoded: Encoded, most: int) -> Iterator[list[int]]:
+    """All examples in batches from long to short, of at most so many tokens with padding, or of one example."""
+    order, start = sorted(range(len(encoded)), key=encoded.bucket_key, reverse=True), 0
+    while start < len(order):
+        first = order[start]
+        size = max(1, most // (len(encoded.texts[first]) * max(1, encoded.length(first))))
+        yield order[start : start + size]
+        start += size

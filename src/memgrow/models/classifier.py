@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.data.batches import Batch, Encoded, by_length, collate
+from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
 from memgrow.models.encoder import Encoder
 from memgrow.models.model import LARGE, Model, StepOutput, Tally
 from memgrow.nn import Growth
@@ -51,10 +51,14 @@ class Classifier(Model):
     def logits(self, data: Encoded) -> Tensor:
         """The logits of all examples (examples, labels), in their order, on the CPU."""
         self.eval()
+        most, order, found = self.encoder.tokens_at_once, [], [torch.empty(0, self.labels, device=self.device)]
+        with self.encoder.prepared():
+            for indices in by_length(data, LARGE) if most is None else by_tokens(data, most):
+                batch = collate(data, indices, self.device)
+                order += indices
+                found.append(self(batch.words, batch.lengths))
         answers = torch.empty(len(data), self.labels)
-        for indices in by_length(data, LARGE):
-            batch = collate(data, indices, self.device)
-            answers[indices] = self(batch.words, batch.lengths).cpu()
+        answers[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
         return answers
 
     def correct(self, data: Encoded) -> Tensor:

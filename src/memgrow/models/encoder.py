@@ -6,6 +6,7 @@ that a further kind is a subclass of `Encoder` and a row in `ENCODERS`; nothing 
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -132,6 +133,15 @@ class Encoder(nn.Module, ABC):
         return Vocabulary()
 
     # Reading
+
+    @property
+    def tokens_at_once(self) -> int | None:
+        """The number of tokens, with padding, in a batch without gradients; None: batches are counted in examples."""
+        return None
+
+    def prepared(self) -> AbstractContextManager[None]:
+        """Within, weights stay as they are: what depends on them alone may be computed once for all batches."""
+        return nullcontext()
 
     @abstractmethod
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor: ...

@@ -10,6 +10,8 @@ from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.utils import parametrize
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate
@@ -33,6 +35,9 @@ DROPOUTS = (
 FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
 # Families in which every layer attends to all places and takes a mask (R, 1, T, T) as it is.
 FULL_ATTENTION = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra")
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+# Pieces in a batch without gradients: as many as keep a GPU busier than Python, and as few as stay in a CPU's caches.
+AT_ONCE = {"cuda": 1 << 16, "cpu": 1 << 11}
 
 
 class MemoryHook:
@@ -51,7 +56,9 @@ class MemoryHook:
             self.inputs.append(states)
         if not len(self.memory.bank):
             return None
-        states = self.memory(states)
+        half = states.dtype == torch.bfloat16  # then the weights of layers have been cast, and those of memories not
+        with torch.autocast(states.device.type, torch.bfloat16) if half else nullcontext():
+            states = self.memory(states)
         return states if rest is None else (states, *rest)
 
 
@@ -136,7 +143,7 @@ class PretrainedEncoder(Encoder):
             separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self._padding)
-        with self._precision():
+        with self._precision(), self._attention():
             mask = None if full else self._mask(there)
             return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=mask, **given)[0])
 
@@ -151,9 +158,36 @@ class PretrainedEncoder(Encoder):
         return (states * inside).sum(1, dtype=torch.float32) / inside.sum(1)
 
     def _precision(self) -> AbstractContextManager[Any]:
-        device = next(self.backbone.parameters()).device.type
-        half = self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and device == "cuda")
-        return torch.autocast(device, torch.bfloat16) if half else nullcontext()
+        first = next(self.backbone.parameters())
+        cast_already = first.dtype == torch.bfloat16
+        return torch.autocast(first.device.type, torch.bfloat16) if self._half and not cast_already else nullcontext()
+
+    @property
+    def _half(self) -> bool:
+        """Whether products are of bfloat16."""
+        on_gpu = next(self.backbone.parameters()).is_cuda
+        return self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and on_gpu)
+
+    def _attention(self) -> AbstractContextManager[Any]:
+        """cuDNN's attention makes a plan for each shape of a batch, and shapes are many."""
+        return sdpa_kernel(ATTENTION) if next(self.backbone.parameters()).is_cuda else nullcontext()
+
+    @property
+    def tokens_at_once(self) -> int:
+        return AT_ONCE.get(next(self.backbone.parameters()).device.type, AT_ONCE["cpu"])
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """Weights are cast once, and not in each batch; those that are computed from others are computed once."""
+        own = [(parameter, parameter.data) for parameter in self.backbone.parameters() if self._half]
+        with torch.no_grad(), parametrize.cached():
+            try:
+                for parameter, weights in own:
+                    parameter.data = weights.to(torch.bfloat16)
+                yield
+            finally:
+                for parameter, weights in own:
+                    parameter.data = weights
 
     @property
     def sizes(self) -> list[int]:
