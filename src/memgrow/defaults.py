@@ -29,5 +29,5 @@ def defaults_for(model: ModelSettings | str | Path | None) -> Defaults:
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto"))
+        return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto", fisher_examples=200))
     return Defaults(model=model or ModelSettings())

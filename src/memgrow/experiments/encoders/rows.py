@@ -40,6 +40,7 @@ class Row:
 
 
 AUTO: Mapping[str, Any] = {"keep": "auto"}
+FISHER: Mapping[str, Any] = {"fisher_examples": 200}  # exact: a gradient of all weights for each of their labels
 
 ROWS = {
     row.name: row
@@ -48,13 +49,13 @@ ROWS = {
         Row("F", "F", "everything trains"),
         Row("F+A", "F+A", "F, then back to the old weights as far as validation allows", options=AUTO),
         Row("F+E", "F+E", "F with a running mean of the weights"),
-        Row("EWC", "EWC", "F with a pull back on weights that mattered"),
+        Row("EWC", "EWC", "F with a pull back on weights that mattered", options=FISHER),
         *(
             Row(
                 f"EWC {strength:g}",
                 "EWC",
                 f"EWC of strength {strength:g}",
-                options={"strength": strength},
+                options={**FISHER, "strength": strength},
                 variant_of="EWC",
             )
             for strength in (10.0, 100.0, 1e4)
