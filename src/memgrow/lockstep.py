@@ -48,7 +48,8 @@ def adapt_together(
     if reason is None:
         learnt = learn_together(adaptations, progress, nowhere)
     else:
-        progress.note(one_after_another(domain.name, reason))
+        if len(learners) > 1:
+            progress.note(one_after_another(domain.name, reason))
         learnt = [one.learn(progress, nowhere) for one in adaptations]
     for learner, (known, _) in zip(learners, learnt, strict=True):
         learner.take(known)

@@ -4,7 +4,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -15,6 +15,7 @@ from memgrow.device import allow_tf32
 from memgrow.errors import SettingsError
 from memgrow.experiments.job import WorkerContext, run_job
 from memgrow.experiments.plan import Job, Result
+from memgrow.models.pretrained.tokenizer import tokens_kept
 from memgrow.progress import Step
 
 Report = Callable[[Job, Step | str], None]
@@ -32,12 +33,15 @@ class ThisProcess:
         self.context, self.report = context, report
         self._job: Job | None = None
         self._threads = torch.get_num_threads()
+        self._within = ExitStack()
 
     def __enter__(self) -> "ThisProcess":
         _set_threads(self.context)
+        self._within.enter_context(tokens_kept())
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._within.close()
         torch.set_num_threads(self._threads)
 
     @property
@@ -169,7 +173,7 @@ def _work(pipe: Connection, context: WorkerContext) -> None:
     """The main function of a worker: job after job until there is none, or nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one sees to the others
     _set_threads(context)
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    with tokens_kept(), suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(READY)
         while (job := pipe.recv()) is not None:
             pipe.send(run_job(job, context, Reporter(pipe.send, REPORT_EVERY_S)))

@@ -1,6 +1,7 @@
 """The tokenizer of a pretrained encoder: examples as numbers of word pieces, in the form that the encoder was given."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -8,6 +9,19 @@ from memgrow.data import Example
 from memgrow.data.batches import Tokenized
 from memgrow.errors import SettingsError
 from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
+
+Kept = dict[tuple["PieceTokenizer", tuple[Example, ...], int, bool], Tokenized]
+_kept: list[Kept] = []  # what is kept, within `tokens_kept`
+
+
+@contextmanager
+def tokens_kept() -> Iterator[None]:
+    """Within, tokens are kept with their texts: for experiments, which read the same texts again in every stage."""
+    _kept.append({})
+    try:
+        yield
+    finally:
+        _kept.pop()
 
 
 class PieceTokenizer:
@@ -44,6 +58,14 @@ class PieceTokenizer:
 
         Of a pair that is too long the longer text is cut; special pieces stay.
         """
+        if not _kept:
+            return self._read(examples, longest, pairs_as_one)
+        kept, key = _kept[-1], (self, tuple(examples), longest, pairs_as_one)
+        if key not in kept:
+            kept[key] = self._read(examples, longest, pairs_as_one)
+        return kept[key]
+
+    def _read(self, examples: Sequence[Example], longest: int, pairs_as_one: bool) -> Tokenized:
         texts = len(examples[0].texts) if examples else 1
         each = 1 if pairs_as_one else texts  # rows of an example
         special = self._tokenizer.num_special_tokens_to_add(texts > each)
