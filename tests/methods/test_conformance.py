@@ -34,13 +34,27 @@ QUICK = ("memory", "encoder")  # the suite as a whole has all kinds
 RECURRENT = [kind for kind, settings in KINDS.items() if not settings.kind.is_pretrained]
 # What cannot be done with a kind of network, and is refused with a sentence.
 REFUSED = {
-    **{kind: {"LoRA", "ridge"} for kind in RECURRENT},
+    **{kind: {"LoRA", "ridge", "sparse"} for kind in RECURRENT},
     "encoder": {"F+V", "F+M+V", "F+H", "F+H+V", "Progressive"},
 }
 # Beyond the rows of the table, methods with letters.
 LETTERED_ON = {
     **{kind: ["F+V+A"] for kind in RECURRENT},
-    "encoder": ["F+A", "F+E", "F+D", "F+L", "F+M+A", "F+M+Q", "frozen+M+A", "EWC+M", "LoRA+A", "LoRA+E", "LoRA+M"],
+    "encoder": [
+        "F+A",
+        "F+E",
+        "F+D",
+        "F+L",
+        "F+M+A",
+        "F+M+Q",
+        "frozen+M+A",
+        "EWC+M",
+        "LoRA+A",
+        "LoRA+E",
+        "LoRA+M",
+        "sparse+A",
+        "sparse+M",
+    ],
 }
 CASES = [(kind, method) for kind in KINDS for method in (*METHODS, *LETTERED_ON[kind]) if method not in REFUSED[kind]]
 Weights = dict[str, torch.Tensor]
@@ -155,8 +169,10 @@ def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt):
     below = {name for name in old if not name.startswith("heads.")}
     merged = ("self.query.weight", "self.value.weight", "intermediate.dense.weight", "output.dense.weight")
     beside = {name for name in below if not name.endswith(merged) or "attention.output" in name}
+    around = {name for name in below if ".bank." not in name}
     frozen = {
         **dict.fromkeys(("frozen", "frozen+M", "frozen+M+A", "ridge"), below),
+        **dict.fromkeys(("sparse", "sparse+A", "sparse+M"), around),
         **dict.fromkeys(("LoRA", "LoRA+A", "LoRA+E", "LoRA+M"), beside),
         "Progressive": set(old),
     }.get(learnt.learner.method.name, set())

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from memgrow.data.batches import Encoded
 from memgrow.errors import SettingsError
 from memgrow.methods.plugin import MethodSettings, Parameters, Plugin
-from memgrow.methods.trains import ALL, Trains, everything
-from memgrow.models import REPLY, Classifier, Model
+from memgrow.methods.trains import ALL, Trains, everything, trainable, what_is_new
+from memgrow.models import REPLY, Classifier, Model, ModelSettings
 from memgrow.nn import ResidualMemory
 
 Counts = dict[str, Tensor]
@@ -30,14 +30,12 @@ def memories_of(model: nn.Module) -> dict[str, ResidualMemory]:
 
 
 def slots_and_head(old: Model | None, new: Model) -> Trains:
-    """Keys and values of all memories, of which `SparseUpdates` lets few move, and the head."""
+    """Keys and values of all memories, of which `SparseUpdates` lets few move, what is new, and the head."""
     if old is None:
         return everything(old, new)
-    memories = memories_of(new).values()
-    trains = {id(parameter) for memory in memories for parameter in memory.bank.parameters()}
-    trains -= {id(parameter) for memory in memories for parameter in memory.untrained_parameters()}
-    trains |= set(map(id, new.head_parameters()))
-    return Trains({name: ALL for name, parameter in new.named_parameters() if id(parameter) in trains})
+    slots = {id(parameter) for memory in memories_of(new).values() for parameter in memory.bank.parameters()}
+    moving = {name: ALL for name, parameter in trainable(new).items() if id(parameter) in slots}
+    return Trains({**what_is_new(old, new).since, **moving})
 
 
 @contextmanager
@@ -156,6 +154,17 @@ class SparseUpdates(Plugin):
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.counts = dict(tensors)
+
+
+def needs_slots(settings: ModelSettings) -> str | None:
+    """Why a model of these settings has no slots that could move, if so."""
+    if settings.kind.is_pretrained and settings.slots:
+        return None
+    has = "with model.slots: 0 it has none" if settings.kind.is_pretrained else f"{settings.cell} has none"
+    return (
+        f"sparse moves slots that a memory in a Transformer has had from the first domain on, and {has}: "
+        "give a pretrained encoder (--encoder) and slots (--set model.slots=256)"
+    )
 
 
 def _check(model: Model) -> None:

@@ -11,6 +11,7 @@ from memgrow.methods.lora import LowRankAdditions, needs_linear_layers
 from memgrow.methods.old_weights import Averaging, SlowOldWeights
 from memgrow.methods.plugin import MethodSettings, Plugin, Plugins
 from memgrow.methods.ridge import RidgeHead, needs_features
+from memgrow.methods.sparse import SparseUpdates, needs_slots, slots_and_head
 from memgrow.methods.trains import Trains, everything, newest_column, nothing, what_is_new
 from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 from memgrow.models import Model, ModelSettings
@@ -78,6 +79,13 @@ METHODS = {
             "a new column for each domain that reads the frozen old ones; the newest head answers",
             ("column",),
             trains=newest_column,
+        ),
+        Method(
+            "sparse",
+            "of the old slots only those train that the new domain reads more than earlier ones did; and the head",
+            trains=slots_and_head,
+            remembers=(SparseUpdates,),
+            needs=needs_slots,
         ),
         Method(
             "LoRA",

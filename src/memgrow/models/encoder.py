@@ -20,7 +20,7 @@ from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, tokenize_examples
 from memgrow.errors import SettingsError
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.nn import Growth, MemoryBank
+from memgrow.nn import Growth, MemoryBank, ResidualMemory
 from memgrow.nn.growth import Layout
 from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise
 
@@ -182,8 +182,9 @@ class Encoder(nn.Module, ABC):
         return ()
 
     def untrained_parameters(self) -> Iterable[nn.Parameter]:
-        """Those that never train, whatever the method."""
-        return ()
+        """Those that never train, whatever the method: keys of a memory that are fixed."""
+        memories = (module for module in self.modules() if isinstance(module, ResidualMemory))
+        return [parameter for memory in memories for parameter in memory.untrained_parameters()]
 
     # Growing
 

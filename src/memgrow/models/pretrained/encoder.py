@@ -210,9 +210,6 @@ class PretrainedEncoder(Encoder):
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         return self.backbone.parameters()
 
-    def untrained_parameters(self) -> Iterable[nn.Parameter]:
-        return [parameter for memory in self.memories for parameter in memory.untrained_parameters()]
-
     @property
     def layers(self) -> nn.ModuleList:
         """Those of the Transformer, one after another."""
