@@ -149,6 +149,28 @@ def test_runs_with_other_settings_do_not_mix(study, material):
         run(other, ("F",), seeds=(0,))
 
 
+def test_of_variants_the_best_on_validation_data_answers_whatever_the_test_says():
+    from memgrow.experiments.encoders import figures as made
+
+    ends = {"EWC": (0.9, 0.7), "EWC 10": (0.7, 0.9), "F": (0.8, 0.8)}
+    found = {
+        name: {
+            seed: made.RunFigures(
+                {"test": _scores(test + seed / 100), "validation": _scores(validation)}, {}, 9, 0.0, 9, 1.0, 1.0
+            )
+            for seed in (0, 1)
+        }
+        for name, (test, validation) in ends.items()
+    }
+    compared = made._compared(found, list(ends))
+    assert compared["chosen"] == {"EWC": "EWC 10", "F": "F"}
+    assert compared["differences"]["EWC - F"]["test"]["average"]["difference"] == pytest.approx(-0.1)
+
+
+def _scores(average):
+    return {"average": average, "forgetting": 0.0, "when_learnt": average, "without_slots": None}
+
+
 def test_a_stream_reads_back_as_it_was_written(tmp_path):
     made = synthetic_stream(domains=2, train=10, validation=5, test=5)
     source = StudyStream("made", "", made.names, lambda folder: type("Loaded", (), {"stream": made, "notices": ()}))

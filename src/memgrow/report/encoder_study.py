@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from memgrow.report.plots import DPI, new_figure
-from memgrow.report.table import MISSING, Table, signed, to_page
+from memgrow.report.table import MISSING, Table, p_value, signed, to_page
 
 Figures = Mapping[str, Any]
 """What is known of one stream with one encoder."""
@@ -52,21 +52,15 @@ def rows_table(figures: Figures, order: str) -> Table:
 
 def chosen(figures: Figures, order: str) -> dict[str, str]:
     """The rows that are shown, and what they are called there: of a row's variants the best on validation data."""
-    found, about = figures["orders"][order]["rows"], figures["rows"]
-    families: dict[str, list[str]] = {}
-    for name in found:
-        families.setdefault(about[name]["variant_of"] or name, []).append(name)
-
-    def validation(name: str) -> float:
-        return float(found[name]["validation"]["average"]["mean"])
-
-    best = {family: max(names, key=validation) for family, names in families.items()}
-    return {name: _label(family, about[name]["options"], len(families[family]) > 1) for family, name in best.items()}
+    best, about = figures["orders"][order]["chosen"], figures["rows"]
+    return {name: _label(family, name, about) for family, name in best.items()}
 
 
-def _label(family: str, options: Mapping[str, Any], was_chosen: bool) -> str:
-    given = ", ".join(f"{name} {value:g}" for name, value in options.items() if isinstance(value, float))
-    return f"{family} ({given or 'default'})" if was_chosen else family
+def _label(family: str, name: str, about: Mapping[str, Any]) -> str:
+    if not any(one["variant_of"] == family for one in about.values()):
+        return family
+    options = about[name]["options"].items()
+    return f"{family} ({', '.join(f'{option} {value:g}' for option, value in options) or 'default'})"
 
 
 def _line(name: str, row: Mapping[str, Any], label: str) -> list[str]:
@@ -92,16 +86,10 @@ def _percent(cell: Mapping[str, Any] | None, spread: bool = True) -> str:
 
 def questions_table(figures: Figures, order: str) -> Table:
     """What the study asked: differences seed by seed, with 95% intervals."""
-    found, rows = figures["orders"][order]["differences"], []
-    names = chosen(figures, order)
-    for question, one in found.items():
-        first, second = question.split(" - ")
-        if first in names and second in names:
-            end, lost = one["test"]["average"], one["test"].get("forgetting")
-            p = end["p_holm"]
-            rows.append(
-                [f"{first} against {second}", _interval(end), MISSING if p is None else f"{p:.3f}", _interval(lost)]
-            )
+    rows = []
+    for question, one in figures["orders"][order]["differences"].items():
+        end, lost, asked = one["test"]["average"], one["test"].get("forgetting"), question.replace(" - ", " against ")
+        rows.append([asked, _interval(end), p_value(end["p_holm"]), _interval(lost)])
     header = ("question", "average, points [95% interval]", "p (Holm)", "forgetting, points [95% interval]")
     return Table(None, header, rows)
 

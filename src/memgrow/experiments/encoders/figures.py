@@ -170,12 +170,26 @@ def _compared(found: Found, names: Sequence[str]) -> dict[str, Any]:
     by_seed = {
         name: {seed: run for seed, run in found[name].items() if seed != ALONE} for name in names if name in found
     }
-    rows = {name: _row(runs, found[name].get(ALONE)) for name, runs in by_seed.items() if runs}
-    differences = {f"{a} - {b}": one for a, b in QUESTIONS if (one := _difference(by_seed, a, b)) is not None}
+    by_seed = {name: runs for name, runs in by_seed.items() if runs}
+    rows = {name: _row(runs, found[name].get(ALONE)) for name, runs in by_seed.items()}
+    chosen = _chosen(rows)
+    best = {family: by_seed[name] for family, name in chosen.items()}
+    differences = {f"{a} - {b}": one for a, b in QUESTIONS if (one := _difference(best, a, b)) is not None}
     adjusted = holm({name: one["test"]["average"]["p_t"] for name, one in differences.items()})
     for name, one in differences.items():
         one["test"]["average"]["p_holm"] = _short(adjusted[name])
-    return {"rows": rows, "differences": differences}
+    return {"rows": rows, "chosen": chosen, "differences": differences}
+
+
+def _chosen(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """By the name of a row, the row itself or the variant of it that ends best on validation data."""
+    families: dict[str, list[str]] = {}
+    for name in rows:
+        families.setdefault(ROWS[name].variant_of or name, []).append(name)
+    return {
+        family: max(names, key=lambda name: float(rows[name]["validation"]["average"]["mean"]))
+        for family, names in families.items()
+    }
 
 
 def _row(runs: Mapping[int, RunFigures], alone: RunFigures | None) -> dict[str, Any]:
