@@ -4,7 +4,7 @@ from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.errors import MemgrowError
 from memgrow.learner import Learner, Prediction
 from memgrow.methods import METHODS, MethodSettings
-from memgrow.models import ModelSettings
+from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
 from memgrow.training.loop import TrainingSettings
 from memgrow.version import __version__
@@ -22,6 +22,7 @@ __all__ = [
     "MethodSettings",
     "ModelSettings",
     "Prediction",
+    "PretrainedSettings",
     "Stream",
     "TrainingSettings",
     "__version__",

@@ -47,6 +47,16 @@ def folder(made, tmp_path):
     return shutil.copytree(made["bert"].weights.parent, tmp_path / "encoder")
 
 
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """Makes an encoder of another family, with BERT's tokenizer."""
+
+    def made(family: str) -> EncoderFiles:
+        return read_encoder(make_encoder(tmp_path_factory.mktemp("others") / family, family))
+
+    return made
+
+
 def make(files: EncoderFiles, domain: str | None = None, **settings) -> PretrainedEncoder:
     asked = PretrainedSettings(encoder=files.name, **{"dropout": 0.0, **settings})
     return PretrainedEncoder.create(asked, 0, domain, files).eval()
@@ -377,6 +387,37 @@ def test_a_configuration_that_makes_no_model_is_refused(folder, changes):
         make(read_encoder(folder))
     assert "\n" not in str(caught.value)
     assert "config.json" in str(caught.value)
+
+
+@pytest.mark.parametrize("family", ["electra", "mpnet", "xlm-roberta", "camembert", "deberta-v2"])
+def test_other_families_are_tried_before_they_are_taken(other, family):
+    """Among them kin of RoBERTa, whose positions begin later: a text as long as may be is read."""
+    files = other(family)
+    texts = [*TEXTS, "the boat " * 100]
+    longest = PretrainedEncoder.limit(PretrainedSettings(), 400, files)
+    assert longest == POSITIONS
+    close(vectors(make(files), encoded(files, texts)), naive(files, texts, longest=longest), 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "reason"),
+    [
+        ("fnet", "padding changes what it makes of a text"),
+        ("longformer", "its layers do not keep to one state for each piece"),
+        ("xmod", "Input language unknown"),
+    ],
+)
+def test_a_family_that_cannot_be_read_is_told_of(other, family, reason):
+    with pytest.raises(ModelError) as caught:
+        make(other(family))
+    assert f"{family} ({family}) cannot be read here, as " in str(caught.value)
+    assert reason in str(caught.value)
+    assert "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work" in str(caught.value)
+
+
+def test_layers_that_are_shared_are_not_found(other):
+    with pytest.raises(ModelError, match=r"the layers of albert are not where"):
+        make(other("albert"))
 
 
 def test_layers_that_are_not_found_are_told_of(made, monkeypatch):

@@ -1,11 +1,7 @@
 """A pretrained Transformer as an encoder, with memories in its residual stream that grow by domains."""
 
-import copy
-import inspect
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
 from typing import Any, Self, cast
 
 import torch
@@ -15,23 +11,17 @@ from torch.nn.utils import parametrize
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate
-from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.errors import ModelError, SettingsError
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
-from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
+from memgrow.models.pretrained.backbone import build_backbone, config_of, layers_of, load_backbone, longest_of
+from memgrow.models.pretrained.files import WORKS, EncoderFiles
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.residual_memory import ResidualMemory
 
-# The names that families of encoders have for the probability of dropout; those of heads that are not used are no harm.
-DROPOUTS = (
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-    "dropout",
-    "attention_dropout",
-    "embedding_dropout",
-    "mlp_dropout",
-)
+TRIED = ("bert", "distilbert", "roberta", "modernbert")  # families that the tests hold against transformers
+LONG = 600  # pieces, at most, with which other families are tried: more than most have positions
 FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
 # Families in which every layer attends to all places and takes a mask (R, 1, T, T) as it is.
 FULL_ATTENTION = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra")
@@ -77,10 +67,10 @@ class PretrainedEncoder(Encoder):
         self.settings: PretrainedSettings = cast(PretrainedSettings, settings)
         self.files, self.backbone = files, backbone
         config: Any = backbone.config
-        self.width, self.longest = int(config.hidden_size), _longest(config)
+        self.width, self.longest = int(config.hidden_size), longest_of(config)
         self.dropout = nn.Dropout(settings.dropout)
         self.reads_pairs_as_one = self.settings.pairs == "one"
-        layers = _layers(backbone, files.name)
+        layers = layers_of(backbone, files.name)
         self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
             raise SettingsError(f"memory_layers {self.settings.memory_layers!r}: {files.name} has {len(layers)} layers")
@@ -103,7 +93,9 @@ class PretrainedEncoder(Encoder):
         assert files is not None
         if files.weights is None:  # a model's folder has the weights that it learnt, not those to start afresh from
             files = settings.resolved()[1] or files
-        new = cls(settings, _loaded(files, settings), files)
+        new = cls(settings, load_backbone(files, settings), files)
+        if cast(Any, new.backbone).config.model_type not in TRIED:
+            new.try_out()
         if settings.slots:
             new._grow(settings.slots, domain)
         return new
@@ -119,7 +111,7 @@ class PretrainedEncoder(Encoder):
     @classmethod
     def limit(cls, settings: ModelSettings, max_words: int, files: EncoderFiles | None = None) -> int:
         assert files is not None
-        return min(max_words, _longest(_config(files.config)))
+        return min(max_words, longest_of(config_of(files.config)))
 
     @classmethod
     def spelled(cls, tokenized: Tokenized, files: EncoderFiles | None = None) -> list[tuple[list[str], ...]]:
@@ -189,14 +181,36 @@ class PretrainedEncoder(Encoder):
                 for parameter, weights in own:
                     parameter.data = weights
 
+    @torch.no_grad()
+    def try_out(self) -> None:
+        """Read a long text and a short one, and refuse an encoder whose states are not what is asked for."""
+        self.eval()
+        long = min(self.longest, LONG)
+        there = torch.arange(long) < torch.tensor([[long], [2]])
+        words = torch.full(there.shape, self._padding + 1).clamp(max=self.vocabulary_size - 1)
+        reason = "padding changes what it makes of a text"
+        try:
+            with self.memory_inputs() as inputs:
+                both = self.states(words, there)
+                alone = self.states(words[1:, :2], there[1:, :2])
+            count = len(self.memories)
+            shapes = [tuple(states.shape[:2]) for states in (both, *inputs[:count], alone, *inputs[count:])]
+            if shapes != [(2, long)] * (1 + count) + [(1, 2)] * (1 + count) or both.shape[2] != self.width:
+                reason = "its layers do not keep to one state for each piece"
+            elif torch.allclose(both[1, :2].float(), alone[0].float(), atol=1e-2):
+                return
+        except Exception as error:  # of any family
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
+        kind = cast(Any, self.backbone).config.model_type
+        raise ModelError(f"{self.files.name} ({kind}) cannot be read here, as {reason}; {WORKS}")
+
     @property
     def sizes(self) -> list[int]:
         return [self.width]
 
     @property
     def vocabulary_size(self) -> int:
-        embeddings = cast(Any, self.backbone).get_input_embeddings()
-        return int(embeddings.num_embeddings)
+        return int(cast(Any, self.backbone).config.vocab_size)
 
     @property
     def memory_layers(self) -> tuple[int, ...]:
@@ -213,7 +227,7 @@ class PretrainedEncoder(Encoder):
     @property
     def layers(self) -> nn.ModuleList:
         """Those of the Transformer, one after another."""
-        return _layers(self.backbone, self.files.name)
+        return layers_of(self.backbone, self.files.name)
 
     @torch.no_grad()
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
@@ -287,119 +301,10 @@ class PretrainedEncoder(Encoder):
     @classmethod
     def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any], files: EncoderFiles | None = None) -> Self:
         assert files is not None
-        new = cls(settings, _built(files, settings), files)
+        new = cls(settings, build_backbone(files, settings), files)
         for growth in shape["memory"]:
             new._grow(**growth)
         return new
-
-
-@lru_cache(maxsize=4)
-def _config(text: str) -> Any:
-    """The configuration that transformers reads from config.json."""
-    with encoders_extra():
-        from transformers import AutoConfig
-    values = json.loads(text)
-    with _sentences("the encoder"):
-        return AutoConfig.for_model(values.pop("model_type"), **values)
-
-
-def _longest(config: Any) -> int:
-    """The number of pieces that an encoder reads at most; RoBERTa's positions begin after its padding."""
-    positions = int(getattr(config, "max_position_embeddings", 512))
-    return positions - (config.pad_token_id + 1 if "roberta" in config.model_type else 0)
-
-
-def _options(files: EncoderFiles, settings: ModelSettings) -> dict[str, Any]:
-    """What the encoder is built with: its configuration with our dropout, and no layer that only its own heads use."""
-    from transformers import AutoModel
-
-    config = copy.deepcopy(_config(files.config))
-    for name in DROPOUTS:
-        if hasattr(config, name):
-            setattr(config, name, settings.dropout)
-    try:
-        kind: Any = AutoModel._model_mapping[type(config)]
-    except KeyError as error:
-        raise ModelError(f"{files.name} ({config.model_type}) is no encoder that transformers can build") from error
-    pooling = "add_pooling_layer" in inspect.signature(kind).parameters
-    return {"config": config, **({"add_pooling_layer": False} if pooling else {})}
-
-
-def _built(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
-    """The encoder with weights that are still to be filled in."""
-    with encoders_extra():
-        from transformers import AutoModel
-    with torch.random.fork_rng(devices=[]), quiet_transformers(), _sentences(files.name):
-        model: nn.Module = cast(Any, AutoModel).from_config(**_options(files, settings), dtype=torch.float32)
-        return model
-
-
-def _loaded(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
-    """The encoder with the weights of its files."""
-    with encoders_extra():
-        from transformers import AutoModel
-    assert files.weights is not None
-    with torch.random.fork_rng(devices=[]), quiet_transformers(), _sentences(files.name):
-        backbone, told = AutoModel.from_pretrained(
-            files.weights.parent,
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-            ignore_mismatched_sizes=True,  # told of below
-            dtype=torch.float32,
-            **_options(files, settings),
-        )
-    wrong = sorted({*told["missing_keys"], *(key[0] for key in told["mismatched_keys"])})
-    if wrong:
-        raise ModelError(
-            f"the weights of {files.name} do not fit its config.json: {len(wrong)} tensors are missing or of another "
-            f"size, such as {wrong[0]}; fetch the encoder again"
-        )
-    return cast(nn.Module, backbone)
-
-
-@contextmanager
-def _sentences(name: str) -> Iterator[None]:
-    """Within, a configuration that transformers makes no model of is told of in a sentence."""
-    try:
-        yield
-    except MemgrowError:
-        raise
-    except Exception as error:  # checks of any family, which are of no common kind
-        reason = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "")
-        raise ModelError(
-            f"transformers makes no model of the config.json of {name} ({type(error).__name__}: {reason}); copy or "
-            "fetch the encoder again"
-        ) from error
-
-
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Within, transformers shows no bar and no report: what matters of it is a sentence of ours."""
-    from transformers.utils import logging as told
-
-    logging: Any = told
-    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(level)
-        if bars:
-            logging.enable_progress_bar()
-
-
-def _layers(backbone: nn.Module, name: str) -> nn.ModuleList:
-    """The layers of the Transformer, one after another."""
-    count = cast(Any, backbone).config.num_hidden_layers
-    for module in backbone.modules():
-        if isinstance(module, nn.ModuleList) and len(module) == count:
-            return module
-    raise ModelError(
-        f"the layers of {name} are not where memgrow looks for them, so that no memory can stand between them: "
-        "encoders of the BERT, DistilBERT, RoBERTa and ModernBERT families work"
-    )
 
 
 ENCODERS[CELL] = PretrainedEncoder

@@ -1,0 +1,138 @@
+"""The Transformer itself, as the library transformers builds or loads it from an encoder's files."""
+
+import copy
+import inspect
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, cast
+
+import torch
+from torch import nn
+
+from memgrow.errors import MemgrowError, ModelError
+from memgrow.models.encoder import ModelSettings
+from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
+
+# The names that families of encoders have for the probability of dropout; those of heads that are not used are no harm.
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+# Kin of RoBERTa, whose positions begin after the number of the padding.
+AFTER_PADDING = ("camembert", "data2vec-text", "esm", "ibert", "longformer", "luke", "mpnet", "xmod")
+
+
+@lru_cache(maxsize=4)
+def config_of(text: str) -> Any:
+    """The configuration that transformers reads from config.json."""
+    with encoders_extra():
+        from transformers import AutoConfig
+    values = json.loads(text)
+    with _sentences("the encoder"):
+        return AutoConfig.for_model(values.pop("model_type"), **values)
+
+
+def longest_of(config: Any) -> int:
+    """The number of pieces that an encoder reads at most."""
+    positions = int(getattr(config, "max_position_embeddings", 512))
+    kind = config.model_type
+    return positions - (config.pad_token_id + 1 if "roberta" in kind or kind in AFTER_PADDING else 0)
+
+
+def _options(files: EncoderFiles, settings: ModelSettings) -> dict[str, Any]:
+    """What the encoder is built with: its configuration with our dropout, and no layer that only its own heads use."""
+    from transformers import AutoModel
+
+    config = copy.deepcopy(config_of(files.config))
+    for name in DROPOUTS:
+        if hasattr(config, name):
+            setattr(config, name, settings.dropout)
+    try:
+        kind: Any = AutoModel._model_mapping[type(config)]
+    except KeyError as error:
+        raise ModelError(f"{files.name} ({config.model_type}) is no encoder that transformers can build") from error
+    pooling = "add_pooling_layer" in inspect.signature(kind).parameters
+    return {"config": config, **({"add_pooling_layer": False} if pooling else {})}
+
+
+def build_backbone(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
+    """The encoder with weights that are still to be filled in."""
+    with encoders_extra():
+        from transformers import AutoModel
+    with torch.random.fork_rng(devices=[]), quiet_transformers(), _sentences(files.name):
+        model: nn.Module = cast(Any, AutoModel).from_config(**_options(files, settings), dtype=torch.float32)
+        return model
+
+
+def load_backbone(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
+    """The encoder with the weights of its files."""
+    with encoders_extra():
+        from transformers import AutoModel
+    assert files.weights is not None
+    with torch.random.fork_rng(devices=[]), quiet_transformers(), _sentences(files.name):
+        backbone, told = AutoModel.from_pretrained(
+            files.weights.parent,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,  # told of below
+            dtype=torch.float32,
+            **_options(files, settings),
+        )
+    wrong = sorted({*told["missing_keys"], *(key[0] for key in told["mismatched_keys"])})
+    if wrong:
+        raise ModelError(
+            f"the weights of {files.name} do not fit its config.json: {len(wrong)} tensors are missing or of another "
+            f"size, such as {wrong[0]}; fetch the encoder again"
+        )
+    return cast(nn.Module, backbone)
+
+
+@contextmanager
+def _sentences(name: str) -> Iterator[None]:
+    """Within, a configuration that transformers makes no model of is told of in a sentence."""
+    try:
+        yield
+    except MemgrowError:
+        raise
+    except Exception as error:  # checks of any family, which are of no common kind
+        reason = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "")
+        raise ModelError(
+            f"transformers makes no model of the config.json of {name} ({type(error).__name__}: {reason}); copy or "
+            "fetch the encoder again"
+        ) from error
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Within, transformers shows no bar and no report: what matters of it is a sentence of ours."""
+    from transformers.utils import logging as told
+
+    logging: Any = told
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
+
+
+def layers_of(backbone: nn.Module, name: str) -> nn.ModuleList:
+    """The layers of the Transformer, one after another."""
+    count = cast(Any, backbone).config.num_hidden_layers
+    for module in backbone.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == count:
+            return module
+    raise ModelError(
+        f"the layers of {name} are not where memgrow looks for them, so that no memory can stand between them: "
+        "encoders of the BERT, DistilBERT, RoBERTa and ModernBERT families work"
+    )
