@@ -163,3 +163,14 @@ def test_recurrent_networks_and_no_rank_are_refused(tiny):
         Learner.create("LoRA", model=tiny)
     with pytest.raises(SettingsError, match="rank must be at least 1"):
         MethodSettings(rank=0)
+
+
+def test_additions_go_with_an_encoder_that_computes_in_bfloat16(bert, short, stream):
+    learner = Learner.create(
+        "LoRA",
+        model=PretrainedSettings(encoder=str(bert), precision="bfloat16"),
+        training=replace(short, new_rate=0.05),
+        device="cpu",
+    )
+    learner.learn(stream[:2])  # weights are cast for the validation set, while the additions are still beside them
+    assert learner.history.domains == stream.names[:2]

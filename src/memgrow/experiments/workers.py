@@ -4,6 +4,7 @@ import multiprocessing
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -61,7 +62,9 @@ class WorkerPool:
 
     def __init__(self, context: WorkerContext, report: Report, count: int) -> None:
         self.context, self.report = context, report
-        self._workers = [Worker(context) for _ in range(count)]
+        # At once: starting a process ends when it has read its context, for which it first imports torch.
+        with ThreadPoolExecutor(count) as starting:
+            self._workers = list(starting.map(lambda _: Worker(context), range(count)))
 
     def __enter__(self) -> "WorkerPool":
         return self

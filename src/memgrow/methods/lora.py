@@ -39,7 +39,8 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(layer.weight.new_zeros(layer.out_features, rank))
 
     def forward(self, states: Tensor) -> Tensor:
-        return F.linear(SCALE * F.linear(states, self.down), self.up)
+        # An encoder whose weights have been cast to bfloat16 hands on states of that kind, and nobody casts these here.
+        return F.linear(SCALE * F.linear(states, self.down.to(states)), self.up.to(states))
 
     def product(self) -> Tensor:
         """What it adds to the layer's weight (out, in)."""
