@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from memgrow.data import Domain, Example, Stream, synthetic_stream
+from memgrow.data.batches import collate
 from memgrow.errors import ModelError, SettingsError
 from memgrow.experiments.run import Run
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
-from memgrow.methods.ridge import RidgeHead, Sums, feature_batches, solve
-from memgrow.models import Classifier, ModelSettings, PretrainedSettings
+from memgrow.methods.ridge import RidgeHead, Sums, solve
+from memgrow.models import ModelSettings, PretrainedSettings
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.tiny_encoder import make_encoder
 
@@ -52,14 +53,14 @@ def create(settings: ModelSettings) -> Learner:
 
 @torch.no_grad()
 def features_and_labels(learner: Learner, domains: Stream) -> tuple[np.ndarray, np.ndarray]:
-    """Of the training examples of all domains at once."""
-    model = learner.classifier()
-    assert isinstance(model, Classifier)
-    parts = [
-        part for domain in domains for part in feature_batches(model, learner.encode(domain.train), lambda *_: None)
-    ]
-    features = torch.cat([x for x, _ in parts]).double().numpy()
-    return features, np.eye(model.labels)[torch.cat([y for _, y in parts]).numpy()]
+    """Of the training examples of all domains at once, read in the batches of each domain: those decide on rounding."""
+    model, features, labels = learner.classifier(), [], []
+    for data in (learner.encode(domain.train) for domain in domains):
+        for indices in model.in_batches(data):
+            batch = collate(data, indices, model.device)
+            features.append(model.features(model.encoder(batch.words, batch.lengths)).double())
+            labels += batch.labels.tolist()
+    return torch.cat(features).numpy(), np.eye(model.labels)[labels]
 
 
 def solved_naively(x: np.ndarray, y: np.ndarray, ridge: float) -> tuple[np.ndarray, np.ndarray]:

@@ -12,10 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.data.batches import Encoded, by_length, collate
+from memgrow.data.batches import Encoded, collate
 from memgrow.methods.plugin import MethodSettings, Plugin, Tell
 from memgrow.models import REPLY, Classifier, Model, ModelSettings
-from memgrow.models.model import LARGE
 
 LEAST = 1e-12  # variance of a feature on the mean, below which all texts look alike and any division would be by zero
 
@@ -78,15 +77,21 @@ def solve(sums: Sums, ridge: float) -> LinearHead:
     return LinearHead(weight.T, y - x @ weight, certainty)
 
 
-def feature_batches(model: Classifier, data: Encoded, tell: Tell) -> Iterator[tuple[Tensor, Tensor]]:
-    """Features (B, d) and labels (B) of all examples; tells how many tokens of all have been read."""
+@torch.no_grad()
+def sums_over(model: Classifier, data: Encoded, tell: Tell) -> Sums:
+    """The sums over all examples; tells how many of their tokens have been read."""
     model.eval()
-    total, done = sum(map(data.length, range(len(data)))), 0
-    for indices in by_length(data, LARGE):
-        batch = collate(data, indices, model.device)
-        yield model.features(model.encoder(batch.words, batch.lengths)), batch.labels
-        done += sum(map(data.length, indices))
-        tell(done, total)
+    total, done, found = sum(map(data.length, range(len(data)))), 0, None
+    with model.encoder.prepared():
+        for indices in model.in_batches(data):
+            batch = collate(data, indices, model.device)
+            features = model.features(model.encoder(batch.words, batch.lengths))
+            new = Sums.of(features, batch.labels, model.labels)
+            found = new if found is None else found + new
+            done += sum(map(data.length, indices))
+            tell(done, total)
+    assert found is not None
+    return found
 
 
 class RidgeHead(Plugin):
@@ -102,13 +107,10 @@ class RidgeHead(Plugin):
     def refuses(self, task: str) -> str | None:
         return "a head in closed form answers with labels, and replies have none" if task == REPLY else None
 
-    @torch.no_grad()
     def solve(self, model: Model, data: Encoded, tell: Tell) -> None:
         assert isinstance(model, Classifier)
-        for features, labels in feature_batches(model, data, tell):
-            new = Sums.of(features, labels, model.labels)
-            self.sums = new if self.sums is None else new + self.sums
-        assert self.sums is not None
+        new = sums_over(model, data, tell)
+        self.sums = new if self.sums is None else new + self.sums
         solve(self.sums, self.settings.ridge).write(cast(nn.Linear, model.heads[-1][0]))
 
     def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:

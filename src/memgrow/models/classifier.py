@@ -1,6 +1,7 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from typing import ClassVar, cast
 
 import torch
@@ -51,15 +52,20 @@ class Classifier(Model):
     def logits(self, data: Encoded) -> Tensor:
         """The logits of all examples (examples, labels), in their order, on the CPU."""
         self.eval()
-        most, order, found = self.encoder.tokens_at_once, [], [torch.empty(0, self.labels, device=self.device)]
+        order, found = [], [torch.empty(0, self.labels, device=self.device)]
         with self.encoder.prepared():
-            for indices in by_length(data, LARGE) if most is None else by_tokens(data, most):
+            for indices in self.in_batches(data):
                 batch = collate(data, indices, self.device)
                 order += indices
                 found.append(self(batch.words, batch.lengths))
         answers = torch.empty(len(data), self.labels)
         answers[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
         return answers
+
+    def in_batches(self, data: Encoded) -> Iterator[list[int]]:
+        """All examples, by their numbers, in batches that suit an encoder which is not trained."""
+        most = self.encoder.tokens_at_once
+        return by_length(data, LARGE) if most is None else by_tokens(data, most)
 
     def correct(self, data: Encoded) -> Tensor:
         """For each example (examples) whether its most probable label is the right one."""
