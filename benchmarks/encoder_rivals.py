@@ -48,7 +48,7 @@ def predict_with_sentence_transformers(learner: Learner) -> Callable[[Sequence[s
     head = learner.classifier().heads[-1]
     reader = Transformer(folder_of(learner), max_seq_length=FINE_TUNING.max_words)
     width = learner.classifier().encoder.sizes[0]
-    model = SentenceTransformer(modules=[reader, Pooling(width, pooling_mode="mean")], device=str(learner.device))
+    model = SentenceTransformer(modules=[reader, Pooling(width)], device=str(learner.device))
 
     @torch.no_grad()
     def predict(texts: Sequence[str]) -> Answers:

@@ -15,6 +15,7 @@ sentence-transformers and accelerate (for the Trainer) are needed here alone and
 """
 
 import argparse
+import gc
 import hashlib
 import importlib.util
 import json
@@ -80,16 +81,19 @@ def untrained(asked: argparse.Namespace, stream: Stream) -> Learner:
 
 
 def peak_mib(device: str) -> float:
-    """The peak of memory so far: on a GPU of all tensors since it was last reset, on a CPU of the whole process."""
+    """The peak of memory: on a GPU of what torch has held since it was reset, on a CPU of the whole process."""
     if device == "cuda":
-        return torch.cuda.max_memory_allocated() / 2**20
+        return torch.cuda.max_memory_reserved() / 2**20
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
-def once(way: Callable[[], Any], device: str) -> tuple[float, Any]:
-    """Seconds, and what came of it."""
+def once(way: Callable[[], Any], device: str, afresh: bool = False) -> tuple[float, Any]:
+    """Seconds, and what came of it; `afresh` gives memory back first, so that its peak is this one's."""
     if device == "cuda":
         torch.cuda.synchronize()
+        if afresh:
+            gc.collect()
+            torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     rivals.NOT_COUNTED.clear()
     began = time.perf_counter()
@@ -112,13 +116,11 @@ def take_turns(
     last: dict[str, Any] = {}
     for number in range(asked.rounds + 1):
         for name, way in ways.items():
-            seconds, last[name] = once(way, asked.device)
+            seconds, last[name] = once(way, asked.device, afresh=not number)
             if number:
                 times[name].append(seconds)
-            elif asked.device == "cpu":
-                peaks[name] = peak_alone(part, name, asked)
-            if asked.device == "cuda":
-                peaks[name] = peak_mib("cuda")
+            else:
+                peaks[name] = peak_mib("cuda") if asked.device == "cuda" else peak_alone(part, name, asked)
             print(f"  {name}: {seconds:.3f} s", file=sys.stderr, flush=True)
     return {
         name: {
@@ -200,7 +202,7 @@ def measure_adapt(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
             print(f"  left out: there is no method {method}", file=sys.stderr, flush=True)
             continue
         learner = Learner.create(method, encoder=asked.encoder, device=asked.device)
-        seconds, history = once(partial(learner.learn, stream), asked.device)
+        seconds, history = once(partial(learner.learn, stream), asked.device, afresh=True)
         found[method] = {
             "seconds": round(seconds, 2),
             "stages": [round(stage.seconds, 2) for stage in history.stages],

@@ -15,7 +15,7 @@ TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("precision", TOLERANCE)
-@pytest.mark.parametrize("pieces", [50, 1 << 11])
+@pytest.mark.parametrize("pieces", [50, 1 << 10])
 def test_all_texts_at_once_answer_as_each_by_itself(family, precision, pieces, stream, tmp_path, monkeypatch):
     monkeypatch.setitem(encoder.AT_ONCE, "cpu", pieces)
     settings = PretrainedSettings(

@@ -27,7 +27,7 @@ FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
 FULL_ATTENTION = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra")
 ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 # Pieces in a batch without gradients: as many as keep a GPU busier than Python, and as few as stay in a CPU's caches.
-AT_ONCE = {"cuda": 1 << 16, "cpu": 1 << 11}
+AT_ONCE = {"cuda": 1 << 16, "cpu": 768}
 
 
 class MemoryHook:
