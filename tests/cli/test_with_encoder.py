@@ -188,7 +188,7 @@ def test_inspect_shows_the_encoder_in_eighty_columns(memgrow, taught, encoder):
     assert re.search(r"^memory layers +1, 2", out, re.MULTILINE)
     assert re.search(r"^slots in each bank +harbour 8", out, re.MULTILINE)
     assert not re.search(r"^(words|hidden units) ", out, re.MULTILINE)
-    assert re.search(r"layer 1, % +layer 2, % +mean, %", out)
+    assert re.search(r"layer 1, % +layer 2, % +mean, % +adds, %", out)
 
 
 def test_inspect_as_json_has_the_pieces_that_were_read(memgrow, taught):
@@ -196,6 +196,8 @@ def test_inspect_as_json_has_the_pieces_that_were_read(memgrow, taught):
     (read,) = shown["reading"]
     assert read["tokens"][0][:3] == ["[CLS]", "a", "b"]
     assert [set(bank) for bank in read["banks"]] == [{"harbour"}] * 2
+    assert [set(bank) for bank in read["adds"]] == [{"harbour"}] * 2
+    assert all(added > 0 for bank in read["adds"] for added in bank.values())
     assert shown["about"]["memory_layers"] == [1, 2]
     assert shown["about"]["weights"] == config(taught)["model"]["weights"]
 
@@ -223,7 +225,14 @@ def test_the_doctor_says_whether_encoders_can_be_used(memgrow, monkeypatch, tmp_
 
 def test_methods_say_what_goes_with_encoders_and_what_the_defaults_are(memgrow):
     out = memgrow.done("methods")
-    for name, goes in (("F", "yes"), ("F+V", "no"), ("frozen+M", "yes"), ("Progressive", "no"), ("ridge", "only")):
+    for name, goes in (
+        ("F", "yes"),
+        ("F+V", "no"),
+        ("frozen+M", "yes"),
+        ("Progressive", "no"),
+        ("ridge", "only"),
+        ("sparse", "only"),
+    ):
         assert re.search(rf"^ +{re.escape(name)} +\S.*data +{goes} ", out, re.MULTILINE), name
     assert re.search(r"^ +V +no ", out, re.MULTILINE)
     assert "A new model takes F+V+E; with a pretrained encoder F+A (keep: auto)" in " ".join(out.split())

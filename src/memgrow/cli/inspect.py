@@ -20,6 +20,7 @@ from memgrow.report.learner import (
     MatrixTable,
     about,
     about_table,
+    added_shares,
     defaults_line,
     letters_table,
     matrix_title,
@@ -53,7 +54,12 @@ def inspect(
     examples = examples_from_words(texts or [], learner.task)
     if as_json:
         read = [
-            {"texts": example.texts, "tokens": learner.tokens(example), "banks": reading_shares(learner, example)}
+            {
+                "texts": example.texts,
+                "tokens": learner.tokens(example),
+                "banks": reading_shares(learner, example),
+                **({"adds": adds} if (adds := added_shares(learner, example)) else {}),
+            }
             for example in examples
         ]
         write_json({"about": asdict(about(learner)), "history": learner.history.to_json(), "reading": read}, indent=1)

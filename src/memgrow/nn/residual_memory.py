@@ -133,6 +133,15 @@ class ResidualMemory(nn.Module):
         shares = [self._reading.share(self._weights(states, number)) for number in range(len(self.bank.segments))]
         return torch.cat(shares, dim=-1) if shares else states.new_zeros(*states.shape[:-1], 0)
 
+    def contents(self, states: Tensor) -> dict[str | None, Tensor]:
+        """What the slots of each domain add to states (..., width), by domain: of the same shape."""
+        added: dict[str | None, Tensor] = {}
+        for number, segment in enumerate(self.bank.segments):
+            values = self.bank.values[segment.start : segment.stop]
+            content = self._weights(states, number).to(values) @ values
+            added[segment.domain] = added[segment.domain] + content if segment.domain in added else content
+        return added
+
     def counts(self, states: Tensor, mask: Tensor) -> Tensor:
         """How often each slot is read at the places of the `mask` (...), each time by its weight: (N)."""
         weights = self.weights(states.reshape(-1, self.width))  # (places, N)

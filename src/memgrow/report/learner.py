@@ -222,6 +222,15 @@ def reading_shares(learner: Learner, example: Example) -> list[dict[str, float]]
     return [{domain: amount / (sum(bank.values()) or 1) for domain, amount in bank.items()} for bank in read]
 
 
+def added_shares(learner: Learner, example: Example) -> list[dict[str, float]]:
+    """For each bank of a pretrained encoder, how much each domain's slots add to a state, as a share of its length."""
+    encoder = learner.trained().eval().encoder
+    if not isinstance(encoder, PretrainedEncoder):
+        return []
+    batch = collate(learner.encode([example], labelled=False), [0], learner.device)
+    return encoder.additions(batch.words, batch.lengths)
+
+
 @torch.no_grad()
 def reply_shares(learner: Learner, message: str, answer: Answer) -> dict[str, float]:
     """How the attention that a message and its reply pay to the memory divides among the domains' slots."""
@@ -249,10 +258,13 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     layers = encoder.memory_layers if isinstance(encoder, PretrainedEncoder) else ()
     places = [f"layer {layer}" for layer in layers] or [f"bank {number}" for number in range(1, len(banks) + 1)]
     names = [f"{place}, %" for place in (*places, "mean")]
+    adds = added_shares(learner, example)
+    names += ["adds, %"] if adds else []
     rows = []
     for domain in domains:
         shares = [bank[domain] for bank in banks]
-        rows.append((domain, *map(percent, shares), percent(fmean(shares))))
+        added = [percent(fmean(bank[domain] for bank in adds))] if adds else []
+        rows.append((domain, *map(percent, shares), percent(fmean(shares)), *added))
     columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
     return Table(text, columns, rows, min_width=LONGEST)
 
@@ -310,7 +322,7 @@ def defaults_line() -> str:
 
 def _with_encoder(method: Method) -> str:
     """Whether a method goes with a pretrained encoder: yes, no, or only with one."""
-    if not _goes_with(method, PretrainedSettings()):
+    if not _goes_with(method, PretrainedSettings(slots=1)):
         return "no"
     return "yes" if _goes_with(method, ModelSettings()) else "only"
 

@@ -239,6 +239,21 @@ class PretrainedEncoder(Encoder):
             for memory, states in zip(self.memories, inputs, strict=True)
         ]
 
+    @torch.no_grad()
+    def additions(self, words: Tensor, lengths: Tensor) -> list[dict[str, float]]:
+        """For each memory, how long what each domain's slots add is beside the states, at a mean piece of the rows."""
+        there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)
+        with self.memory_inputs() as inputs:
+            self.states(words, there)
+        found = []
+        for memory, given in zip(self.memories, inputs, strict=True):
+            states = given.float()[there]  # (pieces, width)
+            size = states.norm(dim=-1)
+            found.append(
+                {str(name): float((c.norm(dim=-1) / size).mean()) for name, c in memory.contents(states).items()}
+            )
+        return found
+
     @contextmanager
     def memory_inputs(self) -> Iterator[list[Tensor]]:
         """Within, the states (R, T, width) that the memories are given, one after another."""
