@@ -30,7 +30,6 @@ from memgrow.experiments.encoders.study import Study
 from memgrow.experiments.plan import Job, Result
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
-from memgrow.methods import MethodSettings
 from memgrow.progress import Step
 
 RUNS, FIGURES = Path("results/encoders/runs"), Path("results/encoders")
@@ -71,8 +70,8 @@ class Lines:
 
 def settings_of(model: Any, options: Any) -> str:
     """The settings of a row that are not the usual ones."""
-    shown = {"memory": model.memory, "slots": model.slots, "new slots": options.slots, "strength": options.strength}
-    usual = {"memory": "slots", "slots": 0, "new slots": None, "strength": MethodSettings().strength}
+    shown = {"memory": model.memory, "slots": model.slots, "keep": options.keep, "new slots": options.slots}
+    usual = {"memory": "slots", "slots": 0, "keep": 0.5, "new slots": None}
     return " ".join(f"{name}={value}" for name, value in shown.items() if value != usual[name])
 
 

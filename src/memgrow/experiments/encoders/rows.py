@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from memgrow.defaults import defaults_for
 from memgrow.errors import SettingsError
 from memgrow.experiments.run import Run
 from memgrow.methods import MethodSettings, find_method
@@ -27,8 +26,7 @@ class Row:
     variant_of: str | None = None  # of a row and its variants the best on validation data is shown
 
     def run(self, learns: Sequence[str], seed: int, model: PretrainedSettings, training: TrainingSettings) -> Run:
-        usual = defaults_for(model).options
-        settings = (replace(model, **self.model), training, replace(usual, **self.options))
+        settings = (replace(model, **self.model), training, MethodSettings(**self.options))
         return Run(self.method, tuple(learns), seed, *settings)
 
     def is_known(self) -> bool:
@@ -41,7 +39,7 @@ class Row:
         return True
 
 
-AUTO: Mapping[str, Any] = {"keep": "auto"}  # the default there, said because a reader will ask
+AUTO: Mapping[str, Any] = {"keep": "auto"}
 FISHER: Mapping[str, Any] = {"fisher_examples": 200}  # exact: a gradient of all weights for each of their labels
 
 ROWS = {
