@@ -25,8 +25,7 @@ def fisher_diagonal(model: Model, data: Encoded, variant: str, device: torch.dev
             gradients = torch.autograd.grad(
                 likelihood, list(parameters.values()), retain_graph=True, materialize_grads=True
             )
-            for name, gradient in zip(parameters, gradients, strict=True):
-                total[name].addcmul_(gradient, gradient, value=weight)
+            torch._foreach_addcmul_(list(total.values()), gradients, gradients, value=weight)
     return {name: value / max(len(data), 1) for name, value in total.items()}
 
 

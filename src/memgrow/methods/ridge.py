@@ -35,7 +35,10 @@ class Sums:
         return cls(y.sum(0), x.sum(0), x.T @ x, x.T @ y)
 
     def __add__(self, other: "Sums") -> "Sums":
-        return Sums(*(ours + theirs.to(ours) for ours, theirs in zip(self, other, strict=True)))
+        return Sums(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
+
+    def cpu(self) -> "Sums":
+        return Sums(*(tensor.cpu() for tensor in self))
 
     def __iter__(self) -> Iterator[Tensor]:
         return iter(vars(self).values())
@@ -91,7 +94,7 @@ def sums_over(model: Classifier, data: Encoded, tell: Tell) -> Sums:
             done += sum(map(data.length, indices))
             tell(done, total)
     assert found is not None
-    return found
+    return found.cpu()
 
 
 class RidgeHead(Plugin):
@@ -120,7 +123,7 @@ class RidgeHead(Plugin):
         return {} if self.sums is None else dict(vars(self.sums))
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self.sums = Sums(**tensors) if tensors else None
+        self.sums = Sums(**tensors).cpu() if tensors else None
 
 
 def needs_features(settings: ModelSettings) -> str | None:
