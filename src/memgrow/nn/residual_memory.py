@@ -133,9 +133,9 @@ class ResidualMemory(nn.Module):
         shares = [self._reading.share(self._weights(states, number)) for number in range(len(self.bank.segments))]
         return torch.cat(shares, dim=-1) if shares else states.new_zeros(*states.shape[:-1], 0)
 
-    def contents(self, states: Tensor) -> dict[str | None, Tensor]:
+    def contents(self, states: Tensor) -> dict[str, Tensor]:
         """What the slots of each domain add to states (..., width), by domain: of the same shape."""
-        added: dict[str | None, Tensor] = {}
+        added: dict[str, Tensor] = {}
         for number, segment in enumerate(self.bank.segments):
             values = self.bank.values[segment.start : segment.stop]
             content = self._weights(states, number).to(values) @ values

@@ -6,8 +6,10 @@ import json
 import shutil
 from dataclasses import replace
 
+import hypothesis
 import pytest
 import torch
+from hypothesis import strategies as st
 from torch import nn
 
 from memgrow.data import Example
@@ -134,6 +136,24 @@ def test_a_pair_is_one_row_with_the_tokenizers_own_separator(files):
     pieces, end = tokenizer_of(files).pieces(row), FAMILIES[files.name].end
     assert pieces.count(end) == (3 if files.name == "roberta" else 2)
     assert pieces[-1] == end
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_text_and_any_pair_has_the_pieces_that_transformers_gives_it(made, family):
+    from transformers import AutoTokenizer
+
+    files = made[family]
+    theirs = AutoTokenizer.from_pretrained(files.weights.parent)
+    asked = {"truncation": "longest_first", "max_length": 16, "split_special_tokens": True}
+
+    @hypothesis.settings(max_examples=60, deadline=None)
+    @hypothesis.given(st.lists(st.text(max_size=30), min_size=1, max_size=2))
+    def check(texts: list[str]) -> None:
+        (row,) = encoded(files, [tuple(texts)], longest=16).texts[0]
+        # In a list, as it takes an empty second text alone for none.
+        assert [row] == theirs([texts[0] if len(texts) == 1 else tuple(texts)], **asked)["input_ids"]
+
+    check()
 
 
 def test_types_of_pieces_are_the_tokenizers(made):
@@ -339,7 +359,8 @@ def test_what_slots_add_is_nothing_at_first_and_is_measured_beside_the_states(fi
         encoder.memories[0].bank.values.normal_()
     with encoder.memory_inputs() as inputs:
         vectors(encoder, encoded(files, TEXTS[:1]))
-    change = encoder.memories[0](inputs[0]) - inputs[0]
+    with torch.no_grad():
+        change = encoder.memories[0](inputs[0]) - inputs[0]
     expected = float((change.norm(dim=-1) / inputs[0].norm(dim=-1)).mean())
     assert encoder.additions(batch.words, batch.lengths) == [{"second": pytest.approx(expected, rel=1e-4)}]
 
@@ -405,6 +426,7 @@ def test_a_configuration_that_makes_no_model_is_refused(folder, changes):
     assert "config.json" in str(caught.value)
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # in DeBERTa
 @pytest.mark.parametrize("family", ["electra", "mpnet", "xlm-roberta", "camembert", "deberta-v2"])
 def test_other_families_are_tried_before_they_are_taken(other, family):
     """Among them kin of RoBERTa, whose positions begin later: a text as long as may be is read."""

@@ -85,7 +85,8 @@ def load_backbone(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
             dtype=torch.float32,
             **_options(files, settings),
         )
-    wrong = sorted({*told["missing_keys"], *(key[0] for key in told["mismatched_keys"])})
+    mismatched = (key if isinstance(key, str) else key[0] for key in told["mismatched_keys"])
+    wrong = sorted({*told["missing_keys"], *mismatched})
     if wrong:
         raise ModelError(
             f"the weights of {files.name} do not fit its config.json: {len(wrong)} tensors are missing or of another "

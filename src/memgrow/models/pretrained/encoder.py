@@ -249,9 +249,8 @@ class PretrainedEncoder(Encoder):
         for memory, given in zip(self.memories, inputs, strict=True):
             states = given.float()[there]  # (pieces, width)
             size = states.norm(dim=-1)
-            found.append(
-                {str(name): float((c.norm(dim=-1) / size).mean()) for name, c in memory.contents(states).items()}
-            )
+            added = memory.contents(states).items()
+            found.append({name: float((content.norm(dim=-1) / size).mean()) for name, content in added})
         return found
 
     @contextmanager
