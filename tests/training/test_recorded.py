@@ -1,10 +1,12 @@
 """Steps that can be recorded train as plain ones do. On a CPU nothing is recorded, and the rest is the same."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, Method, MethodSettings
@@ -18,7 +20,11 @@ from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(rate=1e-3, new_rate=1e-2, batch=20, epochs=2, warm_up=2, schedule="linear")
-LEARNT_BY_STEPS = ("F", "F+M", "frozen+M", "F+M+Q+L", "F+M+E", "F+D", "EWC+M", "sparse")
+LEARNT_BY_STEPS = ("F", "F+M", "frozen+M", "F+M+Q+L", "F+M+E", "F+D", "EWC+M", "sparse", "LoRA", "LoRA+A")
+
+
+def known(methods: Sequence[str]) -> list[str]:
+    return [method for method in methods if method.split("+")[0] in METHODS]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +49,7 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
     return {name: tensor.detach() for name, tensor in learner.trained().state_dict().items()}
 
 
-@pytest.mark.parametrize("method", [method for method in LEARNT_BY_STEPS if method.split("+")[0] in METHODS])
+@pytest.mark.parametrize("method", known(LEARNT_BY_STEPS))
 def test_where_shapes_are_the_same_so_are_the_bits(method, folder, stream, exact):
     ours, theirs = make(folder, method), make(folder, method)
     for domain in stream[:2]:
@@ -168,3 +174,41 @@ def test_what_is_frozen_has_neither_gradient_nor_state(folder, stream):
     assert {"encoder.backbone.embeddings.word_embeddings.weight"}.isdisjoint(stepper.trains.since)
     assert set(stepper.optimiser.parameters) == set(stepper.trains.since)
     assert all(p.grad is None for p in stepper.model.parameters())
+
+
+class ReadBack(TorchDispatchMode):
+    """Notes what a GPU would have to be waited for, and what depends on numbers that a recorded step cannot look at."""
+
+    WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero", "item")
+    BROUGHT = ("lift_fresh",)  # a tensor of Python's numbers
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        masked = name == "index" and any(index is not None and index.dtype == torch.bool for index in args[1])
+        if masked or name in self.WAITING + self.BROUGHT:
+            self.found.append(name)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("method", known(LEARNT_BY_STEPS))
+@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta"])
+def test_a_step_reads_nothing_back(method, family, stream, tmp_path, monkeypatch):
+    """On a CPU, where lengths are at hand, an encoder looks whether it needs a mask: that is once in a step."""
+    found, step = [], RecordedStepper._step
+
+    def watched(self, numbers, length):
+        with ReadBack() as mode:
+            step(self, numbers, length)
+        if self.optimiser.adam.state and len(found) > 1:  # Adam looks at its own settings when it begins
+            assert mode.found == ["_local_scalar_dense"], mode.found
+        found.append(mode.found)
+
+    monkeypatch.setattr(RecordedStepper, "_step", watched)
+    learner = make(make_encoder(tmp_path, family), method)
+    for domain in stream[:2]:
+        learner.adapt(domain, loop=RECORDED)
+    assert len(found) > 6
