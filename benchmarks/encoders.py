@@ -29,7 +29,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -50,6 +50,7 @@ ADAPT_BY = {"cuda": ("F+A", "F+M", "frozen+M", "LoRA", "ridge"), "cpu": ("ridge"
 DECISIVE = ("encoder", "device", "threads", "parts", "methods", "rounds", "texts", "epochs", "quick")  # of the options
 
 Found = dict[str, dict[str, Any]]
+T = TypeVar("T")
 
 
 # The texts, and a learner that has learnt nothing of them yet
@@ -65,6 +66,11 @@ def open_stream(asked: argparse.Namespace) -> Stream:
 
 def _single(example: Example) -> Example:
     return Example(example.text, label=example.label)
+
+
+def spread(given: Sequence[T], most: int) -> tuple[T, ...]:
+    """At most so many, from all parts: in files, examples of one label may stand together."""
+    return tuple(given[:: -(-len(given) // most)])
 
 
 def untrained(asked: argparse.Namespace, stream: Stream) -> Learner:
@@ -160,7 +166,7 @@ def installed(*packages: str) -> bool:
 def measure_predict(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
     learner = untrained(asked, stream)
     every = [example.text for domain in stream for example in (*domain.train, *domain.test)]
-    texts = every[: asked.texts]
+    texts = spread(every, asked.texts)
     makers: dict[str, Callable[[Sequence[str]], rivals.Answers]] = {MEMGROW: rivals.predict_with_memgrow(learner)}
     if installed("sentence_transformers"):
         makers["sentence-transformers"] = rivals.predict_with_sentence_transformers(learner)
@@ -179,7 +185,8 @@ def measure_predict(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]
 
 def measure_train(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
     domain = stream[0]
-    domain = replace(domain, train=domain.train[: asked.texts], validation=domain.validation[:500])
+    train = spread(domain.train, asked.texts)
+    domain = replace(domain, train=train, validation=spread(domain.validation, max(10, len(train) // 10)))
     folder = rivals.folder_of(Learner.create("F", encoder=asked.encoder, device="cpu"))
     ways: dict[str, Callable[[], rivals.Trained]] = {MEMGROW: lambda: rivals.train_with_memgrow(asked, domain, None)}
     if asked.device == "cuda":
