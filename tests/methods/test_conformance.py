@@ -38,8 +38,8 @@ QUICK = ("memory", "bert")  # the suite as a whole has all kinds
 RECURRENT = [kind for kind, settings in KINDS.items() if not settings.kind.is_pretrained]
 # What cannot be done with a kind of network, and is refused with a sentence.
 REFUSED = {
-    **{kind: {"LoRA", "ridge", "sparse"} for kind in RECURRENT},
-    "bert": {"F+V", "F+M+V", "F+H", "F+H+V", "Progressive"},
+    **dict.fromkeys(RECURRENT, ("LoRA", "ridge", "sparse")),
+    "bert": ("F+V", "F+M+V", "F+H", "F+H+V", "Progressive"),
 }
 # Beyond the rows of the table, methods with letters.
 LETTERED_ON = {
