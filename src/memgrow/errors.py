@@ -1,5 +1,7 @@
 """Errors that a user can put right, each a sentence (what is wrong, where, what to do), and the grammar of such."""
 
+from collections.abc import Iterable
+
 
 class MemgrowError(ValueError):
     """Something the user gave cannot be used; the message says what, where and what to do instead."""
@@ -15,6 +17,14 @@ class ModelError(MemgrowError):
 
 class SettingsError(MemgrowError):
     """A setting, a method or a size that does not exist or cannot be."""
+
+
+def listed(names: Iterable[str], most: int = 12, longest: int = 40) -> str:
+    """Names with commas between them, for a sentence: of many the first, and of a long one its beginning."""
+    every = list(names)
+    some = [name if len(name) <= longest else f"{name[:longest]}..." for name in every[:most]]
+    more = [f"and {len(every) - most:,} more"] if len(every) > most else []
+    return ", ".join(some + more)
 
 
 def counted(count: int, what: str) -> str:

@@ -1,5 +1,6 @@
 """A learner learns domain after domain (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -325,7 +326,7 @@ class Learner:
 
     def _key(self, stage: StageData, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""
-        file = str(Path(vectors).resolve()) if vectors else None
+        file = os.path.realpath(vectors) if vectors else None
         parts = (self.method.name, self.settings, self.training, self.options, self.seed, file)
         return repr((*parts, stage.task, stage.labels, [past.fingerprint for past in self.history.stages]))
 

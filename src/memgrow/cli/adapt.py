@@ -1,5 +1,6 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
 
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
@@ -115,7 +116,7 @@ def learn_stream(
             bar.note(f"{name}: skipped, as it was learnt from the same data (--again learns it anew)")
 
     # A name of its own is needed to write beside it: not "." and not a link, which writing would replace.
-    place = folder.resolve()
+    place = Path(os.path.realpath(folder))
     learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, vectors=vectors, progress=bar)
     return stages
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, note_cut_texts, note_to_stderr, say, write_json
 from memgrow.data import Columns, Example, read_unlabelled
+from memgrow.data.files import bounded_lines
 from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
@@ -51,7 +52,7 @@ def predict(
     elif file:
         examples = read_unlabelled(file, columns)
     else:
-        examples = examples_from_lines(sys.stdin.buffer, columns, learner.task)
+        examples = examples_from_lines(bounded_lines(sys.stdin.buffer), columns, learner.task)
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
             size = 1  # somebody waits for each answer

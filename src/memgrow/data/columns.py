@@ -6,7 +6,7 @@ A file is there to be labelled (a text or a pair, and its label) or to be answer
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError, SettingsError, listed
 
 MESSAGES = ("message", "text", "prompt", "question", "query", "post", "context", "input")  # the first there is taken
 REPLIES = ("response", "reply", "answer", "completion", "output")
@@ -110,7 +110,7 @@ def _with_texts(columns: Columns, names: Collection[str], where: str) -> Columns
 
 
 def _choice(names: Collection[str], option: str) -> str:
-    return f"; its columns are {', '.join(names) or 'none'}: name one of them with {option}"
+    return f"; its columns are {listed(names) or 'none'}: name one of them with {option}"
 
 
 def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None]) -> str | None:
@@ -133,7 +133,7 @@ def _is_dialogue(message: str | None, reply: str | None, plain: bool, label: boo
 
 def _check_both(message: str | None, reply: str | None, names: Collection[str], where: str) -> None:
     """Refuse messages without replies, and replies without messages: there is nothing to learn from either."""
-    there = f"; its columns are {', '.join(names)}"
+    there = f"; its columns are {listed(names)}"
     if message is None:
         has = f"has replies (column {reply}), but no column for the messages that they answer"
         raise DataError(f"{where} {has}, such as {' or '.join(MESSAGES[:3])}{there}: add one, or name it with --text")

@@ -1,22 +1,32 @@
 """Data files: the rows of JSONL, CSV and TSV, plain or compressed with gzip; what a file's name says; and writing them.
 
-Files are read line by line, and every error names the file and the line. `READERS` is the table of formats.
+Files are read line by line, and every error names the file and the line. `READERS` is the table of formats. A file may
+come from anywhere, so that there are bounds to what one line may hold and to what may come out of an archive.
 """
 
 import csv
 import gzip
 import json
+import os
+import stat
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.splits import PART_NAMES, PARTS
-from memgrow.errors import DataError
+from memgrow.errors import DataError, listed
 from memgrow.storage import atomic_open
 
-LONGEST_FIELD = 2**31 - 1  # the csv module stops at 131,072 characters unless told otherwise
+LONGEST_ROW = 1 << 24  # bytes: more than two thousand pages; a longer one must not fill the memory
+MOST_COLUMNS = 10_000
+MOST_EMPTY = 100_000  # empty lines one after another: nobody's data has so many, and billions take an hour
+MOST_UNPACKED = 200  # times its size; text becomes 3 to 10 times smaller, and at most 1,000 times
+ALWAYS_UNPACKED = 1 << 24  # bytes, however small the archive is
 JOINTS = "_-."  # between the name of a domain and that of a part
 
 
@@ -56,7 +66,7 @@ def domain_and_part(path: Path) -> tuple[str, str | None]:
     name = name_without_suffix(path)
     for called, part in PART_NAMES.items():
         if name.lower() == called:
-            return path.resolve().parent.name or name, part
+            return Path(os.path.realpath(path)).parent.name or name, part
         for joint in JOINTS:
             ending = joint + called
             if name.lower().endswith(ending) and name.lower() != ending:
@@ -70,19 +80,23 @@ def where(path: Path, line: int) -> str:
 
 
 def check_file(path: Path) -> Reader:
-    """The reader for a file; refuses what is not there, is a folder, or is of no known format."""
+    """The reader for a file; refuses what is not there, is no file, or is of no known format."""
     try:
-        if path.is_dir():
-            raise DataError(f"{path} is a folder; name the files in it one by one")
-        if not path.exists():
-            raise DataError(f"{path} does not exist; check the name and the folder")
-    except OSError as error:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"{path} does not exist; check the name and the folder") from None
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
         raise _unreadable(path, error) from None
+    if stat.S_ISDIR(mode):
+        raise DataError(f"{path} is a folder; name the files in it one by one")
+    if not stat.S_ISREG(mode):  # a pipe may wait for ever, and a device may never end
+        raise DataError(f"{path} is no regular file but a pipe or a device; save what comes from it as a file first")
     return _name_and_reader(path)[1]
 
 
-def _unreadable(path: Path, error: OSError) -> DataError:
-    return DataError(f"{path} cannot be read ({error.strerror or error}); check the file and its permissions")
+def _unreadable(path: Path, error: OSError | ValueError) -> DataError:
+    reason = getattr(error, "strerror", None) or error
+    return DataError(f"{path} cannot be read ({reason}); check the file and its permissions")
 
 
 def _name_and_reader(path: Path) -> tuple[str, Reader]:
@@ -97,10 +111,24 @@ def _name_and_reader(path: Path) -> tuple[str, Reader]:
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The lines of a plain or compressed file in any encoding, with their numbers and their ends."""
-    number = 0
+    number = unpacked = empty = 0
     try:
+        most = max(MOST_UNPACKED * path.stat().st_size, ALWAYS_UNPACKED) if _is_compressed(path) else None
         with gzip.open(path) if _is_compressed(path) else path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(bounded_lines(file), start=1):
+                if len(line) > LONGEST_ROW:
+                    raise too_long(where(path, number))
+                empty = empty + 1 if line.isspace() else 0
+                unpacked += len(line)
+                if empty > MOST_EMPTY:
+                    raise DataError(
+                        f"{where(path, number)}: there are {MOST_EMPTY:,} empty lines before it; remove them"
+                    )
+                if most is not None and unpacked > most:
+                    raise DataError(
+                        f"{path} unpacks to more than {MOST_UNPACKED} times its size, which is hardly a text; if it is "
+                        "one all the same, unpack it first and give the plain file"
+                    )
                 yield number, line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
@@ -109,6 +137,19 @@ def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         ) from None
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def bounded_lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
+    """The lines of a file or of standard input; of one that is too long only so much that this can be told."""
+    return iter(partial(file.readline, LONGEST_ROW + 1), b"")
+
+
+def too_long(place: str) -> DataError:
+    """The error of a row that would fill the memory."""
+    return DataError(
+        f"{place} has a row of more than {LONGEST_ROW >> 20} MB; close every quote, end every line, or cut the texts, "
+        "of which a model reads the beginning alone"
+    )
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -149,17 +190,26 @@ def _json_rows(path: Path) -> Iterator[Row]:
 
 
 def _csv_rows(path: Path) -> Iterator[Row]:
-    if csv.field_size_limit() < LONGEST_FIELD:
-        csv.field_size_limit(LONGEST_FIELD)
-    # Strict, since otherwise a quote that is never closed swallows the rest of the file without a word.
-    reader = csv.reader((line for _, line in _lines(path)), strict=True)
+    if csv.field_size_limit() <= LONGEST_ROW:  # the csv module stops at 131,072 characters unless told otherwise
+        csv.field_size_limit(LONGEST_ROW + 1)
+    start, held = 1, 0  # the line on which this row begins, and how much of it has been read
+
+    def lines() -> Iterator[str]:
+        nonlocal held
+        for _, line in _lines(path):
+            held += len(line)
+            if held > LONGEST_ROW:
+                raise too_long(where(path, start))
+            yield line
 
     def records() -> Iterator[tuple[int, list[str]]]:
-        start = 1
+        nonlocal start, held
+        # Strict, since otherwise a quote that is never closed swallows the rest of the file without a word.
+        reader = csv.reader(lines(), strict=True)
         try:
             for fields in reader:
                 yield start, fields
-                start = reader.line_num + 1
+                start, held = reader.line_num + 1, 0
         except csv.Error as error:
             raise DataError(
                 f"the row at {where(path, start)} is not valid CSV ({error}); close every quote, "
@@ -178,17 +228,22 @@ def _table(path: Path, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row
     """The rows below a header; empty lines are passed over."""
     filled = ((line, fields) for line, fields in records if fields)
     header, names = next(filled, (1, []))
+    if len(names) > MOST_COLUMNS:
+        raise DataError(
+            f"{where(path, header)} names {len(names):,} columns, but at most {MOST_COLUMNS:,} are read; take out "
+            "those that hold no text and no label"
+        )
     names = [name.strip() for name in names]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise DataError(
-            f"{where(path, header)} names the column {', '.join(twice)} more than once; give each column its own name"
+            f"{where(path, header)} names the column {listed(twice)} more than once; give each column its own name"
         )
     for line, fields in filled:
         if len(fields) != len(names):
             raise DataError(
                 f"the row at {where(path, line)} has {len(fields)} fields, but the header has {len(names)} "
-                f"({', '.join(names)}); give every row as many fields as the header"
+                f"({listed(names)}); give every row as many fields as the header"
             )
         yield Row(line, dict(zip(names, fields, strict=True)), header)
 

@@ -5,6 +5,7 @@ file are grouped by domain, files that hold a further part are matched with the 
 nobody gave are drawn.
 """
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -15,7 +16,7 @@ from memgrow.data.domain import Domain, Stream
 from memgrow.data.files import check_file, domain_and_part
 from memgrow.data.records import Record, Table, read_table
 from memgrow.data.splits import PARTS, draw, fair_slice
-from memgrow.errors import DataError, SettingsError, counted, was_or_were
+from memgrow.errors import DataError, SettingsError, counted, listed, was_or_were
 
 Paths = str | Path | Iterable[str | Path]
 
@@ -176,7 +177,7 @@ def choose(pools: Pools, names: Sequence[str] | None) -> dict[str, Pool]:
     unknown = [name for name in names or () if name not in pools]
     if unknown:
         raise DataError(
-            f"there is no domain {', '.join(unknown)} in the data; there is {', '.join(pools)}: choose among these"
+            f"there is no domain {listed(unknown)} in the data; there is {listed(pools)}: choose among these"
         )
     return {name: pools[name] for name in names or pools}
 
@@ -191,10 +192,10 @@ def match_domains(grouped: Grouped, pools: Pools, by: bool) -> Grouped:
     if not known:
         advice = "give a file of one of these" if by else "call the file after its domain, as in DOMAIN_test.jsonl"
         raise DataError(
-            f"{grouped.file} is of the domain {', '.join(strange)}, but the data has {', '.join(pools)}; {advice}"
+            f"{grouped.file} is of the domain {listed(strange)}, but the data has {listed(pools)}; {advice}"
         )
     rows = sum(len(records) for pool in strange.values() for records in pool.records.values())
-    notice = f"{_left_out(rows, f'of {grouped.file}')}, as the data has no domain {', '.join(strange)}"
+    notice = f"{_left_out(rows, f'of {grouped.file}')}, as the data has no domain {listed(strange)}"
     return replace(grouped, pools=known, notices=(*grouped.notices, *([notice] if strange else [])))
 
 
@@ -249,7 +250,7 @@ def _check_files(paths: Sequence[Path]) -> None:
     resolved = []
     for path in paths:
         check_file(path)
-        resolved.append(path.resolve())
+        resolved.append(os.path.realpath(path))
     for path, real in zip(paths, resolved, strict=True):
         if resolved.count(real) > 1:
             raise DataError(f"{path} is given twice; give each file once, as one thing only")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
 from memgrow.data.domain import Example
-from memgrow.data.files import Row, read_rows, where
+from memgrow.data.files import LONGEST_ROW, Row, read_rows, too_long, where
 from memgrow.data.splits import PART_NAMES
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError, SettingsError, listed
 from memgrow.text import tokenise
 
 NO_GOLD_LABEL = "-"  # so MultiNLI and SNLI mark the pairs on which their annotators did not agree
@@ -88,6 +88,8 @@ def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | No
     """One example for each line: a JSON object, or a plain text; plain texts of a pair have a tab between them."""
     for number, raw in enumerate(lines, 1):
         place = f"standard input, line {number}"
+        if len(raw) > LONGEST_ROW:
+            raise too_long(place)
         try:
             line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:
@@ -204,7 +206,7 @@ def _value(row: Row, column: str, place: str) -> object:
     value = row.values.get(column)
     if value is None:
         raise DataError(
-            f"{place} has no value for the field {column!r} (its fields are {', '.join(row.values) or 'none'}); "
+            f"{place} has no value for the field {column!r} (its fields are {listed(row.values) or 'none'}); "
             "fill it in or remove the row"
         )
     return value
