@@ -1,5 +1,7 @@
 """Settings that do not exist or cannot be: one sentence that names what can, and every model as it was."""
 
+import time
+
 import pytest
 
 SETTINGS = [
@@ -13,7 +15,10 @@ SETTINGS = [
     (("--set", "hidden=-3"), "hidden must be at least 1, not -3"),
     (("--set", "hidden=many"), "--set hidden must be a whole number, not 'many'"),
     (("--set", "hidden=2.5"), "--set hidden must be a whole number, not 2.5"),
-    (("--set", "hidden=[5"), "--set 'hidden=[5': '[5' cannot be read"),
+    (("--set", "hidden=[5"), "--set 'hidden=[5' cannot be read"),
+    (("--set", "hidden=&a [*a]"), "--set 'hidden=&a [*a]' cannot be read"),
+    (("--set", "rate=inf"), "rate must be a finite number, not inf"),
+    (("--set", "strength=inf"), "strength must be a finite number, not inf"),
     (("--set", "hidden=99999999999"), "--set hidden is too large (99999999999)"),
     (("--set", "rate=nan"), "--set rate must be a number, not 'nan'"),
     (("--set", "rate=0"), "rate must be above 0"),
@@ -54,6 +59,9 @@ RECIPES = [
     ("method: 5", "recipe.yaml: method must be a word, not 5"),
     ("seed: true", "recipe.yaml: seed must be a whole number, not True"),
     ("method: G+X", "there is no method 'G+X'"),
+    ("model: &a\n  hidden: *a", "recipe.yaml, line 2: this is not YAML (aliases are not allowed)"),
+    ("training: {new_rate: .inf}", "new_rate must be a finite number, not inf"),
+    ("#" * (1 << 20) + "#", "recipe.yaml has more than 1 MB, and is no recipe"),
 ]
 
 
@@ -64,6 +72,26 @@ def test_a_recipe_that_cannot_be_is_named_with_its_fault(memgrow, data, never_ma
     # A setting of the command line does not cover up what is wrong in the file.
     words = ("--recipe", recipe, "--set", "model.hidden=5", "--set", "rate=0.1")
     assert says in memgrow.refused("adapt", never_made, data["kitchen"], *words)
+
+
+def laughs(depth: int = 9) -> str:
+    """Lists within lists by aliases: a few hundred letters that stand for 9 ** depth words."""
+    lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, depth)]
+    return "{" + ", ".join(lines) + "}"
+
+
+def test_aliases_within_aliases_take_no_time_and_no_long_sentence(memgrow, data, never_made, tmp_path):
+    (tmp_path / "recipe.yaml").write_text(laughs())
+    for words in (("--recipe", tmp_path / "recipe.yaml"), ("--set", f"hidden={laughs()}")):
+        began = time.monotonic()
+        assert len(memgrow.refused("adapt", never_made, data["kitchen"], *words)) < 200 + len(str(tmp_path))
+        assert time.monotonic() - began < 2
+
+
+def test_a_long_value_of_the_wrong_kind_is_not_repeated_whole(memgrow, data, never_made):
+    words = ("--set", f"hidden=[{', '.join(['5'] * 9_000)}]")
+    assert len(memgrow.refused("adapt", never_made, data["kitchen"], *words)) < 200
 
 
 def test_a_recipe_that_is_no_text_is_refused(memgrow, data, never_made, tmp_path):

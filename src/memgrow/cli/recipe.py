@@ -25,6 +25,18 @@ SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))}  # by name
 LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
+LARGEST_FILE = 1 << 20  # bytes of a recipe
+SHOWN = 80  # letters of a word of the command line that an error repeats
+
+
+class Loader(yaml.SafeLoader):
+    """Reads YAML without aliases: no recipe needs one, and a few that stand within each other fill the memory."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            alias = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", alias.start_mark)
+        return super().compose_node(parent, index)
 
 
 @dataclass(frozen=True)
@@ -83,7 +95,9 @@ def find_recipe(given: str | Path) -> Path:
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The content of a file: the single values, and the sections."""
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = yaml.load(_text_of(path), Loader)  # a safe loader
+    except SettingsError:
+        raise
     except OSError as error:
         others = f", or take {', '.join(SHIPPED)}" if isinstance(error, FileNotFoundError) else ""
         raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name{others}") from error
@@ -101,13 +115,22 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     return single, {name: _section(path, name, content.get(name)) for name in SECTIONS}
 
 
+def _text_of(path: Path) -> str:
+    """The text of a file, unless it is far too large for a recipe or has no end."""
+    with path.open("rb") as file:
+        content = file.read(LARGEST_FILE + 1)
+    if len(content) > LARGEST_FILE:
+        raise SettingsError(f"{path} has more than {LARGEST_FILE >> 20} MB, and is no recipe: check the name")
+    return content.decode()
+
+
 def _section(path: Path, section: str, values: Any) -> dict[str, Any]:
     hints = _hints(SECTIONS[section])
     if values is None:  # the name of a section with nothing below it
         return {}
     if not isinstance(values, dict):
         raise SettingsError(
-            f"{path}: {section} must hold names and values, such as {next(iter(hints))}, not {values!r}"
+            f"{path}: {section} must hold names and values, such as {next(iter(hints))}, not {_short(values)}"
         )
     for name in values:
         if name not in hints:
@@ -121,9 +144,10 @@ def _setting(word: str) -> tuple[str, str, Any]:
     if not equals:
         raise SettingsError(f"--set {word!r} has no '=': write a name and a value, such as hidden=64")
     try:
-        value = yaml.safe_load(written)
+        value = yaml.load(written, Loader)  # a safe loader
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise SettingsError(f"--set {word!r}: {written!r} cannot be read; write one number or word") from error
+        shown = f"{word[:SHOWN]}..." if len(word) > SHOWN else word
+        raise SettingsError(f"--set {shown!r} cannot be read; write one number or word after the '='") from error
     section, name = _place(called)
     return section, name, _fit(f"--set {called}", _hints(SECTIONS[section])[name], value)
 
@@ -166,4 +190,9 @@ def _fit(name: str, hint: Any, value: Any) -> Any:
             raise SettingsError(f"{name} is too large ({value}): write a number up to {LARGEST}")
         return value
     asked = " or ".join([*(KINDS[kind] for kind in kinds), *words])
-    raise SettingsError(f"{name} must be {asked}, not {value!r}")
+    raise SettingsError(f"{name} must be {asked}, not {_short(value)}")
+
+
+def _short(value: Any) -> str:
+    """A value as Python writes it; of a long one the beginning."""
+    return shown if len(shown := repr(value)) <= SHOWN else f"{shown[:SHOWN]}..."

@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, ClassVar, Literal, Protocol
 
 import torch
@@ -54,6 +55,9 @@ class MethodSettings:
             raise SettingsError(f"fisher {self.fisher!r} is not known; there are {', '.join(FISHERS)}")
         if self.slots is not None and self.slots < 1:
             raise SettingsError(f"a later domain gets at least 1 slot, not {self.slots}; method F adds none")
+        for name in ("quiet", "strength", "distil", "temperature", "ridge"):
+            if not isfinite(getattr(self, name)):
+                raise SettingsError(f"{name} must be a finite number, not {getattr(self, name)}")
         if self.quiet < 0 or self.strength < 0 or self.fisher_examples < 1:
             raise SettingsError("quiet and strength must be 0 or more, and fisher_examples at least 1")
         if not self.ridge > 0:

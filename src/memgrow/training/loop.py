@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from math import isfinite
 from typing import ClassVar, Protocol
 
 import torch
@@ -47,6 +48,9 @@ class TrainingSettings:
         for name in ("rate", "clip", "new_rate"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise SettingsError(f"{name} must be above 0, not {value}")
+        for name in ("rate", "new_rate"):  # a clip may be infinite: then nothing is cut
+            if (value := getattr(self, name)) is not None and not isfinite(value):
+                raise SettingsError(f"{name} must be a finite number, not {value}")
         if self.warm_up < 0:
             raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
         if self.schedule not in SCHEDULES:
