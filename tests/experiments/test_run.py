@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memgrow.experiments.run import SECTIONS, Record, Run
 from memgrow.history import Stage
 from memgrow.methods import METHODS, Grew, MethodSettings, find_method
-from memgrow.models import ModelSettings
+from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 
 NAMES = ("books", "dvds", "games")
@@ -86,6 +86,13 @@ def test_a_setting_that_joins_later_changes_no_key(monkeypatch):
 
 def test_the_spelling_of_a_method_makes_no_other_run():
     assert Run("f+m+v", list(NAMES)) == Run("F+M+V", NAMES)
+
+
+def test_an_encoder_is_known_by_its_weights_and_until_they_are_by_its_name():
+    models = [PretrainedSettings(encoder=name, weights=found) for name in ("minilm", "a/folder") for found in "xy"]
+    assert len({Run("F", NAMES, model=model).key(DATA) for model in models}) == 2
+    unknown = [ModelSettings(), PretrainedSettings(), PretrainedSettings(encoder="a/folder")]
+    assert len({Run("F", NAMES, model=model).key(DATA) for model in unknown}) == 3
 
 
 def test_methods_share_their_first_stage_and_no_other():

@@ -114,6 +114,16 @@ def test_a_killed_run_goes_on_with_the_same_bits(method, folder, stream, monkeyp
     assert_same_bits(whole, resumed)
 
 
+@pytest.mark.parametrize("method", ["EWC", "sparse", "ridge"])
+def test_what_methods_remember_is_taken_up_after_loading(method, folder, stream, tmp_path):
+    whole = make(folder, method)
+    for domain in stream:
+        whole.adapt(domain, folder=tmp_path / "model" if domain is stream[0] else None)
+    loaded = Learner.load(tmp_path / "model", device="cuda")
+    loaded.adapt(stream[1])
+    assert_same_bits(whole, loaded)
+
+
 def test_bfloat16_answers_as_float32_does(folder, stream):
     learner = make(folder, precision="float32")
     learner.adapt(stream[0])

@@ -201,6 +201,16 @@ def test_old_parameters_move_slowly_and_new_ones_do_not(stream):
         torch.testing.assert_close(full[name], tensor)
 
 
+@pytest.mark.parametrize("letters", ["A", "L", "A+E"])
+def test_what_is_frozen_keeps_even_the_sign_of_its_zeros(letters, stream):
+    one = learner(f"frozen+M+{letters}", keep=0.3)
+    one.adapt(stream[0])
+    with torch.no_grad():
+        one.trained().word_vectors.weight[2] = -0.0
+    one.adapt(stream[1])
+    assert torch.signbit(one.trained().word_vectors.weight[2]).all()
+
+
 def test_quiet_slots_get_little_attention_at_first(stream):
     def share(method: str) -> float:
         one = learner(method)

@@ -217,6 +217,14 @@ def test_slots_of_a_pretrained_encoder_move_where_they_may_and_nothing_else_of_i
     assert all(count.any() for count in again.plugins.tensors().values())
 
 
+def test_counts_that_a_model_on_a_gpu_is_given_back_are_on_the_cpu(monkeypatch):
+    theirs, ours = torch.ones(2), torch.ones(2)
+    monkeypatch.setattr(theirs, "cpu", lambda: ours, raising=False)
+    plugin = SparseUpdates(TIGHT)
+    plugin.restore({"encoder.memories.0": theirs})
+    assert plugin.counts["encoder.memories.0"] is ours
+
+
 def test_a_model_without_such_a_memory_is_told_so(stream, short, tiny):
     with pytest.raises(SettingsError, match="this model has none: use a pretrained encoder, and slots from the first"):
         make(short, model=tiny).adapt(stream[0])

@@ -107,7 +107,7 @@ def compare(
             vectors=vectors,
             device=device,
             workers=workers,
-            stack=kind.stack,
+            stack=1 if settings.model.kind.is_pretrained else kind.stack,  # these are trained one by one
             progress=bar,
             reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.is_dialogue else None,
         )

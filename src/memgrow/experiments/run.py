@@ -9,7 +9,7 @@ from typing import Any
 from memgrow.experiments.reply_records import ReplyRecord
 from memgrow.history import Stage
 from memgrow.methods import METHODS, MethodSettings, find_method
-from memgrow.models import ModelSettings
+from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 
 SECTIONS = ("model", "training", "options")
@@ -159,11 +159,14 @@ def _noting(name: str) -> str | None:
 
 
 def _departures(settings: Any) -> dict[str, Any]:
-    """The settings that are not at their defaults. A pretrained encoder is known by its weights, wherever it lies."""
+    """The settings that are not at their defaults.
+
+    A pretrained encoder is known by its weights, wherever it lies, or by its name while nobody has looked for it.
+    """
     default = type(settings)()
     differ = [one.name for one in fields(settings) if getattr(settings, one.name) != getattr(default, one.name)]
-    if getattr(settings, "weights", None) is not None:
-        differ = [name for name in differ if name != "encoder"]
+    if isinstance(settings, PretrainedSettings):
+        differ = [name for name in differ if name != "encoder"] + ([] if settings.weights else ["cell", "encoder"])
     return {name: _plain(getattr(settings, name)) for name in differ}
 
 

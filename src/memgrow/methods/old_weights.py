@@ -77,9 +77,10 @@ class Averaging(Plugin):
 
 def go_back(old: Parameters, new: Parameters, share: float) -> None:
     """Move the new weights that far towards the old ones; what grew stays new."""
-    for name, before in old.items():
-        if share:  # a share of nothing is to move no bit, and lerp makes 0.0 of -0.0
-            old_part(new[name], before.shape).lerp_(before.to(new[name]), share)
+    for name, before in old.items() if share else ():
+        now, before = old_part(new[name], before.shape), before.to(new[name])
+        if not torch.equal(now, before):  # what was frozen is to keep its bits, and lerp makes 0.0 of -0.0
+            now.lerp_(before, share)
 
 
 def mixtures(old: Model, new: Model, shares: Sequence[float]) -> Iterator[Parameters]:

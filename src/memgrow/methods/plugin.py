@@ -141,10 +141,10 @@ class Plugin:
         return None
 
     def before_step(self, parameters: Parameters) -> None:
-        """Called before the optimiser moves the parameters."""
+        """Called before the optimiser moves these parameters; frozen ones are not among them."""
 
     def after_step(self, parameters: Parameters) -> None:
-        """Called after the optimiser has moved the parameters."""
+        """Called after the optimiser has moved these parameters."""
 
     @property
     def sees_every_step(self) -> bool:

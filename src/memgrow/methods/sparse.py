@@ -153,7 +153,7 @@ class SparseUpdates(Plugin):
         return dict(self.counts)
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self.counts = dict(tensors)
+        self.counts = {name: count.cpu() for name, count in tensors.items()}
 
 
 def needs_slots(settings: ModelSettings) -> str | None:

@@ -257,9 +257,9 @@ class PlainStepper:
         self.backward(torch.stack([term for term in terms if term is not None]).sum())
         self.trains.mask_gradients(self.model)
         nn.utils.clip_grad_norm_(optimiser.moving(), self.clip)
-        plugins.before_step(parameters)
+        plugins.before_step(optimiser.parameters)
         optimiser.step()
-        plugins.after_step(parameters)
+        plugins.after_step(optimiser.parameters)
         plugins.follow_weights(optimiser.adam, self.batches)
         self.running += torch.stack((output.total, output.right.to(output.total)))
         return output.seen

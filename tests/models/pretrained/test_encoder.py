@@ -4,6 +4,7 @@ import copy
 import inspect
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import hypothesis
@@ -188,6 +189,23 @@ def test_an_empty_text_has_a_vector(files):
     found = vectors(make(files), encoded(files, ["", "a boat", " "]))
     assert found.isfinite().all()
     close(found, naive(files, ["", "a boat", " "]))
+
+
+def test_a_text_without_any_piece_has_a_vector_where_no_special_ones_are_added(made):
+    files = made["bert"]
+    bare = replace(files, tokenizer=json.dumps({**json.loads(files.tokenizer), "post_processor": None}))
+    assert vectors(make(bare), encoded(bare, ["", "a boat", " "])).isfinite().all()
+
+
+def test_threads_that_cut_texts_at_different_lengths_do_not_meet(files):
+    texts = [Example("a boat " * 40)] * 20
+
+    def lengths(longest: int) -> set[int]:
+        found = [tokenizer_of(files).tokenized(texts, longest, True) for _ in range(30)]
+        return {len(row) for tokenized in found for (row,) in tokenized.texts}
+
+    with ThreadPoolExecutor(3) as threads:
+        assert list(threads.map(lengths, (10, 20, 30))) == [{10}, {20}, {30}]
 
 
 def test_half_a_character_is_read_as_an_unknown_one(files):

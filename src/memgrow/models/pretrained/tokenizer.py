@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock
 from typing import Any
 
 from memgrow.data import Example
@@ -34,6 +35,7 @@ class PieceTokenizer:
         self._tokenizer.no_padding()
         # A text that spells out [SEP] is a text about separators, not a pair.
         self._tokenizer.encode_special_tokens = True
+        self._alone = Lock()  # the library keeps the length that texts are cut to, and learners of all threads share it
 
     def number(self, piece: str) -> int | None:
         """The number of a piece, such as [SEP]."""
@@ -42,8 +44,9 @@ class PieceTokenizer:
 
     def separator(self) -> int | None:
         """The piece after which the second text of a pair begins, if that has a type of its own, as BERT's has."""
-        self._tokenizer.no_truncation()
-        pair = self._tokenizer.encode("a", "b")
+        with self._alone:
+            self._tokenizer.no_truncation()
+            pair = self._tokenizer.encode("a", "b")
         types: list[int] = pair.type_ids
         second = types.index(1) if 1 in types else 0
         last: int | None = pair.ids[second - 1] if second and set(types[second:]) == {1} else None
@@ -74,13 +77,15 @@ class PieceTokenizer:
                 f"max_words {longest} leaves no room for words beside the {special} special pieces of a text: "
                 f"set it to at least {special + 1}"
             )
-        self._tokenizer.enable_truncation(longest, strategy="longest_first")
         read = [example.texts for example in examples]
         if not all(text.isascii() or _is_unicode(text) for row in read for text in row):
             read = [tuple(text.encode(errors="replace").decode() for text in row) for row in read]
         rows: list[Any] = read if texts > each else [text for row in read for text in row]
-        encodings = self._tokenizer.encode_batch_fast(rows)
-        numbers = [encoding.ids for encoding in encodings]
+        with self._alone:
+            self._tokenizer.enable_truncation(longest, strategy="longest_first")
+            encodings = self._tokenizer.encode_batch_fast(rows)
+        # Without special pieces a blank text has none at all, and there would be nothing to take the mean of.
+        numbers = [encoding.ids or [0] for encoding in encodings]
         cut = sum(bool(encoding.overflowing) for encoding in encodings)
         grouped = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
         return Tokenized(grouped, [example.label for example in examples], cut, numbered=True)
