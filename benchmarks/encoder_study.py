@@ -165,7 +165,7 @@ def figures(given: argparse.Namespace) -> None:
     for path in write_figures(given.runs, given.out):
         say(f"the figures are in {path}")
     if given.picture is not None:
-        from memgrow.report.encoder_study import draw_study  # a machine that makes runs needs no matplotlib
+        from memgrow.report.encoder_picture import draw_study  # a machine that makes runs needs no matplotlib
 
         draw_study(given.out, given.picture)
         say(f"the picture is {given.picture}")

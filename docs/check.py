@@ -25,7 +25,7 @@ from memgrow.defaults import defaults_for
 from memgrow.methods import LETTERS, METHODS, RECOMMENDED
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained.settings import OF_ITS_OWN
-from memgrow.report.encoder_study import checksum
+from memgrow.report.encoder_picture import checksum
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]

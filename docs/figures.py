@@ -95,11 +95,14 @@ def sentiment(_: Results) -> str:
             else "-"
         )
         rows.append([name, average, forgot, gain])
-    names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task"))
-    command = f"memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment"
     domains = ", ".join(found["domains"])
     header = ("method", "average accuracy at the end, %", "forgetting, points", "against F, points [95% interval]")
-    return _with_table(header, rows, f"{domains} in this order; {len(found['seeds'])} seeds (`{command}`).")
+    return _with_table(header, rows, f"{domains} in this order; {len(found['seeds'])} seeds (`{_compared_by(found)}`).")
+
+
+def _compared_by(found: Results) -> str:
+    names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task"))
+    return f"memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment"
 
 
 def five_genres(_: Results) -> str:
@@ -190,9 +193,45 @@ def encoders(stream: str) -> Callable[[Results], str]:
     return lambda _: study_page(found) if (found := _study(stream)) else NO_FIGURES
 
 
+def pretrained(_: Results) -> str:
+    """A pretrained encoder beside the recurrent network, on one stream: the rows that a newcomer chooses among."""
+    study, found = _study("sentiment"), json.loads((ROOT / "results/sentiment/compare.json").read_text("utf-8"))
+    if study is None:
+        return NO_FIGURES
+    tuned = study["encoders"]["minilm"]["orders"]["1"]
+    if list(found["domains"]) != tuned["domains"]:
+        raise SystemExit("results/sentiment and results/encoders/sentiment.json are of different streams")
+    names = {"F+A": "F+A, the default with an encoder", "multi-task": "multi-task: retrained on everything"}
+    rows = [
+        ["MiniLM", names.get(name, name), *_end_and_lost(tuned["rows"][name]["test"])]
+        for name in ("F+A", "F", "frozen+M", "LoRA", "ridge", "multi-task")
+    ]
+    names["F+V+E"] = "F+V+E, the default without"
+    rows += [
+        ["BiLSTM", names.get(name, name), *_end_and_lost(found["methods"][name])] for name in ("F+V+E", "multi-task")
+    ]
+    study_of = "python benchmarks/encoder_study.py run --stream sentiment --data data/sentiment --orders 1"
+    seeds = len(tuned["rows"]["F+A"]["seeds"])
+    return _with_table(
+        ("encoder", "method", "average accuracy at the end, %", "forgetting, points"),
+        rows,
+        f"{', '.join(tuned['domains'])} in this order; test, {seeds} seeds.\n"
+        f"MiniLM: `{study_of} --seeds {seeds}`.\nBiLSTM: `{_compared_by(found)}`.",
+    )
+
+
+def _end_and_lost(one: Results) -> list[str]:
+    lost = one.get("forgetting")
+    cells = [one["average"], lost if lost and lost["mean"] is not None else None]
+    return [
+        "-" if cell is None else f"{100 * cell['mean']:.1f} ± {100 * cell['spread']:.1f}".replace("-0.0", "0.0")
+        for cell in cells
+    ]
+
+
 def without_slots(_: Results) -> str:
-    found = {stream: study for stream in STUDIED if (study := _study(stream))}
-    tables = [f"{stream}:\n\n{slots_taken_away(study).to_markdown()}" for stream, study in found.items()]
+    found = {stream: slots_taken_away(study) for stream in STUDIED if (study := _study(stream))}
+    tables = [f"{stream}:\n\n{table.to_markdown()}" for stream, table in found.items() if table.rows]
     return "\n\n".join(tables) or NO_FIGURES
 
 
@@ -210,6 +249,7 @@ PLACES = {
     "comparison": ("docs/results.md", comparison),
     "matrix": ("docs/tutorial.md", matrix),
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
+    "encoders": ("README.md", pretrained),
     "sentiment": ("README.md", sentiment),
     "five-genres": ("docs/results.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),

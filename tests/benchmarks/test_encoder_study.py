@@ -57,7 +57,7 @@ def run(study, rows, seeds=(0, 1), until=None, orders=("1",)):
 
 
 def figures(study, out):
-    (path,) = write_figures(study.folder, out)
+    (path,) = write_figures(study.folder, out, enough=2)
     return path.read_bytes()
 
 
@@ -115,6 +115,27 @@ def test_after_the_deadline_nothing_is_begun_and_what_is_finished_serves_later(s
     missing = study.jobs(study.runs([ROWS["F"]], ["1"], [0, 1]))
     assert {job.run.seed for job in missing} == {1}
     assert json.loads(figures(study, tmp_path / "out"))["encoders"]["tiny"]["orders"]["1"]["rows"]["F"]["seeds"] == [0]
+
+
+def test_rows_that_got_part_of_the_way_are_told_up_to_the_domain_that_all_of_them_have_learnt(study, tmp_path):
+    from memgrow.experiments.encoders.measured import so_far
+
+    run(study, ("F",))
+    asked = (study.material, study.material.ledger(Store(study.folder)), "1", [ROWS["F"], ROWS["F+E"]])
+    assert so_far(*asked) is None  # F is whole, and F+E has learnt nothing of its own
+    more = {name: {**getattr(study.material, name), "later": "x"} for name in ("data", "held_out")}
+    longer = replace(study.material, orders={"1": (*DOMAINS, "later")}, **more)
+    number, rows = so_far(longer, longer.ledger(Store(study.folder)), "1", [ROWS["F"], ROWS["F+E"]])
+    assert number == 2
+    assert {name: list(runs) for name, runs in rows.items()} == {"F": [0, 1]}
+
+
+def test_a_row_of_fewer_seeds_than_are_enough_answers_no_question(study, tmp_path):
+    run(study, ("F",))
+    run(study, ("F+E",), seeds=(0,))
+    found = json.loads(figures(study, tmp_path / "out"))["encoders"]["tiny"]["orders"]["1"]
+    assert set(found["rows"]) == {"F", "F+E"}
+    assert not found["differences"]
 
 
 def test_with_a_deadline_the_first_seed_is_finished_before_the_second_begins(study):

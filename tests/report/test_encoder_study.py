@@ -5,17 +5,18 @@ import json
 import pytest
 from PIL import Image
 
-from memgrow.report.encoder_study import checksum, chosen, draw_study, slots_taken_away, study_page
+from memgrow.report.encoder_picture import _points, checksum, draw_study
+from memgrow.report.encoder_study import chosen, slots_taken_away, study_page
 
 
 def cell(mean):
-    return {"mean": mean, "spread": 0.01, "values": [mean]}
+    return {"mean": mean, "spread": 0.01, "values": [mean + seed / 1000 for seed in range(5)]}
 
 
-def row(average, validation, forgetting=0.02, **more):
+def row(average, validation, forgetting=0.02, seeds=5, **more):
     test = {"average": cell(average), "forgetting": cell(forgetting), "when_learnt": cell(average + 0.01), **more}
     costs = {"parameters": 100, "added": 10.0, "trained": 20, "seconds": cell(1.0), "seconds_alone": None}
-    return {"seeds": [0, 1], "test": test, "validation": {"average": cell(validation)}, **costs}
+    return {"seeds": list(range(seeds)), "test": test, "validation": {"average": cell(validation)}, **costs}
 
 
 @pytest.fixture
@@ -38,20 +39,38 @@ def found():
 
 
 def test_of_variants_the_chosen_one_is_shown_with_its_setting(found):
-    shown = chosen(found["encoders"]["tiny"], "1")
+    shown = chosen(found["encoders"]["tiny"], found["encoders"]["tiny"]["orders"]["1"])
     assert shown["EWC 10"] == "EWC (strength 10)"
     assert "EWC" not in shown
 
 
 def test_the_page_has_rows_and_answers_and_names_the_weights(found):
     page = study_page(found)
-    assert "| frozen+M | 85.0 ± 1.0 | 2.0 ± 1.0 | 86.0 ± 1.0 | 85.0 | 10 | 20 | - |" in page
+    assert "| frozen+M | 85.0 ± 1.0 | 2.0 ± 1.0 | 86.0 ± 1.0 | 85.0 | 10 | 20 |" in page
     assert "| frozen+M against F | +5.0 [+1.0, +9.0] | .040 | +5.0 [+1.0, +9.0] |" in page
-    assert "weights def, rounded to float16" in page
+    assert "weights: def, rounded to float16" in page
 
 
 def test_slots_taken_away_are_told_of_rows_that_have_some(found):
-    assert [line[1:] for line in slots_taken_away(found).rows] == [["frozen+M", "85.0 ± 1.0", "50.0 ± 1.0"]]
+    assert [line[2:5] for line in slots_taken_away(found).rows] == [
+        ["frozen+M", "85.0 ± 1.0", "50.0 ± 1.0", "+35.0 [+35.0, +35.0]"]
+    ]
+
+
+def test_a_row_of_few_seeds_says_so_and_is_not_drawn(found, tmp_path):
+    one = found["encoders"]["tiny"]["orders"]["1"]
+    one["rows"]["F"]["seeds"] = [0]
+    assert "| F (1 seed) | 80.0" in study_page(found)
+    assert "F" not in _points(found["encoders"]["tiny"], one)
+    assert "frozen+M" in _points(found["encoders"]["tiny"], one)
+
+
+def test_unfinished_runs_are_shown_as_what_they_are(found):
+    figures = found["encoders"]["tiny"]
+    figures["so_far"] = {"1": {**figures["orders"]["1"], "domains": ["a"], "differences": {}}}
+    page = study_page(found)
+    assert "Unfinished, after the first 1 domains (a); 5 seeds." in page
+    assert "| row | average so far, % |" in page
 
 
 def test_the_picture_knows_what_it_was_drawn_from(found, tmp_path):

@@ -1,59 +1,72 @@
-"""The study of pretrained encoders as tables and a picture, from the JSON files of its figures."""
+"""The study of pretrained encoders as tables, from the JSON files of its figures."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from memgrow.report.plots import DPI, new_figure
+from memgrow.experiments.encoders.figures import ALL_ORDERS, ENOUGH
+from memgrow.metrics.significance import paired_over_seeds
 from memgrow.report.table import MISSING, Table, p_value, signed, to_page
 
 Figures = Mapping[str, Any]
 """What is known of one stream with one encoder."""
 
-ALL = "all"  # the mean over all orders
 NO_FIGURES = "There are no figures as yet."
-REFERENCES = ("in-domain", "multi-task")  # what to be measured by: both need more than a stream gives
-CONTROLS = ("adapter", "fixed keys", "one slot", "head only")
-WITH_SLOTS = ("frozen+M", "F+M", "F+M+A", "sparse")
-PANEL = (4.6, 4.0)  # inches
-COLOURS = {"slots": "#1f6f8b", "controls": "#b0642a", "others": "#6b7680"}
-
+AT_THE_END = "average at the end, %"
 HEADER = (
-    *("row", "average at the end, %", "forgetting, points", "when learnt, %", "validation, %"),
-    *("new parameters a domain", "trained parameters", "seconds"),
+    *("forgetting, points", "when learnt, %", "validation, %"),
+    *("new parameters a domain", "trained parameters"),
 )
+SECONDS = "seconds"  # a column where runs were made that had the machine for themselves
 
 
 def study_page(found: Mapping[str, Any]) -> str:
-    """The tables of one stream: for each encoder the rows, then what the study asked."""
+    """The tables of one stream: for each encoder the rows, then what the study asked, then runs that are not whole."""
     parts: list[Table | str] = []
     for name, figures in found["encoders"].items():
+        parts.append(_weights(name, figures))
         for order in shown_orders(figures):
-            parts += [_heading(name, figures, order), rows_table(figures, order), questions_table(figures, order)]
+            one = figures["orders"][order]
+            parts += [_heading(figures, order), rows_table(figures, one)]
+            parts += [questions_table(one)] if one["differences"] else []
+        for one in figures.get("so_far", {}).values():
+            parts += [_heading_so_far(one), rows_table(figures, one, "average so far, %")]
     return to_page(parts) if parts else NO_FIGURES
 
 
 def shown_orders(figures: Figures) -> Sequence[str]:
-    """The mean over all orders where there are several, and the first order if it has rows that others lack."""
+    """The mean over all orders, if no row is lost by it; else each order."""
     orders = figures["orders"]
-    first = list(orders)[:1]
-    if ALL not in orders:
-        return first
-    return [ALL] if orders[ALL]["rows"].keys() >= orders[first[0]]["rows"].keys() else [*first, ALL]
+    single = [order for order in orders if order != ALL_ORDERS]
+    whole = ALL_ORDERS in orders and orders[ALL_ORDERS]["rows"].keys() >= orders[single[0]]["rows"].keys()
+    return [ALL_ORDERS] if whole else single
 
 
-def rows_table(figures: Figures, order: str) -> Table:
+def rows_table(figures: Figures, one: Figures, average: str = AT_THE_END) -> Table:
     """A line for each row: means over seeds, and their standard deviation."""
-    found = figures["orders"][order]["rows"]
-    return Table(None, HEADER, [_line(name, found[name], label) for name, label in chosen(figures, order).items()])
+    rows = one["rows"]
+    timed = any(row["seconds_alone"] is not None for row in rows.values())
+    lines = [_line(rows[name], label, timed) for name, label in chosen(figures, one).items()]
+    header = ("row", average, *HEADER)
+    return Table(None, (*header, SECONDS) if timed else header, lines)
 
 
-def chosen(figures: Figures, order: str) -> dict[str, str]:
-    """The rows that are shown, and what they are called there: of a row's variants the best on validation data."""
-    best, about = figures["orders"][order]["chosen"], figures["rows"]
-    return {name: _label(family, name, about) for family, name in best.items()}
+def chosen(figures: Figures, one: Figures) -> dict[str, str]:
+    """The rows that are shown, and what they are called there: of a row's variants the best on validation data.
+
+    A row with fewer seeds than are enough to answer a question says how many it has.
+    """
+    about = figures["rows"]
+    return {name: f"{_label(family, name, about)}{few(one['rows'][name])}" for family, name in one["chosen"].items()}
+
+
+def few(row: Mapping[str, Any]) -> str:
+    """What to write behind the name of a row that has too few seeds to answer a question."""
+    number = len(row["seeds"])
+    return "" if number >= ENOUGH else f" ({_seeds(number)})"
+
+
+def _seeds(number: int) -> str:
+    return f"{number} seed{'s' * (number != 1)}"
 
 
 def _label(family: str, name: str, about: Mapping[str, Any]) -> str:
@@ -63,9 +76,9 @@ def _label(family: str, name: str, about: Mapping[str, Any]) -> str:
     return f"{family} ({', '.join(f'{option} {value:g}' for option, value in options) or 'default'})"
 
 
-def _line(name: str, row: Mapping[str, Any], label: str) -> list[str]:
+def _line(row: Mapping[str, Any], label: str, timed: bool) -> list[str]:
     test, seconds = row["test"], row["seconds_alone"]
-    return [
+    shown = [
         label,
         _percent(test.get("average")),
         _percent(test.get("forgetting")),
@@ -73,22 +86,23 @@ def _line(name: str, row: Mapping[str, Any], label: str) -> list[str]:
         _percent(row["validation"].get("average"), spread=False),
         f"{row['added']:,.0f}",
         MISSING if row["trained"] is None else f"{row['trained']:,}",
-        MISSING if seconds is None else f"{seconds:,.0f}",
     ]
+    return [*shown, MISSING if seconds is None else f"{seconds:,.0f}"] if timed else shown
 
 
 def _percent(cell: Mapping[str, Any] | None, spread: bool = True) -> str:
     if cell is None:
         return MISSING
     around = f" ± {100 * cell['spread']:.1f}" if spread and cell["spread"] is not None else ""
-    return f"{100 * cell['mean']:.1f}{around}".replace("-", "−")
+    return f"{round(100 * cell['mean'], 1) + 0.0:.1f}{around}".replace("-", "−")
 
 
-def questions_table(figures: Figures, order: str) -> Table:
+def questions_table(one: Figures) -> Table:
     """What the study asked: differences seed by seed, with 95% intervals."""
     rows = []
-    for question, one in figures["orders"][order]["differences"].items():
-        end, lost, asked = one["test"]["average"], one["test"].get("forgetting"), question.replace(" - ", " against ")
+    for question, found in one["differences"].items():
+        end, lost = found["test"]["average"], found["test"].get("forgetting")
+        asked = question.replace(" - ", " against ")
         rows.append([asked, _interval(end), p_value(end["p_holm"]), _interval(lost)])
     header = ("question", "average, points [95% interval]", "p (Holm)", "forgetting, points [95% interval]")
     return Table(None, header, rows)
@@ -101,79 +115,44 @@ def _interval(test: Mapping[str, Any] | None) -> str:
     return mean if test["low"] is None else f"{mean} [{signed(100 * test['low'])}, {signed(100 * test['high'])}]"
 
 
-def _heading(name: str, figures: Figures, order: str) -> str:
-    seeds = max(len(row["seeds"]) for row in figures["orders"][order]["rows"].values())
-    number = sum(other != ALL for other in figures["orders"])
-    orders = f"the mean of {number} orders" if order == ALL else ", ".join(figures["orders"][order]["domains"])
-    weights = f"weights {figures['rounded_from'] or figures['weights']}"
+def _weights(name: str, figures: Figures) -> str:
     rounded = ", rounded to float16" if figures["rounded_from"] else ""
-    return f"**{name}**, {orders}; {seeds} seeds. SHA-256 of the {weights}{rounded}."
+    return f"**{name}** (SHA-256 of the weights: {figures['rounded_from'] or figures['weights']}{rounded})."
+
+
+def _heading(figures: Figures, order: str) -> str:
+    one = figures["orders"][order]
+    number = sum(other != ALL_ORDERS for other in figures["orders"])
+    orders = f"The mean of {number} orders" if order == ALL_ORDERS else f"Order {order}: {', '.join(one['domains'])}"
+    return f"{orders}; {_seeds_of(one)}."
+
+
+def _heading_so_far(one: Figures) -> str:
+    """What an unfinished stream can say: averages over the domains learnt by then, and no more."""
+    learnt = ", ".join(one["domains"])
+    return f"Unfinished, after the first {len(one['domains'])} domains ({learnt}); {_seeds_of(one)}."
+
+
+def _seeds_of(one: Figures) -> str:
+    enough = [len(row["seeds"]) for row in one["rows"].values() if not few(row)]
+    if not enough:
+        return "too few seeds for any claim"
+    return _seeds(max(enough)) + (" where a row says nothing else" if len(enough) < len(one["rows"]) else "")
 
 
 def slots_taken_away(found: Mapping[str, Any]) -> Table:
-    """Rows with slots, tested as they are and without them."""
+    """Rows with slots, or an adapter in their place, tested as they are and without them."""
     rows = []
     for encoder, figures in found["encoders"].items():
         for order in shown_orders(figures):
             for name, row in figures["orders"][order]["rows"].items():
                 if silent := row["test"].get("without_slots"):
-                    rows.append([encoder, name, _percent(row["test"]["average"]), _percent(silent)])
-    return Table(None, ("encoder", "row", "average at the end, %", "without its slots, %"), rows)
+                    whole = row["test"]["average"]
+                    brought = MISSING if few(row) else _interval(_paired(whole, silent))
+                    rows.append([encoder, order, f"{name}{few(row)}", _percent(whole), _percent(silent), brought])
+    header = ("encoder", "order", "row", AT_THE_END, "without, %", "difference, points [95% interval]")
+    return Table(None, header, rows)
 
 
-def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
-    """Draw accuracy when learnt against what is forgotten: a panel for each stream and encoder, a point for each row.
-
-    The picture carries a checksum of what it shows, so that a test can tell when it is out of date.
-    """
-    panels = [
-        (f"{found['stream']}, {name}", figures)
-        for found in _read(folder)
-        for name, figures in found["encoders"].items()
-        if figures["orders"]
-    ]
-    figure = new_figure(PANEL[0] * max(len(panels), 1), PANEL[1])
-    for axis, (title, figures) in zip(
-        figure.subplots(1, max(len(panels), 1), squeeze=False).flat, panels, strict=False
-    ):
-        _draw_panel(axis, figures, shown_orders(figures)[0])
-        axis.set_title(title, fontsize=10)
-    figure.savefig(picture, dpi=DPI, format="png", metadata={"Description": checksum(folder)})
-
-
-def _draw_panel(axis: Any, figures: Figures, order: str) -> None:
-    rows = figures["orders"][order]["rows"]
-    for name, label in chosen(figures, order).items():
-        test = rows[name]["test"]
-        if name in REFERENCES:
-            level = 100 * test["average"]["mean"]
-            axis.axhline(level, color="#c1666b", linestyle=":" if name == "in-domain" else "--", linewidth=1)
-            axis.annotate(name, (1, level), xycoords=("axes fraction", "data"), ha="right", va="bottom", fontsize=7)
-            continue
-        lost, learnt = test["forgetting"], test["when_learnt"]
-        kind = "slots" if name in WITH_SLOTS else "controls" if name in CONTROLS else "others"
-        axis.errorbar(
-            100 * lost["mean"],
-            100 * learnt["mean"],
-            xerr=100 * (lost["spread"] or 0),
-            yerr=100 * (learnt["spread"] or 0),
-            marker="o",
-            markersize=4,
-            linewidth=0.8,
-            color=COLOURS[kind],
-        )
-        place = (100 * lost["mean"], 100 * learnt["mean"])
-        axis.annotate(label, place, xytext=(4, 3), textcoords="offset points", fontsize=7, color=COLOURS[kind])
-    axis.set_xlabel("forgotten at the end, points")
-    axis.set_ylabel("test accuracy when learnt, %")
-    axis.grid(alpha=0.3)
-
-
-def checksum(folder: Path) -> str:
-    """The checksum of the files that the picture is made from."""
-    there = sorted(folder.glob("*.json"))
-    return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in there)).hexdigest()
-
-
-def _read(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+def _paired(one: Mapping[str, Any], other: Mapping[str, Any]) -> Mapping[str, Any]:
+    return paired_over_seeds(one["values"], other["values"]).to_json()

@@ -1,130 +1,68 @@
 """The figures of the study, made from records alone: each row over its seeds, and rows held against each other."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from memgrow.experiments.encoders.measured import PARTS, Found, RunFigures, found_in, so_far
 from memgrow.experiments.encoders.rows import ALONE, QUESTIONS, ROWS, Row
 from memgrow.experiments.encoders.streams import STREAMS
 from memgrow.experiments.encoders.study import Material, materials
-from memgrow.experiments.plan import Ledger
-from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
 from memgrow.methods import find_method
-from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import holm, paired_over_seeds
 from memgrow.storage import atomic_write, pack_json
 
-SEEDS = range(30)  # those that are looked for
+ENOUGH = 5  # seeds that a row must have to answer a question
 ALL_ORDERS = "all"  # each seed's mean over all orders
-PARTS = ("validation", "test")
 MEASURES = ("average", "forgetting", "when_learnt", "without_slots")
 DIGITS = 6
 
 
-@dataclass(frozen=True)
-class RunFigures:
-    """The figures of one run: accuracies by part and measure, each where there is one, and what it cost."""
-
-    scores: Mapping[str, Mapping[str, float | None]]
-    at_the_end: Mapping[str, float]  # test accuracy by domain
-    parameters: int
-    added: float  # parameters for each further domain
-    trained: int | None  # in the last stage
-    seconds: float
-    later_seconds: float  # of all domains but the first, which most rows share
-
-    @classmethod
-    def of(cls, row: Row, records: Sequence[Record]) -> "RunFigures":
-        method, last = find_method(row.method), records[-1]
-        matrices = {part: _matrix(records, part) for part in PARTS}
-        afresh = method.afresh and not method.together
-        further = max(len(records) - 1, 1)
-        grown = (last.stage.parameters - records[0].stage.parameters) / further
-        ends = _own(matrices["test"]) if afresh else matrices["test"].rows[-1].scores
-        return cls(
-            {part: _scores(matrices[part], last, part, method.together, afresh) for part in PARTS},
-            dict(ends),
-            last.stage.parameters,
-            last.stage.parameters if afresh else grown,
-            last.stage.trained,
-            sum(record.stage.seconds for record in records),
-            sum(record.stage.seconds for record in records[1:]),
-        )
-
-
-def _matrix(records: Sequence[Record], part: str) -> AccuracyMatrix:
-    matrix = AccuracyMatrix()
-    for record in records:
-        answers = getattr(record, part)
-        matrix = matrix.with_row(record.stage.learned, {name: fmean(right) for name, right in answers.items()})
-    return matrix
-
-
-def _own(matrix: AccuracyMatrix) -> dict[str, float]:
-    """The accuracy on each domain just after it was learnt."""
-    return {name: matrix.rows[stage].scores[name] for name, stage in matrix.learned_at().items()}
-
-
-def _scores(matrix: AccuracyMatrix, last: Record, part: str, together: bool, afresh: bool) -> dict[str, float | None]:
-    """Where each domain has a model of its own, that is the one which answers, and nothing is forgotten."""
-    learnt = None if together else fmean(_own(matrix).values())
-    silent = last.without_slots.get(part)
-    return {
-        "average": learnt if afresh else matrix.average(),
-        "forgetting": None if together or afresh else matrix.forgetting(),
-        "when_learnt": learnt,
-        "without_slots": fmean(fmean(right) for right in silent.values()) if silent else None,
-    }
-
-
-Found = Mapping[str, Mapping[int, RunFigures]]
-"""By row and seed."""
-
-
-def found_in(material: Material, ledger: Ledger, order: str, rows: Iterable[Row]) -> dict[str, dict[int, RunFigures]]:
-    """The runs in one order of which every stage has a record."""
-    found: dict[str, dict[int, RunFigures]] = {}
-    for (name, _, seed), run in material.runs(rows, [order], [*SEEDS, ALONE]).items():
-        records = [ledger.record(stage) for stage in reversed(run.stages())]  # the last first: it is what is missing
-        whole = [record for record in reversed(records) if record is not None]
-        if len(whole) == len(records):
-            found.setdefault(name, {})[seed] = RunFigures.of(ROWS[name], whole)
-    return found
-
-
-def figures_of(material: Material, store: Store) -> dict[str, Any]:
-    """All that is known of one stream with one encoder."""
+def figures_of(material: Material, store: Store, enough: int = ENOUGH) -> dict[str, Any]:
+    """All that is known of one stream with one encoder. A row of fewer seeds than are enough answers no question."""
     ledger = material.ledger(store)
     known = [row for row in ROWS.values() if row.is_known()]
     found = {order: found_in(material, ledger, order, known) for order in material.orders}
     # A method that starts afresh is the same in every order: these alone make no order worth showing.
-    found = {order: rows for order, rows in found.items() if not all(find_method(ROWS[n].method).afresh for n in rows)}
+    found = {order: rows for order, rows in found.items() if _has_an_order(rows)}
     names = [name for name in ROWS if any(name in rows for rows in found.values())]
     orders = {
-        order: {"domains": list(material.orders[order]), **_compared(rows, names)} for order, rows in found.items()
+        order: {"domains": list(material.orders[order]), **_compared(rows, names, enough)}
+        for order, rows in found.items()
     }
-    if len(found) > 1:
-        orders[ALL_ORDERS] = _compared(_over_orders(found), names)
+    over = {name: runs for name, runs in _over_orders(found).items() if len(runs) >= enough}
+    if len(found) > 1 and _has_an_order(over):
+        orders[ALL_ORDERS] = _compared(over, names, enough)
+    begun = {order: part for order in material.orders if (part := so_far(material, ledger, order, known))}
+    told = {*names, *(name for _, rows in begun.values() for name in rows)}
     return {
         "weights": material.weights,
         "rounded_from": material.rounded_from,
         "sizes": {name: dict(sizes) for name, sizes in material.sizes.items()},
         "model": dict(material.model),
         "training": asdict(material.training),
-        "rows": {name: _described(ROWS[name]) for name in names},
+        "rows": {name: _described(row) for name, row in ROWS.items() if name in told},
         "orders": orders,
+        "so_far": {
+            order: {"domains": list(material.orders[order][:number]), **_compared(rows, list(rows), enough)}
+            for order, (number, rows) in begun.items()
+        },
     }
 
 
-def write_figures(folder: Path, out: Path) -> list[Path]:
+def _has_an_order(rows: Found) -> bool:
+    return not all(find_method(ROWS[name].method).afresh for name in rows)
+
+
+def write_figures(folder: Path, out: Path, enough: int = ENOUGH) -> list[Path]:
     """A file for each stream that has records in the folder, with all encoders that it was tried with."""
     store = Store(folder)
     by_stream: dict[str, dict[str, Any]] = {}
     for material in materials(folder):
-        by_stream.setdefault(material.stream, {})[material.encoder] = figures_of(material, store)
+        by_stream.setdefault(material.stream, {})[material.encoder] = figures_of(material, store, enough)
     return [
         atomic_write(out / f"{stream}.json", pack_json({"stream": stream, **_about(stream), "encoders": encoders}))
         for stream, encoders in by_stream.items()
@@ -143,7 +81,7 @@ def _described(row: Row) -> dict[str, Any]:
 def _over_orders(found: Mapping[str, Found]) -> dict[str, dict[int, RunFigures]]:
     """Each seed's mean over the orders, for seeds that have run in all of them."""
     every = list(found.values())
-    rows = [name for name in every[0] if all(name in one for one in every)]
+    rows = [name for name in (every[0] if every else ()) if all(name in one for one in every)]
     over: dict[str, dict[int, RunFigures]] = {}
     for name in rows:
         for seed in every[0][name]:
@@ -166,7 +104,7 @@ def _mean_of(runs: Sequence[RunFigures]) -> RunFigures:
     return RunFigures(scores, ends, runs[0].parameters, costs[0], runs[0].trained, *costs[1:])
 
 
-def _compared(found: Found, names: Sequence[str]) -> dict[str, Any]:
+def _compared(found: Found, names: Sequence[str], enough: int = 1) -> dict[str, Any]:
     by_seed = {
         name: {seed: run for seed, run in found[name].items() if seed != ALONE} for name in names if name in found
     }
@@ -174,7 +112,8 @@ def _compared(found: Found, names: Sequence[str]) -> dict[str, Any]:
     rows = {name: _row(runs, found[name].get(ALONE)) for name, runs in by_seed.items()}
     chosen = _chosen(rows)
     best = {family: by_seed[name] for family, name in chosen.items()}
-    differences = {f"{a} - {b}": one for a, b in QUESTIONS if (one := _difference(best, a, b)) is not None}
+    asked = {f"{a} - {b}": _difference(best, a, b) for a, b in QUESTIONS}
+    differences = {name: one for name, one in asked.items() if one is not None and one["seeds"] >= enough}
     adjusted = holm({name: one["test"]["average"]["p_t"] for name, one in differences.items()})
     for name, one in differences.items():
         one["test"]["average"]["p_holm"] = _short(adjusted[name])
