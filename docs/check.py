@@ -267,6 +267,45 @@ def the_chosen_strength_of_ewc_lies_inside_the_range_and_beats_the_source_alone(
         yield "a model of the source alone is no longer far behind EWC of any strength"
 
 
+@check
+def what_is_read_from_the_study_of_encoders_holds() -> Iterator[str]:
+    found = {name: results(f"encoders/{name}.json")["encoders"]["minilm"] for name in figures.STUDIED}
+    whole = found["sentiment"]["orders"]["1"]
+    expected = {  # the sides of zero on which the intervals lie, of average and forgetting; 0: on both
+        "LoRA": (1, -1),
+        "LoRA+A": (0, -1),
+        "adapter": (1, -1),
+        "fixed keys": (0, 0),
+        "one slot": (1, 0),
+        "head only": (1, 0),
+        "F": (-1, -1),
+        "F+A": (-1, 0),
+    }
+    asked = {f"frozen+M - {rival}": sides for rival, sides in expected.items()}
+    asked |= {"F+M - F": (0, 0), "F+M+A - F+A": (0, 0)}
+    for question, sides in asked.items():
+        test = whole["differences"][question]["test"]
+        if sides != (now := tuple(_side(test[what]) for what in ("average", "forgetting"))):
+            yield f"{question} lies on the sides {now} of zero, no longer {sides}"
+    sure = {name for name, one in whole["differences"].items() if one["test"]["average"]["p_holm"] < 0.05}
+    if sure != {"frozen+M - head only", "F+A - LoRA+A", "ridge - F"} or len(whole["differences"]) != 19:
+        yield f"of {len(whole['differences'])} averages these differ after correction: {', '.join(sorted(sure))}"
+    elsewhere = [found["sentiment"]["orders"][order] for order in "23"]
+    for one in (*elsewhere, found["reviews"]["so_far"]["1"], found["multinli"]["so_far"]["1"]):
+        ends = {name: row["test"]["average"]["mean"] for name, row in one["rows"].items()}
+        if ends["frozen+M"] >= min(ends[name] for name in ("F", "F+A", "LoRA+A")):
+            yield f"frozen+M is no longer below the others on {', '.join(one['domains'])}"
+    alone, single, many = (
+        whole["rows"][name]["test"]["average"]["mean"] for name in ("head only", "one slot", "frozen+M")
+    )
+    if single - alone <= (many - alone) / 2:
+        yield "one slot no longer has more than half of the gain"
+
+
+def _side(test: dict[str, Any]) -> int:
+    return int(test["low"] > 0) - int(test["high"] < 0)
+
+
 # Links
 
 

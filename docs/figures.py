@@ -229,6 +229,34 @@ def _end_and_lost(one: Results) -> list[str]:
     ]
 
 
+def memory_pays(_: Results) -> str:
+    """What slots beside a frozen encoder bring against each rival, with what either costs."""
+    study = _study("sentiment")
+    if study is None:
+        return NO_FIGURES
+    one = study["encoders"]["minilm"]["orders"]["1"]
+    shown = [["frozen+M itself", *_end_and_lost(one["rows"]["frozen+M"]["test"]), *_costs(one["rows"]["frozen+M"])]]
+    for question, found in one["differences"].items():
+        first, _, rival = question.partition(" - ")
+        if first == "frozen+M":
+            cells = [_in_points(found["test"][what]) for what in ("average", "forgetting")]
+            shown.append([f"against {rival}", *cells, *_costs(one["rows"][rival])])
+    found = one["differences"]["F+M - F"]["test"]
+    more = [_in_points(found[what]) for what in ("average", "forgetting")]
+    shown.append(["F+M against F", *more, *_costs(one["rows"]["F"])])
+    header = ("", "average at the end, points", "forgetting, points", "new parameters a domain", "trained parameters")
+    sentence = "The last two columns are of the row that it is held against; a LoRA is merged and adds none."
+    return _with_table(header, shown, sentence)
+
+
+def _in_points(test: Results) -> str:
+    return f"{_signed(test['difference'])} [{_signed(test['low'])}, {_signed(test['high'])}]"
+
+
+def _costs(row: Results) -> list[str]:
+    return [f"{row['added']:,.0f}", f"{row['trained']:,}"]
+
+
 def without_slots(_: Results) -> str:
     found = {stream: slots_taken_away(study) for stream in STUDIED if (study := _study(stream))}
     tables = [f"{stream}:\n\n{table.to_markdown()}" for stream, table in found.items() if table.rows]
@@ -255,6 +283,7 @@ PLACES = {
     "false-positives": ("docs/paper.md", false_positives),
     "reply-lengths": ("docs/paper.md", reply_lengths),
     **{f"encoders-{stream}": ("docs/encoders.md", encoders(stream)) for stream in STUDIED},
+    "encoders-answer": ("docs/encoders.md", memory_pays),
     "encoders-without-slots": ("docs/encoders.md", without_slots),
     **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
 }
