@@ -8,7 +8,7 @@ import typer
 
 from memgrow import __version__
 from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem
-from memgrow.cli.errors import Commands
+from memgrow.cli.errors import Commands, end_output
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,
@@ -56,4 +56,9 @@ def memgrow(
 
 
 def main() -> None:
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if (failed := end_output()) is not None and not end.code:
+            sys.exit(failed)
+        raise

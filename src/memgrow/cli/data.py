@@ -1,13 +1,12 @@
 """`memgrow data`: public corpora, fetched and kept."""
 
-import sys
 from typing import Annotated
 
 import typer
 from rich import box
 from rich.table import Table
 
-from memgrow.cli.output import console, note_to_stderr, say
+from memgrow.cli.output import console, note_to_stderr, say, write_line
 from memgrow.data.corpora import CORPORA, corpus_called, data_folder
 from memgrow.data.corpora import get as fetch
 from memgrow.report.progress_bars import DownloadBar
@@ -75,4 +74,4 @@ def where(
     folder = corpus_called(name).folder if name else data_folder()
     if name and not corpus_called(name).is_in(folder):
         note_to_stderr(f"{name} is not there yet; run: memgrow data get {name}")
-    sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
+    write_line(str(folder))  # somebody may want to cd there

@@ -12,7 +12,7 @@ from memgrow.cli.output import stderr
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError
 
-USER_ERROR, INTERRUPTED = 2, 130  # exit codes; 1, with a traceback, is a fault of memgrow's own
+USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # exit codes; 1, with a traceback, is a fault of memgrow's own
 RESUMABLE = ("adapt", "compare", "paper", "data")
 
 
@@ -23,7 +23,8 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing to say, and nobody to hear
-            raise
+            give_up_output()
+            ctx.exit(BROKEN_PIPE)
         except KeyboardInterrupt:
             resumes = "; the same command again goes on from there" if ctx.invoked_subcommand in RESUMABLE else ""
             _complain(f"stopped; what was saved before is unchanged{resumes}")
@@ -33,7 +34,7 @@ class Commands(TyperGroup):
             if sentence is None:
                 raise
             _complain(sentence)
-            _give_up_output()
+            give_up_output()
             ctx.exit(USER_ERROR)
 
 
@@ -41,13 +42,30 @@ def _complain(sentence: str) -> None:
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
 
 
-def _give_up_output() -> None:
-    """Drop output that finds no room: the rest would fail once more at the very end and change the exit code."""
+def end_output() -> int | None:
+    """Write out what is left to be written; the exit code if that fails."""
     try:
-        sys.stdout.flush()
-    except OSError:
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        give_up_output()
+        return BROKEN_PIPE
+    except OSError as error:
+        _complain(_sentence(error) or str(error))
+        give_up_output()
+        return USER_ERROR
+    return None
+
+
+def give_up_output() -> None:
+    """Drop output that finds no room: the rest would fail once more at the very end and change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _sentence(error: Exception) -> str | None:

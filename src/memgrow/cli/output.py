@@ -1,23 +1,37 @@
 """The input and output of commands: names in, sentences, JSON and pictures out."""
 
-import json
+import errno
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
 from memgrow.data import Example
 from memgrow.errors import SettingsError, counted
 from memgrow.learner import Learner
+from memgrow.printable import json_text, printable
 from memgrow.storage import atomic_open, finite
 
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 
-console = Console(highlight=False)
-stderr = Console(stderr=True, highlight=False)
+
+class PrintableConsole(Console):
+    """Shows what a terminal would obey, whoever put it into a name; only what rich itself says to it is left."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # which ends a command as it would without rich
+
+
+console = PrintableConsole(highlight=False)
+stderr = PrintableConsole(stderr=True, highlight=False)
 
 
 def split_names(listed: str | None) -> list[str] | None:
@@ -38,7 +52,14 @@ def note_to_stderr(sentence: str) -> None:
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """Print JSON in UTF-8, whatever the terminal's own encoding is."""
-    sys.stdout.buffer.write((json.dumps(finite(value), ensure_ascii=False, indent=indent) + "\n").encode())
+    write_line(json_text(finite(value), indent))
+
+
+def write_line(line: str) -> None:
+    """Write a line for a program to read: whole, however long it is, and in UTF-8."""
+    if sys.stdout is None:
+        raise OSError(errno.EBADF, "standard output is closed")
+    sys.stdout.buffer.write(f"{line}\n".encode(errors="surrogateescape"))  # as the names of files are
 
 
 def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:

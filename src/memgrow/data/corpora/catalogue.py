@@ -3,7 +3,6 @@
 To add a corpus, write a module that unpacks and opens it, and add a row here.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,15 +14,14 @@ from memgrow.data.corpora.multinli import multinli_from_hub
 from memgrow.data.corpora.pip_source import fetch_source
 from memgrow.data.load import Loaded
 from memgrow.errors import DataError
+from memgrow.places import cache_folder
 
 VARIABLE = "MEMGROW_DATA"
 
 
 def data_folder() -> Path:
     """The folder of all corpora: MEMGROW_DATA, or else memgrow/data among the user's caches. It may not exist yet."""
-    named = os.environ.get(VARIABLE)
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(named or f"{caches}/memgrow/data").expanduser()
+    return cache_folder("data", VARIABLE)
 
 
 class Source(Protocol):

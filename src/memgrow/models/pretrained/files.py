@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from memgrow.errors import ModelError, SettingsError
+from memgrow.places import expanded
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 SHARDS = f"{WEIGHTS}.index.json"  # says which file has which tensor, where the weights are in several
@@ -60,7 +62,7 @@ def encoders_extra() -> Iterator[None]:
 
 def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
     """Read a folder in Hugging Face's layout (config.json, tokenizer.json, model.safetensors), and check it."""
-    folder = Path(folder).expanduser()
+    folder = expanded(folder)
     if not folder.exists():
         raise ModelError(f"there is no folder {folder}; check the name of the encoder")
     if not folder.is_dir():
@@ -70,7 +72,7 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
     tokenizer = _read_tokenizer(folder)
     _check_words(tokenizer, config, folder)
     return EncoderFiles(
-        name=name or folder.resolve().name,
+        name=name or Path(os.path.realpath(folder)).name,
         config=json.dumps(config, indent=2, ensure_ascii=False),
         tokenizer=tokenizer,
         sha256=hash_files(*weight_parts(weights)),

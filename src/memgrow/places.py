@@ -1,0 +1,30 @@
+"""The folders of a user, where there may be no home: in a container, or for an account that has none."""
+
+import os
+from pathlib import Path
+
+from memgrow.errors import SettingsError
+
+
+def expanded(path: str | Path) -> Path:
+    """The path with ~ and ~NAME as the folder they stand for."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise SettingsError(
+            f"{path}: there is no such home folder; write the whole path, or set the variable HOME"
+        ) from error
+
+
+def cache_folder(kind: str, variable: str | None = None) -> Path:
+    """The folder that the variable names, or else memgrow/KIND among the user's caches. It may not exist yet."""
+    if variable is not None and (named := os.environ.get(variable)):
+        return expanded(named)
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    try:
+        return Path(caches, "memgrow", kind).expanduser()
+    except RuntimeError as error:
+        named = f" {variable} or" if variable else ""
+        raise SettingsError(
+            f"there is no home folder to keep {kind} in: set the variable{named} XDG_CACHE_HOME to a folder, or HOME"
+        ) from error
