@@ -1,5 +1,7 @@
 """What a learner does, and what it says when it cannot."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 
@@ -246,3 +248,42 @@ def test_every_cell_and_pooling_learns_and_survives_saving(cell, pooling, short,
     again = Learner.load(tmp_path / "model", device="cpu")
     examples = list(stream[1].test)
     assert again.predict(examples) == learner.predict(examples)
+
+
+def test_a_model_gives_way_only_to_a_later_version_of_itself(tiny, short, stream, tmp_path, monkeypatch):
+    model = tmp_path / "model"
+    first = make(tiny, short)
+    first.adapt(stream[0], folder=model)
+    second = Learner.load(model, device="cpu")
+    first.adapt(stream[1])
+    first.save(model)
+    first.save(model)
+    for lose_it in (lambda: second.save(model), lambda: make(tiny, short).adapt(stream[2], folder=model)):
+        with pytest.raises(ModelError, match=r"has learnt kitchen, harbour, and this is no later version of it"):
+            lose_it()
+    with monkeypatch.context() as patch:
+        patch.setattr("memgrow.adaptation.Adaptation.begin", lambda *_: pytest.fail("it was learnt all the same"))
+        with pytest.raises(ModelError, match="no later version"):
+            second.adapt(stream[2], folder=model)
+    assert Learner.load(model, device="cpu").history.domains == ("kitchen", "harbour")
+    second.adapt(stream[2], folder=model, overwrite=True)
+    assert Learner.load(model, device="cpu").history.domains == ("kitchen", "clinic")
+    first.save(model, overwrite=True)
+    assert Learner.load(model, device="cpu").history.domains == ("kitchen", "harbour")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_nobody_else_can_change_a_model_while_it_learns(tiny, short, stream, tmp_path):
+    """From before the first domain until the last one has been saved, also by another thread of the same process."""
+    learner, found = make(tiny, short), []
+
+    def try_it(stage, new):
+        other = make(tiny, short)
+        with ThreadPoolExecutor(1) as thread, pytest.raises(ModelError) as refused:
+            thread.submit(other.adapt, stream[2], folder=tmp_path / "model").result()
+        found.append(str(refused.value))
+
+    learner.learn(stream[:2], folder=tmp_path / "model", on_stage=try_it)
+    assert len(found) == 2
+    assert all("is being changed by process" in sentence for sentence in found)
+    assert Learner.load(tmp_path / "model").history.domains == ("kitchen", "harbour")

@@ -10,13 +10,13 @@ from math import inf, nan
 import pytest
 import torch
 
-from memgrow import storage
+from memgrow import folders, storage
 from memgrow.cli.output import write_json
 from memgrow.errors import ModelError
 from memgrow.experiments.paper.figures import write_figures
+from memgrow.folders import atomic_folder
 from memgrow.storage import (
     StoredFile,
-    atomic_folder,
     atomic_open,
     atomic_write,
     finite,
@@ -92,7 +92,7 @@ def test_writing_again_replaces_all_files_and_leaves_nothing_beside(tmp_path):
 
 
 def test_without_the_system_call_that_exchanges_names_the_result_is_the_same(tmp_path, monkeypatch):
-    monkeypatch.setattr(storage, "exchange", lambda a, b: False)
+    monkeypatch.setattr(folders, "exchange", lambda a, b: False)
     write_folder(tmp_path / "model", FILES)
     write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == {"c.json": b"3"}
@@ -202,19 +202,17 @@ def test_a_link_goes_on_pointing_to_the_model(tmp_path):
 
 
 def test_without_exchange_a_rename_that_fails_or_a_kill_leaves_the_old_model(tmp_path, monkeypatch):
-    from pathlib import Path
-
-    monkeypatch.setattr(storage, "exchange", lambda a, b: False)
+    monkeypatch.setattr(folders, "exchange", lambda a, b: False)
     write_folder(tmp_path / "model", FILES)
-    rename = Path.rename
+    rename = folders.rename
 
-    def refuse(self, target):
-        if self.name.endswith(".writing"):
+    def refuse(old, new):
+        if old.name.endswith(".writing"):
             raise OSError(errno.EACCES, "Permission denied")
-        return rename(self, target)
+        rename(old, new)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "rename", refuse)
+        patch.setattr(folders, "rename", refuse)
         with pytest.raises(ModelError, match="unchanged"):
             write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == FILES
@@ -255,8 +253,8 @@ def test_a_second_folder_has_the_same_file_and_outlives_the_first(first, tmp_pat
 
 def test_a_folder_that_is_replaced_hands_its_large_file_on(first, tmp_path, monkeypatch):
     content, number = first.path.read_bytes(), first.path.stat().st_ino
-    for swap in (storage.exchange, lambda a, b: False):
-        monkeypatch.setattr(storage, "exchange", swap)
+    for swap in (folders.exchange, lambda a, b: False):
+        monkeypatch.setattr(folders, "exchange", swap)
         write_folder(tmp_path / "first", {"a.json": b"2", "large": StoredFile.open(first.path)})
         assert read_folder(tmp_path / "first") == {"a.json": b"2", "large": content}
         assert first.path.stat().st_ino == number

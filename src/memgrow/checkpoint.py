@@ -6,6 +6,7 @@ A large encoder's weights stand in a file of their own, `BASE`. A later version 
 long as half of it is still true; `MODEL` then holds all that differs from it or is not in it, and is read over it.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,18 +20,23 @@ from memgrow.data import Example
 from memgrow.data.batches import Tokenized
 from memgrow.errors import MemgrowError, ModelError
 from memgrow.history import History
+from memgrow.locking import hold
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild, settings_from
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.storage import (
     MANIFEST,
+    PATIENCE_S,
+    TRIES,
     Content,
+    ReplacedError,
     StoredFile,
     load_json,
     load_tensors,
     pack_json,
     pack_tensors,
     read_folder,
+    stored_at,
     write_folder,
 )
 from memgrow.text import Vocabulary
@@ -82,25 +88,54 @@ class Learnt:
     history: History
 
 
-def write_checkpoint(path: str | Path, setup: Setup, learnt: Learnt, earlier: Path | None = None) -> None:
+def write_checkpoint(
+    path: str | Path, setup: Setup, learnt: Learnt, earlier: Path | None = None, overwrite: bool = False
+) -> None:
     """Write a learner as a folder, in place of what was there; a reader never sees half of it.
 
     `earlier` is the folder of an earlier version: what it has of a large encoder is not stored once more, nor is what
-    the folder that is replaced has.
+    the folder that is replaced has. A model that has learnt other domains is replaced only to `overwrite` it.
     """
-    places = dict.fromkeys(Path(place).absolute() for place in (path, earlier) if place is not None)
-    write_folder(path, pack(setup, learnt, [place / BASE for place in places]), FORMAT)
+    with hold(path, PATIENCE_S):
+        if not overwrite:
+            check_extends(path, [stage.fingerprint for stage in learnt.history.stages])
+        places = dict.fromkeys(Path(place).absolute() for place in (path, earlier) if place is not None)
+        write_folder(path, pack(setup, learnt, [stored_at(place, BASE) for place in places]), FORMAT)
+
+
+def check_extends(path: str | Path, fingerprints: Sequence[str]) -> None:
+    """Refuse to replace a model that has learnt anything but the first of this data, in this order.
+
+    So a model gives way to a later version of itself, and nothing that was learnt is lost. A folder whose history
+    cannot be read is no model.
+    """
+    file = stored_at(Path(path), HISTORY)
+    try:
+        stages = json.loads(file.read_bytes())["stages"] if file.is_file() else []
+        known = {str(stage["fingerprint"]): " and ".join(stage["learned"]) for stage in stages}
+        order = [str(stage["fingerprint"]) for stage in stages]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return
+    if order != list(fingerprints[: len(order)]):
+        raise ModelError(
+            f"{path} holds a model that has learnt {', '.join(known.values())}, and this is no later version of it: "
+            "load that one and go on from it, choose another place, or give overwrite=True to lose it"
+        )
 
 
 def read_checkpoint(path: str | Path, device: torch.device, model: ModelSettings | None = None) -> tuple[Setup, Learnt]:
     """Read a folder that `write_checkpoint` wrote. `model` takes the place of settings that had no effect as yet."""
-    files = checkpoint_files(path)
-    try:
-        return unpack(files, device, model)
-    except MemgrowError:
-        raise
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise ModelError(f"{path} is not a model that this memgrow understands: {error}") from error
+    for attempt in range(TRIES):
+        try:
+            return unpack(checkpoint_files(path), device, model)
+        except ReplacedError:  # a newer version is there by now
+            if attempt == TRIES - 1:
+                raise
+        except MemgrowError:
+            raise
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ModelError(f"{path} is not a model that this memgrow understands: {error}") from error
+    raise AssertionError
 
 
 def checkpoint_files(path: str | Path) -> dict[str, Content]:

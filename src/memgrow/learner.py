@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import torch
 
 from memgrow.adaptation import Adaptation, StageData, check_examples, check_tests, domains_of_stage, validate
-from memgrow.checkpoint import Learnt, Setup, read_checkpoint, write_checkpoint
+from memgrow.checkpoint import Learnt, Setup, check_extends, read_checkpoint, write_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
 from memgrow.defaults import defaults_for
 from memgrow.device import find_device
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.history import History, Stage
+from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.models import TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
@@ -121,6 +123,7 @@ class Learner:
         save_every: float = 60.0,
         progress: Progress | None = None,
         loop: str | None = None,
+        overwrite: bool = False,
     ) -> Stage:
         """Learn a domain; the learner is unchanged until that has succeeded.
 
@@ -129,11 +132,14 @@ class Learner:
         kept in folder.adapting, so that a run that was killed goes on where it was and ends with the same bits.
         `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain",
         "stacked" or "recorded" (see `choose_loop`); without it the faster one is taken.
+        No other process can change the folder meanwhile. If it holds a model of which this is no later version, it is
+        refused, unless it is to be `overwrite`n.
         """
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)
         check_tests(watch, stage)
-        return self._adapt(stage, watch, vectors, folder, save_every, progress or NoProgress(), loop)
+        with _holding(folder):
+            return self._adapt(stage, watch, vectors, folder, save_every, progress or NoProgress(), loop, overwrite)
 
     def _adapt(
         self,
@@ -144,15 +150,18 @@ class Learner:
         save_every: float = 60.0,
         progress: Progress | None = None,
         loop: str | None = None,
+        overwrite: bool = False,
     ) -> Stage:
         """Learn from data that has been checked."""
+        if folder and not overwrite:
+            check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
         progress, setup = progress or NoProgress(), self.setup
         adaptation = Adaptation.begin(setup, self.learnt, self.device, stage, watch, vectors, progress)
         key = {"data": stage.fingerprint, "settings": self._key(stage, vectors)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         learnt, record = adaptation.learn(progress, resume, loop)
         if folder:
-            self._write(folder, setup, learnt)
+            self._write(folder, setup, learnt, overwrite)
             resume.clear()
         self.take(learnt)
         return record
@@ -181,9 +190,10 @@ class Learner:
             *earlier, last = part
             stages.append(validate(domains_of_stage(self.method, self.history, last, earlier), *known))
         check_tests(watch, *stages)
-        for stage in stages:
-            found = None if again else self.history.find(stage.fingerprint)
-            on_stage(found or self._adapt(stage, watch, **options), found is None)
+        with _holding(options.get("folder")):
+            for stage in stages:
+                found = None if again else self.history.find(stage.fingerprint)
+                on_stage(found or self._adapt(stage, watch, **options), found is None)
         return self.history
 
     def use(self, method: str, options: MethodSettings | None = None) -> None:
@@ -253,9 +263,13 @@ class Learner:
 
     # Keeping
 
-    def save(self, path: str | Path) -> None:
-        """Write the learner as a folder, in place of what was there; a reader never sees half of it."""
-        self._write(path, self.setup, self.learnt)
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
+        """Write the learner as a folder, in place of what was there; a reader never sees half of it.
+
+        A model that has learnt domains which this learner has not learnt, in this order and from the same data, is
+        replaced only to `overwrite` it.
+        """
+        self._write(path, self.setup, self.learnt, overwrite)
 
     @classmethod
     def load(cls, path: str | Path, device: str = "auto", model: ModelSettings | None = None) -> "Learner":
@@ -288,8 +302,8 @@ class Learner:
         self.model, self.vocabulary = learnt.model, learnt.vocabulary
         self.plugins, self.history = learnt.plugins, learnt.history
 
-    def _write(self, path: str | Path, setup: Setup, learnt: Learnt) -> None:
-        write_checkpoint(path, setup, learnt, self._folder)
+    def _write(self, path: str | Path, setup: Setup, learnt: Learnt, overwrite: bool) -> None:
+        write_checkpoint(path, setup, learnt, self._folder, overwrite)
         self._folder = Path(path).absolute()
 
     def _part(self, domain: Domain, split: str) -> Encoded:
@@ -329,6 +343,10 @@ class Learner:
         file = os.path.realpath(vectors) if vectors else None
         parts = (self.method.name, self.settings, self.training, self.options, self.seed, file)
         return repr((*parts, stage.task, stage.labels, [past.fingerprint for past in self.history.stages]))
+
+
+def _holding(folder: str | Path | None) -> AbstractContextManager[None]:
+    return hold(folder) if folder else nullcontext()
 
 
 def _as_example(text: Text) -> Example:

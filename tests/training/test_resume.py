@@ -159,7 +159,7 @@ def test_saving_takes_a_tenth_of_the_time_at_most_however_short_the_epochs(cost,
     now, writes, epoch, state = 0.0, 0, 0.7, {"x": torch.empty(100, 1000)}
     monkeypatch.setattr("memgrow.training.resume.BYTES_PER_S", 4e5)  # it is expected to take a second
 
-    def write(folder, files, version):
+    def write(folder, files, version, like):
         nonlocal now, writes
         now, writes = now + cost, writes + 1
 

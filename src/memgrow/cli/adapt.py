@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Annotated
 
@@ -17,8 +18,10 @@ from memgrow.data import Columns, Domain, Loaded, Stream, load_for_evaluation, l
 from memgrow.defaults import defaults_for
 from memgrow.device import allow_tf32
 from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.folders import contents
 from memgrow.history import Stage
 from memgrow.learner import Learner
+from memgrow.locking import hold
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
@@ -50,36 +53,41 @@ def adapt(
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait while another process changes the model.")] = False,
 ) -> None:
     """Learn domains in turn, in a new MODEL or going on from it; resumes if killed.
 
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
     """
-    # What is quick to check comes first: a long file need not be read for a misspelt method.
-    learner = open_or_create(model, read_recipe(recipe, set_ or (), encoder), method, seed, device)
-    columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
-    loaded = load_stream(
-        data,
-        columns=columns,
-        validation=validation or (),
-        test=test or (),
-        held_out=held_out or (),
-        domains=split_names(domains),
-        limit=limit,
-        skip_empty=skip_empty,
-    )
-    watched = (
-        load_for_evaluation(watch, replace(columns, group=None), skip_empty=skip_empty) if watch else Loaded(Stream(()))
-    )
-    for notice in (*loaded.notices, *watched.notices):
-        say(notice, "dim")
-    with TrainingBar(console) as bar:
-        stages = learn_stream(
-            learner, loaded.stream, watched.stream, folder=model, vectors=vectors, again=again, bar=bar
+    _is_free(model)  # before anything is made beside it
+    with hold(model, inf if wait else 0.0, on_wait=lambda sentence: say(sentence, "dim")):
+        # What is quick to check comes first: a long file need not be read for a misspelt method.
+        learner = open_or_create(model, read_recipe(recipe, set_ or (), encoder), method, seed, device)
+        columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
+        loaded = load_stream(
+            data,
+            columns=columns,
+            validation=validation or (),
+            test=test or (),
+            held_out=held_out or (),
+            domains=split_names(domains),
+            limit=limit,
+            skip_empty=skip_empty,
         )
-    console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
-    say(summary_line(learner.history))
-    say(f"Saved as {model}." if stages else f"There was nothing new to learn: {model} is as it was.")
+        watched = (
+            load_for_evaluation(watch, replace(columns, group=None), skip_empty=skip_empty)
+            if watch
+            else Loaded(Stream(()))
+        )
+        for notice in (*loaded.notices, *watched.notices):
+            say(notice, "dim")
+        with TrainingBar(console) as bar:
+            stages = learn_stream(
+                learner, loaded.stream, watched.stream, folder=model, vectors=vectors, again=again, bar=bar
+            )
+        console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
+        say(summary_line(learner.history))
+        say(f"Saved as {model}." if stages else f"There was nothing new to learn: {model} is as it was.")
 
 
 def open_or_create(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
@@ -124,7 +132,7 @@ def learn_stream(
 def _is_free(folder: Path) -> bool:
     """Whether a model can be created here; an error if something else is in the way."""
     if folder.is_dir():
-        inside = {path.name for path in folder.iterdir()}
+        inside = contents(folder)
         if inside and not inside & SIGNS:
             raise ModelError(f"{folder} is not a memgrow model and holds other things: choose another name")
         return not inside

@@ -60,7 +60,7 @@ class WorkerContext:
             stages = adapt_together(learners, domain, earlier=earlier, vectors=self.vectors, progress=progress)
         for task, learner in zip(job.tasks, learners, strict=True):
             if task.keep:  # the learner first: a record says that its stage is finished
-                learner.save(self.store.model(task.key))
+                learner.save(self.store.model(task.key), overwrite=True)
         wanted = [
             (task, learner, stage)
             for task, learner, stage in zip(job.tasks, learners, stages, strict=True)

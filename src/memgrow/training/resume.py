@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from memgrow.errors import ModelError
+from memgrow.folders import ADAPTING, replaceable
 from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
@@ -44,8 +45,11 @@ class ResumeFolder:
     `key` names the training: a folder of another one is refused.
     """
 
-    def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
+    def __init__(
+        self, folder: Path | None, stage: int, key: Mapping[str, str], every: float, model: Path | None = None
+    ) -> None:
         self.folder = folder
+        self.model = model  # whose training it is: what is kept of it is no more open than that
         self.stage = stage  # how many domains had been learnt before this training
         self.key = dict(key)
         self.every = every
@@ -54,11 +58,15 @@ class ResumeFolder:
 
     @classmethod
     def beside(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
-        """The folder FOLDER.adapting of a model's folder; where that is None, nothing is kept."""
+        """The folder FOLDER.adapting of a model's folder, or FOLDER/adapting of one that cannot be replaced.
+
+        Where it is None, nothing is kept.
+        """
         if model is None:
             return cls(None, stage, key, every)
         model = Path(os.path.realpath(model))
-        return cls(model.with_name(model.name + ".adapting"), stage, key, every)
+        place = model.with_name(f"{model.name}.adapting") if replaceable(model) else model / ADAPTING
+        return cls(place, stage, key, every, model)
 
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
@@ -77,7 +85,7 @@ class ResumeFolder:
             chance["chance/cuda"] = torch.cuda.get_rng_state()
         state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
         packed = (pack_tensors({**tensors, **chance}), pack_json(state))
-        write_folder(self.folder, dict(zip(FILES, packed, strict=True)), FORMAT)
+        write_folder(self.folder, dict(zip(FILES, packed, strict=True)), FORMAT, self.model)
         self._saved = time.monotonic()
         self._took = self._saved - began
 

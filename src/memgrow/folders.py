@@ -1,0 +1,181 @@
+"""A folder that takes the place of another in one step, and what a killed writer leaves beside it."""
+
+import ctypes
+import errno
+import hashlib
+import itertools
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+
+# What stands within a folder that cannot be replaced: its versions, and what else stands beside.
+LOCK, ADAPTING = ".lock", "adapting"
+VERSION = re.compile(r"version-[0-9a-f]{8}")
+OURS = re.compile(rf"{re.escape(LOCK)}(ed)?|{ADAPTING}|\.{ADAPTING}\..+|\..+\.writing|{VERSION.pattern}")
+FIXED = {errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS}  # of a rename that will never succeed
+
+_count = itertools.count()
+
+
+@contextmanager
+def atomic_folder(path: Path, like: Path | None = None) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` at the end of the block; after an error `path` is as it was.
+
+    It is open to those whom the umask allows and, if there is a folder `like` it, that one too.
+    """
+    recover(path)
+    clear_leftovers(path, whole=False)
+    beside = unique_beside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.mkdir(mode=mode_like(like or path, 0o777))
+        yield beside
+        sync_folder(beside)
+        _put_in_place(beside, path)
+        sync_folder(path.parent)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def contents(path: Path) -> set[str]:
+    """The names in a folder, without what memgrow keeps there for itself."""
+    return {found.name for found in path.iterdir() if not OURS.fullmatch(found.name)}
+
+
+def mode_like(path: Path, widest: int) -> int:
+    """The widest mode that a file or folder may have beside `path`; the umask narrows it further."""
+    try:
+        return path.stat().st_mode & widest
+    except OSError:
+        return widest
+
+
+def exchange(a: Path, b: Path) -> bool:
+    """Swap two names in one step (Linux has a system call for it); False where that cannot be done."""
+    at_fdcwd, rename_exchange = -100, 2
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except AttributeError:
+        return False
+    return bool(swap(at_fdcwd, os.fsencode(a), at_fdcwd, os.fsencode(b), rename_exchange) == 0)
+
+
+def rename(old: Path, new: Path) -> None:
+    """Give a folder another name."""
+    old.rename(new)
+
+
+def replaceable(path: Path) -> bool:
+    """Whether another folder can take this one's name, tried without doing it.
+
+    It cannot for a mount point, for a folder in a lower layer of overlayfs, or below a folder that is read-only.
+    """
+    if os.name != "posix" or not path.is_dir():
+        return True
+    target = unique_beside(path)
+    obstacle = target / "x"
+    try:
+        obstacle.mkdir(parents=True)
+        rename(path, target)  # onto a folder that is not empty: never done, but refused for the first reason there is
+    except OSError as error:
+        return error.errno not in FIXED
+    else:
+        rename(target, path)
+        return True
+    finally:
+        for made in (obstacle, target):  # empty ones alone: nothing else can be lost here
+            with suppress(OSError):
+                made.rmdir()
+
+
+def sync_folder(path: Path) -> None:
+    """See that the names in a folder are on the disk."""
+    if os.name != "posix":
+        return
+    with suppress(OSError):  # some file systems cannot
+        number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
+
+
+# What a killed writer leaves
+
+
+def aside(path: Path) -> Path:
+    """The name of the old folder while the new one takes its place, where two names cannot be exchanged."""
+    return path.with_name(f".{path.name}.old")
+
+
+def recover(path: Path) -> None:
+    """Put the old folder back if there is no new one, and remove it if there is."""
+    old = aside(path)
+    if old.exists():
+        if not path.exists():
+            rename(old, path)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def unique_beside(path: Path) -> Path:
+    """A name for what this process writes, which tells whose it is."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{next(_count)}.{_machine()}.writing")
+
+
+def clear_leftovers(path: Path, whole: bool) -> None:
+    """Remove what killed processes have written beside a folder.
+
+    With `whole` nobody else can be writing; otherwise only what belonged to a process of this machine that is dead.
+    """
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(?:(\d+)-\d+\.([0-9a-f]{{8}})\.)?writing")
+    with suppress(OSError):  # the folder above cannot be listed, or is not there
+        for name in os.listdir(path.parent):  # noqa: PTH208 - names alone, quick where there are many
+            if (found := pattern.fullmatch(name)) and (
+                whole or (found[1] and found[2] == _machine() and not is_alive(int(found[1])))
+            ):
+                shutil.rmtree(path.with_name(name), ignore_errors=True)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process of this machine runs; where that cannot be asked, it does."""
+    if os.name != "posix" or process <= 0:
+        return True
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+@cache
+def _machine() -> str:
+    """Tells machines apart whose processes have numbers of their own; containers of one host are such."""
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")  # noqa: PTH115 - it is no path
+    except OSError:
+        namespace = ""
+    return hashlib.sha256(f"{platform.node()} {namespace}".encode()).hexdigest()[:8]
+
+
+def _put_in_place(beside: Path, path: Path) -> None:
+    """Give the new folder the name of the old one, so that a reader finds one or the other at every moment."""
+    if not path.exists():
+        rename(beside, path)
+    elif not exchange(beside, path):
+        # Where the system cannot exchange two names there is a moment without the name, but no half folder. A run that
+        # is killed in that moment leaves the old folder under another name, and `recover` gives it its own back.
+        rename(path, aside(path))
+        try:
+            rename(beside, path)
+        finally:
+            recover(path)
