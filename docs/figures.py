@@ -278,7 +278,7 @@ PLACES = {
     "matrix": ("docs/tutorial.md", matrix),
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
     "encoders": ("README.md", pretrained),
-    "sentiment": ("README.md", sentiment),
+    "sentiment": ("docs/results.md", sentiment),
     "five-genres": ("docs/results.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),
     "reply-lengths": ("docs/paper.md", reply_lengths),

@@ -14,12 +14,15 @@ from typer.testing import CliRunner
 from memgrow.cli import app
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
+from memgrow.models.pretrained import settings
+from memgrow.models.pretrained.files import read_encoder
+from tests.support.tiny_encoder import make_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
-SETUP = ("make ", "pip ")  # what installs memgrow, which has happened
+SETUP = ("make ", "pip ", "memgrow encoder get ")  # what installs memgrow and MiniLM: a tiny encoder takes its place
 BEYOND_A_COMMAND = ("|", ">", "&", "$", ";")
 
 pytestmark = pytest.mark.docs
@@ -31,8 +34,10 @@ def name_of(page: Path) -> str:
 
 @pytest.fixture
 def newcomer(tmp_path, monkeypatch) -> Path:
-    """A folder with the files that the examples speak of."""
+    """A folder with the files that the examples speak of, and a tiny encoder that answers to the name minilm."""
     monkeypatch.chdir(tmp_path)
+    tiny = make_encoder(tmp_path / "tiny")
+    monkeypatch.setattr(settings, "find_encoder", lambda spec: read_encoder(tiny if spec == "minilm" else spec, spec))
     for domain, thing in (("books", "book"), ("dvds", "film")):
         for part, words in (("train", "quiet dull bright slow rich"), ("test", "warm thin")):
             rows = [
