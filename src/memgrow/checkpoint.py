@@ -18,11 +18,12 @@ from torch import Tensor
 
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized
-from memgrow.errors import MemgrowError, ModelError
+from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.history import History
 from memgrow.locking import hold
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild, settings_from
+from memgrow.models.fit import build_fitting
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.storage import (
     MANIFEST,
@@ -39,6 +40,7 @@ from memgrow.storage import (
     stored_at,
     write_folder,
 )
+from memgrow.tensor_files import Shapes, stored_shapes
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 
@@ -133,8 +135,8 @@ def read_checkpoint(path: str | Path, device: torch.device, model: ModelSettings
                 raise
         except MemgrowError:
             raise
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ModelError(f"{path} is not a model that this memgrow understands: {error}") from error
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+            raise ModelError(f"{path} is not a model that this memgrow understands: {brief(error)}") from error
     raise AssertionError
 
 
@@ -190,6 +192,16 @@ def load_weights(model: Model, files: Mapping[str, Content]) -> None:
     model.load_state_dict({**base, **load_tensors(files, MODEL)})
 
 
+def weight_shapes(files: Mapping[str, Content]) -> Shapes:
+    """The shapes of all weights, by name, as the headers of their files tell."""
+    found = [files[name] for name in (BASE, MODEL) if name in files]
+    try:
+        parts = [stored_shapes(one.path if isinstance(one, StoredFile) else one) for one in found]
+    except OSError as error:
+        raise ReplacedError("the weights were replaced while they were read: try again") from error
+    return {name: shape for part in parts for name, shape in part.items()}
+
+
 def unpack(
     files: Mapping[str, Content], device: torch.device, model_settings: ModelSettings | None = None
 ) -> tuple[Setup, Learnt]:
@@ -204,7 +216,13 @@ def unpack(
         _unpack_encoder(files, config) if ENCODER in files else None,
     )
     labels = tuple(config["labels"])
-    model = rebuild(config["task"], setup.model, len(labels), config["shape"], setup.encoder)
+    model = build_fitting(
+        lambda: rebuild(config["task"], setup.model, len(labels), config["shape"], setup.encoder),
+        config["model"],
+        config["shape"],
+        setup.encoder,
+        weight_shapes(files),
+    )
     load_weights(model, files)
     plugins = setup.method.plugins(setup.options)
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})

@@ -27,6 +27,13 @@ def listed(names: Iterable[str], most: int = 12, longest: int = 40) -> str:
     return ", ".join(some + more)
 
 
+def brief(error: Exception, longest: int = 160) -> str:
+    """What an error of a library says, as a part of a sentence: its kind and the beginning of its first line."""
+    first = str(error).strip().partition("\n")[0]
+    said = f"{first[:longest]}..." if len(first) > longest else first
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+
+
 def counted(count: int, what: str) -> str:
     """A count with its noun: 1 pair, 1,200 pairs."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

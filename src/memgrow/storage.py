@@ -22,6 +22,7 @@ from torch import Tensor
 from memgrow.errors import ModelError
 from memgrow.folders import VERSION, aside, atomic_folder, contents, mode_like, replaceable, sync_folder
 from memgrow.locking import hold
+from memgrow.tensor_files import check_size
 
 MANIFEST = "manifest.json"
 PATIENCE_S = 30.0  # of a writer, while another one writes the same folder
@@ -252,6 +253,7 @@ def _read_version(path: Path, newest: int, large: Collection[str]) -> dict[str, 
         opened = stack.enter_context(_opener(path))
         try:
             with opened(MANIFEST) as file:
+                check_size(file, path / MANIFEST)
                 data = file.read()
         except OSError as error:
             raise ModelError(
@@ -259,7 +261,7 @@ def _read_version(path: Path, newest: int, large: Collection[str]) -> dict[str, 
             ) from error
         try:
             manifest = Manifest.parse(data)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise ModelError(
                 f"{path / MANIFEST} is damaged: copy the model again, or go back to a saved one"
             ) from error
@@ -313,6 +315,7 @@ def _opened(opened: Callable[[str], BufferedReader], path: Path, manifest: Manif
 
 def _read(file: BufferedReader, path: Path, expected: str, large: bool) -> Content:
     try:
+        check_size(file, path)
         content = StoredFile.of(file, path) if large else file.read()
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror or error}): copy the model again") from error

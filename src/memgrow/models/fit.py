@@ -1,0 +1,99 @@
+"""Whether a configuration and the weights beside it belong together, before anything of their size is built.
+
+A model's folder may come from anywhere. Its configuration says how many layers, columns and slots to build; the header
+of its weights says how many tensors there are, and of which shapes.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+
+from memgrow.errors import ModelError
+from memgrow.models.model import Model
+from memgrow.models.pretrained.files import EncoderFiles
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+MOST_SEGMENTS = 4096  # of a bank, each added by a domain: more of them than anybody has taught a model
+# What configurations of Transformers call the number of their layers, and sizes that tensors have as well.
+LAYERS = ("num_hidden_layers", "num_layers", "n_layers")
+SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
+
+
+def build_fitting(
+    build: Callable[[], Model],
+    settings: Mapping[str, Any],
+    shape: Mapping[str, Any],
+    files: EncoderFiles | None,
+    stored: Shapes,
+) -> Model:
+    """The model that `build` makes of settings and shape, if its weights are the stored ones by name and size."""
+    _check_counts(settings, shape, stored)
+    if files is None:
+        # Shapes alone, which takes milliseconds and no memory; an encoder from outside may need more than that.
+        with torch.device("meta"), suppress(NotImplementedError, RuntimeError):
+            check_fits(build(), stored, exactly=True)
+    else:
+        _check_transformer(files, stored)
+    model = build()
+    check_fits(model, stored)
+    return model
+
+
+def check_fits(model: Model, stored: Shapes, exactly: bool = False) -> None:
+    """Refuse weights that are not those of the model, with the first that differs; `exactly`: or is one too many."""
+    asked = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    for name, sizes in asked.items():
+        if name not in stored:
+            raise _unfit(f"{name} is missing")
+        if stored[name] != sizes:
+            raise _unfit(f"{name} is {_size(stored[name])} and should be {_size(sizes)}")
+    if exactly and (more := sorted(stored.keys() - asked.keys())):
+        raise _unfit(f"{more[0]} is one too many")
+
+
+def _check_counts(settings: Mapping[str, Any], shape: Mapping[str, Any], stored: Shapes) -> None:
+    layers = settings.get("layers", 1)
+    if isinstance(layers, int) and layers > len(stored):
+        raise _unfit(f"there are {layers:,} layers for {len(stored):,} tensors")
+    for parts in _lists(shape):
+        if len(parts) > MOST_SEGMENTS:
+            raise ModelError(
+                f"config.json tells of {len(parts):,} growths of one bank, and at most {MOST_SEGMENTS:,} can be: "
+                "copy the model again, or go back to a saved one"
+            )
+    columns = shape.get("columns", ())
+    if len(columns) > len(stored):
+        raise _unfit(f"there are {len(columns):,} columns for {len(stored):,} tensors")
+
+
+def _check_transformer(files: EncoderFiles, stored: Shapes) -> None:
+    """A Transformer is built at its full size, so that a lie about that must be found before."""
+    config = json.loads(files.config)
+    largest = max((size for sizes in stored.values() for size in sizes), default=0)
+    for names, most in ((LAYERS, len(stored)), (SIZES, largest)):
+        for name in names:
+            if isinstance(value := config.get(name), int) and value > most:
+                raise _unfit(f"{name} is {value:,}, and the tensors speak of {most:,} at most")
+
+
+def _lists(value: Any) -> Iterator[list[Any]]:
+    """All lists in a value of JSON."""
+    if isinstance(value, list):
+        yield value
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    for part in parts:
+        yield from _lists(part)
+
+
+def _size(sizes: tuple[int, ...]) -> str:
+    return " x ".join(map(str, sizes)) or "one number"
+
+
+def _unfit(what: str) -> ModelError:
+    return ModelError(
+        f"config.json and the weights do not belong together ({what}): copy the model again, or go back to a saved one"
+    )
