@@ -121,6 +121,16 @@ def test_settings_of_encoders_are_refused_without_one(memgrow, data, tmp_path):
     assert told.startswith("precision can be set for a pretrained encoder alone")
 
 
+def test_a_method_that_does_not_go_with_the_model_is_refused_before_others_are_trained(
+    memgrow, data, encoder, tmp_path
+):
+    words = ("compare", *data.values(), "--out", tmp_path / "out", *QUICK)
+    told = memgrow.refused(*words, "--encoder", encoder, "--methods", "F+V")
+    assert told.startswith("F+V adds words, but a pretrained encoder grows by slots alone")
+    assert memgrow.refused(*words, "--methods", "LoRA").startswith("LoRA adds to the weights of a pretrained")
+    assert not (tmp_path / "out").exists()
+
+
 def test_replies_are_refused(memgrow, encoder, jsonl, tmp_path):
     (domain,) = synthetic_dialogue(domains=1, train=40, validation=8, test=8)
     rows = [{"message": one.text, "response": one.reply} for one in domain.train]

@@ -15,7 +15,7 @@ from memgrow.experiments.comparison_setup import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
 from memgrow.history import History
-from memgrow.methods import RECOMMENDED, MethodSettings, find_method
+from memgrow.methods import RECOMMENDED, MethodSettings, check_method, find_method
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.models import ModelSettings
@@ -43,8 +43,13 @@ class Settings:
 def runs_of(
     stream: Stream, methods: Iterable[str], seeds: Iterable[int], settings: Settings
 ) -> dict[str, dict[int, Run]]:
-    """The runs of each method by seed; fine-tuning and retraining on everything are always among the methods."""
+    """The runs of each method by seed; fine-tuning and retraining on everything are always among the methods.
+
+    A method that does not go with the model is refused: a run would find that out in its second domain.
+    """
     names = dict.fromkeys(find_method(name).name for name in (BASELINE, *methods, RETRAINING))
+    for name in names:
+        check_method(find_method(name), settings.model)
     parts = (settings.model, settings.training, settings.options)
     return {name: {seed: Run(name, stream.names, seed, *parts) for seed in seeds} for name in names}
 

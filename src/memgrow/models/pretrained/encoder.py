@@ -75,7 +75,9 @@ class PretrainedEncoder(Encoder):
         layers = layers_of(backbone, files.name)
         self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
-            raise SettingsError(f"memory_layers {self.settings.memory_layers!r}: {files.name} has {len(layers)} layers")
+            raise SettingsError(
+                f"memory_layers {self.settings.memory_layers!r}: {files.name} has {len(layers)} layers: choose among these"
+            )
         key_size, best, reading = self.settings.key_size, self.settings.best, self.settings.memory
         memories = [ResidualMemory(self.width, key_size=key_size, best=best, reading=reading) for _ in places]
         self.memories = cast(list[ResidualMemory], nn.ModuleList(memories))
