@@ -5,7 +5,7 @@ and reply, which are checked alike.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -15,7 +15,6 @@ from memgrow.data.domain import Example
 from memgrow.data.files import LONGEST_ROW, Row, read_rows, too_long, where
 from memgrow.data.splits import PART_NAMES
 from memgrow.errors import DataError, SettingsError, listed
-from memgrow.text import tokenise
 
 NO_GOLD_LABEL = "-"  # so MultiNLI and SNLI mark the pairs on which their annotators did not agree
 KINDS: dict[type, str] = {int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
@@ -105,13 +104,6 @@ def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]
     rest = iter(examples)
     while chunk := list(islice(rest, size)):
         yield chunk
-
-
-def count_cut(examples: Iterable[Example], max_words: int, tokenizer: Callable[[str], list[str]] = tokenise) -> int:
-    """The number of texts of which a model reads the beginning alone."""
-    # A token has a letter at least, so that most texts need no splitting.
-    texts = (text for example in examples for text in example.texts if len(text) > max_words)
-    return sum(len(tokenizer(text)) > max_words for text in texts)
 
 
 def _from_json(line: str, number: int, columns: Columns, place: str) -> Example:

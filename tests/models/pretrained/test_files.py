@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 
 from memgrow.errors import MemgrowError, ModelError, SettingsError
-from memgrow.models.pretrained.files import read_encoder
+from memgrow.models.pretrained.files import encoders_extra, read_encoder
 from tests.support.tiny_encoder import FAMILIES, edit_config, make_encoder
 
 
@@ -211,3 +211,9 @@ def test_who_lacks_the_extra_is_told_how_to_have_it(made, monkeypatch, package):
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(SettingsError, match=rf"needs the package {package}: run `pip install 'memgrow\[encoders\]'`"):
         read_encoder(made["bert"])
+
+
+def test_packages_that_do_not_go_together_are_told():
+    told = r"needs packages that go together \(tokenizers>=0.23 is required\): run `pip install"
+    with pytest.raises(SettingsError, match=told), encoders_extra():
+        raise ImportError("tokenizers>=0.23 is required\nTry: pip install -U")

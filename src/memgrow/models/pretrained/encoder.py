@@ -7,7 +7,6 @@ from typing import Any, Self, cast
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.utils import parametrize
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate
@@ -75,9 +74,8 @@ class PretrainedEncoder(Encoder):
         layers = layers_of(backbone, files.name)
         self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
-            raise SettingsError(
-                f"memory_layers {self.settings.memory_layers!r}: {files.name} has {len(layers)} layers: choose among these"
-            )
+            asked = self.settings.memory_layers
+            raise SettingsError(f"memory_layers {asked!r}: {files.name} has {len(layers)} layers: choose among these")
         key_size, best, reading = self.settings.key_size, self.settings.best, self.settings.memory
         memories = [ResidualMemory(self.width, key_size=key_size, best=best, reading=reading) for _ in places]
         self.memories = cast(list[ResidualMemory], nn.ModuleList(memories))
@@ -176,9 +174,9 @@ class PretrainedEncoder(Encoder):
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
-        """Weights are cast once, and not in each batch; those that are computed from others are computed once."""
+        """Weights are cast once, and not in each batch."""
         own = [(parameter, parameter.data) for parameter in self.backbone.parameters() if self._half]
-        with torch.no_grad(), parametrize.cached():
+        with torch.no_grad():
             try:
                 for parameter, weights in own:
                     parameter.data = weights.to(torch.bfloat16)

@@ -55,9 +55,11 @@ def encoders_extra() -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise SettingsError(
-            f"a pretrained encoder needs the package {error.name}: run `pip install 'memgrow[encoders]'`"
-        ) from error
+        if isinstance(error, ModuleNotFoundError):
+            reason = f"the package {error.name}"
+        else:  # a package is there, and another that it goes with is not, or is too old
+            reason = f"packages that go together ({str(error).strip().partition(chr(10))[0]})"
+        raise SettingsError(f"a pretrained encoder needs {reason}: run `pip install 'memgrow[encoders]'`") from error
 
 
 def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:

@@ -85,9 +85,3 @@ class PretrainedSettings(ModelSettings):
                 f"{files.sha256[:16]}..., not {(self.weights or '')[:16]}...; put the old one back, or start anew"
             )
         return replace(self, weights=files.sha256), files
-
-
-def own_names() -> frozenset[str]:
-    """The settings that pretrained encoders have and recurrent ones do not."""
-    plain = {one.name for one in fields(ModelSettings)}
-    return frozenset(one.name for one in fields(PretrainedSettings) if one.name not in plain)
