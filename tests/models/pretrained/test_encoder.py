@@ -249,6 +249,19 @@ def test_half_precision_is_near(files):
     close(half, full, tolerance=0.05)
 
 
+def test_answers_that_overlap_leave_the_weights_as_they_were(made):
+    encoder = make(made["bert"], precision="bfloat16")
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    first, second = encoder.prepared(), encoder.prepared()
+    with first:
+        second.__enter__()
+    assert next(encoder.backbone.parameters()).dtype == torch.bfloat16, "the second is not done"
+    second.__exit__(None, None, None)
+    for name, tensor in encoder.state_dict().items():
+        assert tensor.dtype == before[name].dtype
+        assert torch.equal(tensor, before[name]), name
+
+
 def test_dropout_is_ours_and_only_in_training(files):
     encoder, data = make(files, dropout=0.5), encoded(files, TEXTS)
     assert torch.equal(vectors(encoder, data), vectors(encoder, data))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Lock
 from typing import Any, Self, cast
 
 import torch
@@ -29,6 +30,7 @@ FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.
 ONE_BLOCK = 64
 # Pieces in a batch without gradients: as many as keep a GPU busier than Python, and as few as stay in a CPU's caches.
 AT_ONCE = {"cuda": 1 << 16, "cpu": 768}
+CASTING = Lock()  # held while the weights of an encoder are exchanged; not its own, as a lock cannot be copied
 
 
 class MemoryHook:
@@ -71,6 +73,8 @@ class PretrainedEncoder(Encoder):
         self.width, self.longest = int(config.hidden_size), longest_of(config)
         self.dropout = nn.Dropout(settings.dropout)
         self.reads_pairs_as_one = self.settings.pairs == "one"
+        self._answering = 0  # how many are within `prepared`
+        self._own: list[tuple[nn.Parameter, Tensor]] = []  # weights as they are outside of it
         layers = layers_of(backbone, files.name)
         self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
@@ -174,16 +178,24 @@ class PretrainedEncoder(Encoder):
 
     @contextmanager
     def prepared(self) -> Iterator[None]:
-        """Weights are cast once, and not in each batch."""
-        own = [(parameter, parameter.data) for parameter in self.backbone.parameters() if self._half]
-        with torch.no_grad():
-            try:
-                for parameter, weights in own:
-                    parameter.data = weights.to(torch.bfloat16)
-                yield
-            finally:
-                for parameter, weights in own:
+        """Weights are cast once, and not in each batch; the last of several threads that answer puts them back."""
+        with CASTING:
+            if not self._answering:
+                chosen = list(self.backbone.parameters()) if self._half else []
+                cast_ones = [parameter.data.to(torch.bfloat16) for parameter in chosen]  # all, or none if memory ends
+                self._own = [(parameter, parameter.data) for parameter in chosen]
+                for parameter, weights in zip(chosen, cast_ones, strict=True):
                     parameter.data = weights
+            self._answering += 1
+        try:
+            yield
+        finally:
+            with CASTING:
+                self._answering -= 1
+                if not self._answering:
+                    for parameter, weights in self._own:
+                        parameter.data = weights
+                    self._own = []
 
     @torch.no_grad()
     def try_out(self) -> None:
