@@ -100,7 +100,7 @@ class Trainer:
             self.stepper = PlainStepper(
                 self.model, data, data, settings=self.settings, trains=self.trains, plugins=nothing
             )
-        list(self.stepper.epoch([batches], 0))
+        list(self.stepper.epoch(0, [batches], 0))
 
     def parts(self, data: Encoded, batches: Sequence[Sequence[int]]) -> dict[str, float]:
         """Milliseconds of a step's parts, each waited for, so that they do not add up to a step.

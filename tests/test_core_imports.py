@@ -103,6 +103,6 @@ def test_no_file_of_the_core_imports_what_only_some_users_have():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found |= {(path.parent.name, name.split(".")[0]) for name in names} - {(path.parent.name, k) for k in known}
+            found |= {(path.parent.name, top) for name in names if (top := name.split(".")[0]) not in known}
     encoders = {("pretrained", name) for name in ("huggingface_hub", "onnx", "tokenizers", "transformers")}
     assert found == {("metrics", "scipy"), *encoders}  # extras, loaded when a figure or an encoder needs them

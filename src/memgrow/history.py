@@ -23,7 +23,7 @@ class Stage:
     seconds: float
     fingerprint: str  # of the data: tells whether a domain has been learnt already
     note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
-    trained: int | None = None  # parameters that could change; a model's folder does not keep it
+    trained: int | None = field(default=None, compare=False)  # parameters that could change; no folder keeps it
 
     def to_json(self) -> dict[str, Any]:
         return {name: value for name, value in asdict(self).items() if name != "trained"}

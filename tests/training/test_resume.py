@@ -42,7 +42,10 @@ def files(folder: Path) -> dict[str, bytes]:
     }
 
 
-ALONE = [*(name for name in METHODS if name != "multi-task"), "F+V+A+E"]
+ALONE = [
+    *(name for name, method in METHODS.items() if not (method.together or method.needs(ModelSettings()))),
+    "F+V+A+E",
+]
 
 
 @pytest.mark.slow
