@@ -1,5 +1,6 @@
 """The store: what was put in comes back, damage is told, and a bundle holds all of it."""
 
+import gzip
 import multiprocessing
 
 import pytest
@@ -105,3 +106,14 @@ def test_two_processes_do_not_work_in_one_store(store):
         other.join()
     with store.at_work():
         pass
+
+
+def test_a_record_that_is_nested_beyond_all_depth_is_told(store):
+    store.put(record("a"))
+    (store.folder / "records" / "a.json").write_text("[" * 200_000)
+    assert store.get("a") is None
+    assert "is damaged and not used" in store.notices[0]
+    with gzip.open(store.folder / BUNDLE, "wb") as file:
+        file.write(b'{"a":' * 200_000)
+    with pytest.raises(DataError, match="is damaged"):
+        Store(store.folder).get("b")

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
+from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import Position, ResumeFolder
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
@@ -203,3 +205,46 @@ def test_a_run_killed_after_it_was_saved_does_not_stand_in_the_way_of_the_next(h
     learner.learn(stream[:2], folder=tmp_path / "model")
     assert [stage.learned for stage in learner.history.stages] == [(name,) for name in stream[:2].names]
     assert not (tmp_path / "model.adapting").exists()
+
+
+def fewer_numbers(state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    for name, tensor in tensors.items():
+        tensors[name] = tensor if name.startswith("chance/") else tensor.flatten()[:1]
+
+
+def fewer_moments(state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
+    for name, tensor in tensors.items():
+        tensors[name] = tensor.flatten()[:1] if name.startswith("optimiser/exp_avg/") else tensor
+
+
+SPOILT = {
+    "a word for an epoch": lambda state, tensors: state["position"].update(epoch="two"),
+    "no position": lambda state, tensors: state.pop("position"),
+    "a list for the key": lambda state, tensors: state.update(key=[]),
+    "a word for the stage": lambda state, tensors: state.update(stage="first"),
+    "no chance": lambda state, tensors: tensors.pop("chance/cpu"),
+    "another chance": lambda state, tensors: tensors.update({"chance/cpu": torch.zeros(3)}),
+    "no tensors": lambda state, tensors: [tensors.pop(n) for n in list(tensors) if not n.startswith("chance/")],
+    "fewer numbers": fewer_numbers,
+    "fewer moments": fewer_moments,
+}
+
+
+@pytest.fixture(scope="module")
+def unfinished(stream, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("unfinished")
+    with pytest.raises(PulledPlug):
+        make().adapt(stream[0], folder=folder / "model", save_every=0, progress=Plug(2))
+    return folder / "model.adapting"
+
+
+@pytest.mark.parametrize("name", SPOILT)
+def test_a_state_of_wrong_kinds_with_a_right_checksum_is_a_sentence(name, unfinished, stream, tmp_path):
+    kept = read_folder(unfinished, 2)
+    state, tensors = load_json(kept, "state.json"), load_tensors(kept, "state.safetensors")
+    SPOILT[name](state, tensors)
+    spoilt = {"state.json": pack_json(state), "state.safetensors": pack_tensors(tensors)}
+    write_folder(tmp_path / "model.adapting", spoilt, 2)
+    with pytest.raises(ModelError, match="no unfinished adaptation that can be taken up") as caught:
+        make().adapt(stream[0], folder=tmp_path / "model")
+    assert len(str(caught.value)) < 400 + len(str(tmp_path))

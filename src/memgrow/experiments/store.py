@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import shutil
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ class Store:
             return Record.from_json(json.loads(path.read_bytes()))
         except FileNotFoundError:
             return self._bundle().get(key)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             self.notices.append(f"{path} is damaged and not used; its stage is made again")
             return self._bundle().get(key)
 
@@ -111,7 +112,7 @@ def _read_bundle(path: Path) -> dict[str, Record]:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             records = [Record.from_json(json.loads(line)) for line in lines]
-    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error) as error:
         raise DataError(f"{path} is damaged: put a whole copy in its place, or remove it to run all anew") from error
     return {record.key: record for record in records}
 

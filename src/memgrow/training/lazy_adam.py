@@ -30,6 +30,7 @@ from memgrow.methods.trains import ALL
 from memgrow.models import Model
 
 LARGE = 5000  # words: with fewer, a batch of usual size needs so many of them that plain Adam is as fast or faster
+MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps of each entry of a parameter
 FULL_RATE = "full_rate"  # of a group of the optimiser, before a schedule scales it
 LAST = "last"  # in the optimiser's state: the step that each row has been brought up to
 POWERS = 4  # of r, from 0 on, whose sums are kept
@@ -238,6 +239,8 @@ class Optimiser:
             kind, name = key.split("/", 1)
             if name in self.parameters:  # an empty one may be left out
                 parameter = self.parameters[name]
+                if kind in MOMENTS and tensor.shape != parameter.shape:
+                    raise ValueError(f"{key} is of another shape than {name}")
                 self.adam.state[parameter][kind] = tensor.to(parameter.device)
 
 

@@ -133,7 +133,10 @@ def train(
     positions = [Position()] * len(seeds)
     if (restored := resume.restore()) is not None:
         position, tensors = restored
-        stepper.load_state(tensors)
+        try:
+            stepper.load_state(tensors)
+        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            raise resume.unusable(error) from error
         stepper.running.copy_(torch.tensor([position.loss, position.correct], dtype=torch.double))
         stepper.seen, positions = position.seen, [position]
         progress.note(f"{name}: resuming in epoch {position.epoch + 1} after batch {position.batch}")
@@ -289,6 +292,9 @@ class PlainStepper:
         return tensors | {f"optimiser/{name}": tensor for name, tensor in self.optimiser.state().items()}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
+        for part in ("model", "best"):
+            if missing := self.trains.changing(self.model).keys() - under(tensors, part).keys():
+                raise ValueError(f"{part}/{min(missing)} is missing")
         self._put(under(tensors, "model"))
         self.best = {name: tensor.to(self.device) for name, tensor in under(tensors, "best").items()}
         self.optimiser.load_state(under(tensors, "optimiser"))

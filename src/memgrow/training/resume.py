@@ -4,15 +4,17 @@ import os
 import shutil
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from memgrow.errors import ModelError
+from memgrow.device import is_out_of_memory
+from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.folders import ADAPTING, replaceable
-from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
+from memgrow.storage import Content, load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
@@ -32,6 +34,15 @@ class Position:
     best: float = -1.0  # validation accuracy
     best_epoch: int = 0
     seconds: float = 0.0
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Position":
+        """What `asdict` made JSON of."""
+        for one in fields(cls):
+            number = value[one.name]
+            if type(number) not in (type(one.default), int) or not number >= -1:
+                raise ValueError(f"{one.name} is {number!r}")
+        return cls(**value)
 
     def after_epoch(self, score: float, seconds: float) -> "Position":
         """The position at the beginning of the next epoch, once this one has been validated."""
@@ -97,6 +108,21 @@ class ResumeFolder:
             self.clear()
             return None
         files = read_folder(self.folder, FORMAT)
+        try:
+            return self._taken_up(files)
+        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            raise self.unusable(error) from error
+
+    def unusable(self, error: Exception) -> Exception:
+        """The error, or for one that is no sentence another that is."""
+        if isinstance(error, MemgrowError) or is_out_of_memory(error):
+            return error
+        return ModelError(
+            f"{self.folder} holds no unfinished adaptation that can be taken up ({brief(error)}): remove the folder to "
+            "begin anew"
+        )
+
+    def _taken_up(self, files: Mapping[str, Content]) -> tuple[Position, dict[str, Tensor]] | None:
         state = load_json(files, "state.json")
         if state["stage"] < self.stage:  # that training ended and was saved; only its state was not cleared in time
             self.clear()
@@ -108,11 +134,12 @@ class ResumeFolder:
                     "(run it again as it was), or remove the folder to give it up"
                 )
         tensors = load_tensors(files, "state.safetensors")
+        position = Position.from_json(state["position"])
         chance = under(tensors, "chance")
         torch.set_rng_state(chance["cpu"])
         if "cuda" in chance:
             torch.cuda.set_rng_state(chance["cuda"])
-        return Position(**state["position"]), tensors
+        return position, tensors
 
     def clear(self) -> None:
         """The training has ended and its result is saved."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from memgrow.storage import atomic_write
+from memgrow.nn.kernels.cuda import kept
 
 SHARED_LIMIT = 227 * 1024  # bytes of shared memory that one block may have on the GPUs this is for
 Defines = tuple[tuple[str, int], ...]
@@ -125,12 +125,10 @@ def _compile(source: str, defines: Defines, architecture: str) -> bytes:
     text = (_HERE / source).read_bytes()
     words = [f"--gpu-architecture={architecture}", *(f"-D{key}={value}" for key, value in defines)]
     name = hashlib.sha256(text + b"".join(_headers().values()) + repr((words, torch.version.cuda)).encode()).hexdigest()
-    kept = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memgrow" / f"{name}.cubin"
-    with contextlib.suppress(OSError):
-        return kept.read_bytes()
+    if (found := kept.find(f"{name}.cubin")) is not None:
+        return found
     binary = _compile_now(text, words, source)
-    with contextlib.suppress(OSError):  # a cache that cannot be written is only slower
-        atomic_write(kept, binary)
+    kept.keep(f"{name}.cubin", binary)
     return binary
 
 
