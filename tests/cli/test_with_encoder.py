@@ -72,6 +72,18 @@ def test_the_same_encoder_may_be_named_again_wherever_it_lies(memgrow, data, mod
     assert config(model)["model"]["encoder"] == str(encoder)
 
 
+def test_a_method_that_starts_afresh_is_told_where_the_encoder_is_now(memgrow, data, encoder, tmp_path):
+    gone = shutil.copytree(encoder, tmp_path / "gone")
+    memgrow.done("adapt", tmp_path / "m", data["kitchen"], "--encoder", gone, "--method", "in-domain", *QUICK)
+    gone.rename(tmp_path / "moved")
+    told = memgrow.refused("adapt", tmp_path / "m", data["harbour"])
+    assert told.startswith("a new model starts from the encoder as it came, which the old model's folder does not hold")
+    assert "say where it is with --encoder (there is no encoder" in told
+    memgrow.done("adapt", tmp_path / "m", data["harbour"], "--encoder", tmp_path / "moved")
+    assert memgrow.learnt(tmp_path / "m") == [("kitchen",), ("harbour",)]
+    assert config(tmp_path / "m")["model"]["encoder"] == str(gone)
+
+
 def test_another_encoder_is_refused_for_a_model_that_has_one(memgrow, data, model, other):
     told = memgrow.refused("adapt", model, data["clinic"], "--encoder", other)
     assert re.search(r"was made with the encoder .*tiny.*leave --encoder out, or start a model of another name", told)

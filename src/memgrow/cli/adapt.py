@@ -22,8 +22,8 @@ from memgrow.folders import contents
 from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.locking import hold
-from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.catalogue import find_encoder
+from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
 from memgrow.report.progress_bars import TrainingBar
 
@@ -156,28 +156,28 @@ def _created(recipe: Recipe, method: str | None, seed: int | None, device: str) 
     )
 
 
-def _same_encoder(folder: Path, asked: PretrainedSettings, ours: ModelSettings) -> ModelSettings:
-    """What is asked for under the model's own name of its encoder, if it is the same one by its weights."""
-    named = getattr(ours, "encoder", None)
+def _same_encoder(folder: Path, asked: str, ours: EncoderFiles) -> EncoderFiles:
+    """The files of the model's encoder, with the weights that it came with, if these are those of what is asked for."""
     try:
-        weights = find_encoder(asked.encoder).sha256
+        found = find_encoder(asked)
     except MemgrowError:
-        if asked.encoder != named:
+        if asked != ours.name:
             raise
-        return asked  # a model has all that it needs, also where its encoder is no longer found
-    if weights != getattr(ours, "weights", None):
+        return ours  # a model has all that it needs, also where its encoder is no longer found
+    if found.sha256 != ours.sha256:
         raise SettingsError(
-            f"{folder} was made with the encoder {named}, whose weights were others than those of {asked.encoder} "
+            f"{folder} was made with the encoder {ours.name}, whose weights were others than those of {asked} "
             "now, and a model keeps its encoder: leave --encoder out, or start a model of another name"
         )
-    return replace(asked, encoder=named or asked.encoder)
+    return replace(ours, weights=found.weights)
 
 
 def _opened(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
     learner = Learner.load(folder, device)
     asked = recipe.section("model", learner.settings)
-    if recipe.encoder is not None and isinstance(asked, PretrainedSettings):
-        asked = _same_encoder(folder, asked, learner.settings)
+    if recipe.encoder is not None and learner.encoder is not None:
+        learner.encoder = _same_encoder(folder, recipe.encoder, learner.encoder)
+        asked = replace(asked, encoder=learner.encoder.name)
     other = [
         f"{name} {ours} (not {value})"
         for name, value in vars(asked).items()

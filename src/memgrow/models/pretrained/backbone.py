@@ -3,13 +3,14 @@
 import copy
 import inspect
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
+from threading import Lock
 from typing import Any, cast
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from memgrow.errors import MemgrowError, ModelError
 from memgrow.models.encoder import ModelSettings
@@ -137,3 +138,34 @@ def layers_of(backbone: nn.Module, name: str) -> nn.ModuleList:
         f"the layers of {name} are not where memgrow looks for them, so that no memory can stand between them: "
         "encoders of the BERT, DistilBERT, RoBERTa and ModernBERT families work"
     )
+
+
+_exchanging = Lock()  # not of one `CastWeights`, as a model is copied and a lock cannot be
+
+
+class CastWeights:
+    """Holds parameters in bfloat16 while somebody needs them so; the last of several threads puts their own back."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._own: list[tuple[nn.Parameter, Tensor]] = []
+
+    @contextmanager
+    def within(self, parameters: Iterable[nn.Parameter]) -> Iterator[None]:
+        with _exchanging:
+            if not self._users:
+                # All are cast before one is exchanged: the memory may end in between.
+                both = [(parameter, parameter.data, parameter.data.to(torch.bfloat16)) for parameter in parameters]
+                self._own = [(parameter, own) for parameter, own, _ in both]
+                for parameter, _, cast_one in both:
+                    parameter.data = cast_one
+            self._users += 1
+        try:
+            yield
+        finally:
+            with _exchanging:
+                self._users -= 1
+                if not self._users:
+                    for parameter, own in self._own:
+                        parameter.data = own
+                    self._own = []

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from threading import Lock
 from typing import Any, Self, cast
 
 import torch
@@ -11,9 +10,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate
-from memgrow.errors import ModelError, SettingsError
+from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
-from memgrow.models.pretrained.backbone import build_backbone, config_of, layers_of, load_backbone, longest_of
+from memgrow.models.pretrained.backbone import (
+    CastWeights,
+    build_backbone,
+    config_of,
+    layers_of,
+    load_backbone,
+    longest_of,
+)
 from memgrow.models.pretrained.files import WORKS, EncoderFiles
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
@@ -30,7 +36,6 @@ FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.
 ONE_BLOCK = 64
 # Pieces in a batch without gradients: as many as keep a GPU busier than Python, and as few as stay in a CPU's caches.
 AT_ONCE = {"cuda": 1 << 16, "cpu": 768}
-CASTING = Lock()  # held while the weights of an encoder are exchanged; not its own, as a lock cannot be copied
 
 
 class MemoryHook:
@@ -73,8 +78,7 @@ class PretrainedEncoder(Encoder):
         self.width, self.longest = int(config.hidden_size), longest_of(config)
         self.dropout = nn.Dropout(settings.dropout)
         self.reads_pairs_as_one = self.settings.pairs == "one"
-        self._answering = 0  # how many are within `prepared`
-        self._own: list[tuple[nn.Parameter, Tensor]] = []  # weights as they are outside of it
+        self._cast = CastWeights()
         layers = layers_of(backbone, files.name)
         self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
@@ -97,8 +101,14 @@ class PretrainedEncoder(Encoder):
         cls, settings: ModelSettings, words: int, domain: str | None = None, files: EncoderFiles | None = None
     ) -> Self:
         assert files is not None
-        if files.weights is None:  # a model's folder has the weights that it learnt, not those to start afresh from
-            files = settings.resolved()[1] or files
+        if files.weights is None:
+            try:
+                files = settings.resolved()[1] or files
+            except MemgrowError as error:
+                raise type(error)(
+                    "a new model starts from the encoder as it came, which the old model's folder does not hold: say "
+                    f"where it is with --encoder ({error})"
+                ) from error
         new = cls(settings, load_backbone(files, settings), files)
         if cast(Any, new.backbone).config.model_type not in TRIED:
             new.try_out()
@@ -176,26 +186,9 @@ class PretrainedEncoder(Encoder):
     def tokens_at_once(self) -> int:
         return AT_ONCE.get(next(self.backbone.parameters()).device.type, AT_ONCE["cpu"])
 
-    @contextmanager
-    def prepared(self) -> Iterator[None]:
-        """Weights are cast once, and not in each batch; the last of several threads that answer puts them back."""
-        with CASTING:
-            if not self._answering:
-                chosen = list(self.backbone.parameters()) if self._half else []
-                cast_ones = [parameter.data.to(torch.bfloat16) for parameter in chosen]  # all, or none if memory ends
-                self._own = [(parameter, parameter.data) for parameter in chosen]
-                for parameter, weights in zip(chosen, cast_ones, strict=True):
-                    parameter.data = weights
-            self._answering += 1
-        try:
-            yield
-        finally:
-            with CASTING:
-                self._answering -= 1
-                if not self._answering:
-                    for parameter, weights in self._own:
-                        parameter.data = weights
-                    self._own = []
+    def prepared(self) -> AbstractContextManager[None]:
+        """Weights are cast once, and not in each batch."""
+        return self._cast.within(self.backbone.parameters() if self._half else ())
 
     @torch.no_grad()
     def try_out(self) -> None:
