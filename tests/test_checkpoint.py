@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from memgrow import storage
+from memgrow import manifest, storage
 from memgrow.checkpoint import BASE, FORMAT, KEPT_FROM, MODEL, checkpoint_files
 from memgrow.errors import ModelError
 from memgrow.experiments.grid import Grid
@@ -183,7 +183,7 @@ def test_a_writer_that_is_stopped_anywhere_leaves_the_old_version(
     learner, stream, tmp_path, monkeypatch, method, files
 ):
     learner.save(tmp_path / "model")
-    before, write, written = bits(learner), storage.write_file, iter(range(files))
+    before, write, written = bits(learner), manifest.write_file, iter(range(files))
 
     def stop(path, data):
         if next(written, None) is None:
@@ -193,7 +193,7 @@ def test_a_writer_that_is_stopped_anywhere_leaves_the_old_version(
     learner.use(method)
     learner.adapt(stream[1])
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "write_file", stop)
+        patch.setattr(manifest, "write_file", stop)
         with pytest.raises(PulledPlug):
             learner.save(tmp_path / "model")
     assert bits(Learner.load(tmp_path / "model", device="cpu")) == before
@@ -232,7 +232,7 @@ def test_a_relative_name_stands_for_the_same_folder_when_the_working_directory_c
 def test_an_older_memgrow_is_told_to_update(learner, tmp_path):
     learner.save(tmp_path / "model")
     with pytest.raises(ModelError, match=rf"newer memgrow \(format {FORMAT}; this one reads up to 1\): update memgrow"):
-        storage.read_folder(tmp_path / "model", 1)
+        manifest.read_folder(tmp_path / "model", 1)
 
 
 def test_models_of_a_comparison_share_the_base_of_the_stage_before(stream, tmp_path):
@@ -251,7 +251,7 @@ def test_what_an_unfinished_training_keeps_lacks_what_is_frozen(learner, stream,
     broken = Learner.load(tmp_path / "model", device="cpu")
     with pytest.raises(PulledPlug):
         broken.adapt(stream[1], folder=tmp_path / "model", save_every=0, progress=Plug(2))
-    kept = storage.load_tensors(storage.read_folder(tmp_path / "model.adapting", FORMAT), "state.safetensors")
+    kept = storage.load_tensors(manifest.read_folder(tmp_path / "model.adapting", FORMAT), "state.safetensors")
     assert {name.partition(".")[0] for name in kept} >= {"model/heads", "best/heads"}
     assert not any("vectors" in name or "inner" in name for name in kept)
     broken.adapt(stream[1], folder=tmp_path / "model")

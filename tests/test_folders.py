@@ -12,12 +12,13 @@ import traceback
 
 import pytest
 
-from memgrow import folders, storage
+from memgrow import folders, manifest
 from memgrow.errors import ModelError
 from memgrow.folders import replaceable
 from memgrow.learner import Learner
 from memgrow.locking import hold
-from memgrow.storage import StoredFile, pack_tensors, read_folder, stored_at, write_folder
+from memgrow.manifest import read_folder, stored_at, write_folder
+from memgrow.storage import StoredFile, pack_tensors
 from tests.support.breaking import Plug, PulledPlug
 
 FORK = multiprocessing.get_context("fork")
@@ -76,7 +77,7 @@ def test_a_model_that_was_written_as_usual_goes_on_in_a_place_that_cannot_be_rep
 @pytest.mark.parametrize("survives", range(3))
 def test_within_such_a_folder_a_writer_that_is_stopped_leaves_the_old_version(fixed, monkeypatch, survives):
     write_folder(fixed, FILES)
-    before, write, written = names(fixed), storage.write_file, []
+    before, write, written = names(fixed), manifest.write_file, []
 
     def full(path, data):
         if len(written) == survives:
@@ -85,9 +86,9 @@ def test_within_such_a_folder_a_writer_that_is_stopped_leaves_the_old_version(fi
         write(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(storage, "write_file", full)
+        patch.setattr(manifest, "write_file", full)
         if survives == 2:  # all files are there, and only the manifest is not
-            patch.setattr(storage, "atomic_open", lambda path: full(path, b""))
+            patch.setattr(manifest, "atomic_open", lambda path: full(path, b""))
         with pytest.raises(ModelError, match=r"\(No space left on device\).*unchanged"):
             write_folder(fixed, {"a.json": b"2", "b.bin": b"3"})
     assert read_folder(fixed) == FILES
@@ -111,8 +112,8 @@ def test_within_such_a_folder_a_large_file_is_handed_on(fixed):
 @pytest.mark.parametrize("name", ["..", "/etc", "version-1", "version-0000000/", 7])
 def test_a_version_is_never_sought_elsewhere(tmp_path, name):
     write_folder(tmp_path / "m", FILES)
-    manifest = json.loads((tmp_path / "m" / "manifest.json").read_text())
-    (tmp_path / "m" / "manifest.json").write_text(json.dumps({**manifest, "folder": name}))
+    told = json.loads((tmp_path / "m" / "manifest.json").read_text())
+    (tmp_path / "m" / "manifest.json").write_text(json.dumps({**told, "folder": name}))
     with pytest.raises(ModelError, match=r"manifest.json is damaged"):
         read_folder(tmp_path / "m")
 

@@ -13,7 +13,7 @@ import pytest
 from memgrow import folders, locking
 from memgrow.errors import ModelError
 from memgrow.locking import Holder, hold
-from memgrow.storage import read_folder, write_folder
+from memgrow.manifest import read_folder, write_folder
 
 FORK = multiprocessing.get_context("fork")  # quick; nothing here is computed by torch
 

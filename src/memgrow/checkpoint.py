@@ -21,14 +21,12 @@ from memgrow.data.batches import Tokenized
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.history import History
 from memgrow.locking import hold
+from memgrow.manifest import MANIFEST, PATIENCE_S, TRIES, find_damage, read_folder, stored_at, write_folder
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild, settings_from
 from memgrow.models.fit import build_fitting
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.storage import (
-    MANIFEST,
-    PATIENCE_S,
-    TRIES,
     Content,
     ReplacedError,
     StoredFile,
@@ -36,9 +34,6 @@ from memgrow.storage import (
     load_tensors,
     pack_json,
     pack_tensors,
-    read_folder,
-    stored_at,
-    write_folder,
 )
 from memgrow.tensor_files import Shapes, stored_shapes
 from memgrow.text import Vocabulary
@@ -138,6 +133,17 @@ def read_checkpoint(path: str | Path, device: torch.device, model: ModelSettings
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
             raise ModelError(f"{path} is not a model that this memgrow understands: {brief(error)}") from error
     raise AssertionError
+
+
+def find_faults(path: str | Path) -> list[str]:
+    """All that is wrong with a model's folder, a sentence for each; nothing if it can be loaded."""
+    if found := find_damage(path, FORMAT, large={BASE}):
+        return found
+    try:
+        read_checkpoint(path, torch.device("cpu"))
+    except MemgrowError as error:
+        return [str(error)]
+    return []
 
 
 def checkpoint_files(path: str | Path) -> dict[str, Content]:

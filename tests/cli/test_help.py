@@ -6,7 +6,7 @@ import pytest
 
 from memgrow import METHODS, __version__
 
-COMMANDS = ("demo", "adapt", "evaluate", "predict", "inspect", "methods", "compare", "paper", "theorem")
+COMMANDS = ("demo", "adapt", "evaluate", "predict", "inspect", "verify", "methods", "compare", "paper", "theorem")
 WIDTH = 80
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow import storage
+from memgrow import manifest
 from memgrow.progress import Step
 from memgrow.report.progress_bars import TrainingBar
 
@@ -41,7 +41,7 @@ def weights(model: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("survives", [0, 1, 3])
 def test_a_full_disk_is_a_sentence_at_whichever_file_it_comes(memgrow, data, model, survives, monkeypatch):
-    before, plain, written = weights(model), storage.write_file, []
+    before, plain, written = weights(model), manifest.write_file, []
 
     def full(path, content):
         if len(written) >= survives:
@@ -50,7 +50,7 @@ def test_a_full_disk_is_a_sentence_at_whichever_file_it_comes(memgrow, data, mod
         plain(path, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(storage, "write_file", full)
+        patched.setattr(manifest, "write_file", full)
         sentence = memgrow.refused("adapt", model, data["clinic"])
     assert "could not write" in sentence
     assert "(No space left on device): make room or choose another place" in sentence
@@ -64,7 +64,7 @@ def test_no_new_model_comes_of_a_full_disk(memgrow, data, never_made, monkeypatc
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(storage, "write_file", full)
+    monkeypatch.setattr(manifest, "write_file", full)
     assert "No space left" in memgrow.refused("adapt", never_made, data["kitchen"], *memgrow.tiny)
 
 

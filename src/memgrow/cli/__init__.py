@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 
 from memgrow import __version__
-from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem
+from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem, verify
 from memgrow.cli.errors import Commands, end_output
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,
     "adapt": adapt.adapt,
     "inspect": inspect.inspect,
+    "verify": verify.verify,
     "doctor": inspect.doctor,
     "methods": inspect.methods,
     "evaluate": evaluate.evaluate,

@@ -14,7 +14,8 @@ from torch import Tensor
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.folders import ADAPTING, replaceable
-from memgrow.storage import Content, load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
+from memgrow.manifest import read_folder, write_folder
+from memgrow.storage import Content, load_json, load_tensors, pack_json, pack_tensors
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
