@@ -273,8 +273,9 @@ def test_a_model_gives_way_only_to_a_later_version_of_itself(tiny, short, stream
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
-def test_nobody_else_can_change_a_model_while_it_learns(tiny, short, stream, tmp_path):
+def test_nobody_else_can_change_a_model_while_it_learns(tiny, short, stream, tmp_path, monkeypatch):
     """From before the first domain until the last one has been saved, also by another thread of the same process."""
+    monkeypatch.setattr("memgrow.locking.DYING_S", 0.0)
     learner, found = make(tiny, short), []
 
     def try_it(stage, new):

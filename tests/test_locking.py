@@ -22,6 +22,12 @@ def without_flock(file, operation):
     raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
 
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    """Nobody here is dying: who is refused is refused at once."""
+    monkeypatch.setattr(locking, "DYING_S", 0.0)
+
+
 @pytest.fixture(params=["flock", "no locks"])
 def kind(request, monkeypatch):
     """On a file system with locks, and on one without."""
@@ -80,6 +86,13 @@ def test_a_lock_of_a_process_that_was_killed_blocks_nobody_and_nothing_of_it_sta
     with hold(tmp_path / "m", wait=5):
         pass
     assert names(tmp_path) == []
+
+
+def test_a_process_that_is_just_dying_is_waited_for(other, tmp_path, monkeypatch):
+    monkeypatch.setattr(locking, "DYING_S", 30.0)
+    other(tmp_path / "m").kill()
+    with hold(tmp_path / "m"):
+        pass
 
 
 def test_who_waits_is_told_for_whom_and_goes_on_when_it_is_free(kind, other, tmp_path):

@@ -27,6 +27,7 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 PAUSE_S = 0.02  # between two tries
+DYING_S = 3.0  # that a process which has been killed may hold on to its lock, while the system takes it apart
 WITHOUT_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
 _held = threading.local()
@@ -71,8 +72,8 @@ class _Lock:
 
 
 @contextmanager
-def hold(folder: str | Path, wait: float = 0.0, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the lock of a folder, be it there or not; an error says who has it after `wait` seconds.
+def hold(folder: str | Path, wait: float | None = None, on_wait: Callable[[str], None] | None = None) -> Iterator[None]:
+    """Hold the lock of a folder, be it there or not; an error says who has it after `wait` seconds, or a moment.
 
     What killed processes left beside the folder is cleared. A thread that holds the lock may ask for it again.
     `on_wait` is told once whom we wait for.
@@ -84,7 +85,7 @@ def hold(folder: str | Path, wait: float = 0.0, on_wait: Callable[[str], None] |
         return
     made = [parent for parent in path.parents if not parent.exists()]
     try:
-        lock = _acquire(path, wait, on_wait)
+        lock = _acquire(path, DYING_S if wait is None else wait, on_wait)
         ours[path] = os.getpid()
         try:
             _clear(path)

@@ -16,8 +16,9 @@ FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
-def held(untouched):
+def held(untouched, monkeypatch):
     """A model that another process is changing, until the event is set."""
+    monkeypatch.setattr("memgrow.locking.DYING_S", 0.0)
     ready, go = FORK.Event(), FORK.Event()
 
     def work():

@@ -60,7 +60,7 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
     """
     _is_free(model)  # before anything is made beside it
-    with hold(model, inf if wait else 0.0, on_wait=lambda sentence: say(sentence, "dim")):
+    with hold(model, *((inf, partial(say, style="dim")) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
         learner = open_or_create(model, read_recipe(recipe, set_ or (), encoder), method, seed, device)
         columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
