@@ -13,9 +13,10 @@ import torch
 
 from memgrow.errors import ModelError
 from memgrow.learner import Learner
+from memgrow.manifest import read_folder, write_folder
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors, read_folder, write_folder
+from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import Position, ResumeFolder
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
