@@ -90,6 +90,9 @@ class Stepper(Protocol):
     def epoch(self, number: int, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
         """Train on each model's batches of an epoch from the first on; yields how many of all are done."""
 
+    def finite(self) -> list[bool]:
+        """Whether all weights of each model that train are still finite numbers."""
+
     def score(self) -> list[float]:
         """The score of each model on the validation set."""
 
@@ -145,8 +148,19 @@ def train(
     started, reported = time.monotonic() - positions[0].seconds, 0.0
     batches = -(-len(data) // settings.batch)
 
+    def diverged(epoch: int) -> SettingsError:
+        resume.clear()  # it would end in the same way when it is taken up
+        many = "" if len(seeds) == 1 else f" for one of {len(seeds)} models that learn together"
+        return SettingsError(
+            f"learning {name} failed in epoch {epoch + 1}{many}, as a loss or a weight is no longer a finite number; "
+            f"what was learnt before is unchanged: choose a rate below {settings.rate:g}, such as "
+            f"--set rate={settings.rate / 10:g}"
+        )
+
     def report(epoch: int, done: int) -> None:
         loss, correct = (stepper.running / max(stepper.seen, 1)).tolist()
+        if not isfinite(loss) and len(going) == len(active):
+            raise diverged(epoch)
         best = max(position.best for position in positions)
         progress.step(Step(name, epoch + 1, settings.epochs, done, batches, loss, correct, best if best >= 0 else None))
 
@@ -177,8 +191,13 @@ def train(
                 report(epoch, done)
             if resume.due():
                 loss, correct = stepper.running.tolist()
+                if not isfinite(loss):
+                    raise diverged(epoch)
                 within = replace(positions[0], batch=done, loss=loss, correct=correct, seen=stepper.seen)
                 save(replace(within, seconds=now - started))
+        finite = stepper.finite()
+        if not all(finite[place] for place, k in enumerate(active) if k in going):
+            raise diverged(epoch)
         scores, better = stepper.score(), []
         for place, k in enumerate(active):
             if k in going:
@@ -270,6 +289,10 @@ class PlainStepper:
     def backward(self, loss: Tensor) -> None:
         """Give parameters their gradients."""
         loss.backward()  # type: ignore[no-untyped-call]
+
+    def finite(self) -> list[bool]:
+        sums = [parameter.detach().sum() for parameter in self.optimiser.parameters.values()]
+        return [not sums or bool(torch.stack(sums).isfinite().all())]
 
     def score(self) -> list[float]:
         with self._evaluated():

@@ -71,6 +71,11 @@ class StackStepper:
         self.stack.training = False
         self.optimiser.flush()
 
+    def finite(self) -> list[bool]:
+        sums = [parameter.detach().flatten(1).sum(1) for parameter in self.optimiser.parameters.values()]  # (K) each
+        found: list[bool] = torch.stack(sums).isfinite().all(0).tolist() if sums else [True] * len(self.stack)
+        return found
+
     def score(self) -> list[float]:
         scores: list[float] = correct_of(self._evaluated(), self.validation).double().mean(1).tolist()
         return scores
