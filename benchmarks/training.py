@@ -92,7 +92,7 @@ def our_trainer(data: Encoded, backend: str) -> Callable[[], None]:
     stepper = PlainStepper(model, data, data, settings=settings, trains=trains, plugins=Plugins([]))
 
     def run() -> None:
-        list(stepper.epoch([order], 0))
+        list(stepper.epoch(0, [order], 0))
 
     return run
 
