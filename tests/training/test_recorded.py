@@ -14,7 +14,7 @@ from memgrow.methods.plugin import Plugin
 from memgrow.models.pretrained.settings import PretrainedSettings
 from memgrow.training import recorded
 from memgrow.training.loop import PlainStepper, TrainingSettings
-from memgrow.training.recorded import RecordedStepper, rounded
+from memgrow.training.recorded import RecordedStepper, padded_to
 from memgrow.training.stacked.together import PLAIN, RECORDED, STACKED, choose_loop
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.tiny_encoder import make_encoder
@@ -81,9 +81,9 @@ def doubled(example):
 
 def test_lengths_are_rounded_up_but_not_beyond_what_the_encoder_reads():
     lengths = range(1, 513)
-    assert all(rounded(length, 512) >= length for length in lengths)
-    assert len({rounded(length, 512) for length in lengths}) <= 15
-    assert [rounded(length, 50) for length in (1, 16, 17, 49, 50)] == [16, 16, 32, 50, 50]
+    assert all(padded_to(length, 512) >= length for length in lengths)
+    assert len({padded_to(length, 512) for length in lengths}) <= 15
+    assert [padded_to(length, 50) for length in (1, 16, 17, 49, 50)] == [16, 16, 32, 50, 50]
 
 
 def test_a_text_as_long_as_the_encoder_reads_is_trained_on(folder, stream):

@@ -118,6 +118,11 @@ def collate(encoded: Encoded, indices: Sequence[int], device: torch.device) -> B
     )
 
 
+def token_mask(words: Tensor, lengths: Tensor) -> Tensor:
+    """Where rows (R, T) have a token and not padding: (R, T)."""
+    return torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)
+
+
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
     """The tensor on the device; nobody waits until a GPU has done what it was asked before."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.data.batches import Encoded
+from memgrow.data.batches import Encoded, token_mask
 from memgrow.errors import SettingsError
 from memgrow.methods.plugin import MethodSettings, Parameters, Plugin
 from memgrow.methods.trains import ALL, Trains, everything, trainable, what_is_new
@@ -45,8 +45,7 @@ def counted_reads(model: Model) -> Iterator[Counts]:
     inside: list[Tensor] = []  # (R, T) of the batch that is being read
 
     def look(encoder: nn.Module, given: tuple[Tensor, Tensor]) -> None:
-        words, lengths = given
-        inside[:] = [torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)]
+        inside[:] = [token_mask(*given)]
 
     def counter(name: str) -> Callable[[nn.Module, tuple[Tensor], Tensor], None]:
         def count(memory: nn.Module, given: tuple[Tensor], output: Tensor) -> None:

@@ -17,16 +17,16 @@ from memgrow.models import Classifier, Model
 from memgrow.models.pretrained.encoder import PretrainedEncoder
 from memgrow.training.graphs import Graphs, separated
 from memgrow.training.loop import PlainStepper, TrainingSettings
-from memgrow.training.stacked.data import DeviceData
+from memgrow.training.stacked.data import DeviceData, rounded
 
-GRAINS = ((64, 16), (256, 32))  # up to so many pieces, lengths are rounded up to a multiple of the other
-COARSE = 64  # and beyond, to a multiple of this; each length costs a tenth of a second to record, and padding little
+# Up to so many pieces, lengths are rounded up to a multiple of the other. Coarser than those of a stack: each length
+# costs a tenth of a second to record, and padding little.
+GRAINS = ((64, 16), (256, 32))
 
 
-def rounded(length: int, longest: int) -> int:
-    """The length that a batch is padded to, so that few lengths differ, and no more than an encoder reads at most."""
-    step = next((grain for limit, grain in GRAINS if length <= limit), COARSE)
-    return min(-(-length // step) * step, longest)
+def padded_to(length: int, longest: int) -> int:
+    """The length that a batch is padded to: no more than an encoder reads at most."""
+    return min(rounded(length, GRAINS), longest)
 
 
 def recording_obstacle(model: Model) -> str | None:
@@ -59,7 +59,7 @@ class RecordedStepper(PlainStepper):
     ) -> None:
         super().__init__(model, data, validation, settings=settings, trains=trains, plugins=plugins)
         assert isinstance(model.encoder, PretrainedEncoder)
-        self.examples = DeviceData(data, self.device, partial(rounded, longest=model.encoder.longest))
+        self.examples = DeviceData(data, self.device, partial(padded_to, longest=model.encoder.longest))
         self.numbers = torch.zeros(settings.batch, dtype=torch.long, device=self.device)
         self._coming: Iterator[Tensor] = iter(())  # the numbers of the batches to come, on the device
         self._run = Graphs(lambda length: self._step(self.numbers, length), self.device)

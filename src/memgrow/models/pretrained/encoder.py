@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from memgrow.data import Example
-from memgrow.data.batches import Encoded, Tokenized, by_length, collate
+from memgrow.data.batches import Encoded, Tokenized, by_length, collate, token_mask
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.pretrained.backbone import (
@@ -138,7 +138,7 @@ class PretrainedEncoder(Encoder):
     # Reading
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
-        there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)  # (R, T)
+        there = token_mask(words, lengths)
         full = lengths.device.type == "cpu" and bool((lengths == words.shape[1]).all())  # nobody waits for a GPU
         states = self.states(words, there, full)
         vectors: Tensor = self.dropout(self._pool(states, there))
@@ -240,7 +240,7 @@ class PretrainedEncoder(Encoder):
 
     @torch.no_grad()
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
-        there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)
+        there = token_mask(words, lengths)
         with self.memory_inputs() as inputs:
             self.states(words, there)
         return [
@@ -251,7 +251,7 @@ class PretrainedEncoder(Encoder):
     @torch.no_grad()
     def additions(self, words: Tensor, lengths: Tensor) -> list[dict[str, float]]:
         """For each memory, how long what each domain's slots add is beside the states, at a mean piece of the rows."""
-        there = torch.arange(words.shape[1], device=words.device) < lengths.to(words.device).unsqueeze(1)
+        there = token_mask(words, lengths)
         with self.memory_inputs() as inputs:
             self.states(words, there)
         found = []
@@ -302,7 +302,7 @@ class PretrainedEncoder(Encoder):
         asked: list[list[Tensor]] = [[] for _ in self.memories]
         for indices in by_length(chosen, 32):
             batch = collate(chosen, indices, device)
-            there = torch.arange(batch.words.shape[1], device=device) < batch.lengths.to(device).unsqueeze(1)
+            there = token_mask(batch.words, batch.lengths)
             with self.memory_inputs() as inputs:
                 self.states(batch.words, there)
             for queries, memory, states in zip(asked, self.memories, inputs, strict=True):

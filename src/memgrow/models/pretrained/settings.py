@@ -27,9 +27,7 @@ class PretrainedSettings(ModelSettings):
     perceptron: int = 0  # hidden units between features and labels; 0 is a linear head
     dropout: float = 0.1  # within the encoder and on its vectors
     pairs: str = "one"  # a pair is read as one text, with the tokenizer's separator, or as two texts apart
-    memory_layers: str | int = (
-        "auto"  # after which layers memories stand, counted from 1: 3,5; auto: half-way, last but one
-    )
+    memory_layers: str | int = "auto"  # after which memories stand, from 1 on: 3,5; auto: half-way, last but one
     memory: str = "slots"  # how it is read: slots, or one of the controls, fixed-keys and adapter
     key_size: int = 64
     best: int = 16  # slots of a domain that a token reads at most

@@ -12,11 +12,7 @@ from torch import Tensor
 from memgrow.data.batches import Encoded, by_length
 from memgrow.text import UNKNOWN_INDEX
 
-GRAINS = (
-    (32, 2),
-    (64, 4),
-    (128, 16),
-)  # up to this many words, lengths are rounded up to a multiple of the other
+GRAINS = ((32, 2), (64, 4), (128, 16))  # up to this many words, lengths are rounded up to a multiple of the other
 COARSE = 64  # and beyond, to a multiple of this: so that few lengths differ
 LARGE = 256  # examples in a batch where no gradient is needed
 USUAL = 48  # words: of longer texts fewer are taken at once
@@ -81,8 +77,9 @@ def evenly(count: int, most: int) -> int:
     return max(1, -(-count // max(1, -(-count // most))))
 
 
-def rounded(length: int) -> int:
-    step = next((grain for limit, grain in GRAINS if length <= limit), COARSE)
+def rounded(length: int, grains: Sequence[tuple[int, int]] = GRAINS) -> int:
+    """The length that a batch is padded to, so that few lengths differ."""
+    step = next((grain for limit, grain in grains if length <= limit), COARSE)
     return -(-length // step) * step
 
 
