@@ -2,17 +2,19 @@
 
 import ctypes
 import errno
+import itertools
 import json
 import multiprocessing
 import os
 import shutil
+import signal
 import stat
 import sys
 import traceback
 
 import pytest
 
-from memgrow import folders, manifest
+from memgrow import folders, locking, manifest
 from memgrow.errors import ModelError
 from memgrow.folders import replaceable
 from memgrow.learner import Learner
@@ -23,6 +25,7 @@ from tests.support.breaking import Plug, PulledPlug
 
 FORK = multiprocessing.get_context("fork")
 FILES = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000}
+EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.chmod", "ctypes.call_function"}
 CANNOT = 77  # exit code of a child that may not mount anything
 
 
@@ -145,6 +148,54 @@ def test_whether_a_folder_can_be_replaced_is_found_out_without_touching_it(tmp_p
     assert (tmp_path / "m").stat() == before
     assert names(tmp_path) == ["m"]
     assert read_folder(tmp_path / "m") == FILES
+
+
+@pytest.mark.parametrize("way", ["exchange", pytest.param("two renames", marks=pytest.mark.slow), "within"])
+def test_a_writer_killed_at_any_file_operation_harms_nobody(tmp_path, monkeypatch, way):
+    """The same save is killed before its first call of the system, its second, and so on until it succeeds."""
+    path = tmp_path / "m"
+    if way != "exchange":
+        monkeypatch.setattr(folders, "exchange", lambda a, b: False)
+    write_folder(path, FILES)
+    (path / "NOTES.txt").write_text("mine")
+    new = {**FILES, "n": b"1"}
+    replaces = way != "within"
+    for module in (folders, manifest, locking):
+        if hasattr(module, "replaceable"):
+            monkeypatch.setattr(module, "replaceable", lambda path: replaces)
+    number, status = 0, -signal.SIGKILL
+    while status == -signal.SIGKILL:
+        status = killed_at(number, lambda: write_folder(path, new))
+        assert read_folder(path) in (FILES, new)
+        number += 1
+    assert status == 0
+    assert 20 < number < 200
+    with hold(path):
+        pass
+    assert read_folder(path) == new
+    assert (path / "NOTES.txt").read_text() == "mine"
+    assert names(tmp_path) == ["m"]
+    assert len(names(path)) == (5 if replaces else 3)
+
+
+def killed_at(number: int, work) -> int:
+    """Do `work` in a child that kills itself before the call of that number that changes or opens a file."""
+
+    def child() -> None:
+        calls = itertools.count()
+
+        def watch(event, arguments):
+            if event in EVENTS and next(calls) == number:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(watch)  # it cannot be removed, but the child ends
+        work()
+        os._exit(0)
+
+    process = FORK.Process(target=child)
+    process.start()
+    process.join()
+    return process.exitcode or 0
 
 
 # Real mounts, in a child with a name space of its own

@@ -63,12 +63,14 @@ class _Lock:
     file: int
 
     def release(self) -> None:
+        if fcntl is None:
+            os.close(self.file)  # a file that is open cannot be removed there
         with suppress(OSError):
             self.place.unlink()  # while it is still ours; who has it open already sees that the name has gone
         if fcntl is not None:
             with suppress(OSError):
                 fcntl.flock(self.file, fcntl.LOCK_UN)  # a child process may have the file open still
-        os.close(self.file)
+            os.close(self.file)
 
 
 @contextmanager
@@ -175,7 +177,8 @@ def _try_exclusive(place: Path) -> _Lock | None:
 def _signed(lock: _Lock) -> _Lock:
     with suppress(OSError):  # a full disk: it is a lock all the same
         os.ftruncate(lock.file, 0)
-        os.pwrite(lock.file, json.dumps(asdict(Holder.ours())).encode(), 0)
+        os.lseek(lock.file, 0, os.SEEK_SET)
+        os.write(lock.file, json.dumps(asdict(Holder.ours())).encode())
     return lock
 
 

@@ -279,12 +279,12 @@ def _write_within(path: Path, files: Mapping[str, Content], manifest: Mapping[st
 
 
 def _clear_versions(path: Path) -> None:
-    """Remove the versions that the manifest does not name, and files that it says to be in a version."""
+    """Remove versions that the manifest does not name, files that it says to be in a version, half manifests."""
     manifest = Manifest.of(path)
     for found in path.iterdir():
         if VERSION.fullmatch(found.name) and found.name != manifest.folder:
             shutil.rmtree(found, ignore_errors=True)
-        elif manifest.folder != "." and found.name in manifest.sha256:
+        elif found.name.startswith(f".{MANIFEST}.") or (manifest.folder != "." and found.name in manifest.sha256):
             with suppress(OSError):
                 found.unlink()
 
