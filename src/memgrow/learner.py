@@ -132,8 +132,8 @@ class Learner:
         kept in folder.adapting, so that a run that was killed goes on where it was and ends with the same bits.
         `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain",
         "stacked" or "recorded" (see `choose_loop`); without it the faster one is taken.
-        No other process can change the folder meanwhile. If it holds a model of which this is no later version, it is
-        refused, unless it is to be `overwrite`n.
+        No other process can change the folder meanwhile. A folder with a model of which this would be no later version
+        is refused, unless `overwrite` is given.
         """
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)
