@@ -53,7 +53,9 @@ def rating_lines(domain: str, count: int = 40, per_group: int = 4) -> bytes:
     return "".join(rows).encode()
 
 
-def sentiment_package(setup: str = "raise SystemExit('must not run')", **ratings: bytes) -> bytes:
+def sentiment_package(
+    setup: str = "raise SystemExit('must not run')", project: str | None = None, **ratings: bytes
+) -> bytes:
     """A source archive of vaderSentiment 0.5, with ratings of one's own for some domains."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
@@ -67,6 +69,7 @@ def sentiment_package(setup: str = "raise SystemExit('must not run')", **ratings
         "setup.py": setup.encode(),
         "LICENSE.txt": b"MIT",
         RATINGS_ARCHIVE: buffer.getvalue(),
+        **({} if project is None else {"pyproject.toml": project.encode()}),
     }
     return zipped({f"vaderSentiment-0.5/{name}": content for name, content in files.items()})
 

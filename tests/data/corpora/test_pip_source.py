@@ -48,6 +48,17 @@ def test_an_archive_with_another_checksum_is_refused_and_its_code_does_not_run(i
     assert not trace.exists()
 
 
+def test_a_build_backend_within_an_archive_does_not_run_before_its_checksum_is_known_to_be_right(
+    index, place, tmp_path
+):
+    trace = tmp_path / "ran"
+    project = '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n'
+    content = sentiment_package(setup=f"open({str(trace)!r}, 'w')", project=project)
+    (index / "vaderSentiment-0.5.zip").write_bytes(content)
+    assert "SHA-256 differs" in refusal(place, sentiment_package())
+    assert not trace.exists()
+
+
 def test_an_index_without_the_archive_is_told(index, place):
     assert "has no source archive of vaderSentiment 0.5" in refusal(place, sentiment_package())
 
