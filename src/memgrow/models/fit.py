@@ -13,14 +13,10 @@ import torch
 
 from memgrow.errors import ModelError
 from memgrow.models.model import Model
-from memgrow.models.pretrained.files import EncoderFiles
-
-Shapes = Mapping[str, tuple[int, ...]]
+from memgrow.models.pretrained.files import EncoderFiles, check_sizes, unfit
+from memgrow.tensor_files import Shapes
 
 MOST_SEGMENTS = 4096  # of a bank, each added by a domain: more of them than anybody has taught a model
-# What configurations of Transformers call the number of their layers, and sizes that tensors have as well.
-LAYERS = ("num_hidden_layers", "num_layers", "n_layers")
-SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
 
 
 def build_fitting(
@@ -37,7 +33,7 @@ def build_fitting(
         with torch.device("meta"), suppress(NotImplementedError, RuntimeError):
             check_fits(build(), stored, exactly=True)
     else:
-        _check_transformer(files, stored)
+        check_sizes(json.loads(files.config), stored)
     model = build()
     check_fits(model, stored)
     return model
@@ -48,17 +44,17 @@ def check_fits(model: Model, stored: Shapes, exactly: bool = False) -> None:
     asked = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     for name, sizes in asked.items():
         if name not in stored:
-            raise _unfit(f"{name} is missing")
+            raise unfit(f"{name} is missing")
         if stored[name] != sizes:
-            raise _unfit(f"{name} is {_size(stored[name])} and should be {_size(sizes)}")
+            raise unfit(f"{name} is {_size(stored[name])} and should be {_size(sizes)}")
     if exactly and (more := sorted(stored.keys() - asked.keys())):
-        raise _unfit(f"{more[0]} is one too many")
+        raise unfit(f"{more[0]} is one too many")
 
 
 def _check_counts(settings: Mapping[str, Any], shape: Mapping[str, Any], stored: Shapes) -> None:
     layers = settings.get("layers", 1)
     if isinstance(layers, int) and layers > len(stored):
-        raise _unfit(f"there are {layers:,} layers for {len(stored):,} tensors")
+        raise unfit(f"there are {layers:,} layers for {len(stored):,} tensors")
     for parts in _lists(shape):
         if len(parts) > MOST_SEGMENTS:
             raise ModelError(
@@ -67,17 +63,7 @@ def _check_counts(settings: Mapping[str, Any], shape: Mapping[str, Any], stored:
             )
     columns = shape.get("columns", ())
     if len(columns) > len(stored):
-        raise _unfit(f"there are {len(columns):,} columns for {len(stored):,} tensors")
-
-
-def _check_transformer(files: EncoderFiles, stored: Shapes) -> None:
-    """A Transformer is built at its full size, so that a lie about that must be found before."""
-    config = json.loads(files.config)
-    largest = max((size for sizes in stored.values() for size in sizes), default=0)
-    for names, most in ((LAYERS, len(stored)), (SIZES, largest)):
-        for name in names:
-            if isinstance(value := config.get(name), int) and value > most:
-                raise _unfit(f"{name} is {value:,}, and the tensors speak of {most:,} at most")
+        raise unfit(f"there are {len(columns):,} columns for {len(stored):,} tensors")
 
 
 def _lists(value: Any) -> Iterator[list[Any]]:
@@ -91,9 +77,3 @@ def _lists(value: Any) -> Iterator[list[Any]]:
 
 def _size(sizes: tuple[int, ...]) -> str:
     return " x ".join(map(str, sizes)) or "one number"
-
-
-def _unfit(what: str) -> ModelError:
-    return ModelError(
-        f"config.json and the weights do not belong together ({what}): copy the model again, or go back to a saved one"
-    )

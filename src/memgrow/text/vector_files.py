@@ -26,6 +26,7 @@ Row = NDArray[np.float32]
 _BUFFER = 1 << 18
 _LONGEST = 1 << 20  # bytes of a line or a word: anything longer is no vector file, and must not fill the memory
 _LARGEST = 1 << 16  # numbers in a row
+_MOST_EMPTY = 100_000  # lines: a small archive may unpack to billions of them
 _HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s*")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _SPACE, _PLUS, _MINUS, _DOT, _ZERO = b" +-.0"
@@ -150,7 +151,7 @@ def _is_text(line: bytes) -> bool:
 
 def text_rows(stream: ByteStream, layout: Layout, path: Path) -> Iterator[RawRow]:
     """The rows of a GloVe or word2vec text file, each checked for its number of fields."""
-    line_number = rows = 0
+    line_number = rows = empty = 0
     if layout.count is not None:
         stream.readline(_LONGEST)
         line_number = 1
@@ -158,6 +159,9 @@ def text_rows(stream: ByteStream, layout: Layout, path: Path) -> Iterator[RawRow
         line_number += 1
         line = line.rstrip().replace(b"\t", b" ")
         if not line:
+            empty += 1
+            if empty > _MOST_EMPTY:
+                raise DataError(f"{path}, line {line_number}: there are {_MOST_EMPTY:,} empty lines; remove them")
             continue
         if line.count(b" ") == layout.size:
             word, _, numbers = line.partition(b" ")

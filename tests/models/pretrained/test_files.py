@@ -35,6 +35,17 @@ def refusal(folder):
     return told
 
 
+@pytest.mark.parametrize("name", ["num_hidden_layers", "hidden_size", "vocab_size", "intermediate_size"])
+def test_a_configuration_without_the_weights_for_it_is_refused_before_it_is_built(folder, name):
+    edit_config(folder, **{name: 100_000_000})
+    assert f"{name} is 100,000,000, and the tensors speak of" in refusal(folder)
+
+
+def test_a_configuration_that_is_nested_without_end_is_refused(folder):
+    (folder / "config.json").write_text("[" * 200_000)
+    assert "config.json is not JSON" in refusal(folder)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_is_read_with_its_tensors_and_their_hash(made, family):
     files = read_encoder(made[family])

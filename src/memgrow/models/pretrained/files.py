@@ -15,6 +15,7 @@ from torch import Tensor
 
 from memgrow.errors import ModelError, SettingsError
 from memgrow.places import expanded
+from memgrow.tensor_files import Shapes, check_size, stored_shapes
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 SHARDS = f"{WEIGHTS}.index.json"  # says which file has which tensor, where the weights are in several
@@ -23,6 +24,10 @@ VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.mo
 LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
 WORKS = "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work"
 CHUNK = 1 << 20
+
+# What configurations of Transformers call the number of their layers, and sizes that tensors have as well.
+LAYERS = ("num_hidden_layers", "num_layers", "n_layers")
+SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
         raise ModelError(f"{folder} is a file; an encoder is a folder with {CONFIG}, {TOKENIZER} and {WEIGHTS}")
     config = _read_config(folder / CONFIG)
     weights = _find_weights(folder)
+    parts = [stored_shapes(part) for part in weight_parts(weights)]
+    check_sizes(config, {name: shape for part in parts for name, shape in part.items()})
     tokenizer = _read_tokenizer(folder)
     _check_words(tokenizer, config, folder)
     return EncoderFiles(
@@ -80,6 +87,21 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
         sha256=hash_files(*weight_parts(weights)),
         licences=read_licences(folder),
         weights=weights,
+    )
+
+
+def check_sizes(config: Mapping[str, Any], stored: Shapes) -> None:
+    """Refuse a configuration that tells of more than there are weights for, before it is built at full size."""
+    largest = max((size for sizes in stored.values() for size in sizes), default=0)
+    for names, most in ((LAYERS, len(stored)), (SIZES, largest)):
+        for name in names:
+            if isinstance(value := config.get(name), int) and value > most:
+                raise unfit(f"{name} is {value:,}, and the tensors speak of {most:,} at most")
+
+
+def unfit(what: str) -> ModelError:
+    return ModelError(
+        f"config.json and the weights do not belong together ({what}): copy the model again, or go back to a saved one"
     )
 
 
@@ -214,9 +236,12 @@ def _check_words(tokenizer: str, config: Mapping[str, Any], folder: Path) -> Non
 
 
 def _json(path: Path) -> dict[str, Any]:
+    with path.open("rb") as file:
+        check_size(file, path)
+        content = file.read()
     try:
-        value = json.loads(path.read_bytes())
-    except ValueError as error:
+        value = json.loads(content)
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON ({error}); copy or fetch it again") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path} is no table of settings; copy or fetch it again")
