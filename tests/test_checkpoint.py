@@ -1,5 +1,6 @@
 """A large encoder's weights are stored once: later versions of a model share what has not changed of them."""
 
+import errno
 import json
 import math
 import random
@@ -9,13 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from memgrow import manifest, storage
+from memgrow import folders, manifest, storage
 from memgrow.checkpoint import BASE, FORMAT, KEPT_FROM, MODEL, checkpoint_files
 from memgrow.errors import ModelError
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
 from memgrow.learner import Learner
+from memgrow.manifest import stored_at
 from memgrow.methods import MethodSettings
 from memgrow.models import ENCODERS, ModelSettings
 from memgrow.storage import pack_tensors
@@ -109,6 +111,29 @@ def test_adapting_in_place_keeps_the_file_that_was_there(learner, stream, tmp_pa
         again.adapt(domain, folder=tmp_path / "model")
         assert (tmp_path / "model" / BASE).stat().st_ino == number
         assert_saved(again, tmp_path / "model")
+
+
+def test_a_mount_point_hands_the_file_on_to_versions_within_and_elsewhere(learner, stream, tmp_path, monkeypatch):
+    model, rename = tmp_path / "model", folders.rename
+
+    def busy(old, new):
+        if model in (old, new):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        rename(old, new)
+
+    monkeypatch.setattr(folders, "rename", busy)
+    model.mkdir()
+    learner.save(model)
+    number = stored_at(model, BASE).stat().st_ino
+    for domain in stream[1:3]:
+        again = Learner.load(model, device="cpu")
+        again.adapt(domain, folder=model)
+        assert stored_at(model, BASE).stat().st_ino == number
+        assert bits(Learner.load(model, device="cpu")) == bits(again)
+    again.save(tmp_path / "copy")
+    assert (tmp_path / "copy" / BASE).samefile(stored_at(model, BASE))
+    assert_saved(again, tmp_path / "copy")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "model"]
 
 
 def test_whatever_has_changed_comes_back_to_the_bit(learner, tmp_path):
