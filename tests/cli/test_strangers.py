@@ -98,7 +98,7 @@ def with_model(words, made):
     return (words[0], made, *words[1:]) if words[0] in ("predict", "inspect") else words
 
 
-@pytest.mark.parametrize("words", WRITING)
+@pytest.mark.parametrize("words", [*WRITING, ("--help",)])
 def test_a_reader_that_has_gone_ends_a_command_in_silence(made, monkeypatch, capfd, words):
     reading, writing = os.pipe()
     os.close(reading)

@@ -8,7 +8,7 @@ import typer
 
 from memgrow import __version__
 from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem, verify
-from memgrow.cli.errors import Commands, end_output
+from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,
@@ -60,6 +60,9 @@ def main() -> None:
     try:
         app()
     except SystemExit as end:
-        if (failed := end_output()) is not None and not end.code:
+        failed = end_output()
+        if isinstance(end.__context__, BrokenPipeError):  # so rich ends a help page that nobody reads
+            sys.exit(BROKEN_PIPE)
+        if failed is not None and not end.code:
             sys.exit(failed)
         raise
