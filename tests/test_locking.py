@@ -202,11 +202,21 @@ def stress(path, seconds: float, writers: int, readers: int) -> tuple[int, int]:
     return len(saves), sum(loaded for which, loaded, _ in found if which < 0)
 
 
-@pytest.mark.parametrize("exchanges", [True, False], ids=["exchange", "two renames"])
-def test_every_load_succeeds_and_every_save_is_there(tmp_path, monkeypatch, exchanges):
-    if not exchanges:
+@pytest.mark.parametrize("way", ["exchange", "two renames", "within"])
+def test_every_load_succeeds_and_every_save_is_there(tmp_path, monkeypatch, way):
+    rename = folders.rename
+
+    def busy(old, new):
+        if tmp_path / "m" in (old, new):
+            raise OSError(errno.EBUSY, "Device or resource busy")
+        rename(old, new)
+
+    if way != "exchange":
         monkeypatch.setattr(folders, "exchange", lambda a, b: False)
-    saves, loads = stress(tmp_path / "m", 0.6, writers=2, readers=2)
+    if way == "within":
+        (tmp_path / "m").mkdir()
+        monkeypatch.setattr(folders, "rename", busy)
+    saves, loads = stress(tmp_path / "m", 0.6, writers=3, readers=2)
     assert saves > 5
     assert loads > 5
 
@@ -259,6 +269,33 @@ def test_what_a_process_that_was_killed_was_writing_goes_with_the_next_lock(tmp_
         pass
     assert names(tmp_path) == [".n.writing", "m"]
     assert read_folder(tmp_path / "m") == {"a": b"1"}
+
+
+def test_what_others_try_while_they_wait_is_left_alone(tmp_path):
+    """Else a model could be renamed in earnest onto what had been in the way."""
+    path = tmp_path / "m"
+    write_folder(path, {"a": b"1"})
+    alive = folders.unique_beside(path, "trying")
+    dead = alive.with_name(alive.name.replace(str(os.getpid()), str(2**22 + 1)))
+    for tried in (alive, dead):
+        (tried / "x").mkdir(parents=True)
+    with hold(path):
+        write_folder(path, {"a": b"2"})
+    assert names(tmp_path) == [alive.name, "m"]
+    assert (alive / "x").exists()
+
+
+def test_where_nobody_can_say_whether_a_folder_can_be_replaced_no_lock_is_taken(tmp_path, monkeypatch):
+    write_folder(tmp_path / "m", {"a": b"1"})
+
+    def full(old, new):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folders, "rename", full)
+        with pytest.raises(ModelError, match="No space left on device"), hold(tmp_path / "m"):
+            pytest.fail("it was held")
+    assert names(tmp_path) == ["m"]
 
 
 def test_without_the_lock_only_what_is_known_to_be_dead_goes(tmp_path):

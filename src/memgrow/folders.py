@@ -17,7 +17,8 @@ from pathlib import Path
 # What stands within a folder that cannot be replaced: its versions, and what else stands beside.
 LOCK, ADAPTING = ".lock", "adapting"
 VERSION = re.compile(r"version-[0-9a-f]{8}")
-OURS = re.compile(rf"{re.escape(LOCK)}(ed)?|{ADAPTING}|\.{ADAPTING}\..+|\..+\.writing|{VERSION.pattern}")
+OURS = re.compile(rf"{re.escape(LOCK)}(ed)?|{ADAPTING}|\.{ADAPTING}\..+|\..+\.(writing|trying)|{VERSION.pattern}")
+TRIED = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT}  # of one that would; ENOENT: it is being replaced just now
 FIXED = {errno.EBUSY, errno.EXDEV, errno.EACCES, errno.EPERM, errno.EROFS}  # of a rename that will never succeed
 
 _count = itertools.count()
@@ -76,24 +77,25 @@ def rename(old: Path, new: Path) -> None:
 def replaceable(path: Path) -> bool:
     """Whether another folder can take this one's name, tried without doing it.
 
-    It cannot for a mount point, for a folder in a lower layer of overlayfs, or below a folder that is read-only.
+    It cannot for a mount point, for a folder in a lower layer of overlayfs, or below a folder that is read-only. Where
+    that cannot be found out, as on a full disk, there is an OSError: the place of the lock depends on the answer.
     """
     if os.name != "posix" or not path.is_dir():
         return True
-    target = unique_beside(path)
+    target = unique_beside(path, "trying")  # which nobody else removes while we live
     obstacle = target / "x"
     try:
         obstacle.mkdir(parents=True)
         rename(path, target)  # onto a folder that is not empty: never done, but refused for the first reason there is
     except OSError as error:
-        return error.errno not in FIXED
+        if error.errno not in TRIED | FIXED:
+            raise
+        return error.errno in TRIED
     else:
         rename(target, path)
         return True
     finally:
-        for made in (obstacle, target):  # empty ones alone: nothing else can be lost here
-            with suppress(OSError):
-                made.rmdir()
+        _remove_empty(obstacle, target)
 
 
 def sync_folder(path: Path) -> None:
@@ -125,9 +127,9 @@ def recover(path: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def unique_beside(path: Path) -> Path:
+def unique_beside(path: Path, doing: str = "writing") -> Path:
     """A name for what this process writes, which tells whose it is."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{next(_count)}.{_machine()}.writing")
+    return path.with_name(f".{path.name}.{os.getpid()}-{next(_count)}.{_machine()}.{doing}")
 
 
 def clear_leftovers(path: Path, whole: bool) -> None:
@@ -135,13 +137,23 @@ def clear_leftovers(path: Path, whole: bool) -> None:
 
     With `whole` nobody else can be writing; otherwise only what belonged to a process of this machine that is dead.
     """
-    pattern = re.compile(rf"\.{re.escape(path.name)}\.(?:(\d+)-\d+\.([0-9a-f]{{8}})\.)?writing")
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.(?:(\d+)-\d+\.([0-9a-f]{{8}})\.)?(writing|trying)")
     with suppress(OSError):  # the folder above cannot be listed, or is not there
         for name in os.listdir(path.parent):  # noqa: PTH208 - names alone, quick where there are many
-            if (found := pattern.fullmatch(name)) and (
-                whole or (found[1] and found[2] == _machine() and not is_alive(int(found[1])))
-            ):
-                shutil.rmtree(path.with_name(name), ignore_errors=True)
+            if (found := pattern.fullmatch(name)) is None:
+                continue
+            left, dead = path.with_name(name), found[2] == _machine() and not is_alive(int(found[1]))
+            if found[3] == "writing" and (whole or dead):
+                shutil.rmtree(left, ignore_errors=True)
+            elif found[3] == "trying" and dead:  # who waits for the lock tries as well
+                _remove_empty(left / "x", left)
+
+
+def _remove_empty(*folders: Path) -> None:
+    """Remove folders if they are empty: nothing can be lost by it."""
+    for folder in folders:
+        with suppress(OSError):
+            folder.rmdir()
 
 
 def is_alive(process: int) -> bool:
