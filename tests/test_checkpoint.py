@@ -136,6 +136,23 @@ def test_a_mount_point_hands_the_file_on_to_versions_within_and_elsewhere(learne
     assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "model"]
 
 
+def test_a_version_that_is_replaced_while_it_is_loaded_is_loaded_anew(learner, tmp_path, monkeypatch):
+    learner.save(tmp_path / "model")
+    tensors, saved = storage.StoredFile.tensors, []
+
+    def slowly(file):
+        if not saved:  # between the checksum of the base and its tensors
+            saved.append(file.path)
+            change(learner, *(f"encoder.{name}" for name in learner.trained().encoder.state_dict()))
+            learner.save(tmp_path / "model")
+        return tensors(file)
+
+    monkeypatch.setattr(storage.StoredFile, "tensors", slowly)
+    loaded = Learner.load(tmp_path / "model", device="cpu")
+    assert saved
+    assert bits(loaded) == bits(learner)
+
+
 def test_whatever_has_changed_comes_back_to_the_bit(learner, tmp_path):
     """A walk through versions, with numbers that compare as equal to others, or to none, among them."""
     rng = random.Random(1)
