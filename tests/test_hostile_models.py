@@ -24,19 +24,19 @@ def saved(tmp_path_factory, stream, tiny, short):
 
 @pytest.fixture
 def lie(saved, tmp_path):
-    """Copies the model with a changed configuration and the right checksum for it."""
+    """Copies the model with a changed file and the right checksum for it."""
 
-    def make(change):
+    def make(change, name="config.json"):
         folder = tmp_path / "model"
         folder.mkdir()
         for file in saved.iterdir():
             (folder / file.name).write_bytes(file.read_bytes())
-        config = json.loads((folder / "config.json").read_text())
-        change(config)
-        text = json.dumps(config)
-        (folder / "config.json").write_text(text)
+        value = json.loads((folder / name).read_text())
+        change(value)
+        text = json.dumps(value)
+        (folder / name).write_text(text)
         manifest = json.loads((folder / "manifest.json").read_text())
-        manifest["sha256"]["config.json"] = hashlib.sha256(text.encode()).hexdigest()
+        manifest["sha256"][name] = hashlib.sha256(text.encode()).hexdigest()
         (folder / "manifest.json").write_text(json.dumps(manifest))
         return folder
 
@@ -72,6 +72,8 @@ LIES = {
     "labels of another kind": (lambda config: config.update(labels=5), "not a model that this memgrow understands"),
     "no shape": (lambda config: config.update(shape=[]), "not a model that this memgrow understands"),
     "long name": (lambda config: config["model"].update({"x" * 9_000: 1}), "not a model that this memgrow understands"),
+    "a number as a label": (lambda config: config.update(labels=["a", 5]), "labels.1 is not of the kind"),
+    "half a word": (lambda config: config["training"].update(max_words=1.5), "training.max_words is not of the kind"),
     "cell": (lambda config: config["model"].update(cell="gru"), "and should be"),
 }
 
@@ -81,6 +83,25 @@ def test_sizes_are_held_against_the_weights_before_anything_is_built(lie, name):
     change, says = LIES[name]
     folder = lie(change)
     with refused(says):
+        Learner.load(folder)
+
+
+HISTORIES = {
+    "method": lambda history: history["stages"][0].update(method=5),
+    "learned": lambda history: history["stages"][0].update(learned=[5]),
+    "validation": lambda history: history["stages"][0].update(validation="high"),
+    "grew.slots": lambda history: history["stages"][0]["grew"].update(slots="many"),
+    "seconds": lambda history: history["stages"][0].update(seconds=None),
+    "scores": lambda history: history["matrix"][0].update(scores={"kitchen": "high"}),
+    "matrix": lambda history: history.update(matrix=[]),
+    "baseline": lambda history: history.update(baseline={"kitchen": []}),
+}
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_a_history_of_other_kinds_is_refused(lie, name):
+    folder = lie(HISTORIES[name], "history.json")
+    with refused(f"history.json.*{name}.* is not of the kind"):
         Learner.load(folder)
 
 

@@ -17,7 +17,7 @@ from memgrow.checkpoint import Learnt, Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.device import warm_up
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError, SettingsError, listed
 from memgrow.history import History, Stage
 from memgrow.methods import Evaluate, Grew, Method, Plugins, Trains, grow_for
 from memgrow.methods.trains import new_names
@@ -96,7 +96,7 @@ def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str]
                 f"{where}: this model answers with {'words' if task == REPLY else 'labels'}, but there is {has}"
             )
         if task != REPLY and labels is not None and example.label not in labels:
-            raise DataError(f"{where}: unknown label {example.label!r}; this model knows {', '.join(labels)}")
+            raise DataError(f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}")
 
 
 def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:

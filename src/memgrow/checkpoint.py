@@ -20,6 +20,7 @@ from memgrow.data import Example
 from memgrow.data.batches import Tokenized
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.history import History
+from memgrow.kinds import wrong_part
 from memgrow.locking import hold
 from memgrow.manifest import MANIFEST, PATIENCE_S, TRIES, find_damage, read_folder, stored_at, write_folder
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
@@ -221,7 +222,13 @@ def unpack(
         config["seed"],
         _unpack_encoder(files, config) if ENCODER in files else None,
     )
-    labels = tuple(config["labels"])
+    labels, history = tuple(config["labels"]), History.from_json(load_json(files, HISTORY))
+    _check_kinds({CONFIG: setup.model, f"{CONFIG}: training": setup.training, f"{CONFIG}: options": setup.options})
+    _check_kinds({HISTORY: history})
+    if (wrong := wrong_part(labels, tuple[str, ...], "labels")) or (wrong := wrong_part(setup.seed, int, "seed")):
+        raise _wrong(f"{CONFIG}: {wrong}")
+    if len(history.matrix.rows) != len(history.stages):
+        raise _wrong(f"{HISTORY}: matrix")
     model = build_fitting(
         lambda: rebuild(config["task"], setup.model, len(labels), config["shape"], setup.encoder),
         config["model"],
@@ -233,8 +240,18 @@ def unpack(
     plugins = setup.method.plugins(setup.options)
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
     vocabulary = Vocabulary.from_json(load_json(files, VOCABULARY))
-    history = History.from_json(load_json(files, HISTORY))
     return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history)
+
+
+def _check_kinds(values: Mapping[str, Any]) -> None:
+    """Refuse dataclasses with fields of another kind than they say, as JSON may have any."""
+    for name, value in values.items():
+        if (wrong := wrong_part(value, type(value), name)) is not None:
+            raise _wrong(wrong)
+
+
+def _wrong(what: str) -> ModelError:
+    return ModelError(f"{what} is not of the kind that it must be: copy the model again, or go back to a saved one")
 
 
 def _pack_encoder(encoder: EncoderFiles) -> dict[str, Content]:
