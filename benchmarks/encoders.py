@@ -1,7 +1,7 @@
 """Pretrained encoders against what else reads and trains them, on the same encoder, texts and machine.
 
-    python benchmarks/encoders.py --encoder minilm --data SENTIMENT --device cuda --out results/encoders/speed-h200.json
-    python benchmarks/encoders.py --encoder minilm --data SENTIMENT --threads 2 --out results/encoders/speed-cpu.json
+    python benchmarks/encoders.py --encoder minilm --data SENTIMENT --device cuda --out results/encoders/speed/h200.json
+    python benchmarks/encoders.py --encoder minilm --data SENTIMENT --threads 2 --out results/encoders/speed/cpu.json
     python benchmarks/encoders.py --encoder FOLDER --quick
 
 predict: texts to labels and probabilities, by `Learner.predict`, by sentence-transformers' `encode` and a linear head,

@@ -220,6 +220,33 @@ def pretrained(_: Results) -> str:
     )
 
 
+def by_the_command(_: Results) -> str:
+    """What `memgrow adapt` itself ended with: the histories that it wrote, one for each seed."""
+    histories = [json.loads(path.read_text("utf-8")) for path in sorted((ROOT / COMMAND_RUNS).glob("seed-*.json"))]
+    average, lost = ([100 * history[name] for history in histories] for name in ("average", "forgetting"))
+    seconds = [sum(stage["seconds"] for stage in history["stages"]) for history in histories]
+    return (
+        f"Average at the end {fmean(average):.1f} ± {stdev(average):.1f}%, forgetting {fmean(lost):.1f} ± "
+        f"{stdev(lost):.1f} points ({len(histories)} seeds; `{COMMAND_RUNS}`).\n"
+        f"A run took {min(seconds):.0f} to {max(seconds):.0f} s on an H200 that all of them, and other work, shared."
+    )
+
+
+def answering(_: Results) -> str:
+    """Prediction beside its peers, in one run."""
+    found = json.loads((ROOT / "results/encoders/speed/h200.json").read_text("utf-8"))
+    rows = [
+        [name, f"{one['texts_per_second']:,}", f"{one['times_memgrow']:.1f}", f"{one['peak_mib']:,.0f}"]
+        for name, one in found["predict"]["rivals"].items()
+    ]
+    return _with_table(
+        ("prediction by", "texts a second", "times memgrow's seconds", "peak memory, MiB"),
+        rows,
+        f"{found['predict']['texts']:,} sentences, MiniLM in bfloat16 (sentence-transformers: as it comes), "
+        f"{found['machine']}, torch {found['torch'].partition('+')[0]}; from `python {found['command']}`.",
+    )
+
+
 def _end_and_lost(one: Results) -> list[str]:
     lost = one.get("forgetting")
     cells = [one["average"], lost if lost and lost["mean"] is not None else None]
@@ -268,6 +295,7 @@ def _study(stream: str) -> Results | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+COMMAND_RUNS = "results/encoders/adapt-h200"
 STUDIED = ("sentiment", "reviews", "multinli")
 TABLES = (
     *(f"table{number}" for number in range(1, 7)),
@@ -283,6 +311,8 @@ PLACES = {
     "false-positives": ("docs/paper.md", false_positives),
     "reply-lengths": ("docs/paper.md", reply_lengths),
     **{f"encoders-{stream}": ("docs/encoders.md", encoders(stream)) for stream in STUDIED},
+    "encoders-command": ("docs/encoders.md", by_the_command),
+    "encoders-speed": ("docs/speed.md", answering),
     "encoders-answer": ("docs/encoders.md", memory_pays),
     "encoders-without-slots": ("docs/encoders.md", without_slots),
     **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},

@@ -79,20 +79,6 @@ def test_training_repeats_to_the_bit(family, pairs, stream, tmp_path):
     assert_same_bits(*learners)
 
 
-def test_long_texts_repeat_to_the_bit_too(stream, tmp_path, monkeypatch):
-    monkeypatch.setitem(FAMILIES["bert"].settings, "max_position_embeddings", 256)
-    folder = make_encoder(tmp_path / "encoder")
-    long = tuple(
-        replace(one, text=" ".join([one.text] * (1 + n % 25)), pair=None) for n, one in enumerate(stream[0].train)
-    )
-    domain = replace(stream[0], train=long, validation=long[:40], test=())
-    learners = [make(folder, "F+M") for _ in range(2)]
-    for learner in learners:
-        learner.adapt(domain)
-    assert max(map(len, (texts[0] for texts in learners[0].encode(long).texts))) > 200
-    assert_same_bits(*learners)
-
-
 @pytest.mark.parametrize("method", ["F+M+E", "frozen+M"])
 def test_a_killed_run_goes_on_with_the_same_bits(method, folder, stream, monkeypatch, tmp_path, recordings):
     keep_epoch(LAST, monkeypatch)

@@ -31,9 +31,7 @@ LONG = 600  # pieces, at most, with which other families are tried: more than mo
 FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
 # Families in which every layer attends to all places and takes a mask (R, 1, T, T) as it is.
 FULL_ATTENTION = ("bert", "distilbert", "roberta", "xlm-roberta", "camembert", "electra")
-FUSED = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-# Places that the backward pass of a fused kernel takes at once. Of more, it adds gradients in an order that is chance.
-ONE_BLOCK = 64
+ATTENTION = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 # Pieces in a batch without gradients: as many as keep a GPU busier than Python, and as few as stay in a CPU's caches.
 AT_ONCE = {"cuda": 1 << 16, "cpu": 768}
 
@@ -151,7 +149,7 @@ class PretrainedEncoder(Encoder):
             separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self._padding)
-        with self._precision(), self._attention(words.shape[1]):
+        with self._precision(), self._attention():
             mask = None if full else self._mask(there)
             return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=mask, **given)[0])
 
@@ -176,11 +174,9 @@ class PretrainedEncoder(Encoder):
         on_gpu = next(self.backbone.parameters()).is_cuda
         return self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and on_gpu)
 
-    def _attention(self, places: int) -> AbstractContextManager[Any]:
-        """On a GPU: kernels that give the same bits again, and none that is planned anew for each shape."""
-        if not next(self.backbone.parameters()).is_cuda:
-            return nullcontext()
-        return sdpa_kernel([SDPBackend.MATH] if torch.is_grad_enabled() and places > ONE_BLOCK else FUSED)
+    def _attention(self) -> AbstractContextManager[Any]:
+        """On a GPU none of cuDNN's kernels, which are planned anew for each shape, and shapes are many."""
+        return sdpa_kernel(ATTENTION) if next(self.backbone.parameters()).is_cuda else nullcontext()
 
     @property
     def tokens_at_once(self) -> int:
