@@ -18,7 +18,7 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 
-SEEDS, FEW = range(4), 200
+SEEDS, FEW = range(2), 200
 MODEL = ModelSettings(cell="gru", embedding=32, hidden=64, slots=32, bidirectional=False)
 TRAINING = TrainingSettings(rate=5e-3, epochs=20, patience=5)
 GENTLE = TrainingSettings(rate=1e-3, epochs=20)
