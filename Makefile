@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test test-gpu lint docs bench clean
+.PHONY: help demo check test behaviour style test-gpu lint docs bench clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -21,8 +21,14 @@ demo: .venv/installed ## fine-tuning beside a growing memory on four domains, wi
 check: lint ## the quick part, for daily work: style, types, most of the tests
 	$(PYTEST) -m "not slow and not docs and not emulated and not gpu"
 
-test: lint docs ## everything that must hold: style, types, behaviour, what the docs show
+# Side by side, as types and layers keep one core busy and leave the other idle.
+test: .venv/installed ## everything that must hold: style, types, behaviour, what the docs show
+	@$(MAKE) --no-print-directory --jobs 2 behaviour style
+
+behaviour: .venv/installed
 	$(PYTEST) -m "not gpu"
+
+style: lint docs
 
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu

@@ -126,7 +126,7 @@ def take_turns(
             if number:
                 times[name].append(seconds)
             else:
-                here = asked.device == "cuda" or (asked.quick and name != MEMGROW)  # a process for each takes seconds
+                here = asked.device == "cuda" or asked.quick  # a process for each takes seconds
                 peaks[name] = peak_mib(asked.device) if here else peak_alone(part, name, asked)
             print(f"  {name}: {seconds:.3f} s", file=sys.stderr, flush=True)
     return {
