@@ -232,19 +232,24 @@ def by_the_command(_: Results) -> str:
     )
 
 
-def answering(_: Results) -> str:
-    """Prediction beside its peers, in one run."""
-    found = json.loads((ROOT / "results/encoders/speed/h200.json").read_text("utf-8"))
-    rows = [
-        [name, f"{one['texts_per_second']:,}", f"{one['times_memgrow']:.1f}", f"{one['peak_mib']:,.0f}"]
-        for name, one in found["predict"]["rivals"].items()
-    ]
-    return _with_table(
-        ("prediction by", "texts a second", "times memgrow's seconds", "peak memory, MiB"),
-        rows,
-        f"{found['predict']['texts']:,} sentences, MiniLM in bfloat16 (sentence-transformers: as it comes), "
-        f"{found['machine']}, torch {found['torch'].partition('+')[0]}; from `python {found['command']}`.",
-    )
+def answering(machine: str) -> Callable[[Results], str]:
+    """Prediction, and training where it was measured, beside their peers in one run."""
+
+    def figures(_: Results) -> str:
+        found = json.loads((ROOT / f"results/encoders/speed/{machine}.json").read_text("utf-8"))
+        rows = [
+            [f"{part}: {name}", f"{one['seconds']:.2f}", f"{one['times_memgrow']:.1f}", f"{one['peak_mib']:,.0f}"]
+            for part in ("predict", "train")
+            for name, one in found.get(part, {"rivals": {}})["rivals"].items()
+        ]
+        return _with_table(
+            ("", "seconds", "times memgrow's", "peak memory, MiB"),
+            rows,
+            f"{found['predict']['texts']:,} sentences, MiniLM, {found['machine']}, torch "
+            f"{found['torch'].partition('+')[0]}; from `python {found['command']}`.",
+        )
+
+    return figures
 
 
 def _end_and_lost(one: Results) -> list[str]:
@@ -312,7 +317,8 @@ PLACES = {
     "reply-lengths": ("docs/paper.md", reply_lengths),
     **{f"encoders-{stream}": ("docs/encoders.md", encoders(stream)) for stream in STUDIED},
     "encoders-command": ("docs/encoders.md", by_the_command),
-    "encoders-speed": ("docs/speed.md", answering),
+    "encoders-speed": ("docs/speed.md", answering("h200")),
+    "encoders-speed-cpu": ("docs/speed.md", answering("cpu")),
     "encoders-answer": ("docs/encoders.md", memory_pays),
     "encoders-without-slots": ("docs/encoders.md", without_slots),
     **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
