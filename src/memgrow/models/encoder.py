@@ -188,6 +188,11 @@ class Encoder(nn.Module, ABC):
 
     # Growing
 
+    @property
+    def growing(self) -> Sequence[MemoryBank | ResidualMemory]:
+        """The parts that new slots join: the banks, or what each of them stands in."""
+        return self.banks
+
     def start_slots(self, domain: str, data: Encoded) -> None:
         """Begin with a domain's new slots where its data says; by default where they were drawn."""
 
@@ -204,8 +209,8 @@ class Encoder(nn.Module, ABC):
         """Make new slots and units, and vectors (new, embedding) of new words, part of a larger growth."""
         if hidden:
             self._refuse("hidden units")
-        for bank in self.banks:
-            bank.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        for part in self.growing:
+            part.plan(growth, slots=slots, domain=domain, quiet=quiet)
         self._plan_words(growth, words)
 
     def layout(self, hidden: int) -> Layout:

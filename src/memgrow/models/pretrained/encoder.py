@@ -272,21 +272,9 @@ class PretrainedEncoder(Encoder):
 
     # Growing
 
-    def plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int = 0,
-        hidden: int = 0,
-        domain: str | None = None,
-        quiet: float = 0.0,
-        words: Tensor | None = None,
-    ) -> None:
-        if hidden:
-            self._refuse("hidden units")
-        for memory in self.memories:
-            memory.plan(growth, slots=slots, domain=domain, quiet=quiet)
-        self._plan_words(growth, words)
+    @property
+    def growing(self) -> Sequence[ResidualMemory]:
+        return self.memories
 
     @torch.no_grad()
     def start_slots(self, domain: str, data: Encoded) -> None:
