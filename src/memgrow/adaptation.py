@@ -1,11 +1,10 @@
-"""One domain being learnt: its data checked, a copy of the model grown, trained and tried. Values in, values out."""
+"""One domain being learnt: a copy of the model grown, trained and tried. Values in, values out."""
 
 import copy
 import time
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,114 +16,22 @@ from memgrow.checkpoint import Learnt, Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.device import warm_up
-from memgrow.errors import DataError, SettingsError, listed
-from memgrow.history import History, Stage
-from memgrow.methods import Evaluate, Grew, Method, Plugins, Trains, grow_for
+from memgrow.errors import SettingsError
+from memgrow.history import Stage
+from memgrow.methods import Evaluate, Grew, Plugins, Trains
 from memgrow.methods.trains import new_names
-from memgrow.models import REPLY, Classifier, Model, build
-from memgrow.models.encoder import first_vectors
+from memgrow.models import REPLY, Classifier, Model
 from memgrow.nn import count_parameters
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive, seeded
+from memgrow.stage_data import StageData, most_frequent_share
+from memgrow.starting_model import starting_model
 from memgrow.text import Vocabulary
 from memgrow.training.evaluation import tally_each
 from memgrow.training.loop import Outcome, PlainStepper, train
 from memgrow.training.recorded import RecordedStepper
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.together import RECORDED, STACKED, StackedDomain, choose_loop, correct
-
-KINDS = {1: "text", 2: "pair"}
-READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
-ASKS = {"text": "one text", "pair": "two texts", REPLY: "one message"}
-
-
-@dataclass(frozen=True)
-class StageData:
-    """The data of one stage: one domain, or several for a method that sees them together."""
-
-    domains: tuple[Domain, ...]
-    task: str
-    labels: tuple[str, ...]
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        return tuple(domain.name for domain in self.domains)
-
-    @property
-    def name(self) -> str:
-        return "+".join(self.learned)
-
-    @property
-    def train(self) -> list[Example]:
-        return [example for domain in self.domains for example in domain.train]
-
-    @property
-    def validation(self) -> list[Example]:
-        return [example for domain in self.domains for example in domain.validation]
-
-    @cached_property
-    def fingerprint(self) -> str:
-        return "+".join(domain.fingerprint() for domain in self.domains)
-
-
-def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | None) -> StageData:
-    """Check that domains can be learnt in one stage; task and labels, where not settled yet, are theirs."""
-    for domain in domains:
-        for part in ("train", "validation"):
-            if not getattr(domain, part):
-                raise DataError(f"{domain.name} has no {part} examples: give more rows, or that part's own file")
-        if len(domain.labels) < 2 and not domain.has_replies:
-            only = ", ".join(domain.labels) or "no label"
-            raise DataError(f"all training examples of {domain.name} have one class ({only}): two are needed")
-    first = domains[0].train[0]
-    task = task or (KINDS[len(first.texts)] if first.reply is None else REPLY)
-    known = tuple(labels or sorted({label for domain in domains for label in domain.labels}))
-    for domain in domains:
-        check_examples((*domain.train, *domain.validation, *domain.test), task, known)
-    return StageData(tuple(domains), task, known)
-
-
-def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str] | None) -> None:
-    """Every example has as many texts as the task asks for and, where labels are given, one of them, or a reply."""
-    for number, example in enumerate(examples, 1):
-        where = example.where or f"example {number}"
-        if len(example.texts) != READS[task]:
-            raise DataError(f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}")
-        if (task == REPLY) != (example.reply is not None) and labels is not None:
-            has = "no reply" if task == REPLY else "a reply and no label"
-            raise DataError(
-                f"{where}: this model answers with {'words' if task == REPLY else 'labels'}, but there is {has}"
-            )
-        if task != REPLY and labels is not None and example.label not in labels:
-            raise DataError(f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}")
-
-
-def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:
-    """Check the test examples of domains that are tried, but are not among those learnt, which have been checked."""
-    checked = {id(domain) for stage in stages for domain in stage.domains}
-    for domain in watched:
-        if id(domain) not in checked:
-            check_examples(domain.test, stages[-1].task, stages[-1].labels)
-
-
-def most_frequent_share(examples: Sequence[Example]) -> float:
-    """The share of the most frequent label: what one gets right without reading. Of replies, nothing."""
-    if any(example.reply is not None for example in examples):
-        return 0.0
-    return max(Counter(example.label for example in examples).values()) / len(examples)
-
-
-def domains_of_stage(method: Method, history: History, domain: Domain, earlier: Sequence[Domain]) -> list[Domain]:
-    """The domains that are learnt in one stage: for a method that sees all at once, the earlier ones are needed too."""
-    if not method.together:
-        return [domain]
-    missing = [name for name in history.domains if name not in {d.name for d in (*earlier, domain)}]
-    if missing:
-        raise SettingsError(
-            f"{method.name} trains on all domains at once and needs the data of {', '.join(missing)} again: "
-            "give it too, or use a method that is incremental"
-        )
-    return [*earlier, domain]
 
 
 @dataclass(frozen=True)
@@ -185,7 +92,7 @@ class Adaptation:
             if tokens.cut and like is None:
                 unit = setup.model.kind.unit
                 progress.note(f"{stage.name}: only the first {setup.limit} {unit} are read of {tokens.cut} text(s)")
-            model, vocabulary, grew = _grown(setup, before, device, old, stage, tokens, vectors, progress)
+            model, vocabulary, grew = starting_model(setup, before, device, old, stage, tokens, vectors, progress)
             same = like is not None and like.vocabulary == vocabulary
             data = like.data if like and same else encode(tokens, vocabulary, stage.labels)
             if grew.slots:
@@ -345,44 +252,3 @@ def _before_domain(adaptations: Sequence[Adaptation], domain: StackedDomain) -> 
 
     for number, (one, old) in enumerate(zip(adaptations, olds, strict=False)):
         one.plugins.before_domain(old, partial(ask, number))
-
-
-def _first_hidden(model: Model) -> int:
-    """The hidden units of a new model; those of a pretrained encoder did not grow."""
-    if model.encoder.is_pretrained:
-        return 0
-    return next(iter(model.encoder.hidden_units), model.settings.hidden)
-
-
-def _grown(
-    setup: Setup,
-    before: Learnt,
-    device: torch.device,
-    old: Model | None,
-    stage: StageData,
-    tokens: Tokenized,
-    vectors: str | Path | None,
-    progress: Progress,
-) -> tuple[Model, Vocabulary, Grew]:
-    """The model as it starts on a domain: a new one, or a copy of the old one that has grown."""
-    settings, method = setup.model, setup.method
-    known = settings.kind.first_vocabulary(settings) if old is None else before.vocabulary
-    vocabulary = known
-    if old is None or "words" in method.grows:
-        vocabulary = known.extended(tokens.sentences(), setup.training.min_count)
-    words = vocabulary.words[len(known) :]
-    rows, found = first_vectors(words, settings.embedding, vectors)
-    if vectors is not None:
-        progress.note(f"{stage.name}: {found} of {len(words)} new words have a vector in {Path(vectors).name}")
-    if old is None:
-        model = build(stage.task, settings, len(vocabulary), len(stage.labels), stage.name, setup.encoder).to(device)
-        if model.word_vectors is not None:
-            with torch.no_grad():
-                model.word_vectors.weight[len(known) :] = rows.to(device)
-        return (
-            model,
-            vocabulary,
-            Grew(settings.slots, _first_hidden(model), len(words), 1),
-        )
-    model = copy.deepcopy(old)
-    return model, vocabulary, grow_for(model, method, setup.options, stage.name, rows)

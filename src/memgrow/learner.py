@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from memgrow.adaptation import Adaptation, StageData, check_examples, check_tests, domains_of_stage, validate
+from memgrow.adaptation import Adaptation
 from memgrow.checkpoint import Learnt, Setup, check_extends, read_checkpoint, write_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
@@ -24,6 +24,7 @@ from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
+from memgrow.stage_data import StageData, check_examples, check_tests, domains_of_stage, validate
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import ResumeFolder

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from memgrow.adaptation import Adaptation, domains_of_stage, learn_together, one_after_another, validate
+from memgrow.adaptation import Adaptation, learn_together, one_after_another
 from memgrow.data import Domain
 from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
+from memgrow.stage_data import domains_of_stage, validate
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.model import obstacle
 from memgrow.training.stacked.together import StackedDomain, correct, stacking_obstacle

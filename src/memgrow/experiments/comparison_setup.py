@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from memgrow.adaptation import validate
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
@@ -14,6 +13,7 @@ from memgrow.experiments.run import Record
 from memgrow.methods import MethodSettings, find_method
 from memgrow.metrics.replies import perplexity
 from memgrow.models import REPLY, ModelSettings
+from memgrow.stage_data import validate
 from memgrow.training.loop import TrainingSettings
 
 Scores = Mapping[str, float]

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memgrow.adaptation import check_examples
 from memgrow.data import Example
 from memgrow.data.batches import Encoded
 from memgrow.errors import DataError, ModelError
@@ -19,6 +18,7 @@ from memgrow.learner import Learner
 from memgrow.models import Classifier
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.seeding import derive
+from memgrow.stage_data import check_examples
 
 QUIET = 5.0  # how much lower the logits of quiet slots start
 AT_ONCE = 64  # texts that are read together

@@ -1,0 +1,105 @@
+"""The data of one stage, checked: before it is learnt, each example is known to be one that the model can take."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from memgrow.data import Domain, Example
+from memgrow.errors import DataError, SettingsError, listed
+from memgrow.history import History
+from memgrow.methods import Method
+from memgrow.models import REPLY
+
+KINDS = {1: "text", 2: "pair"}
+READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
+ASKS = {"text": "one text", "pair": "two texts", REPLY: "one message"}
+
+
+@dataclass(frozen=True)
+class StageData:
+    """The data of one stage: one domain, or several for a method that sees them together."""
+
+    domains: tuple[Domain, ...]
+    task: str
+    labels: tuple[str, ...]
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return tuple(domain.name for domain in self.domains)
+
+    @property
+    def name(self) -> str:
+        return "+".join(self.learned)
+
+    @property
+    def train(self) -> list[Example]:
+        return [example for domain in self.domains for example in domain.train]
+
+    @property
+    def validation(self) -> list[Example]:
+        return [example for domain in self.domains for example in domain.validation]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        return "+".join(domain.fingerprint() for domain in self.domains)
+
+
+def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | None) -> StageData:
+    """Check that domains can be learnt in one stage; task and labels, where not settled yet, are theirs."""
+    for domain in domains:
+        for part in ("train", "validation"):
+            if not getattr(domain, part):
+                raise DataError(f"{domain.name} has no {part} examples: give more rows, or that part's own file")
+        if len(domain.labels) < 2 and not domain.has_replies:
+            only = ", ".join(domain.labels) or "no label"
+            raise DataError(f"all training examples of {domain.name} have one class ({only}): two are needed")
+    first = domains[0].train[0]
+    task = task or (KINDS[len(first.texts)] if first.reply is None else REPLY)
+    known = tuple(labels or sorted({label for domain in domains for label in domain.labels}))
+    for domain in domains:
+        check_examples((*domain.train, *domain.validation, *domain.test), task, known)
+    return StageData(tuple(domains), task, known)
+
+
+def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str] | None) -> None:
+    """Every example has as many texts as the task asks for and, where labels are given, one of them, or a reply."""
+    for number, example in enumerate(examples, 1):
+        where = example.where or f"example {number}"
+        if len(example.texts) != READS[task]:
+            raise DataError(f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}")
+        if (task == REPLY) != (example.reply is not None) and labels is not None:
+            has = "no reply" if task == REPLY else "a reply and no label"
+            raise DataError(
+                f"{where}: this model answers with {'words' if task == REPLY else 'labels'}, but there is {has}"
+            )
+        if task != REPLY and labels is not None and example.label not in labels:
+            raise DataError(f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}")
+
+
+def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:
+    """Check the test examples of domains that are tried, but are not among those learnt, which have been checked."""
+    checked = {id(domain) for stage in stages for domain in stage.domains}
+    for domain in watched:
+        if id(domain) not in checked:
+            check_examples(domain.test, stages[-1].task, stages[-1].labels)
+
+
+def most_frequent_share(examples: Sequence[Example]) -> float:
+    """The share of the most frequent label: what one gets right without reading. Of replies, nothing."""
+    if any(example.reply is not None for example in examples):
+        return 0.0
+    return max(Counter(example.label for example in examples).values()) / len(examples)
+
+
+def domains_of_stage(method: Method, history: History, domain: Domain, earlier: Sequence[Domain]) -> list[Domain]:
+    """The domains that are learnt in one stage: for a method that sees all at once, the earlier ones are needed too."""
+    if not method.together:
+        return [domain]
+    missing = [name for name in history.domains if name not in {d.name for d in (*earlier, domain)}]
+    if missing:
+        raise SettingsError(
+            f"{method.name} trains on all domains at once and needs the data of {', '.join(missing)} again: "
+            "give it too, or use a method that is incremental"
+        )
+    return [*earlier, domain]
