@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test behaviour style test-gpu lint docs bench clean
+.PHONY: help demo check test behaviour style test-gpu torture lint docs bench clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -32,6 +32,10 @@ style: lint docs
 
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu
+
+torture: .venv/installed ## fifteen minutes of kills, full disks, crowds, damage and nonsense: nothing is lost
+	$(BIN)/python -m torture --out results/torture/counts.json
+	$(BIN)/python docs/figures.py --write
 
 lint: .venv/installed ## style, types, and the order of the layers
 	$(BIN)/ruff check .

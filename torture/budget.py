@@ -1,0 +1,92 @@
+"""What every part of the run gets: how long it may take, its chance, and whom it tells what it found."""
+
+import json
+import random
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from memgrow.seeding import derive
+from memgrow.storage import atomic_write, pack_json
+
+Counts = dict[str, int | float | str]  # by what was counted, in the words of the table; a string says in which way
+LINE_S = 10.0  # between two lines of progress where nobody watches
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The time that a part has, and the seed that all of its chance comes from."""
+
+    seconds: float
+    seed: int
+    workers: int = 1  # processes that may compute at once
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def left(self) -> float:
+        return self.began + self.seconds - time.monotonic()
+
+    @property
+    def over(self) -> bool:
+        return self.left <= 0
+
+    def random(self, *names: str | int) -> random.Random:
+        """Chance of its own for each use: what else is done, and how quickly, does not change it."""
+        return random.Random(derive(self.seed, *names))
+
+
+class Report:
+    """Shows how a part gets on, and keeps what failed."""
+
+    def __init__(self, part: str, seed: int) -> None:
+        self.part, self.seed = part, seed
+        self.failures: list[str] = []
+        self._told = 0.0
+
+    def tell(self, done: int, of: int, what: str) -> None:
+        """So many of so many are done."""
+        watched, now = sys.stderr.isatty(), time.monotonic()
+        if watched or done == of or now - self._told >= LINE_S:
+            self._told = now
+            sys.stderr.write(f"\r\033[K{self._line(done, of, what)}" if watched else f"{self._line(done, of, what)}\n")
+            sys.stderr.flush()
+
+    def _line(self, done: int, of: int, what: str) -> str:
+        failed = f", {len(self.failures)} failed" if self.failures else ""
+        return f"{self.part}: {done:,} of {of:,} {what}{failed}"
+
+    def fail(self, what: str) -> None:
+        """Something that is promised did not hold."""
+        self.failures.append(what)
+        clear = "\r\033[K" if sys.stderr.isatty() else ""
+        sys.stderr.write(f"{clear}{self.part}: FAILED: {what}\n")
+
+    @property
+    def repeat(self) -> str:
+        return f"python -m torture --parts {self.part} --seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a part has done."""
+
+    counts: Counts
+    seconds: float
+    seed: int
+    failures: tuple[str, ...] = ()
+
+
+def merge(path: Path, machine: Mapping[str, str | int], outcomes: Mapping[str, Outcome]) -> None:
+    """Write what the parts counted to a file, beside what it has of other parts."""
+    parts = json.loads(path.read_bytes())["parts"] if path.is_file() else {}
+    for name, one in outcomes.items():
+        parts[name] = {
+            "counts": one.counts,
+            "seconds": round(one.seconds),
+            "seed": one.seed,
+            "failures": list(one.failures),
+            **machine,
+        }
+    atomic_write(path, pack_json({"command": "make torture", "parts": parts}))

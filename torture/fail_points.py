@@ -1,0 +1,44 @@
+"""A process that is killed before one of its file operations, or whose operation fails: Python's audit events tell."""
+
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.chmod", "ctypes.call_function"}
+READING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
+
+Action = Callable[[], None]
+
+
+def at_operation(number: int, action: Action, below: str | os.PathLike[str], writes: bool = False) -> None:
+    """Do something before the file operation of that number, of those that concern what lies below a folder.
+
+    With `writes`, what is only opened to be read does not count. Audit hooks cannot be removed: only for a process that
+    ends soon.
+    """
+    calls, place = itertools.count(), os.path.realpath(below)
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in EVENTS and _concerns(event, arguments, place, writes) and next(calls) == number:
+            action()
+
+    sys.addaudithook(watch)
+
+
+def _concerns(event: str, arguments: tuple[Any, ...], place: str, writes: bool) -> bool:
+    if event == "ctypes.call_function":
+        return True
+    paths = [os.fsdecode(one) for one in arguments if isinstance(one, str | bytes | os.PathLike)]
+    if event == "open":
+        if writes and not (isinstance(arguments[2], int) and arguments[2] & READING):
+            return False
+        paths = paths[:1]  # the second is the mode
+    # What is named relative to an open folder, as rmtree does, is taken to be ours.
+    return not paths or any(not path.startswith("/") or path.startswith(place) for path in paths)
+
+
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
