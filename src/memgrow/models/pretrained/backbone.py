@@ -3,7 +3,7 @@
 import copy
 import inspect
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
@@ -169,3 +169,55 @@ class CastWeights:
                     for parameter, own in self._own:
                         parameter.data = own
                     self._own = []
+
+
+class _InBfloat16(torch.autograd.Function):
+    """All weights in bfloat16, and their gradients in the weights' own kind: a kernel or two for each.
+
+    Autocast does that weight by weight, which is every fourth kernel of a step, and casts states from layer to layer.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.kinds = [weight.dtype for weight in weights]
+        copies = _copied(weights, [torch.bfloat16] * len(weights))
+        frozen = [one for one, trains in zip(copies, ctx.needs_input_grad, strict=True) if not trains]
+        ctx.mark_non_differentiable(*frozen)
+        return tuple(copies)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        known = [(gradient, kind) for gradient, kind in zip(gradients, ctx.kinds, strict=True) if gradient is not None]
+        own = iter(_copied([gradient for gradient, _ in known], [kind for _, kind in known]))
+        return tuple(None if gradient is None else next(own) for gradient in gradients)
+
+
+def _copied(tensors: Sequence[Tensor], kinds: Sequence[torch.dtype]) -> list[Tensor]:
+    copies = [torch.empty_like(tensor, dtype=kind) for tensor, kind in zip(tensors, kinds, strict=True)]
+    if copies:
+        torch._foreach_copy_(copies, list(tensors))
+    return copies
+
+
+@contextmanager
+def trained_in_bfloat16(module: nn.Module) -> Iterator[None]:
+    """Within, copies in bfloat16 stand in the place of a module's parameters, and hand gradients on to them.
+
+    For one thread at a time, as the module itself is changed.
+    """
+    places = [
+        (owner, name, parameter)
+        for owner in module.modules()
+        for name, parameter in owner._parameters.items()
+        if parameter is not None
+    ]
+    own = list(dict.fromkeys(parameter for _, _, parameter in places))  # one may stand in several places
+    copies = dict(zip(own, cast(tuple[Tensor, ...], _InBfloat16.apply(*own)), strict=True))  # type: ignore[no-untyped-call]
+    try:
+        for owner, name, parameter in places:
+            owner._parameters[name] = cast(nn.Parameter, copies[parameter])
+        yield
+    finally:
+        for owner, name, parameter in places:
+            owner._parameters[name] = parameter

@@ -19,6 +19,7 @@ from memgrow.models.pretrained.backbone import (
     layers_of,
     load_backbone,
     longest_of,
+    trained_in_bfloat16,
 )
 from memgrow.models.pretrained.files import WORKS, EncoderFiles
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
@@ -154,8 +155,13 @@ class PretrainedEncoder(Encoder):
             return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=mask, **given)[0])
 
     def _mask(self, there: Tensor) -> Tensor:
+        if not self.masks_itself:
+            return there.long()
+        # In numbers, as every layer would make them of truth values anew.
         rows, places = there.shape
-        return there[:, None, None, :].expand(rows, 1, places, places) if self.masks_itself else there.long()
+        weight = next(self.backbone.parameters())
+        mask = torch.zeros(rows, 1, 1, places, dtype=weight.dtype, device=weight.device)
+        return mask.masked_fill(~there[:, None, None, :], -torch.inf).expand(rows, 1, places, places)
 
     def _pool(self, states: Tensor, there: Tensor) -> Tensor:
         if self.settings.pooling == "first":
@@ -163,14 +169,15 @@ class PretrainedEncoder(Encoder):
         inside = there.unsqueeze(-1)
         return (states * inside).sum(1, dtype=torch.float32) / inside.sum(1)
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        first = next(self.backbone.parameters())
-        cast_already = first.dtype == torch.bfloat16
-        return torch.autocast(first.device.type, torch.bfloat16) if self._half and not cast_already else nullcontext()
+    def _precision(self) -> AbstractContextManager[None]:
+        if not self._half or next(self.backbone.parameters()).dtype == torch.bfloat16:
+            return nullcontext()
+        # Answers may be asked for by several threads.
+        return trained_in_bfloat16(self.backbone) if torch.is_grad_enabled() else self.prepared()
 
     @property
     def _half(self) -> bool:
-        """Whether products are of bfloat16."""
+        """Whether weights and states are of bfloat16 while a text is read; weights are kept as they are."""
         on_gpu = next(self.backbone.parameters()).is_cuda
         return self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and on_gpu)
 

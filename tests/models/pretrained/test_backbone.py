@@ -1,0 +1,70 @@
+"""Training in bfloat16 with all weights cast at once, against each of them cast by itself."""
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from memgrow.models import PretrainedSettings
+from memgrow.models.pretrained.backbone import load_backbone, trained_in_bfloat16
+from memgrow.models.pretrained.files import read_encoder
+from tests.support.tiny_encoder import FAMILIES, make_encoder
+
+WORDS = torch.arange(2 * 6).view(2, 6)
+
+
+@pytest.fixture(params=FAMILIES)
+def backbone(request, tmp_path) -> nn.Module:
+    files = read_encoder(make_encoder(tmp_path / "encoder", request.param))
+    made = load_backbone(files, PretrainedSettings(encoder=files.name, dropout=0.0))
+    next(made.parameters()).requires_grad_(False)  # of a model, some weights may be frozen
+    return made
+
+
+def gradients(backbone: nn.Module, states: torch.Tensor) -> dict[str, torch.Tensor | None]:
+    moving = {name: parameter for name, parameter in backbone.named_parameters() if parameter.requires_grad}
+    loss = states.float().square().sum()
+    return dict(zip(moving, torch.autograd.grad(loss, list(moving.values()), allow_unused=True), strict=True))
+
+
+def test_states_and_gradients_are_those_of_weights_cast_one_by_one(backbone):
+    with trained_in_bfloat16(backbone):
+        ours = backbone(input_ids=WORDS)[0]
+    cast = {name: parameter.to(torch.bfloat16) for name, parameter in backbone.named_parameters()}
+    theirs = functional_call(backbone, cast, kwargs={"input_ids": WORDS})[0]
+    assert ours.dtype == torch.bfloat16
+    assert torch.equal(ours, theirs)
+    found, expected = gradients(backbone, ours), gradients(backbone, theirs)
+    assert any(gradient is not None and gradient.any() for gradient in found.values())
+    for name, gradient in found.items():
+        if (other := expected[name]) is None:
+            assert gradient is None, name
+        else:
+            assert gradient.dtype == torch.float32
+            assert torch.equal(gradient, other), name
+
+
+def test_what_is_frozen_gets_no_gradient(backbone):
+    for parameter in backbone.parameters():
+        parameter.requires_grad_(False)
+    with trained_in_bfloat16(backbone):
+        assert not backbone(input_ids=WORDS)[0].requires_grad
+
+
+def test_the_weights_stand_in_their_places_again_after_an_error(backbone):
+    before = dict(backbone.named_parameters())
+    with pytest.raises(RuntimeError, match="stop"), trained_in_bfloat16(backbone):
+        raise RuntimeError("stop")
+    after = dict(backbone.named_parameters())
+    assert all(after[name] is parameter for name, parameter in before.items())
+
+
+def test_a_weight_that_stands_in_two_places_gets_the_gradient_of_both():
+    first, second = nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False)
+    second.weight = first.weight
+    both, x = nn.Sequential(first, second), torch.randn(2, 3)
+    with trained_in_bfloat16(both):
+        both(x.bfloat16()).sum().backward()
+    cast = first.weight.detach().bfloat16().requires_grad_()
+    nn.functional.linear(nn.functional.linear(x.bfloat16(), cast), cast).sum().backward()
+    assert torch.equal(first.weight.grad, cast.grad.float())
