@@ -1,0 +1,1 @@
+"""Which method should be the default: candidates, streams, the rule that decides, and its figures."""

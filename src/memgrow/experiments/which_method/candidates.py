@@ -1,0 +1,111 @@
+"""The candidates for a default: methods with their settings, the cheapest and simplest first in each family."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from memgrow.errors import SettingsError
+from memgrow.experiments.encoders.rows import ROWS
+from memgrow.experiments.run import Run
+from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
+
+AUTO: Mapping[str, Any] = {"keep": "auto"}
+HALF: Mapping[str, Any] = {"keep": 0.5}
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A method and what it leaves open."""
+
+    name: str
+    method: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def run(self, learns: Sequence[str], seed: int, model: ModelSettings, training: TrainingSettings) -> Run:
+        return Run(self.method, tuple(learns), seed, model, training, MethodSettings(**self.options))
+
+
+@dataclass(frozen=True)
+class Family:
+    """Candidates for one default. The first of two that are level wins, so their order is part of the protocol."""
+
+    name: str
+    about: str
+    baseline: str  # what a default must be better than
+    default: str  # the default when the protocol was written
+    candidates: tuple[Candidate, ...]
+    is_dialogue: bool = False
+
+    def called(self, names: Iterable[str]) -> list[Candidate]:
+        """The candidates of these names in the order of the family; `all` are all of them."""
+        asked, known = set(names), {one.name for one in self.candidates}
+        if unknown := sorted(asked - known - {"all"}):
+            raise SettingsError(f"there is no candidate {unknown[0]!r} for {self.name}; there are {', '.join(known)}")
+        return [one for one in self.candidates if "all" in asked or one.name in asked]
+
+
+def _of_the_study(name: str, called: str | None = None) -> Candidate:
+    """A row of the study of encoders, so that its records serve here too."""
+    row = ROWS[name]
+    return Candidate(called or name, row.method, row.options)
+
+
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family(
+            "bilstm",
+            "a BiLSTM that learns its words from the data",
+            "F+V",
+            "F+V+E",
+            (
+                Candidate("F+V", "F+V"),
+                Candidate("F+V+A half", "F+V+A", HALF),
+                Candidate("F+V+A auto", "F+V+A", AUTO),
+                Candidate("F+V+E", "F+V+E"),
+                Candidate("F+V+D", "F+V+D"),
+                Candidate("EWC+V", "EWC+V"),
+                Candidate("F+M+V", "F+M+V"),
+                Candidate("F+M+V+A auto", "F+M+V+A", AUTO),
+            ),
+        ),
+        Family(
+            "encoder",
+            "a pretrained encoder",
+            "F",
+            "F+A auto",
+            (
+                _of_the_study("ridge"),
+                _of_the_study("F"),
+                Candidate("F+A half", "F+A", HALF),
+                _of_the_study("F+A", "F+A auto"),
+                _of_the_study("F+E"),
+                _of_the_study("LoRA"),
+                _of_the_study("LoRA+A", "LoRA+A auto"),
+                _of_the_study("EWC"),
+                _of_the_study("frozen+M"),
+                _of_the_study("F+M+A", "F+M+A auto"),
+            ),
+        ),
+        Family(
+            "replies",
+            "a network that replies with words",
+            "F+V",
+            "F+V+E",
+            (
+                Candidate("F+V", "F+V"),
+                Candidate("F+V+A auto", "F+V+A", AUTO),
+                Candidate("F+V+E", "F+V+E"),
+            ),
+            is_dialogue=True,
+        ),
+    )
+}
+
+
+def family_called(name: str) -> Family:
+    if name not in FAMILIES:
+        raise SettingsError(f"there is no family {name!r}; there are {', '.join(FAMILIES)}")
+    return FAMILIES[name]

@@ -1,0 +1,131 @@
+"""The streams of the protocol: which are for choosing and which for checking, and the settings on each."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from memgrow.data import Domain, Stream, synthetic_dialogue, synthetic_stream
+from memgrow.data.corpora.multinli import FIVE
+from memgrow.data.load import Loaded
+from memgrow.data.splits import fair_slice
+from memgrow.defaults import FINE_TUNING
+from memgrow.errors import SettingsError
+from memgrow.experiments.comparison_setup import LABELS, REPLIES
+from memgrow.experiments.demo import MODEL as DEMO_MODEL
+from memgrow.experiments.demo import TRAINING as DEMO_TRAINING
+from memgrow.experiments.encoders.streams import REVIEWS, STREAMS, StudyStream
+from memgrow.experiments.paper.corpora import Dialogues
+from memgrow.experiments.paper.protocol import DIALOGUES, Data
+from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
+
+Part = Literal["choosing", "checking", "power"]
+PARTS: tuple[Part, ...] = ("choosing", "checking", "power")
+SEEDS = {"choosing": range(10), "checking": range(10, 20), "power": range(10, 31)}
+
+PAIRS, HELD_OUT = 4_000, 1_000  # of each domain of dialogue: to train on, and for validation and for test each
+MADE = 10  # the seed of what is made by rule: the demo's are smaller
+PLACES = ("kitchen", "harbour", "clinic", "courtroom")
+DESKS = ("kitchen", "harbour", "library")
+CHOOSING_REVIEWS, CHECKING_REVIEWS = REVIEWS[:7], REVIEWS[7:]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings that all candidates share on a stream; an encoder's model is the encoder as it came."""
+
+    model: ModelSettings | None
+    training: TrainingSettings
+    encoder: str | None = None
+    vectors: bool = False  # whether words start with vectors of the file that is given
+
+
+SMALL = Settings(LABELS.model, LABELS.training)
+WITH_VECTORS = Settings(ModelSettings(), TrainingSettings(), vectors=True)
+MINILM, GRAMMAR = (Settings(None, FINE_TUNING, encoder) for encoder in ("minilm", "distilbert-grammar"))
+DEMO = Settings(DEMO_MODEL, DEMO_TRAINING)
+SMALL_REPLIES = Settings(
+    REPLIES.model,
+    TrainingSettings(rate=REPLIES.training.rate, epochs=REPLIES.training.epochs, min_count=2),
+)
+
+
+@dataclass(frozen=True)
+class TrialStream:
+    """Domains in one order, for one part of the protocol."""
+
+    name: str
+    part: Part
+    source: str  # the name in SOURCES: where its domains come from
+    domains: tuple[str, ...]
+    settings: Mapping[str, Settings]  # by family that is tried on it
+    only: tuple[str, ...] = ()  # the candidates that are tried, where a question is about these alone
+    seeds: range = field(default=range(0))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "seeds", self.seeds or SEEDS[self.part])
+
+
+def _made(folder: Path | None) -> Loaded:
+    return Loaded(synthetic_stream(seed=MADE), ())
+
+
+def _made_replies(folder: Path | None) -> Loaded:
+    return Loaded(synthetic_dialogue(len(DESKS), seed=MADE), ())
+
+
+def _dialogue(folder: Path | None) -> Loaded:
+    notices: list[str] = []
+    stream = Dialogues(folder, notices.append).stream(Data(limit=PAIRS, held_out=HELD_OUT))
+    return Loaded(Stream(_cut(domain) for domain in stream), tuple(notices))
+
+
+def _cut(domain: Domain) -> Domain:
+    parts = {part: fair_slice(getattr(domain, part), HELD_OUT) for part in ("validation", "test")}
+    return Domain(domain.name, domain.train, **parts)
+
+
+def _source(name: str, about: str, domains: tuple[str, ...], open_: Callable[[Path | None], Loaded]) -> StudyStream:
+    return StudyStream(name, about, domains, open_)
+
+
+SOURCES = {
+    **STREAMS,
+    "made": _source("made", "sentence pairs made by rule", PLACES, _made),
+    "made-replies": _source("made-replies", "messages and replies made by rule", DESKS, _made_replies),
+    "dialogue": _source("dialogue", "lines of films, then a help channel", DIALOGUES, _dialogue),
+}
+
+_SENTIMENT = STREAMS["sentiment"].domains
+_LABELS = {"bilstm": SMALL, "encoder": MINILM}
+_PAIRS = {"bilstm": WITH_VECTORS, "encoder": GRAMMAR}
+
+TRIALS = {
+    trial.name: trial
+    for trial in (
+        TrialStream("sentiment", "choosing", "sentiment", _SENTIMENT, _LABELS),
+        TrialStream("sentiment-reversed", "choosing", "sentiment", _SENTIMENT[::-1], _LABELS),
+        TrialStream("reviews", "choosing", "reviews", CHOOSING_REVIEWS, _LABELS),
+        TrialStream("genres", "choosing", "multinli", FIVE[:2], _PAIRS),
+        TrialStream("desks", "choosing", "made-replies", DESKS, {"replies": SMALL_REPLIES}),
+        TrialStream("desks-reversed", "choosing", "made-replies", DESKS[::-1], {"replies": SMALL_REPLIES}),
+        TrialStream("other-reviews", "checking", "reviews", CHECKING_REVIEWS, _LABELS),
+        TrialStream("other-reviews-reversed", "checking", "reviews", CHECKING_REVIEWS[::-1], _LABELS),
+        TrialStream("five-genres", "checking", "multinli", FIVE[::-1], _PAIRS),
+        TrialStream("made", "checking", "made", PLACES, {"bilstm": DEMO, "encoder": MINILM}),
+        TrialStream("dialogue", "checking", "dialogue", DIALOGUES, {"replies": SMALL_REPLIES}),
+        TrialStream("slots", "power", "multinli", FIVE, {"bilstm": WITH_VECTORS}, only=("F+V", "F+M+V")),
+    )
+}
+
+
+def trials(part: Part, family: str) -> list[TrialStream]:
+    """The streams of one part on which a family is tried, in the order in which they are run."""
+    return [trial for trial in TRIALS.values() if trial.part == part and family in trial.settings]
+
+
+def trial_called(name: str) -> TrialStream:
+    if name not in TRIALS:
+        raise SettingsError(f"there is no stream {name!r}; there are {', '.join(TRIALS)}")
+    return TRIALS[name]
