@@ -26,7 +26,7 @@ from memgrow.progress import Progress, Step
 from memgrow.seeding import derive, seeded
 from memgrow.stage_data import StageData, most_frequent_share
 from memgrow.starting_model import starting_model
-from memgrow.text import Vocabulary
+from memgrow.text import StoredWords, Vocabulary
 from memgrow.training.evaluation import tally_each
 from memgrow.training.loop import Outcome, PlainStepper, train
 from memgrow.training.recorded import RecordedStepper
@@ -45,7 +45,7 @@ class Adaptation:
     tested: Mapping[str, Domain]  # domains whose test examples are tried in the end
     old: Model | None  # the model that met the domain, where its weights go on
     model: Model  # as it begins: new, or grown
-    vocabulary: Vocabulary
+    words: StoredWords
     plugins: Plugins
     grew: Grew
     trains: Trains
@@ -92,7 +92,8 @@ class Adaptation:
             if tokens.cut and like is None:
                 unit = setup.model.kind.unit
                 progress.note(f"{stage.name}: only the first {setup.limit} {unit} are read of {tokens.cut} text(s)")
-            model, vocabulary, grew = starting_model(setup, before, device, old, stage, tokens, vectors, progress)
+            model, words, grew = starting_model(setup, before, device, old, stage, tokens, vectors, progress)
+            vocabulary = words.vocabulary
             same = like is not None and like.vocabulary == vocabulary
             data = like.data if like and same else encode(tokens, vocabulary, stage.labels)
             if grew.slots:
@@ -109,7 +110,7 @@ class Adaptation:
             {part.name: part for part in (*tested, *stage.domains) if part.test},
             old,
             model,
-            vocabulary,
+            words,
             plugins,
             grew,
             trains,
@@ -183,6 +184,10 @@ class Adaptation:
     def after_training(self, evaluate: Evaluate) -> None:
         if self.old is not None:
             self.plugins.after_training(self.old, self.model, evaluate)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.words.vocabulary
 
     def encode(self, examples: Sequence[Example]) -> Encoded:
         """Examples that have been checked, as the model reads them."""

@@ -24,10 +24,14 @@ FINE_TUNING = TrainingSettings(
 )
 
 
+# What a user's own data is learnt with: a word that one document alone has, as names and numbers are, is not stored.
+RECURRENT = TrainingSettings(min_documents=2)
+
+
 def defaults_for(model: ModelSettings | str | Path | None) -> Defaults:
     """The defaults for a model's settings or for a pretrained encoder; with neither, for a recurrent network."""
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
         return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto", fisher_examples=200))
-    return Defaults(model=model or ModelSettings())
+    return Defaults(model=model or ModelSettings(), training=RECURRENT)

@@ -158,6 +158,8 @@ class Learner:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
         progress, setup = progress or NoProgress(), self.setup
         adaptation = Adaptation.begin(setup, self.learnt, self.device, stage, watch, vectors, progress)
+        if folder and adaptation.words.chosen_from:
+            progress.note(adaptation.words.sentence(stage.name))
         key = {"data": stage.fingerprint, "settings": self._key(stage, vectors)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         learnt, record = adaptation.learn(progress, resume, loop)

@@ -12,7 +12,7 @@ from memgrow.models import Model, build
 from memgrow.models.encoder import first_vectors
 from memgrow.progress import Progress
 from memgrow.stage_data import StageData
-from memgrow.text import Vocabulary
+from memgrow.text import StoredWords, store_words
 
 
 def starting_model(
@@ -24,13 +24,13 @@ def starting_model(
     tokens: Tokenized,
     vectors: str | Path | None,
     progress: Progress,
-) -> tuple[Model, Vocabulary, Grew]:
+) -> tuple[Model, StoredWords, Grew]:
     """The model as it starts on a domain: a new one, or a copy of the old one that has grown."""
     settings, method = setup.model, setup.method
     known = settings.kind.first_vocabulary(settings) if old is None else before.vocabulary
-    vocabulary = known
-    if old is None or "words" in method.grows:
-        vocabulary = known.extended(tokens.sentences(), setup.training.min_count)
+    joining = tokens.documents if old is None or "words" in method.grows else ()
+    stored = store_words(known, joining, setup.training.min_count, setup.training.min_documents)
+    vocabulary = stored.vocabulary
     words = vocabulary.words[len(known) :]
     rows, found = first_vectors(words, settings.embedding, vectors)
     if vectors is not None:
@@ -40,13 +40,9 @@ def starting_model(
         if model.word_vectors is not None:
             with torch.no_grad():
                 model.word_vectors.weight[len(known) :] = rows.to(device)
-        return (
-            model,
-            vocabulary,
-            Grew(settings.slots, _first_hidden(model), len(words), 1),
-        )
+        return model, stored, Grew(settings.slots, _first_hidden(model), len(words), 1)
     model = copy.deepcopy(old)
-    return model, vocabulary, grow_for(model, method, setup.options, stage.name, rows)
+    return model, stored, grow_for(model, method, setup.options, stage.name, rows)
 
 
 def _first_hidden(model: Model) -> int:

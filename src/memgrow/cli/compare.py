@@ -12,7 +12,15 @@ from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, Comparison, Settings, runs_of
-from memgrow.experiments.comparison_setup import LABELS, Kind, kind_of, open_stream, refuse_incomparable, suitable
+from memgrow.experiments.comparison_setup import (
+    LABELS,
+    Kind,
+    for_data,
+    kind_of,
+    open_stream,
+    refuse_incomparable,
+    suitable,
+)
 from memgrow.experiments.demo import METHODS as DEMO_METHODS
 from memgrow.experiments.demo import run_demo
 from memgrow.experiments.grid import Grid
@@ -79,7 +87,7 @@ def compare(
     chosen = named or ([asked.method] if asked.method else [])
     names = named or [*(METHODS if asked.encoder is None else ENCODER_METHODS), *chosen]
     first = (asked.seed or 0) if seed is None else seed
-    runs_of(Stream(()), names, (), _settings(asked, vectors, LABELS))
+    runs_of(Stream(()), names, (), _settings(asked, vectors, for_data(LABELS, stream)))
     loaded = open_stream(
         stream,
         columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
@@ -94,7 +102,7 @@ def compare(
         say(notice, "dim")
     refuse_incomparable(loaded.stream)
     names = suitable(names, loaded.stream, chosen)
-    kind = kind_of(loaded.stream)
+    kind = for_data(kind_of(loaded.stream), stream)
     if beam > 1 and not kind.is_dialogue:
         raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
     settings = _settings(asked, vectors, kind)

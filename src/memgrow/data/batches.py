@@ -26,9 +26,10 @@ class Tokenized:
     answered: bool = False  # whether the last text of each is a reply
     numbered: bool = False  # by an encoder that has a vocabulary of its own
 
-    def sentences(self) -> Iterator[list[str]]:
-        """The texts whose words may join a vocabulary."""
-        return (text for texts in self.texts for text in texts if not self.numbered)
+    @property
+    def documents(self) -> Sequence[tuple[list[str], ...]]:
+        """The examples whose words may join a vocabulary."""
+        return () if self.numbered else self.texts
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from statistics import fmean
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
+from memgrow.defaults import RECURRENT
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.run import Record
 from memgrow.methods import MethodSettings, find_method
@@ -81,6 +82,13 @@ REPLIES = Kind(
 
 def kind_of(stream: Stream) -> Kind:
     return REPLIES if any(domain.has_replies for domain in stream) else LABELS
+
+
+def for_data(kind: Kind, given: Sequence[str]) -> Kind:
+    """The kind with what suits the data that was named: all may know a public corpus, but not a user's own words."""
+    if all(name in CORPORA for name in given):
+        return kind
+    return replace(kind, training=replace(kind.training, min_documents=RECURRENT.min_documents))
 
 
 def open_stream(

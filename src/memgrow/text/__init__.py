@@ -1,5 +1,6 @@
 """Words: tokenising, a vocabulary that grows, and word vectors from GloVe and word2vec files."""
 
+from memgrow.text.stored_words import StoredWords, store_words
 from memgrow.text.tokenise import tokenise
 from memgrow.text.vectors import Vectors, read_vectors
 from memgrow.text.vocabulary import PADDING, PADDING_INDEX, UNKNOWN, UNKNOWN_INDEX, Vocabulary
@@ -9,8 +10,10 @@ __all__ = [
     "PADDING_INDEX",
     "UNKNOWN",
     "UNKNOWN_INDEX",
+    "StoredWords",
     "Vectors",
     "Vocabulary",
     "read_vectors",
+    "store_words",
     "tokenise",
 ]

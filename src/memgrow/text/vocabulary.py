@@ -1,7 +1,7 @@
 """The vocabulary of a model: words, each with a number that never changes while the vocabulary grows."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from itertools import chain
 
 from memgrow.errors import ModelError, SettingsError
@@ -57,13 +57,20 @@ class Vocabulary:
         number = self._indices.get
         return [number(token, UNKNOWN_INDEX) for token in tokens]
 
-    def extended(self, texts: Iterable[Sequence[str]], min_count: int = 1) -> "Vocabulary":
-        """A vocabulary with the words of these texts after the old ones: the most frequent first, then by name."""
+    def extended(
+        self, texts: Iterable[Sequence[str]], min_count: int = 1, among: Container[str] | None = None
+    ) -> "Vocabulary":
+        """A vocabulary with the words of these texts after the old ones: the most frequent first, then by name.
+
+        Of words that occur less often, or are not `among` those allowed, none joins.
+        """
         if min_count < 1:
             raise SettingsError(f"min_count is {min_count}, but a word occurs at least once; give 1 or more")
         counts = Counter(chain.from_iterable(texts))
         known = self._indices.keys() | set(_SPECIALS)
         new = [word for word, count in counts.items() if count >= min_count and word not in known]
+        if among is not None:
+            new = [word for word in new if word in among]
         new.sort(key=lambda word: (-counts[word], word))
         return Vocabulary((*self._words[len(_SPECIALS) :], *new))
 

@@ -36,13 +36,14 @@ class TrainingSettings:
     patience: int = 2  # epochs without a better validation accuracy before training stops
     clip: float = 5.0  # largest norm of a gradient
     min_count: int = 1  # a word seen less often in a domain is not stored
+    min_documents: int = 1  # a word that fewer documents of it have is not stored; defaults.py asks for more
     max_words: int = 400  # of a longer text the beginning is read
     new_rate: float | None = None  # of what no pretraining has seen: head, slots; None: the rate
     warm_up: int = 0  # steps in which the rates rise to what they are
     schedule: str = "constant"  # of the rates after that: constant, or linear to zero in the last epoch
 
     def __post_init__(self) -> None:
-        for name in ("batch", "epochs", "patience", "min_count", "max_words"):
+        for name in ("batch", "epochs", "patience", "min_count", "max_words", "min_documents"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
         for name in ("rate", "clip", "new_rate"):

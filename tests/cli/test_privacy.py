@@ -1,0 +1,53 @@
+"""What commands write and print by default holds no word of a single document."""
+
+import pytest
+
+from memgrow.data import Stream, synthetic_stream, write_jsonl
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from tests.support.canaries import found_in, leaks, planted, rare_words
+from tests.support.tiny_encoder import make_encoder
+
+SIZES = ("--set", "epochs=1", "--set", "batch=16")
+TINY = ("--set", "hidden=3", "--set", "embedding=4", "--set", "model.slots=2", "--set", "perceptron=4")
+
+
+@pytest.fixture(scope="module")
+def secrets() -> set[str]:
+    return rare_words(2)
+
+
+def files_of(stream: Stream, folder):
+    return write_jsonl(planted(stream), folder)
+
+
+@pytest.fixture(scope="module")
+def given(tmp_path_factory):
+    """Files of each kind of data, and the options for it."""
+    folder = tmp_path_factory.mktemp("given")
+    labels = files_of(synthetic_stream(domains=2, train=12, validation=4, test=4, seed=3), folder / "labels")
+    replies = files_of(synthetic_dialogue(domains=2, train=12, validation=4, test=4), folder / "replies")
+    encoder = ("--encoder", make_encoder(folder / "tiny"))
+    return {"labels": (labels, TINY), "replies": (replies, TINY), "encoder": (labels, encoder)}
+
+
+@pytest.mark.parametrize("kind", ["labels", "replies", "encoder"])
+def test_adapt_and_what_looks_at_a_model(kind, given, secrets, memgrow, tmp_path):
+    (files, options), model = given[kind], tmp_path / "m"
+    said = memgrow.done("adapt", model, *files, *SIZES, *options)
+    assert ("each found in at least 2 documents" in said) == (kind != "encoder")
+    for command in (("inspect", model), ("inspect", model, "--json"), ("verify", model), ("evaluate", model, *files)):
+        said += memgrow.done(*command)
+    assert not found_in(said, secrets)
+    assert not list(leaks(tmp_path, secrets))
+
+
+@pytest.mark.parametrize("kind", ["labels", "replies"])
+def test_compare(kind, given, secrets, memgrow, tmp_path):
+    files, options = given[kind]
+    out = tmp_path / "out"
+    said = memgrow.done(
+        "compare", *files, *SIZES, *options, "--methods", "F+V,EWC", "--seeds", "1", "--out", out, "--workers", "1"
+    )
+    assert list(out.rglob("*.json"))
+    assert not found_in(said, secrets)
+    assert not list(leaks(out, secrets))

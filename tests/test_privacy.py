@@ -1,0 +1,109 @@
+"""Nothing of what a single document says is found in any file or line that memgrow writes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from memgrow.data import Domain, Example, Stream, synthetic_stream
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.defaults import FINE_TUNING, RECURRENT
+from memgrow.errors import SettingsError
+from memgrow.learner import Learner
+from memgrow.methods import METHODS, MethodSettings, check_method, find_method
+from memgrow.models import ModelSettings, PretrainedSettings
+from tests.support.breaking import Plug, PulledPlug
+from tests.support.canaries import found_in, leaks, planted, rare_words
+from tests.support.tiny_encoder import make_encoder
+
+MODELS = {
+    "labels": ModelSettings(embedding=4, hidden=3, slots=2, perceptron=4),
+    "replies": ModelSettings(cell="gru", embedding=4, hidden=3, slots=2, bidirectional=False),
+    "encoder": PretrainedSettings(slots=2, key_size=4, best=2),
+}
+LETTERED = ("F+A", "F+D", "F+L", "F+M+Q", "F+V+E")
+
+
+def goes(method: str, kind: str) -> bool:
+    try:
+        check_method(find_method(method), MODELS[kind])
+    except SettingsError:
+        return False
+    return not (kind == "replies" and method.endswith("+D"))
+
+
+CASES = [(kind, method) for kind in MODELS for method in (*METHODS, *LETTERED) if goes(method, kind)]
+
+
+@pytest.fixture(scope="module")
+def streams() -> dict[str, Stream]:
+    labels = planted(synthetic_stream(domains=2, train=12, validation=4, test=4, seed=3))
+    replies = planted(synthetic_dialogue(domains=2, train=12, validation=4, test=4))
+    return {"labels": labels, "replies": replies, "encoder": labels}
+
+
+@pytest.fixture(scope="module")
+def secrets() -> set[str]:
+    found = rare_words(2)
+    assert len(found) >= 36
+    return found
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("encoder") / "tiny")
+
+
+def create(kind: str, method: str, encoder: Path, epochs: int = 1, **training: int) -> Learner:
+    """A learner with the training that users get, but for its length."""
+    model, usual = MODELS[kind], RECURRENT
+    if isinstance(model, PretrainedSettings):
+        model, usual = replace(model, encoder=str(encoder)), FINE_TUNING
+    training = replace(usual, epochs=epochs, batch=16, **training)
+    options = MethodSettings(slots=2, fisher_examples=4)
+    return Learner.create(method, model=model, training=training, options=options, device="cpu")
+
+
+@pytest.mark.parametrize(("kind", "method"), CASES)
+def test_no_method_keeps_a_word_of_a_single_document(kind, method, streams, secrets, encoder, tmp_path):
+    learner, heard = create(kind, method, encoder), Plug()
+    learner.learn(streams[kind], folder=tmp_path / "m", progress=heard)
+    assert learner.history.stages
+    assert not list(leaks(tmp_path, secrets))
+    assert not found_in(repr((heard.notes, heard.steps)), secrets)
+
+
+@pytest.mark.parametrize(("kind", "method"), [("labels", "EWC+M+V"), ("replies", "F+M+V"), ("encoder", "sparse+M")])
+def test_nor_does_a_training_that_is_broken_off(kind, method, streams, secrets, encoder, tmp_path):
+    learner = create(kind, method, encoder, epochs=9)
+    learner.adapt(streams[kind][0], folder=tmp_path / "m")
+    with pytest.raises(PulledPlug):
+        learner.adapt(streams[kind][1], folder=tmp_path / "m", save_every=0.0, progress=Plug(3))
+    assert list(tmp_path.glob("m.adapting/state.*"))
+    assert not list(leaks(tmp_path, secrets))
+
+
+def test_the_search_finds_what_is_stored(streams, secrets, encoder, tmp_path):
+    """Words join if they are asked for, from training data alone."""
+    learner, heard = create("labels", "F+V", encoder, min_documents=1), Plug()
+    learner.learn(streams["labels"], folder=tmp_path / "m", progress=heard)
+    assert [leak.partition(":")[0] for leak in leaks(tmp_path, secrets)] == ["m/vocabulary.json"]
+    assert not any(word in learner.vocabulary for word in ("qyxylograph", "qpxylograph"))
+    assert "also those that a single document has" in heard.notes[0]
+
+
+@pytest.mark.parametrize("kind", ["labels", "replies"])
+def test_where_no_word_is_shared_all_are_unknown_and_nothing_breaks(kind, encoder, tmp_path):
+    def said(*words: str) -> tuple[Example, ...]:
+        given = {"labels": ({"label": "a"}, {"label": "b"}), "replies": ({"reply": "yes"}, {"reply": "no"})}[kind]
+        return tuple(Example(word, **rest) for word, rest in zip(words, given, strict=True))
+
+    learner, heard = create(kind, "F+V", encoder), Plug()
+    learner.adapt(Domain("x", said("one", "two"), said("three", "four")), folder=tmp_path / "m", progress=heard)
+    assert "0 new words are stored" in heard.notes[0]
+    loaded = Learner.load(tmp_path / "m", device="cpu")
+    assert loaded.vocabulary.words == ("<pad>", "<unk>")
+    loaded.adapt(Domain("y", said("good day", "good night"), said("good", "day")))
+    assert "good" in loaded.vocabulary
+    assert "night" not in loaded.vocabulary
+    assert len((loaded.reply if kind == "replies" else loaded.predict)(["good riddance"])) == 1
