@@ -51,8 +51,10 @@ class Graphs:
 
     def close(self) -> None:
         """Give the graphs back; what they were recorded from is free to go as well."""
-        self._graphs.clear()
         self._work = lambda steps: None
+        if self._graphs:
+            self._graphs.clear()
+            torch.cuda.empty_cache()  # other processes may want what no graph of this one can use any more
 
 
 def separated(gradients: Sequence[Tensor]) -> list[Tensor]:
