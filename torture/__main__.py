@@ -10,8 +10,9 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-# Before torch is imported: the models are tiny, and what is forked must not find threads that it has not got.
-os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+# Before torch is imported: the models are tiny, and what is forked must not look for threads. Nor does a fork know that
+# it has no terminal.
+os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", TERM="dumb")
 
 import torch
 from rich.console import Console
@@ -30,6 +31,7 @@ class Part:
 
 
 PARTS = {
+    "kills": Part("`memgrow adapt` killed at random moments and fail points, then resumed", 5.0),
     "saves": Part("a save killed before each of its file operations", 0.5),
 }
 

@@ -4,8 +4,11 @@ import multiprocessing
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from queue import Empty
+from typing import TypeVar
 
+T = TypeVar("T")
 FORK = multiprocessing.get_context("fork")
 
 
@@ -26,3 +29,35 @@ def _quietly(work: Callable[[], None]) -> None:
         sys.stderr.flush()
         os._exit(1)
     os._exit(0)
+
+
+def spread(work: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
+    """The results of that many pieces of work, in the order in which processes get them done."""
+    taken, results = FORK.Value("i", 0), FORK.Queue()
+
+    def labour() -> None:
+        while True:
+            with taken.get_lock():
+                number = taken.value
+                taken.value += 1
+            if number >= count:
+                break
+            results.put(work(number))
+        results.close()
+        results.join_thread()
+
+    processes = [FORK.Process(target=_quietly, args=(labour,)) for _ in range(min(workers, count))]
+    for process in processes:
+        process.start()
+    got = 0
+    while got < count:
+        try:
+            found = results.get(timeout=1.0)
+        except Empty:
+            if not any(process.is_alive() for process in processes):
+                raise RuntimeError("the processes that work died") from None
+            continue
+        got += 1
+        yield found
+    for process in processes:
+        process.join()

@@ -10,22 +10,30 @@ from typing import Any
 EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.chmod", "ctypes.call_function"}
 READING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 
-Action = Callable[[], None]
 
+def at_operations(action: Callable[[int], None], below: str | os.PathLike[str], writes: bool = False) -> None:
+    """Do something before each file operation that concerns what lies below a folder, which is given its number.
 
-def at_operation(number: int, action: Action, below: str | os.PathLike[str], writes: bool = False) -> None:
-    """Do something before the file operation of that number, of those that concern what lies below a folder.
-
-    With `writes`, what is only opened to be read does not count. Audit hooks cannot be removed: only for a process that
-    ends soon.
+    With `writes`, what is only opened to be read does not count. What the action raises, the operation raises. Audit
+    hooks cannot be removed: only for a process that ends soon.
     """
     calls, place = itertools.count(), os.path.realpath(below)
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in EVENTS and _concerns(event, arguments, place, writes) and next(calls) == number:
-            action()
+        if event in EVENTS and _concerns(event, arguments, place, writes):
+            action(next(calls))
 
     sys.addaudithook(watch)
+
+
+def kill_before(number: int, below: str | os.PathLike[str]) -> None:
+    """Let this process be killed before the operation of that number."""
+
+    def kill(reached: int) -> None:
+        if reached == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    at_operations(kill, below)
 
 
 def _concerns(event: str, arguments: tuple[Any, ...], place: str, writes: bool) -> bool:
@@ -38,7 +46,3 @@ def _concerns(event: str, arguments: tuple[Any, ...], place: str, writes: bool) 
         paths = paths[:1]  # the second is the mode
     # What is named relative to an open folder, as rmtree does, is taken to be ours.
     return not paths or any(not path.startswith("/") or path.startswith(place) for path in paths)
-
-
-def kill_self() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)

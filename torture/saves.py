@@ -11,7 +11,7 @@ from memgrow.manifest import read_folder, write_folder
 from memgrow.storage import Content, StoredFile, pack_tensors
 from torture.budget import Budget, Counts, Report
 from torture.children import in_child
-from torture.fail_points import at_operation, kill_self
+from torture.fail_points import kill_before
 
 FILES: dict[str, Content] = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000, "large": pack_tensors({})}
 NEW: dict[str, Content] = {**FILES, "n": b"1"}
@@ -42,7 +42,7 @@ def _save_killed_everywhere(place: Path, way: str, linked: bool, report: Report)
             folders.exchange = lambda a, b: False
         for module in (folders, manifest, locking):
             module.replaceable = lambda path: way != "within"  # type: ignore[attr-defined]
-        at_operation(number, kill_self, place)
+        kill_before(number, place)
         with hold(path):
             large = {"large": StoredFile.open(manifest.stored_at(path, "large"))} if linked else {}
             write_folder(path, {**NEW, **large})

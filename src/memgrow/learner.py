@@ -193,7 +193,8 @@ class Learner:
             *earlier, last = part
             stages.append(validate(domains_of_stage(self.method, self.history, last, earlier), *known))
         check_tests(watch, *stages)
-        with _holding(options.get("folder")):
+        with _holding(folder := options.get("folder")):
+            ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
             for stage in stages:
                 found = None if again else self.history.find(stage.fingerprint)
                 on_stage(found or self._adapt(stage, watch, **options), found is None)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memgrow import manifest
+from memgrow.cli.errors import hear_sigterm
 from memgrow.progress import Step
 from memgrow.report.progress_bars import TrainingBar
 
@@ -135,6 +136,22 @@ def test_ctrl_c_in_a_real_process_stops_it_cleanly_and_it_goes_on(memgrow, data,
     memgrow.done(*command)
     memgrow.done("adapt", tmp_path / "whole", *command[2:])
     assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
+
+
+def test_sigterm_stops_it_as_cleanly_and_a_second_signal_is_not_heard(memgrow, data, untouched, monkeypatch):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    monkeypatch.setattr(TrainingBar, "step", lambda bar, step: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        hear_sigterm()
+        result = memgrow("adapt", untouched, data["clinic"])
+        os.kill(os.getpid(), signal.SIGINT)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert result.exit_code == 143
+    assert result.stderr == (
+        "memgrow: stopped; what was saved before is unchanged; the same command again goes on from there\n"
+    )
 
 
 def test_ctrl_c_elsewhere_makes_no_promise(memgrow, made, monkeypatch):

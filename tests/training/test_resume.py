@@ -249,3 +249,20 @@ def test_a_state_of_wrong_kinds_with_a_right_checksum_is_a_sentence(name, unfini
     with pytest.raises(ModelError, match="no unfinished adaptation that can be taken up") as caught:
         make().adapt(stream[0], folder=tmp_path / "model")
     assert len(str(caught.value)) < 400 + len(str(tmp_path))
+
+
+def test_what_is_left_of_a_training_that_was_saved_goes_also_where_there_is_nothing_new(stream, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(ResumeFolder, "clear", lambda self: None)  # killed just before
+        make().learn(stream[:1], folder=tmp_path / "m", save_every=0)
+    assert (tmp_path / "m.adapting").exists()
+    Learner.load(tmp_path / "m", "cpu").learn(stream[:1], folder=tmp_path / "m")
+    assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_an_unfinished_training_stays_where_there_is_nothing_new(stream, tmp_path):
+    make().adapt(stream[0], folder=tmp_path / "m")
+    with pytest.raises(PulledPlug):
+        Learner.load(tmp_path / "m", "cpu").adapt(stream[1], folder=tmp_path / "m", save_every=0, progress=Plug(2))
+    Learner.load(tmp_path / "m", "cpu").learn(stream[:1], folder=tmp_path / "m")
+    assert (tmp_path / "m.adapting").exists()

@@ -8,7 +8,7 @@ import typer
 
 from memgrow import __version__
 from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem, verify
-from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output
+from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output, hear_sigterm
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,
@@ -57,6 +57,7 @@ def memgrow(
 
 
 def main() -> None:
+    hear_sigterm()
     try:
         app()
     except SystemExit as end:

@@ -1,6 +1,7 @@
-"""Errors, full disks and Ctrl-C at the command line: each becomes one sentence and an exit code."""
+"""Errors, full disks, Ctrl-C and SIGTERM at the command line: each becomes one sentence and an exit code."""
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import Any
@@ -12,8 +13,31 @@ from memgrow.cli.output import stderr
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError
 
-USER_ERROR, INTERRUPTED, BROKEN_PIPE = 2, 130, 141  # exit codes; 1, with a traceback, is a fault of memgrow's own
+# Exit codes; 1, with a traceback, is a fault of memgrow's own.
+USER_ERROR, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 130, 141, 143
 RESUMABLE = ("adapt", "compare", "paper", "data")
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, by which a system that shuts down or a scheduler stops a process: a command ends as by Ctrl-C."""
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated
+
+
+def hear_sigterm() -> None:
+    """Let SIGTERM end a command with a sentence, unless whoever started it wants something else."""
+    with suppress(ValueError):  # not the main thread
+        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, _terminate)
+
+
+def _stop_hearing() -> None:
+    """The command is about to end: a second signal would only make a traceback of its sentence."""
+    if signal.getsignal(signal.SIGTERM) is _terminate:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 class Commands(TyperGroup):
@@ -25,10 +49,11 @@ class Commands(TyperGroup):
         except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing to say, and nobody to hear
             give_up_output()
             ctx.exit(BROKEN_PIPE)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stopped:
+            _stop_hearing()
             resumes = "; the same command again goes on from there" if ctx.invoked_subcommand in RESUMABLE else ""
             _complain(f"stopped; what was saved before is unchanged{resumes}")
-            ctx.exit(INTERRUPTED)
+            ctx.exit(TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED)
         except (MemgrowError, OSError, MemoryError, RuntimeError) as error:
             sentence = _sentence(error)
             if sentence is None:

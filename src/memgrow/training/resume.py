@@ -1,9 +1,11 @@
 """Training that may be killed at any moment keeps its state in a folder beside the model, and goes on from it."""
 
+import json
 import os
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from torch import Tensor
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.folders import ADAPTING, replaceable
-from memgrow.manifest import read_folder, write_folder
+from memgrow.manifest import read_folder, stored_at, write_folder
 from memgrow.storage import Content, load_json, load_tensors, pack_json, pack_tensors
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
@@ -113,6 +115,14 @@ class ResumeFolder:
             return self._taken_up(files)
         except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise self.unusable(error) from error
+
+    def clear_ended(self) -> None:
+        """Remove what is kept of a training that had ended and been saved; its process was killed before it did so."""
+        if self.folder is None or not (file := stored_at(self.folder, "state.json")).is_file():
+            return
+        with suppress(OSError, LookupError, TypeError, ValueError):  # of what is damaged is told when it is needed
+            if json.loads(file.read_bytes())["stage"] < self.stage:
+                self.clear()
 
     def unusable(self, error: Exception) -> Exception:
         """The error, or for one that is no sentence another that is."""

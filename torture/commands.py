@@ -1,0 +1,126 @@
+"""`memgrow` as a command that can be stopped: a true one, or a fork of this process, which has imported everything."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from memgrow.cli import main
+
+TRUE = (sys.executable, "-c", "from memgrow.cli import main; main()")
+NOT_BEGUN = 99  # exit code of a fork that was stopped before the command began
+SLICE_S = 0.002  # between two looks
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit code, or minus the signal's number, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def last_line(self) -> str:
+        return (self.err.strip() or self.out.strip()).rpartition("\n")[2]
+
+
+class Running:
+    """A command that is under way; what it says goes to two files."""
+
+    def __init__(self, pid: int, said: Path) -> None:
+        self.pid, self.said, self.began = pid, said, time.monotonic()
+        self._code: int | None = None
+
+    def code(self) -> int | None:
+        """Its exit code, if it has ended."""
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+    def wait(self, seconds: float = 600.0) -> bool:
+        """Wait for its end; False if it is still at work after so many seconds."""
+        until = time.monotonic() + seconds
+        while self.code() is None:
+            if time.monotonic() >= until:
+                return False
+            time.sleep(SLICE_S)
+        return True
+
+    def send(self, number: signal.Signals) -> None:
+        if self.code() is None:
+            os.kill(self.pid, number)
+
+    def ended(self, seconds: float = 600.0) -> Ended:
+        """How it ended; one that hangs is killed."""
+        if not self.wait(seconds):
+            self.send(signal.SIGKILL)
+            self.wait()
+        assert self._code is not None
+        out, err = (self.said.with_suffix(f".{end}").read_text(errors="replace") for end in ("out", "err"))
+        return Ended(self._code, out, err)
+
+
+def start(words: Sequence[str | Path], said: Path, prepare: Callable[[], None] = lambda: None) -> Running:
+    """Start a command as a fork; `prepare` is called in it, before the command."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _command([str(word) for word in words], said, prepare)
+    return Running(pid, said)
+
+
+def start_truly(words: Sequence[str | Path], said: Path, **environment: str) -> Running:
+    """Start a command as a shell would."""
+    with said.with_suffix(".out").open("wb") as out, said.with_suffix(".err").open("wb") as err:
+        process = subprocess.Popen(
+            [*TRUE, *map(str, words)],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            env={**os.environ, **environment},
+            preexec_fn=_hear_ctrl_c,
+        )
+    process.returncode = 0  # it is waited for by its number
+    return Running(process.pid, said)
+
+
+def _hear_ctrl_c() -> None:
+    """A job in the background has been told not to; Python then installs no handler."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _command(words: list[str], said: Path, prepare: Callable[[], None]) -> None:
+    """The whole life of a fork."""
+    begun, code = False, 1
+    try:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        for number, end in ((1, "out"), (2, "err")):
+            os.dup2(os.open(said.with_suffix(f".{end}"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+        sys.argv = ["memgrow", *words]
+        prepare()
+        begun = True
+        main()
+        code = 0
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    except KeyboardInterrupt:
+        code = NOT_BEGUN if not begun else 1
+        if begun:
+            traceback.print_exc()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
