@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from memgrow import manifest
+from memgrow.cli import main
 from memgrow.cli.errors import hear_sigterm
 from memgrow.progress import Step
 from memgrow.report.progress_bars import TrainingBar
@@ -28,6 +29,7 @@ TrainingBar.step = lambda bar, step: time.sleep(3600) if step.epoch == 2 else No
 from memgrow.cli import main; main()
 """,
 ]
+STOPPED = "memgrow: stopped; what was saved before is unchanged; the same command again goes on from there\n"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
@@ -101,9 +103,7 @@ def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, mo
         patched.setattr(TrainingBar, "step", press)
         result = memgrow(*command)
     assert result.exit_code == 130
-    assert result.stderr == (
-        "memgrow: stopped; what was saved before is unchanged; the same command again goes on from there\n"
-    )
+    assert result.stderr == STOPPED
     assert weights(model) == before
     memgrow.done(*command)
     assert memgrow.learnt(model)[-1] == ("clinic",)
@@ -138,20 +138,34 @@ def test_ctrl_c_in_a_real_process_stops_it_cleanly_and_it_goes_on(memgrow, data,
     assert weights(tmp_path / "broken") == weights(tmp_path / "whole")
 
 
-def test_sigterm_stops_it_as_cleanly_and_a_second_signal_is_not_heard(memgrow, data, untouched, monkeypatch):
+@pytest.fixture
+def signals():
+    """Handlers are this process's own afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+def test_sigterm_stops_it_as_cleanly_and_a_second_signal_is_not_heard(memgrow, data, untouched, monkeypatch, signals):
     monkeypatch.setattr(TrainingBar, "step", lambda bar, step: os.kill(os.getpid(), signal.SIGTERM))
-    try:
-        hear_sigterm()
-        result = memgrow("adapt", untouched, data["clinic"])
-        os.kill(os.getpid(), signal.SIGINT)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-    assert result.exit_code == 143
-    assert result.stderr == (
-        "memgrow: stopped; what was saved before is unchanged; the same command again goes on from there\n"
-    )
+    hear_sigterm()
+    result = memgrow("adapt", untouched, data["clinic"])
+    os.kill(os.getpid(), signal.SIGINT)
+    assert (result.exit_code, result.stderr) == (143, STOPPED)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("where", ["memgrow.cli.app", "memgrow.cli.errors.Commands.make_context"])
+def test_so_does_a_signal_before_the_command_has_begun(number, code, where, monkeypatch, capsys, signals):
+    def stop(*_, **__):
+        os.kill(os.getpid(), number)
+
+    monkeypatch.setattr(where, stop)
+    monkeypatch.setattr(sys, "argv", ["memgrow", "adapt", "m", "d"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (code, STOPPED)
 
 
 def test_ctrl_c_elsewhere_makes_no_promise(memgrow, made, monkeypatch):

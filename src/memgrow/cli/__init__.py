@@ -8,7 +8,7 @@ import typer
 
 from memgrow import __version__
 from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem, verify
-from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output, hear_sigterm
+from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output, hear_sigterm, interruption, say_stopped, stop_hearing
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,
@@ -60,10 +60,13 @@ def main() -> None:
     hear_sigterm()
     try:
         app()
-    except SystemExit as end:
+    except (SystemExit, KeyboardInterrupt) as end:
+        stop_hearing()
         failed = end_output()
+        if stopped := interruption(end):  # perhaps while options were read, or just before the end
+            sys.exit(say_stopped(stopped, next(iter(sys.argv[1:]), None)))
         if isinstance(end.__context__, BrokenPipeError):  # so rich ends a help page that nobody reads
             sys.exit(BROKEN_PIPE)
-        if failed is not None and not end.code:
+        if failed is not None and isinstance(end, SystemExit) and not end.code:
             sys.exit(failed)
         raise

@@ -16,6 +16,7 @@ from memgrow.errors import MemgrowError
 # Exit codes; 1, with a traceback, is a fault of memgrow's own.
 USER_ERROR, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 130, 141, 143
 RESUMABLE = ("adapt", "compare", "paper", "data")
+TOLD = "the user was told"
 
 
 class Terminated(KeyboardInterrupt):
@@ -33,8 +34,8 @@ def hear_sigterm() -> None:
             signal.signal(signal.SIGTERM, _terminate)
 
 
-def _stop_hearing() -> None:
-    """The command is about to end: a second signal would only make a traceback of its sentence."""
+def stop_hearing() -> None:
+    """The command is about to end: a signal would only make a traceback of its sentence."""
     if signal.getsignal(signal.SIGTERM) is _terminate:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
@@ -50,10 +51,7 @@ class Commands(TyperGroup):
             give_up_output()
             ctx.exit(BROKEN_PIPE)
         except KeyboardInterrupt as stopped:
-            _stop_hearing()
-            resumes = "; the same command again goes on from there" if ctx.invoked_subcommand in RESUMABLE else ""
-            _complain(f"stopped; what was saved before is unchanged{resumes}")
-            ctx.exit(TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED)
+            ctx.exit(say_stopped(stopped, ctx.invoked_subcommand))
         except (MemgrowError, OSError, MemoryError, RuntimeError) as error:
             sentence = _sentence(error)
             if sentence is None:
@@ -61,6 +59,23 @@ class Commands(TyperGroup):
             _complain(sentence)
             give_up_output()
             ctx.exit(USER_ERROR)
+
+
+def say_stopped(stopped: KeyboardInterrupt, command: str | None) -> int:
+    """Say that a command was stopped, if that has not been said; its exit code."""
+    stop_hearing()
+    if TOLD not in getattr(stopped, "__notes__", ()):
+        stopped.add_note(TOLD)
+        resumes = "; the same command again goes on from there" if command in RESUMABLE else ""
+        _complain(f"stopped; what was saved before is unchanged{resumes}")
+    return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
+
+
+def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The signal that an error came of, if it did."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _complain(sentence: str) -> None:
