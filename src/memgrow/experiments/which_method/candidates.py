@@ -37,6 +37,7 @@ class Family:
     default: str  # the default when the protocol was written
     candidates: tuple[Candidate, ...]
     is_dialogue: bool = False
+    checking_streams: int = 2  # that must be whole before the default is changed
 
     def called(self, names: Iterable[str]) -> list[Candidate]:
         """The candidates of these names in the order of the family; `all` are all of them."""
@@ -100,6 +101,7 @@ FAMILIES = {
                 Candidate("F+V+E", "F+V+E"),
             ),
             is_dialogue=True,
+            checking_streams=1,
         ),
     )
 }

@@ -1,0 +1,126 @@
+"""The rule of docs/which-method.md, from scores to a default."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import fmean
+from typing import Any
+
+from memgrow.experiments.which_method.candidates import Family
+from memgrow.metrics.significance import Paired, holm, paired_over_seeds
+
+LEVEL = 0.05
+CHOOSING_STREAMS = 2  # that must be whole before a default is changed
+
+Scores = Mapping[str, Mapping[int, float]]
+"""On one stream, by candidate and seed: more is better."""
+
+
+@dataclass(frozen=True)
+class Against:
+    """A candidate held against the baseline."""
+
+    paired: Paired
+    p_holm: float | None
+
+    @property
+    def is_better(self) -> bool:
+        return self.paired.difference > 0 and self.p_holm is not None and self.p_holm < LEVEL
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.paired.to_json(), "p_holm": self.p_holm}
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Who wins on the streams for choosing, and why."""
+
+    streams: tuple[str, ...]  # those that are whole: others count for nobody
+    out: Mapping[str, str]  # by candidate, the stream on which it is clearly below the baseline
+    against: Mapping[str, Against] = field(default_factory=dict)  # the mean over the streams, of those that are not out
+    best: str | None = None
+    level: tuple[str, ...] = ()  # better than the baseline, and not clearly below the best
+    winner: str | None = None  # none while no stream is whole
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "against": {name: one.to_json() for name, one in self.against.items()}}
+
+
+@dataclass(frozen=True)
+class Check:
+    """What became of the winner on the streams for checking."""
+
+    winner: str
+    against: Mapping[str, Against]  # by stream that is whole
+    above: tuple[str, ...]  # streams
+    below: tuple[str, ...]
+    enough: bool  # whether as many streams are whole as a change of the default needs
+    default: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "against": {name: one.to_json() for name, one in self.against.items()}}
+
+
+def choose(family: Family, streams: Mapping[str, Scores], seeds: Sequence[int]) -> Choice:
+    """The first three steps of the rule. `streams` are in the order in which they are run."""
+    out: dict[str, str] = {}
+    whole: dict[str, Scores] = {}
+    for stream, scores in streams.items():
+        left = [one.name for one in family.candidates if one.name not in out]
+        if not all(has_all(scores, name, seeds) for name in left):
+            continue
+        whole[stream] = scores
+        for name in left:
+            if name != family.baseline and is_clear(_against(scores, name, family.baseline, seeds), below=True):
+                out[name] = stream
+    if not whole:
+        return Choice((), out)
+    left = [one.name for one in family.candidates if one.name not in out]
+    means = {name: {seed: fmean(scores[name][seed] for scores in whole.values()) for seed in seeds} for name in left}
+    paired = {name: _against(means, name, family.baseline, seeds) for name in left if name != family.baseline}
+    adjusted = holm({name: one.p_t for name, one in paired.items()})
+    against = {name: Against(one, adjusted[name]) for name, one in paired.items()}
+    better = [name for name, one in against.items() if one.is_better]
+    if not better:
+        return Choice(tuple(whole), out, against, None, (), family.baseline)
+    best = max(better, key=lambda name: against[name].paired.difference)
+    level = [name for name in better if name == best or not is_clear(_against(means, name, best, seeds), below=True)]
+    return Choice(tuple(whole), out, against, best, tuple(level), level[0])
+
+
+def check(family: Family, choice: Choice, streams: Mapping[str, Scores], seeds: Sequence[int]) -> Check:
+    """The fourth step: the winner becomes the default, or the baseline does. With too few streams nothing changes."""
+    winner, baseline = choice.winner or family.baseline, family.baseline
+    whole = {
+        stream: scores
+        for stream, scores in streams.items()
+        if all(has_all(scores, one, seeds) for one in (winner, baseline))
+    }
+    paired = {
+        stream: _against(scores, winner, baseline, seeds) for stream, scores in whole.items() if winner != baseline
+    }
+    adjusted = holm({stream: one.p_t for stream, one in paired.items()})
+    against = {stream: Against(one, adjusted[stream]) for stream, one in paired.items()}
+    above = tuple(stream for stream, one in against.items() if one.is_better)
+    below = tuple(stream for stream, one in against.items() if is_clear(one.paired, below=True))
+    checked = len(whole) >= family.checking_streams or winner == baseline
+    enough = len(choice.streams) >= CHOOSING_STREAMS and checked
+    chosen = winner if above and not below else baseline
+    return Check(winner, against, above, below, enough, chosen if enough else family.default)
+
+
+def has_all(scores: Scores, name: str, seeds: Sequence[int]) -> bool:
+    return set(seeds) <= set(scores.get(name, {}))
+
+
+def is_clear(paired: Paired, *, below: bool = False) -> bool:
+    """Whether the 95% interval leaves zero out, and is below it where that is asked for.
+
+    Differences that are all equal and not zero have no spread and no interval: nothing is clearer than that.
+    """
+    if paired.low is None or paired.high is None:
+        return paired.n > 1 and (paired.difference < 0 if below else paired.difference != 0)
+    return paired.high < 0 or (not below and paired.low > 0)
+
+
+def _against(scores: Scores, name: str, other: str, seeds: Sequence[int]) -> Paired:
+    return paired_over_seeds(*([scores[one][seed] for seed in seeds] for one in (name, other)))

@@ -1,0 +1,188 @@
+"""The figures of the protocol, made from records alone: a file for each family."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+from memgrow.experiments.plan import Ledger
+from memgrow.experiments.run import Record, Run
+from memgrow.experiments.store import Store
+from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family
+from memgrow.experiments.which_method.decision import Choice, Scores, check, choose
+from memgrow.experiments.which_method.trial import Material, materials
+from memgrow.metrics import AccuracyMatrix
+from memgrow.metrics.significance import paired_over_seeds
+from memgrow.storage import atomic_write, pack_json
+
+MEASURES = ("average", "forgetting", "when_learnt")
+MORE = 10  # seeds after those of a part that may have been run for the sake of a narrower interval
+DIGITS = 6
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """The scores of one run, of which more is better, and what it cost."""
+
+    average: float
+    forgetting: float
+    when_learnt: float
+    parameters: int
+    seconds: float
+    kept: tuple[float, ...]  # shares of the old weights that were chosen, of `keep: auto`
+
+    @classmethod
+    def of(cls, records: Sequence[Record]) -> "RunScores":
+        matrix = AccuracyMatrix()
+        for record in records:
+            matrix = matrix.with_row(record.stage.learned, _scores(record))
+        own = [matrix.rows[stage].scores[name] for name, stage in matrix.learned_at().items()]
+        kept = [record.stage.note["keep"] for record in records if "keep_chosen" in record.stage.note]
+        seconds = sum(record.stage.seconds for record in records)
+        last = records[-1].stage.parameters
+        return cls(matrix.average() or 0.0, matrix.forgetting() or 0.0, fmean(own), last, seconds, tuple(kept))
+
+
+def _scores(record: Record) -> dict[str, float]:
+    """By domain, the test accuracy; of replies, the mean log-probability of a word."""
+    replies = record.replies.get("test", {})
+    return {name: fmean(right) for name, right in record.test.items() if right} | {
+        name: -float(one.loss.sum() / one.tokens.sum())
+        for name, one in replies.items()
+        if one.loss is not None and one.tokens is not None
+    }
+
+
+Found = dict[str, dict[int, RunScores]]
+"""On one stream, by candidate and seed."""
+
+
+def found_in(material: Material, store: Store, candidates: Sequence[Candidate]) -> Found:
+    """The runs of which every stage has a record."""
+    ledger, found = material.ledger(store), Found()
+    for (name, seed), run in material.runs(candidates, _looked_for(material)).items():
+        if (records := _records(ledger, run)) is not None:
+            found.setdefault(name, {})[seed] = RunScores.of(records)
+    return found
+
+
+def _looked_for(material: Material) -> range:
+    return range(min(material.seeds), max(material.seeds) + 1 + MORE)
+
+
+def _records(ledger: Ledger, run: Run) -> list[Record] | None:
+    records = [ledger.record(stage) for stage in run.stages()]
+    known = [record for record in records if record is not None]
+    return known if len(known) == len(records) else None
+
+
+def scores_of(found: Found) -> Scores:
+    return {name: {seed: one.average for seed, one in runs.items()} for name, runs in found.items()}
+
+
+def choice_of(family: Family, found: Mapping[str, Found], some: Mapping[str, Material]) -> Choice:
+    """Who wins on the streams for choosing that have records."""
+    streams = {name: scores_of(found[name]) for name, one in some.items() if one.part == "choosing"}
+    seeds = next((one.seeds for one in some.values() if one.part == "choosing"), ())
+    return choose(family, streams, seeds)
+
+
+def figures_of(family: Family, some: Mapping[str, Material], store: Store) -> dict[str, Any]:
+    """All that is known of a family; `some` are the materials of its streams, in the order in which they are run."""
+    found = {name: found_in(one, store, family.candidates) for name, one in some.items()}
+    choice = choice_of(family, found, some)
+    checking = {name: scores_of(found[name]) for name, one in some.items() if one.part == "checking"}
+    seeds = next((one.seeds for one in some.values() if one.part == "checking"), ())
+    checked = check(family, choice, checking, seeds) if choice.winner else None
+    return {
+        "family": family.name,
+        "about": family.about,
+        "is_dialogue": family.is_dialogue,
+        "baseline": family.baseline,
+        "default_until_now": family.default,
+        "candidates": {one.name: {"method": one.method, "options": dict(one.options)} for one in family.candidates},
+        "streams": {name: _stream(family, one, found[name]) for name, one in some.items()},
+        "choice": _rounded(choice.to_json()),
+        "check": None if checked is None else _rounded(checked.to_json()),
+    }
+
+
+def _stream(family: Family, material: Material, found: Found) -> dict[str, Any]:
+    first = {seed: one for seed, one in found.get(family.baseline, {}).items() if seed in material.seeds}
+    return {
+        "part": material.part,
+        "domains": list(material.domains),
+        "sizes": {name: dict(sizes) for name, sizes in material.sizes.items()},
+        "encoder": material.encoder,
+        "model": dict(material.model),
+        "training": asdict(material.training),
+        "seeds": list(material.seeds),
+        "rows": {
+            name: _row({seed: one for seed, one in found[name].items() if seed in material.seeds}, first)
+            for name in found
+        },
+        "more_seeds": {
+            name: _row(found[name], found[family.baseline])
+            for name in found
+            if family.baseline in found and set(found[name]) - set(material.seeds)
+        },
+    }
+
+
+def _row(runs: Mapping[int, RunScores], baseline: Mapping[int, RunScores]) -> dict[str, Any]:
+    """A candidate's figures over its seeds, and its differences from the baseline over those that both have."""
+    some = list(runs.values())
+    kept = [share for one in some for share in one.kept]
+    return {
+        "seeds": list(runs),
+        **{what: _over_seeds([getattr(one, what) for one in some]) for what in MEASURES if some},
+        "against": {what: _difference(runs, baseline, what) for what in MEASURES} if some and runs != baseline else {},
+        "parameters": some[0].parameters if some else None,
+        "seconds": round(fmean(one.seconds for one in some), 1) if some else None,
+        "kept": round(fmean(kept), 3) if kept else None,
+    }
+
+
+def _difference(runs: Mapping[int, RunScores], baseline: Mapping[int, RunScores], what: str) -> dict[str, Any] | None:
+    both = [seed for seed in runs if seed in baseline]
+    if not both:
+        return None
+    pairs = [[getattr(one[seed], what) for seed in both] for one in (runs, baseline)]
+    found: dict[str, Any] = _rounded(paired_over_seeds(*pairs).to_json())
+    return found
+
+
+def _over_seeds(values: Sequence[float]) -> dict[str, Any]:
+    spread = stdev(values) if len(values) > 1 else None
+    found: dict[str, Any] = _rounded({"mean": fmean(values), "spread": spread, "values": list(values)})
+    return found
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _rounded(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner) for inner in value]
+    return round(value, DIGITS) if isinstance(value, float) else value
+
+
+def by_family(folder: Path, order: Sequence[str]) -> dict[str, dict[str, Material]]:
+    """The materials in a folder by family and stream; streams in the order that is given."""
+    found: dict[str, dict[str, Material]] = {}
+    for one in sorted(
+        materials(folder), key=lambda one: order.index(one.stream) if one.stream in order else len(order)
+    ):
+        found.setdefault(one.family, {})[one.stream] = one
+    return found
+
+
+def write_figures(
+    folder: Path, out: Path, order: Sequence[str], families: Mapping[str, Family] = FAMILIES
+) -> list[Path]:
+    """A file for each family that has records in the folder."""
+    store = Store(folder)
+    return [
+        atomic_write(out / f"{name}.json", pack_json(figures_of(families[name], some, store)))
+        for name, some in by_family(folder, order).items()
+    ]
