@@ -26,7 +26,7 @@ def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
     """
     panels = [
         (f"{found['stream']}, {name}: {', '.join(figures['orders'][order].get('domains', ['all orders']))}", points)
-        for found in _read(folder)
+        for found in figures_in(folder)
         for name, figures in found["encoders"].items()
         for order in shown_orders(figures)
         if (points := _points(figures, figures["orders"][order])).keys() - REFERENCES
@@ -123,5 +123,6 @@ def checksum(folder: Path) -> str:
     return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in there)).hexdigest()
 
 
-def _read(folder: Path) -> list[dict[str, Any]]:
+def figures_in(folder: Path) -> list[dict[str, Any]]:
+    """What the files in a folder of figures hold."""
     return [json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]

@@ -41,8 +41,8 @@ class Family:
 
     def called(self, names: Iterable[str]) -> list[Candidate]:
         """The candidates of these names in the order of the family; `all` are all of them."""
-        asked, known = set(names), {one.name for one in self.candidates}
-        if unknown := sorted(asked - known - {"all"}):
+        asked, known = set(names), [one.name for one in self.candidates]
+        if unknown := sorted(asked - {*known, "all"}):
             raise SettingsError(f"there is no candidate {unknown[0]!r} for {self.name}; there are {', '.join(known)}")
         return [one for one in self.candidates if "all" in asked or one.name in asked]
 

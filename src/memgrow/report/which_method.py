@@ -1,0 +1,119 @@
+"""Which method is the default: the tables of docs/which-method.md, from the JSON files of its figures."""
+
+from collections.abc import Mapping
+from math import exp
+from typing import Any
+
+from memgrow.report.table import MISSING, Table, p_value, signed, to_page
+
+Figures = Mapping[str, Any]
+"""All that is known of one family."""
+
+UNITS = {False: "points", True: "hundredths of a nat"}
+NAMES = {"bilstm": "BiLSTM", "encoder": "Encoder", "replies": "Replies"}
+
+
+def choice_page(figures: Figures) -> str:
+    """What was found for one family: in a sentence, on the streams for choosing, on those for checking, in full."""
+    parts: list[Table | str] = [f"**{NAMES.get(figures['family'], figures['family'])}.** {verdict(figures)}"]
+    for part, heading in (
+        ("choosing", "Against {baseline} on the streams for choosing, {unit} [95% interval]:"),
+        ("checking", "Against {baseline} on the streams for checking, {unit} [95% interval]:"),
+        ("power", "Further questions, against {baseline}, {unit} [95% interval]:"),
+    ):
+        if any(one["part"] == part for one in figures["streams"].values()):
+            unit = UNITS[figures["is_dialogue"]]
+            parts += [heading.format(baseline=figures["baseline"], unit=unit), against_table(figures, part)]
+    return to_page([*parts, "In full:", details_table(figures)])
+
+
+def verdict(figures: Figures) -> str:
+    """Who won and what became of it, in sentences."""
+    choice, check = figures["choice"], figures["check"]
+    if choice["winner"] is None:
+        return "No stream for choosing is whole as yet."
+    expected = [name for name, one in figures["streams"].items() if one["part"] == "choosing"]
+    said = []
+    if lacking := [name for name in expected if name not in choice["streams"]]:
+        said.append(f"Not whole, so that they do not count: {', '.join(lacking)}.")
+    if choice["best"] is None:
+        said.append(f"No candidate is better than {figures['baseline']}.")
+    else:
+        level = [name for name in choice["level"] if name != choice["best"]]
+        beside = f", and {', '.join(level)} level with it" if level else ""
+        said.append(f"{choice['best']} is best{beside}; {choice['winner']} wins as the simplest of these.")
+    if check is None or (not check["against"] and choice["best"] is not None):
+        return " ".join([*said, "Nothing is checked as yet."])
+    if check["above"]:
+        said.append(f"On the streams for checking it is above {figures['baseline']} on {', '.join(check['above'])}.")
+    if check["below"]:
+        said.append(f"It is clearly below {figures['baseline']} on {', '.join(check['below'])}.")
+    if not check["enough"]:
+        said.append("Too few streams are whole to change the default.")
+    return " ".join([*said, f"The default is {check['default']}."])
+
+
+def against_table(figures: Figures, part: str) -> Table:
+    """Differences from the baseline: a line for each candidate, a column for each stream of that part."""
+    streams = {name: one for name, one in figures["streams"].items() if one["part"] == part}
+    choice = figures["choice"]
+    rows = []
+    for name in figures["candidates"]:
+        cells = [_difference(one["rows"].get(name)) for one in streams.values()]
+        if name != figures["baseline"] and any(cell != MISSING for cell in cells):
+            over = choice["against"].get(name)
+            more = [_interval(over), p_value(over["p_holm"]) if over else MISSING, _place(name, choice)]
+            rows.append([name, *cells, *(more if part == "choosing" else [])])
+    header = ["candidate", *streams, *(["mean", "p (Holm)", ""] if part == "choosing" else [])]
+    return Table(None, header, rows)
+
+
+def _place(name: str, choice: Mapping[str, Any]) -> str:
+    if name in choice["out"]:
+        return f"out by {choice['out'][name]}"
+    if name == choice["winner"]:
+        return "wins"
+    return "level with the best" if name in choice["level"] else ""
+
+
+def details_table(figures: Figures) -> Table:
+    """Each candidate on each stream: what it ends with, what it forgets, and how well it learns."""
+    replies = figures["is_dialogue"]
+    rows = [
+        [
+            stream,
+            name,
+            _perplexity(row["average"]) if replies else _percent(row["average"]),
+            _percent(row["forgetting"]),
+            _perplexity(row["when_learnt"]) if replies else _percent(row["when_learnt"]),
+            MISSING if row["kept"] is None else f"{row['kept']:.2f}",
+            f"{len(row['seeds'])}",
+        ]
+        for stream, one in figures["streams"].items()
+        for name in figures["candidates"]
+        if (row := one["rows"].get(name)) and row["seeds"]
+    ]
+    what = "perplexity" if replies else "accuracy, %"
+    header = ("stream", "candidate", f"{what} at the end", f"forgetting, {UNITS[replies]}", f"{what} when learnt")
+    return Table(None, (*header, "share kept", "seeds"), rows)
+
+
+def _difference(row: Mapping[str, Any] | None) -> str:
+    return _interval(row["against"].get("average")) if row and row["against"] else MISSING
+
+
+def _interval(test: Mapping[str, Any] | None) -> str:
+    if test is None:
+        return MISSING
+    mean = signed(100 * test["difference"])
+    return mean if test["low"] is None else f"{mean} [{signed(100 * test['low'])}, {signed(100 * test['high'])}]"
+
+
+def _percent(cell: Mapping[str, Any]) -> str:
+    around = f" ± {100 * cell['spread']:.1f}" if cell["spread"] is not None else ""
+    return f"{round(100 * cell['mean'], 1) + 0.0:.1f}{around}".replace("-", "−")
+
+
+def _perplexity(cell: Mapping[str, Any]) -> str:
+    """The geometric mean over domains and seeds."""
+    return f"{exp(-cell['mean']):.1f}"
