@@ -17,7 +17,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.data.batches import Tokenized
+from memgrow.data.batches import Tokenized, tokenize_large
+from memgrow.data.domain import LargeExamples
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.history import History
 from memgrow.kinds import wrong_part
@@ -65,8 +66,12 @@ class Setup:
     encoder: EncoderFiles | None = None  # the files of a pretrained encoder
 
     def tokenized(self, examples: Sequence[Example]) -> Tokenized:
-        """Examples as tokens of the kind that the encoder reads."""
-        return self.model.kind.tokenized(self.model, examples, self.training.max_words, self.encoder)
+        """Examples as tokens of the kind that the encoder reads; of those on the disk, tokens on the disk."""
+
+        def tokenize(some: Sequence[Example]) -> Tokenized:
+            return self.model.kind.tokenized(self.model, some, self.training.max_words, self.encoder)
+
+        return tokenize_large(examples, tokenize) if isinstance(examples, LargeExamples) else tokenize(examples)
 
     @property
     def limit(self) -> int:

@@ -1,6 +1,7 @@
 """The folders of a user, where there may be no home: in a container, or for an account that has none."""
 
 import os
+import tempfile
 from pathlib import Path
 
 from memgrow.errors import SettingsError
@@ -28,3 +29,13 @@ def cache_folder(kind: str, variable: str | None = None) -> Path:
         raise SettingsError(
             f"there is no home folder to keep {kind} in: set the variable{named} XDG_CACHE_HOME to a folder, or HOME"
         ) from error
+
+
+def scratch_folder() -> Path:
+    """The folder for large files that live no longer than their process: TMPDIR, or else /var/tmp where there is one.
+
+    Unlike /tmp it is not held in memory, which such files are there to spare.
+    """
+    if not any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")) and os.access("/var/tmp", os.W_OK):
+        return Path("/var/tmp")
+    return Path(tempfile.gettempdir())

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memgrow.data import Domain, Example
+from memgrow.data.domain import representatives
+from memgrow.data.on_disk import joined
 from memgrow.errors import DataError, SettingsError, listed
 from memgrow.history import History
 from memgrow.methods import Method
@@ -33,12 +35,12 @@ class StageData:
         return "+".join(self.learned)
 
     @property
-    def train(self) -> list[Example]:
-        return [example for domain in self.domains for example in domain.train]
+    def train(self) -> Sequence[Example]:
+        return joined([domain.train for domain in self.domains])
 
     @property
-    def validation(self) -> list[Example]:
-        return [example for domain in self.domains for example in domain.validation]
+    def validation(self) -> Sequence[Example]:
+        return joined([domain.validation for domain in self.domains])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -58,13 +60,13 @@ def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] 
     task = task or (KINDS[len(first.texts)] if first.reply is None else REPLY)
     known = tuple(labels or sorted({label for domain in domains for label in domain.labels}))
     for domain in domains:
-        check_examples((*domain.train, *domain.validation, *domain.test), task, known)
+        check_examples(joined((domain.train, domain.validation, domain.test)), task, known)
     return StageData(tuple(domains), task, known)
 
 
-def check_examples(examples: Iterable[Example], task: str, labels: Sequence[str] | None) -> None:
+def check_examples(examples: Sequence[Example], task: str, labels: Sequence[str] | None) -> None:
     """Every example has as many texts as the task asks for and, where labels are given, one of them, or a reply."""
-    for number, example in enumerate(examples, 1):
+    for number, example in enumerate(representatives(examples), 1):
         where = example.where or f"example {number}"
         if len(example.texts) != READS[task]:
             raise DataError(f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}")

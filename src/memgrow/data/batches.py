@@ -1,33 +1,42 @@
-"""From examples to tensors: tokens, their indices once, then batches of texts of similar length."""
+"""From examples to tensors: tokens, their indices once, then batches of texts of similar length.
 
-from collections.abc import Callable, Iterator, Sequence
+The tokens of examples that are on the disk are there too; a batch is the same wherever its tokens come from.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from math import isqrt
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from memgrow.data import Example
+from memgrow.data.domain import LargeExamples
+from memgrow.data.records import in_chunks
+from memgrow.data.tokens_on_disk import NumbersOnDisk, TokensOnDisk, TokenWriter, WordsOnDisk
 from memgrow.text import UNKNOWN_INDEX, Vocabulary, tokenise
 
 UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
+CHUNK = 1024  # examples on the disk that are tokenised at once
 
 
 @dataclass(frozen=True)
 class Tokenized:
     """Examples as tokens, which are words unless an encoder has a tokenizer of its own."""
 
-    texts: Sequence[tuple[list[Any], ...]]  # words or, if they are numbered, their numbers
+    texts: Sequence[tuple[Sequence[Any], ...]]  # words or, if they are numbered, their numbers
     labels: Sequence[str | None]
     cut: int  # texts that were longer than allowed
     answered: bool = False  # whether the last text of each is a reply
     numbered: bool = False  # by an encoder that has a vocabulary of its own
 
     @property
-    def documents(self) -> Sequence[tuple[list[str], ...]]:
+    def documents(self) -> Sequence[tuple[Sequence[str], ...]]:
         """The examples whose words may join a vocabulary."""
         return () if self.numbered else self.texts
 
@@ -36,7 +45,7 @@ class Tokenized:
 class Encoded:
     """Examples as word indices, and labels as numbers (-1 where there is none)."""
 
-    texts: Sequence[tuple[list[int], ...]]
+    texts: Sequence[tuple[Sequence[int], ...]]
     labels: Sequence[int]
     answered: bool = False  # whether the last text of each is a reply
 
@@ -46,6 +55,13 @@ class Encoded:
     def length(self, index: int) -> int:
         """The words of an example's longest text: what it costs."""
         return max(map(len, self.texts[index]))
+
+    @property
+    def longest(self) -> int:
+        """The words of the longest text of all."""
+        if isinstance(self.texts, TokensOnDisk):
+            return int(self.texts.file.lengths.max(initial=0))
+        return max(map(self.length, range(len(self))), default=0)
 
     def bucket_key(self, index: int) -> tuple[int, int]:
         """The key that batches are bucketed by: near keys make a batch with few steps and little padding.
@@ -58,8 +74,27 @@ class Encoded:
         message, reply = self.texts[index]
         return isqrt(4 * len(message)), len(reply)
 
+    @cached_property
+    def bucket_keys(self) -> NDArray[np.int64]:
+        """Numbers in the order of the keys, one for each example."""
+        if isinstance(self.texts, TokensOnDisk):
+            keys = _keys_of(self.texts.file.lengths, self.answered)
+        else:
+            every = chain.from_iterable(map(self.bucket_key, range(len(self))))
+            keys = np.fromiter(every, np.int64, 2 * len(self)).reshape(-1, 2)
+        first, second = keys.T
+        combined: NDArray[np.int64] = first * (second.max(initial=0) + 1) + second
+        return combined
+
+    def will_read(self, batches: Iterable[Sequence[int]]) -> None:
+        """Let the system fetch the examples of batches to come, where they are on the disk."""
+        if isinstance(self.texts, TokensOnDisk):
+            self.texts.file.will_read(chain.from_iterable(batches))
+
     def as_known_to(self, words: int) -> "Encoded":
         """The examples as a model sees them that knows the first `words` words alone: others are unknown to it."""
+        if isinstance(self.texts, NumbersOnDisk):
+            return Encoded(self.texts.as_known_to(words), self.labels, self.answered)
         texts = [tuple([w if w < words else UNKNOWN_INDEX for w in text] for text in texts) for texts in self.texts]
         return Encoded(texts, self.labels, self.answered)
 
@@ -91,14 +126,37 @@ def tokenize_examples(
     return Tokenized(texts, [example.label for example in examples], cut, answered)
 
 
+def tokenize_large(examples: LargeExamples, tokenize: Callable[[Sequence[Example]], Tokenized]) -> Tokenized:
+    """The same of examples on the disk, by whatever makes tokens of a few of them; their tokens are on the disk too."""
+    writer, labels, cut = TokenWriter(), list[str | None](), 0
+    some = Tokenized((), (), 0)
+    for chunk in in_chunks(examples, CHUNK):
+        some = tokenize(chunk)
+        writer.append(some.texts, some.numbered)
+        labels += some.labels
+        cut += some.cut
+    return Tokenized(writer.finished(), labels, cut, some.answered, some.numbered)
+
+
+def _keys_of(lengths: NDArray[np.int64], answered: bool) -> NDArray[np.int64]:
+    """The keys of all examples (examples, 2) by the lengths of their texts (examples, texts)."""
+    if not answered:
+        longest = lengths.max(axis=1, initial=0)
+        return np.stack((longest, np.zeros_like(longest)), axis=1)
+    message, reply = lengths.T
+    return np.stack((np.sqrt(4 * message).astype(np.int64), reply), axis=1)
+
+
 def _reply(example: Example) -> tuple[str, ...]:
     return () if example.reply is None else (example.reply,)
 
 
 def encode(tokenized: Tokenized, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
     numbers: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
-    texts = tokenized.texts
-    if not tokenized.numbered:
+    texts: Sequence[tuple[Sequence[int], ...]] = tokenized.texts
+    if isinstance(tokenized.texts, WordsOnDisk):
+        texts = tokenized.texts.encoded(vocabulary)
+    elif not tokenized.numbered:
         texts = [tuple(vocabulary.encode(text) for text in texts) for texts in tokenized.texts]
     return Encoded(texts, [numbers.get(label, -1) for label in tokenized.labels], tokenized.answered)
 
@@ -109,7 +167,10 @@ def collate(encoded: Encoded, indices: Sequence[int], device: torch.device) -> B
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     words = np.zeros((len(rows), lengths.max()), np.int64)
     there = np.arange(words.shape[1]) < lengths[:, None]
-    words[there] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())  # a tensor for each row takes longer
+    if isinstance(rows[0], np.ndarray):
+        words[there] = np.concatenate(rows)
+    else:  # a tensor for each row takes longer
+        words[there] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
     labels = torch.tensor([encoded.labels[index] for index in indices])
     return Batch(
         _moved(torch.from_numpy(words), device),
@@ -129,31 +190,56 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int]]:
+class Batches(Sequence[list[int]]):
+    """Batches of examples, as their numbers: so many of an order at a time, in turn or from the places told."""
+
+    def __init__(self, order: NDArray[np.int64], size: int, places: NDArray[np.int64] | None = None) -> None:
+        self._order, self._size = order, size
+        self._places = np.arange(-(-len(order) // size)) if places is None else places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> list[int]: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Batches": ...
+    def __getitem__(self, index: int | slice) -> "list[int] | Batches":
+        if isinstance(index, slice):
+            return Batches(self._order, self._size, self._places[index])
+        start = int(self._places[index]) * self._size
+        found: list[int] = self._order[start : start + self._size].tolist()
+        return found
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Batches) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> Batches:
     """The batches of one epoch: every example once, those of like length together.
 
     The seed decides who is together. In which order long and short ones come depends on the turn (the epoch) alone, so
     that models of different seeds, trained side by side, have batches of the same length at the same time.
     """
-    order = torch.randperm(len(encoded), generator=torch.Generator().manual_seed(seed)).tolist()
-    order.sort(key=encoded.bucket_key)  # those of one length stay in the order that was drawn
-    batches = [order[start : start + size] for start in range(0, len(order), size)]
-    places = torch.randperm(len(batches), generator=torch.Generator().manual_seed(turn))
-    return [batches[number] for number in places.tolist()]
+    drawn = torch.randperm(len(encoded), generator=torch.Generator().manual_seed(seed)).numpy()
+    # Stable: those of one length stay in the order that was drawn.
+    order = drawn[np.argsort(encoded.bucket_keys[drawn], kind="stable")]
+    places = torch.randperm(-(-len(order) // size), generator=torch.Generator().manual_seed(turn))
+    return Batches(order, size, places.numpy())
 
 
-def by_length(encoded: Encoded, size: int) -> Iterator[list[int]]:
+def by_length(encoded: Encoded, size: int) -> Batches:
     """All examples in batches from short to long, for prediction."""
-    order = sorted(range(len(encoded)), key=encoded.bucket_key)
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+    return Batches(np.argsort(encoded.bucket_keys, kind="stable"), size)
 
 
 def by_tokens(encoded: Encoded, most: int) -> Iterator[list[int]]:
     """All examples in batches from long to short, of at most so many tokens with padding, or of one example."""
-    order, start = sorted(range(len(encoded)), key=encoded.bucket_key, reverse=True), 0
+    order, start = np.argsort(-encoded.bucket_keys, kind="stable"), 0
     while start < len(order):
-        first = order[start]
+        first = int(order[start])
         size = max(1, most // (len(encoded.texts[first]) * max(1, encoded.length(first))))
-        yield order[start : start + size]
+        yield order[start : start + size].tolist()
         start += size

@@ -6,11 +6,15 @@ fingerprints, so the bytes that are hashed here must never change.
 
 import hashlib
 import json
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from memgrow.errors import DataError
 
@@ -33,24 +37,63 @@ class Example:
         return (self.text,) if self.pair is None else (self.text, self.pair)
 
 
+class LargeExamples(Sequence[Example]):
+    """Examples too many to hold in memory: read from where they are when they are asked for. A pickle is a tuple."""
+
+    @abstractmethod
+    def _example(self, index: int) -> Example:
+        """The example of that number, counted from 0."""
+
+    @abstractmethod
+    def representatives(self) -> Sequence[Example]:
+        """The first example of each kind, from front to back."""
+
+    @abstractmethod
+    def take(self, indices: NDArray[np.int64]) -> "LargeExamples":
+        """The examples of those numbers."""
+
+    @overload
+    def __getitem__(self, index: int) -> Example: ...
+    @overload
+    def __getitem__(self, index: slice) -> "LargeExamples": ...
+    def __getitem__(self, index: int | slice) -> "Example | LargeExamples":
+        if isinstance(index, slice):
+            return self.take(np.arange(len(self))[index])
+        if not -len(self) <= index < len(self):
+            raise IndexError(f"there is no example {index} among {len(self)}")
+        return self._example(index % len(self))
+
+    def __iter__(self) -> Iterator[Example]:
+        return map(self._example, range(len(self)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (list(self),)
+
+
+def representatives(examples: Sequence[Example]) -> Iterable[Example]:
+    """All labels, all numbers of texts and whatever is wrong with the examples: found among these as among all."""
+    return examples.representatives() if isinstance(examples, LargeExamples) else examples
+
+
 @dataclass(frozen=True)
 class Domain:
     """A named set of examples in three parts."""
 
     name: str
-    train: tuple[Example, ...] = ()
-    validation: tuple[Example, ...] = ()
-    test: tuple[Example, ...] = ()
+    train: Sequence[Example] = ()
+    validation: Sequence[Example] = ()
+    test: Sequence[Example] = ()
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of the training part, in alphabetical order; none in data with replies."""
-        return tuple(sorted({example.label for example in self.train if example.label is not None}))
+        return tuple(sorted({example.label for example in representatives(self.train) if example.label is not None}))
 
     @property
     def has_replies(self) -> bool:
         """Whether any of its examples has a reply."""
-        return any(example.reply is not None for part in (self.train, self.validation, self.test) for example in part)
+        parts = map(representatives, (self.train, self.validation, self.test))
+        return any(example.reply is not None for part in parts for example in part)
 
     def fingerprint(self) -> str:
         """The fingerprint of the name and of the training and validation examples, by which a stage knows its data."""

@@ -2,20 +2,25 @@
 
 The names of the files are checked first, so that no long file is read for a mistake in a name. Then the rows of each
 file are grouped by domain, files that hold a further part are matched with the domains there are, and the parts that
-nobody gave are drawn.
+nobody gave are drawn. Files are read once, from front to back; examples that are too many for the memory are on the
+disk from then on (`Rows`).
 """
 
 import os
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
+
 from memgrow.data.columns import BY_NAME, Columns
 from memgrow.data.domain import Domain, Stream
 from memgrow.data.files import check_file, domain_and_part
-from memgrow.data.records import Record, Table, read_table
-from memgrow.data.splits import PARTS, draw, fair_slice
+from memgrow.data.records import TableReader
+from memgrow.data.rows import IN_MEMORY, Positions, Rows
+from memgrow.data.splits import PARTS, draw_by_rank, fair_slice
 from memgrow.errors import DataError, SettingsError, counted, listed, was_or_were
 
 Paths = str | Path | Iterable[str | Path]
@@ -53,11 +58,13 @@ def load_stream(
     seed: int = 0,
     labelled: bool = True,
     skip_empty: bool = False,
+    in_memory: int = IN_MEMORY,
 ) -> Loaded:
     """Files as domains in three parts, one domain a file or by a column; parts that are not given are drawn.
 
     Files with a column of replies make domains to be answered, others domains to be labelled. At most `limit` examples
-    of each part are kept. A row with an empty text is an error, or left out if `skip_empty`.
+    of each part are kept. A row with an empty text is an error, or left out if `skip_empty`. Examples of more than
+    about `in_memory` bytes are kept in a scratch file, which is removed with the stream.
     """
     if limit is not None and limit < 1:
         raise SettingsError(f"a limit of {limit} leaves no examples to learn from; give 1 or more")
@@ -65,12 +72,12 @@ def load_stream(
     files = [(path, role) for role, some in given.items() for path in some]
     _check_files([path for path, _ in files])
     check_duplicate_domains(given[DATA], columns.by)
-    tables = _read([path for path, _ in files], columns, labelled, skip_empty)
-    grouped = [(group_by_domain(table, role), role) for table, (_, role) in zip(tables, files, strict=True)]
-    data = merge(file.pools for file, role in grouped if role == DATA)
-    matched = [file if role == DATA else match_domains(file, data, bool(columns.by)) for file, role in grouped]
+    rows = Rows(seed, in_memory)
+    grouped = _read(files, columns, labelled, skip_empty, rows)
+    data = merge(file.pools for file in grouped if file.role == DATA)
+    matched = [file if file.role == DATA else match_domains(file, data, bool(columns.by)) for file in grouped]
     pools = choose(merge(file.pools for file in matched), domains)
-    filled = [fill_missing_splits(name, pool, columns.group, limit, seed) for name, pool in pools.items()]
+    filled = [fill_missing_splits(name, pool, rows, columns.group, limit, seed) for name, pool in pools.items()]
     if labelled:
         for domain, _ in filled:
             _refuse_single_label(domain)
@@ -84,16 +91,16 @@ def load_for_evaluation(
     domains: Sequence[str] | None = None,
     *,
     skip_empty: bool = False,
+    in_memory: int = IN_MEMORY,
 ) -> Loaded:
     """Files as test parts, whatever they are called; of a file with a split column its test rows."""
     files = _each(paths)
     _check_files(files)
     check_duplicate_domains(files, columns.by)
-    grouped = [group_by_domain(table, "test") for table in _read(files, columns, True, skip_empty)]
+    rows = Rows(in_memory=in_memory)
+    grouped = _read([(path, "test") for path in files], columns, True, skip_empty, rows)
     pools = choose(merge(file.pools for file in grouped), domains)
-    stream = Stream(
-        Domain(name, test=tuple(record.example for record in pool.records["test"])) for name, pool in pools.items()
-    )
+    stream = Stream(Domain(name, test=rows.take(pool.positions("test"))) for name, pool in pools.items())
     return Loaded(stream, tuple(chain(*(file.notices for file in grouped))))
 
 
@@ -115,14 +122,17 @@ def check_duplicate_domains(paths: Iterable[Path], by: str | None) -> None:
 
 @dataclass(slots=True)
 class Pool:
-    """All records of one domain by part, and for each part the names of the files they came from."""
+    """The positions of one domain's rows by part, and for each part the names of the files they came from."""
 
-    records: dict[str, list[Record]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
+    rows: dict[str, "array[int]"] = field(default_factory=lambda: {part: array("q") for part in (*PARTS, HELD_OUT)})
     files: dict[str, list[str]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
 
-    def add(self, part: str, records: Iterable[Record], files: Iterable[str]) -> None:
-        self.records[part].extend(records)
+    def add(self, part: str, rows: Iterable[int], files: Iterable[str]) -> None:
+        self.rows[part].extend(rows)
         self.files[part].extend(file for file in files if file not in self.files[part])
+
+    def positions(self, part: str) -> Positions:
+        return np.array(self.rows[part], dtype=np.int64)
 
 
 Pools = Mapping[str, Pool]
@@ -133,25 +143,34 @@ class Grouped:
     """The pools of one file by domain, in order of appearance, and what its user should know of it."""
 
     file: str
+    role: str
     pools: Pools
     notices: tuple[str, ...]
 
 
-def group_by_domain(table: Table, role: str) -> Grouped:
-    """Group the rows of one file by domain and part; a split column goes before the file's role and name."""
+def read_by_domain(table: TableReader, role: str, rows: Rows) -> tuple[dict[str, Pool], int]:
+    """Read a file and group its rows by domain and part; a split column goes before the file's role and name.
+
+    Also returns the number of rows that the role has no use for.
+    """
     domain, part = domain_and_part(table.path)
     usual = (part or "train") if role == DATA else role
-    file = table.path.name
-    notices = [f"{_left_out(count, reason)} of {file}" for reason, count in table.left_out.items()]
     pools: dict[str, Pool] = {}
     unfit = 0
-    for record in table.records:
+    for record in table:
         if record.part is None or record.part in ROLES[role]:
-            pools.setdefault(record.by or domain, Pool()).add(record.part or usual, [record], [file])
+            pool = pools.get(name := record.by or domain) or pools.setdefault(name, Pool())
+            pool.add(record.part or usual, (rows.append(record),), (table.path.name,))
         else:
             unfit += 1
-    parts = " and ".join(ROLES[role])
-    if unfit == len(table.records):
+    return pools, unfit
+
+
+def told(table: TableReader, role: str, pools: Pools, unfit: int) -> Grouped:
+    """The pools of a file with notices of what was left out of it; a file of which nothing is left is refused."""
+    file, parts = table.path.name, " and ".join(ROLES[role])
+    notices = [f"{_left_out(count, reason)} of {file}" for reason, count in table.left_out.items()]
+    if not pools:
         raise DataError(
             f"{file} has no rows for {parts}: the field {table.columns.split!r} of all its {unfit:,} rows says "
             "otherwise; give another file, or name another column with --split-column"
@@ -159,7 +178,7 @@ def group_by_domain(table: Table, role: str) -> Grouped:
     if unfit:
         reason = f"as only its {parts} rows are wanted (by its column {table.columns.split})"
         notices.append(f"{_left_out(unfit, f'of {file}')}, {reason}")
-    return Grouped(file, pools, tuple(notices))
+    return Grouped(file, role, pools, tuple(notices))
 
 
 def merge(several: Iterable[Pools]) -> dict[str, Pool]:
@@ -167,8 +186,8 @@ def merge(several: Iterable[Pools]) -> dict[str, Pool]:
     merged: dict[str, Pool] = {}
     for pools in several:
         for name, pool in pools.items():
-            for part, records in pool.records.items():
-                merged.setdefault(name, Pool()).add(part, records, pool.files[part])
+            for part, rows in pool.rows.items():
+                merged.setdefault(name, Pool()).add(part, rows, pool.files[part])
     return merged
 
 
@@ -194,44 +213,44 @@ def match_domains(grouped: Grouped, pools: Pools, by: bool) -> Grouped:
         raise DataError(
             f"{grouped.file} is of the domain {listed(strange)}, but the data has {listed(pools)}; {advice}"
         )
-    rows = sum(len(records) for pool in strange.values() for records in pool.records.values())
+    rows = sum(len(some) for pool in strange.values() for some in pool.rows.values())
     notice = f"{_left_out(rows, f'of {grouped.file}')}, as the data has no domain {listed(strange)}"
     return replace(grouped, pools=known, notices=(*grouped.notices, *([notice] if strange else [])))
 
 
 def fill_missing_splits(
-    name: str, pool: Pool, group: str | None = None, limit: int | None = None, seed: int = 0
+    name: str, pool: Pool, rows: Rows, group: str | None = None, limit: int | None = None, seed: int = 0
 ) -> tuple[Domain, tuple[str, ...]]:
     """The domain in three parts, each of at most `limit` examples, and what its user should know of the drawing.
 
     Held-out rows are halved into validation and test; a part that nobody gave is drawn from the rows for training.
     """
-    parts = {part: list(pool.records[part]) for part in PARTS}
+    parts = {part: pool.positions(part) for part in PARTS}
     notices = []
     by = f"by group {group}" if group else "by text"
-    if pool.records[HELD_OUT]:
-        for part, records in _draw(pool.records[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed).items():
-            parts[part] += records
+    if pool.rows[HELD_OUT]:
+        for part, drawn in _draw(pool.positions(HELD_OUT), {"validation": 0.5, "test": 0.5}, rows).items():
+            parts[part] = np.concatenate((parts[part], drawn))
         notices.append(f"validation and test are each half of {' and '.join(pool.files[HELD_OUT])}, drawn {by}")
-    missing = [part for part in PARTS if not parts[part] and part != "train"]
-    if parts["train"] and missing:
+    missing = [part for part in PARTS if not len(parts[part]) and part != "train"]
+    if len(parts["train"]) and missing:
         shares = {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE)
-        parts |= _draw(parts["train"], shares, seed)
-        drawn = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
+        parts |= _draw(parts["train"], shares, rows)
+        drawn_parts = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
         source = " and ".join(pool.files["train"])
-        notices.append(f"{drawn} {was_or_were(len(missing))} drawn from {source} {by}")
-        empty = [part for part in missing if not parts[part]]
+        notices.append(f"{drawn_parts} {was_or_were(len(missing))} drawn from {source} {by}")
+        empty = [part for part in missing if not len(parts[part])]
         if empty:
             notices.append(
                 f"{name} has no {' and no '.join(empty)} part, as there are too few different rows to draw from"
             )
-    kept = {part: fair_slice([record.example for record in records], limit, seed) for part, records in parts.items()}
+    kept = {part: fair_slice(rows.take(positions), limit, seed) for part, positions in parts.items()}
     return Domain(name, **kept), tuple(notices)
 
 
-def _draw(records: Sequence[Record], shares: dict[str, float], seed: int) -> dict[str, list[Record]]:
-    drawn = draw(records, [record.group for record in records], shares, seed)
-    return {part: list(members) for part, members in drawn.items()}
+def _draw(positions: Positions, shares: dict[str, float], rows: Rows) -> dict[str, Positions]:
+    drawn = draw_by_rank(rows.ranks(positions), shares)
+    return {part: positions[drawn == number] for number, part in enumerate(shares)}
 
 
 def _left_out(count: int, what: str) -> str:
@@ -256,14 +275,18 @@ def _check_files(paths: Sequence[Path]) -> None:
             raise DataError(f"{path} is given twice; give each file once, as one thing only")
 
 
-def _read(paths: Sequence[Path], columns: Columns, labelled: bool, skip_empty: bool) -> list[Table]:
-    tables = [read_table(path, columns, labelled, skip_empty) for path in paths]
+def _read(
+    files: Sequence[tuple[Path, str]], columns: Columns, labelled: bool, skip_empty: bool, rows: Rows
+) -> list[Grouped]:
+    tables = [TableReader(path, columns, labelled, skip_empty) for path, _ in files]
+    roles = [role for _, role in files]
+    found = [read_by_domain(table, role, rows) for table, role in zip(tables, roles, strict=True)]
     for table in tables[1:]:
         _refuse_two_kinds(tables[0], table)
-    return tables
+    return [told(table, role, *pools) for table, role, pools in zip(tables, roles, found, strict=True)]
 
 
-def _refuse_two_kinds(one: Table, other: Table) -> None:
+def _refuse_two_kinds(one: TableReader, other: TableReader) -> None:
     if _kind(one.columns)[0] != _kind(other.columns)[0]:
         simple, more = sorted((one, other), key=lambda table: _kind(table.columns)[0])
         described = ", but ".join(f"{table.path.name} has {_kind(table.columns)[1]}" for table in (simple, more))

@@ -30,6 +30,38 @@ class Record:
     part: str | None = None
 
 
+class TableReader:
+    """Reads a file record by record; rows without a gold label, and on demand with an empty text, are only counted.
+
+    Once a record has been read its columns are known, and after the last one how many rows were left out and why.
+    """
+
+    def __init__(self, path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> None:
+        self.path, self.columns, self.left_out = path, columns, dict[str, int]()
+        self._labelled, self._skip_empty = labelled, skip_empty
+
+    def __iter__(self) -> Iterator[Record]:
+        found = False
+        for row in read_rows(self.path):
+            place = where(self.path, row.line)
+            if not found and not self.left_out:
+                self.columns = self.columns.among(row.values, where(self.path, row.header), self._labelled)
+            columns = self.columns
+            if columns.split is None and SPLIT in row.values:
+                raise DataError(
+                    f"{place} has a field {SPLIT!r}, but the rows before it have none; give it to all or none"
+                )
+            reason = _reason_to_leave_out(row, columns, self._labelled, self._skip_empty)
+            if reason is None:
+                found = True
+                yield _record(row, columns, place, self._labelled)
+            else:
+                self.left_out[reason] = self.left_out.get(reason, 0) + 1
+        if not found:
+            reasons = " or ".join(self.left_out)
+            raise DataError(f"every row of {self.path} is {reasons}; give a file with rows that can be used")
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """The records of one file, the columns they came from, and how many rows were left out for which reason."""
@@ -41,36 +73,25 @@ class Table:
 
 
 def read_table(path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> Table:
-    """Read a whole file; rows without a gold label, and on demand rows with an empty text, are left out and counted."""
-    records: list[Record] = []
-    left_out: dict[str, int] = {}
-    for row in read_rows(path):
-        place = where(path, row.line)
-        if not records and not left_out:
-            columns = columns.among(row.values, where(path, row.header), labelled)
-        if columns.split is None and SPLIT in row.values:
-            raise DataError(f"{place} has a field {SPLIT!r}, but the rows before it have none; give it to all or none")
-        reason = _reason_to_leave_out(row, columns, labelled, skip_empty)
-        if reason is None:
-            records.append(_record(row, columns, place, labelled))
-        else:
-            left_out[reason] = left_out.get(reason, 0) + 1
-    if not records:
-        raise DataError(f"every row of {path} is {' or '.join(left_out)}; give a file with rows that can be used")
-    return Table(path, columns, tuple(records), left_out)
+    """Read a whole file into memory."""
+    reader = TableReader(path, columns, labelled, skip_empty)
+    records = tuple(reader)
+    return Table(path, reader.columns, records, reader.left_out)
 
 
 def read_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> list[Example]:
     """One example for each row of a file, for prediction; a label or a reply is read where there is one."""
-    path = Path(path)
+    return list(iterate_unlabelled(path, columns))
+
+
+def iterate_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> Iterator[Example]:
+    """The same, each as it is read."""
+    path, first = Path(path), True
     columns = Columns(columns.text, columns.pair, columns.label, reply=columns.reply)
-    examples: list[Example] = []
     for row in read_rows(path):
-        place = where(path, row.line)
-        if not examples:
-            columns = columns.among(row.values, where(path, row.header), labelled=False)
-        examples.append(_example(row, columns, place, labelled=False))
-    return examples
+        if first:
+            columns, first = columns.among(row.values, where(path, row.header), labelled=False), False
+        yield _example(row, columns, where(path, row.line), labelled=False)
 
 
 def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]:

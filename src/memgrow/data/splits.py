@@ -5,16 +5,21 @@ Dialogues have drawings of their own: no message, or no film, is in two parts.
 """
 
 import hashlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import pairwise
 from typing import TypeVar
 
-from memgrow.data.domain import Example
+import numpy as np
+from numpy.typing import NDArray
+
+from memgrow.data.domain import Example, LargeExamples
+from memgrow.data.on_disk import taken
 from memgrow.errors import SettingsError
 
 T = TypeVar("T")
+Ranks = NDArray[np.uint64]  # (rows, 2)
+RANKED = 16  # bytes of a rank: enough to tell all names apart
 Blocks = tuple[tuple[Example, ...], tuple[Example, ...], tuple[Example, ...]]  # train, validation, test
 
 PARTS = ("train", "validation", "test")
@@ -39,14 +44,46 @@ def draw(
     Fractions are by name, or for train, validation and test. With at least as many groups as parts none is empty.
     """
     shares = _checked(fractions)
-    sizes = Counter(groups)
-    order = sorted(sizes, key=lambda group: rank(seed, group))
-    chosen = _without_empty_parts(_cut(order, sizes, {part: share for part, share in shares.items() if share}), sizes)
-    part_of = {group: part for part, members in chosen.items() for group in members}
-    drawn: dict[str, list[T]] = {part: [] for part in shares}
-    for example, group in zip(examples, groups, strict=True):
-        drawn[part_of[group]].append(example)
+    parts, drawn = list(shares), {part: list[T]() for part in shares}
+    for example, number in zip(examples, draw_by_rank(ranks(seed, groups), shares).tolist(), strict=True):
+        drawn[parts[number]].append(example)
     return {part: tuple(members) for part, members in drawn.items()}
+
+
+def draw_by_rank(ranked: Ranks, shares: Mapping[str, float]) -> NDArray[np.int8]:
+    """For each row the number of the part that it is drawn for; rows of one rank are a group and stay together."""
+    order, group = groups_by_rank(ranked)
+    sizes = np.bincount(group)
+    numbers = np.array([number for number, share in enumerate(shares.values()) if share], dtype=np.int8)
+    chosen = _without_empty_parts(_cut(sizes, [share for share in shares.values() if share]), sizes, len(numbers))
+    part = np.empty(len(order), dtype=np.int8)
+    part[order] = numbers[chosen][group]
+    return part
+
+
+def ranks(seed: int, names: Iterable[str]) -> Ranks:
+    """The ranks of several names, by their first 16 bytes, which no two names have in common."""
+    found = bytearray()
+    for name in names:
+        found += rank(seed, name)[:RANKED]
+    return as_ranks(found)
+
+
+def as_ranks(joined: bytes | bytearray) -> Ranks:
+    """Ranks of 16 bytes each, one after another, as numbers in the same order."""
+    return np.frombuffer(joined, dtype=">u8").reshape(-1, 2).astype(np.uint64)
+
+
+def by_rank(ranked: Ranks) -> NDArray[np.int64]:
+    """The numbers of all rows in the order of their ranks; those of one rank as they stand."""
+    return np.lexsort((ranked[:, 1], ranked[:, 0]))  # by the last one first
+
+
+def groups_by_rank(ranked: Ranks) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The numbers of all rows in the order of their ranks, and for each of these the number of its group, from 0."""
+    order = by_rank(ranked)
+    high, low = (half[order] for half in ranked.T)
+    return order, np.cumsum(np.r_[False, (high[1:] != high[:-1]) | (low[1:] != low[:-1])][: len(order)])
 
 
 def rank(seed: int, name: str) -> bytes:
@@ -54,13 +91,12 @@ def rank(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode()).digest()
 
 
-def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) -> tuple[Example, ...]:
+def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) -> Sequence[Example]:
     """At most `limit` of the examples, in their old order; which ones does not depend on that order."""
     if limit is None or len(examples) <= limit:
-        return tuple(examples)
-    ranks = [rank(seed, "\x1f".join(_fields(example))) for example in examples]
-    kept = sorted(range(len(examples)), key=ranks.__getitem__)[:limit]
-    return tuple(examples[index] for index in sorted(kept))
+        return examples if isinstance(examples, LargeExamples) else tuple(examples)
+    kept = by_rank(ranks(seed, ("\x1f".join(_fields(example)) for example in examples)))[:limit]
+    return taken(examples, np.sort(kept))
 
 
 def _fields(example: Example) -> tuple[str, ...]:
@@ -78,29 +114,20 @@ def _checked(fractions: Mapping[str, float] | Sequence[float]) -> dict[str, floa
     return shares
 
 
-def _cut(order: Sequence[str], sizes: Mapping[str, int], shares: Mapping[str, float]) -> dict[str, list[str]]:
+def _cut(sizes: NDArray[np.int64], shares: Sequence[float]) -> NDArray[np.int64]:
     """Lay the groups end to end and the parts beside them; a group goes to the part that its middle lies in."""
-    total = sum(sizes.values())
-    parts = list(shares)
-    chosen: dict[str, list[str]] = {part: [] for part in parts}
-    at, current, border = 0, 0, shares[parts[0]] * total
-    for group in order:
-        while at + sizes[group] / 2 > border and current + 1 < len(parts):
-            current += 1
-            border += shares[parts[current]] * total
-        chosen[parts[current]].append(group)
-        at += sizes[group]
-    return chosen
+    borders = np.cumsum(np.array(shares) * sizes.sum())[:-1]
+    return np.searchsorted(borders, np.cumsum(sizes) - sizes + sizes / 2)
 
 
-def _without_empty_parts(chosen: dict[str, list[str]], sizes: Mapping[str, int]) -> dict[str, list[str]]:
+def _without_empty_parts(chosen: NDArray[np.int64], sizes: NDArray[np.int64], parts: int) -> NDArray[np.int64]:
     """Give each empty part the smallest group of the part with the most, as long as any has two."""
-    for members in chosen.values():
-        giver = max(chosen.values(), key=len)
-        if not members and len(giver) > 1:
-            smallest = min(giver, key=lambda group: sizes[group])
-            giver.remove(smallest)
-            members.append(smallest)
+    for part in range(parts):
+        counts = np.bincount(chosen, minlength=parts)
+        giver = counts.argmax()
+        if not counts[part] and counts[giver] > 1:
+            members = np.flatnonzero(chosen == giver)
+            chosen[members[sizes[members].argmin()]] = part
     return chosen
 
 

@@ -1,7 +1,7 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import ClassVar, cast
 
 import torch
@@ -62,7 +62,7 @@ class Classifier(Model):
         answers[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
         return answers
 
-    def in_batches(self, data: Encoded) -> Iterator[list[int]]:
+    def in_batches(self, data: Encoded) -> Iterable[list[int]]:
         """All examples, by their numbers, in batches that suit an encoder which is not trained."""
         most = self.encoder.tokens_at_once
         return by_length(data, LARGE) if most is None else by_tokens(data, most)

@@ -1,6 +1,6 @@
 """Words: tokenising, a vocabulary that grows, and word vectors from GloVe and word2vec files."""
 
-from memgrow.text.stored_words import StoredWords, store_words
+from memgrow.text.stored_words import StoredWords, WordCounts, store_words
 from memgrow.text.tokenise import tokenise
 from memgrow.text.vectors import Vectors, read_vectors
 from memgrow.text.vocabulary import PADDING, PADDING_INDEX, UNKNOWN, UNKNOWN_INDEX, Vocabulary
@@ -13,6 +13,7 @@ __all__ = [
     "StoredWords",
     "Vectors",
     "Vocabulary",
+    "WordCounts",
     "read_vectors",
     "store_words",
     "tokenise",

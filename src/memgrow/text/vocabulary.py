@@ -1,7 +1,7 @@
 """The vocabulary of a model: words, each with a number that never changes while the vocabulary grows."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
 
 from memgrow.errors import ModelError, SettingsError
@@ -64,9 +64,14 @@ class Vocabulary:
 
         Of words that occur less often, or are not `among` those allowed, none joins.
         """
+        return self.extended_by(Counter(chain.from_iterable(texts)), min_count, among)
+
+    def extended_by(
+        self, counts: Mapping[str, int], min_count: int = 1, among: Container[str] | None = None
+    ) -> "Vocabulary":
+        """The same with words that have been counted."""
         if min_count < 1:
             raise SettingsError(f"min_count is {min_count}, but a word occurs at least once; give 1 or more")
-        counts = Counter(chain.from_iterable(texts))
         known = self._indices.keys() | set(_SPECIALS)
         new = [word for word, count in counts.items() if count >= min_count and word not in known]
         if among is not None:

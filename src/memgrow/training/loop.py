@@ -23,6 +23,7 @@ from memgrow.training.resume import Position, ResumeFolder, under
 
 SCHEDULES = ("constant", "linear")
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
+AHEAD = 64  # batches that are fetched together where the data is on the disk
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
 
@@ -256,6 +257,8 @@ class PlainStepper:
         self.model.train()
         with self.optimiser.serving(self.model.word_vectors):
             for done, indices in enumerate(order[first:], first + 1):
+                if (done - first) % AHEAD == 1:
+                    self.data.will_read(order[done - 1 : done - 1 + AHEAD])
                 if not self.settings.one_rate:
                     self.optimiser.scale_rates(
                         self.settings.rate_factor(number * self.batches + done - 1, self.batches)

@@ -111,8 +111,8 @@ def open_multinli(
         more = [example for example in guessed.get(name, ()) if example not in known]
         left_out[TWICE] += len(guessed.get(name, ())) - len(more)
         kept = fair_slice(own, limit)
-        kept += fair_slice(_sift(more, held_out, left_out), None if limit is None else limit - len(kept))
-        domains.append(replace(everything[name], train=kept))
+        rest = fair_slice(_sift(more, held_out, left_out), None if limit is None else limit - len(kept))
+        domains.append(replace(everything[name], train=(*kept, *rest)))
     told = [
         f"{counted(count, 'training pair')} {was_or_were(count)} left out, {reason}"
         for reason, count in left_out.items()

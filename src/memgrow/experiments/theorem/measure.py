@@ -181,7 +181,7 @@ def _effect(growth: dict[str, Any], parameters: int, found: Sequence[_Found]) ->
 
 def _by_length(data: Encoded, device: torch.device) -> Iterator[Tensor]:
     """All texts, those of one length together: (B, T)."""
-    lengths: dict[int, list[list[int]]] = defaultdict(list)
+    lengths: dict[int, list[Sequence[int]]] = defaultdict(list)
     for texts in data.texts:
         for text in texts:
             lengths[len(text)].append(text)

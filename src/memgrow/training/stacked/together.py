@@ -76,7 +76,7 @@ def padded(data: Encoded) -> int:
     """The count of numbers that the texts are when all are as long as the longest."""
     if not len(data):
         return 0
-    return len(data) * len(data.texts[0]) * rounded(max(map(data.length, range(len(data)))))
+    return len(data) * len(data.texts[0]) * rounded(data.longest)
 
 
 class StackedDomain:
