@@ -31,8 +31,8 @@ def script(monkeypatch):
     monkeypatch.setitem(candidates.FAMILIES, "encoder", few)
     for name in list(streams.TRIALS):
         monkeypatch.delitem(streams.TRIALS, name)
-    for name, part in (("one", "choosing"), ("two", "checking")):
-        trial = TrialStream(name, part, "made", DOMAINS, {"encoder": TINY}, seeds=range(2))
+    for name, part, domains in (("one", "choosing", DOMAINS), ("two", "checking", DOMAINS[::-1])):
+        trial = TrialStream(name, part, "made", domains, {"encoder": TINY}, seeds=range(2))
         monkeypatch.setitem(streams.TRIALS, name, trial)
     return module
 

@@ -40,8 +40,8 @@ def verdict(figures: Figures) -> str:
         said.append(f"No candidate is better than {figures['baseline']}.")
     else:
         level = [name for name in choice["level"] if name != choice["best"]]
-        beside = f", and {', '.join(level)} level with it" if level else ""
-        said.append(f"{choice['best']} is best{beside}; {choice['winner']} wins as the simplest of these.")
+        others = f", {' and '.join(level)} level with it: {choice['winner']} wins as the simplest of these."
+        said.append(f"{choice['best']} is best{others if level else ' and wins.'}")
     if check is None or (not check["against"] and choice["best"] is not None):
         return " ".join([*said, "Nothing is checked as yet."])
     if check["above"]:
@@ -93,8 +93,9 @@ def details_table(figures: Figures) -> Table:
         for name in figures["candidates"]
         if (row := one["rows"].get(name)) and row["seeds"]
     ]
-    what = "perplexity" if replies else "accuracy, %"
-    header = ("stream", "candidate", f"{what} at the end", f"forgetting, {UNITS[replies]}", f"{what} when learnt")
+    what, unit = ("perplexity", "") if replies else ("accuracy", ", %")
+    ends = (f"{what} at the end{unit}", f"forgetting, {UNITS[replies]}", f"{what} when learnt{unit}")
+    header = ("stream", "candidate", *ends)
     return Table(None, (*header, "share kept", "seeds"), rows)
 
 
