@@ -156,7 +156,7 @@ def run(given: argparse.Namespace) -> None:
 
 
 def figures(given: argparse.Namespace) -> None:
-    for path in write_figures(given.runs, given.out, list(TRIALS)):
+    for path in write_figures(given.runs, given.out, list(TRIALS), FAMILIES):
         say(f"the figures are in {path}")
     if given.picture is not None:
         from memgrow.report.which_method_picture import draw_choice  # a machine that makes runs needs no matplotlib

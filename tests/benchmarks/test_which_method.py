@@ -22,18 +22,19 @@ TINY = Settings(None, TrainingSettings(epochs=1, rate=1e-3), "tiny")
 
 @pytest.fixture
 def script(monkeypatch):
+    family = candidates.FAMILIES["encoder"]
+    few = replace(family, candidates=tuple(family.called(["ridge", "F", "F+A auto"])))
+    monkeypatch.setattr(candidates, "FAMILIES", {"encoder": few})
+    parts = {"one": ("choosing", DOMAINS), "two": ("checking", DOMAINS[::-1])}
+    tiny = {
+        name: TrialStream(name, part, "made", domains, {"encoder": TINY}, seeds=range(2))
+        for name, (part, domains) in parts.items()
+    }
+    monkeypatch.setattr(streams, "TRIALS", tiny)
     spec = importlib.util.spec_from_file_location("benchmark_of_methods", SCRIPT)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    family = candidates.FAMILIES["encoder"]
-    few = replace(family, candidates=tuple(family.called(["ridge", "F", "F+A auto"])))
-    monkeypatch.setitem(candidates.FAMILIES, "encoder", few)
-    for name in list(streams.TRIALS):
-        monkeypatch.delitem(streams.TRIALS, name)
-    for name, part, domains in (("one", "choosing", DOMAINS), ("two", "checking", DOMAINS[::-1])):
-        trial = TrialStream(name, part, "made", domains, {"encoder": TINY}, seeds=range(2))
-        monkeypatch.setitem(streams.TRIALS, name, trial)
     return module
 
 
