@@ -9,7 +9,6 @@ from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import demo_table
 from memgrow.report.learner import (
-    MatrixTable,
     growth,
     methods_table,
     scores_table,
@@ -17,6 +16,7 @@ from memgrow.report.learner import (
     stages_table,
     summary_line,
 )
+from memgrow.report.matrix import MatrixTable
 
 WIDTH = 80
 

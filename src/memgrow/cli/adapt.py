@@ -24,7 +24,8 @@ from memgrow.learner import Learner
 from memgrow.locking import hold
 from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.report.learner import MatrixTable, matrix_title, stage_line, summary_line
+from memgrow.report.learner import matrix_title, stage_line, summary_line
+from memgrow.report.matrix import MatrixTable
 from memgrow.report.progress_bars import TrainingBar
 
 

@@ -29,7 +29,7 @@ from memgrow.experiments.store import Store
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
 from memgrow.report.comparison import compared_table, demo_table, digits, domains_table, legend, verdict
-from memgrow.report.learner import MatrixTable
+from memgrow.report.matrix import MatrixTable
 from memgrow.report.plots import draw_comparison, draw_matrices
 from memgrow.report.progress_bars import GridBar, TrainingBar
 from memgrow.storage import atomic_write, pack_json

@@ -17,7 +17,6 @@ from memgrow.models import ModelSettings, build
 from memgrow.models.pretrained.catalogue import KNOWN
 from memgrow.nn import LAYERS
 from memgrow.report.learner import (
-    MatrixTable,
     about,
     about_table,
     added_shares,
@@ -30,6 +29,7 @@ from memgrow.report.learner import (
     stages_table,
     summary_line,
 )
+from memgrow.report.matrix import MatrixTable
 from memgrow.training.stacked.together import Loop, choose_loop
 
 

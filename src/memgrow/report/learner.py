@@ -6,28 +6,26 @@ from statistics import fmean
 
 import rich.table
 import torch
-from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+from rich.console import RenderableType
 from rich.text import Text
 
 from memgrow.data import Example
 from memgrow.data.batches import collate
 from memgrow.defaults import defaults_for
-from memgrow.errors import SettingsError, counted
+from memgrow.errors import SettingsError, counted, listed
 from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.learner import Answer, Learner
 from memgrow.methods import LETTERS, METHODS, Grew, Method, check_method
-from memgrow.metrics import AccuracyMatrix
 from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.nn import MemoryBank, count_parameters
-from memgrow.report.table import Cell, Column, Table, numbers, percent
+from memgrow.report.table import Column, Table, numbers, percent
 
 TITLES = {"reply": "test: 100 / perplexity"}
 ACCURACY = "test accuracy, %"
-STAGE, DOMAIN = 24, 12  # letters of a name in a row and in a column; longer ones are folded
-BETWEEN = 3  # spaces between two columns
 SHORT = 16  # letters of a checksum that stand for it
 LONGEST = 60  # letters of a text that stand above its table
+MOST = 30  # rows of a table that has one for each stage or domain
 SUMMARY = {  # by figure: its name, and whether it is a difference, which has a sign
     "average": ("average accuracy at the end", False),
     "forgetting": ("forgetting (best minus last)", True),
@@ -101,13 +99,16 @@ def about_table(learner: Learner) -> rich.table.Table:
 
 def _in_words(value: object) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items()) or "none"
+        return listed((f"{name} {_in_words(part)}" for name, part in value.items()), longest=LONGEST) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_in_words, value)) or "none"
+        return listed(map(_in_words, value), longest=LONGEST) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def stages_table(history: History) -> Table:
+    """The stages; of very many the latest."""
+    earlier = max(0, len(history.stages) - MOST)
+    title = f"the latest of {len(history.stages):,} stages (--json has all)" if earlier else "stages"
     words = [Column(name, wrap="letters") for name in ("domain", "method", "grew")]
     rows = [
         (
@@ -119,9 +120,9 @@ def stages_table(history: History) -> Table:
             percent(stage.validation),
             f"{stage.seconds:.1f}",
         )
-        for stage in history.stages
+        for stage in history.stages[earlier:]
     ]
-    return Table("stages", [*words, *numbers("parameters", "epochs", "valid.", "seconds")], rows)
+    return Table(title, [*words, *numbers("parameters", "epochs", "valid.", "seconds")], rows)
 
 
 def stage_line(stage: Stage) -> Text:
@@ -157,55 +158,13 @@ def summary_line(history: History) -> str:
     parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
     untested = [name for name in history.domains if history.matrix.score(-1, name) is None]
     if parts and untested:
-        parts.append(f"not tested at the end: {', '.join(untested)} (--watch FILE tests earlier domains)")
+        parts.append(f"not tested at the end: {listed(untested)} (--watch FILE tests earlier domains)")
     return "; ".join(parts)
 
 
 def matrix_title(task: str | None) -> str:
     """The title of the matrix of a model for that task."""
     return TITLES.get(task or "", ACCURACY)
-
-
-@dataclass(frozen=True)
-class MatrixTable:
-    """Rows are stages, columns domains: learnt domains bright, those still to come dim."""
-
-    matrix: AccuracyMatrix
-    title: str
-    digits: int = 1
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(self.title, "bold")
-        for domains in self._blocks(options.max_width):
-            yield self._block(domains)
-
-    def _blocks(self, width: int) -> list[list[str]]:
-        """Groups of domains that fit side by side."""
-        names = ["after learning", *("+".join(row.learned) for row in self.matrix.rows)]
-        room = width - min(max(map(len, names)), STAGE) - BETWEEN
-        blocks: list[list[str]] = [[]]
-        left = room
-        for domain in self.matrix.domains:
-            wide = min(max(len(domain), len("100.0")), DOMAIN) + BETWEEN
-            if wide > left and blocks[-1]:
-                blocks.append([])
-                left = room
-            blocks[-1].append(domain)
-            left -= wide
-        return blocks
-
-    def _block(self, domains: Sequence[str]) -> Table:
-        columns = [Column(domain, right=True, wrap="letters", width=DOMAIN) for domain in domains]
-        rows: list[list[Cell]] = [
-            ["+".join(row.learned), *(self._cell(stage, domain) for domain in domains)]
-            for stage, row in enumerate(self.matrix.rows)
-        ]
-        return Table(None, [Column("after learning", wrap="letters", width=STAGE), *columns], rows)
-
-    def _cell(self, stage: int, domain: str) -> Text:
-        learned = self.matrix.learned_at().get(domain)
-        style = "dim" if learned is None or stage < learned else "bold" if stage == learned else ""
-        return Text(percent(self.matrix.score(stage, domain), digits=self.digits), style)
 
 
 def reading_shares(learner: Learner, example: Example) -> list[dict[str, float]]:
@@ -260,11 +219,16 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     names = [f"{place}, %" for place in (*places, "mean")]
     adds = added_shares(learner, example)
     names += ["adds, %"] if adds else []
-    rows = []
-    for domain in domains:
-        shares = [bank[domain] for bank in banks]
-        added = [percent(fmean(bank[domain] for bank in adds))] if adds else []
-        rows.append((domain, *map(percent, shares), percent(fmean(shares)), *added))
+
+    def figures(some: Sequence[str]) -> list[str]:
+        shares = [fmean(bank[domain] for domain in some) for bank in banks]
+        added = [fmean(bank[domain] for bank in adds for domain in some)] if adds else []
+        return [percent(value) for value in (*shares, fmean(shares), *added)]
+
+    most = set(sorted(domains, key=lambda domain: -sum(bank[domain] for bank in banks))[:MOST])
+    rows = [(domain, *figures([domain])) for domain in domains if domain in most]
+    if others := [domain for domain in domains if domain not in most]:
+        rows.append((f"{len(others):,} others, mean", *figures(others)))
     columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
     return Table(text, columns, rows, min_width=LONGEST)
 
