@@ -79,27 +79,24 @@ def _no_locks(path: Path) -> None:
 
 USUAL = Place("a usual place")
 EAGER = Place("saved after each step", _save_after_each_step)
+RENAMED = Place("a place where names cannot be exchanged", _no_exchange)
 FIXED = Place("a folder that cannot be replaced", _fixed)
-PLACES = (
-    EAGER,
-    Place("names that cannot be exchanged", _no_exchange),
-    FIXED,
-    Place("a file system without locks", _no_locks),
-)
+NO_LOCKS = Place("a file system without locks", _no_locks)
+PLACES = (EAGER, RENAMED, FIXED, NO_LOCKS)
 
 
 def make_cases(folder: Path) -> list[Case]:
     """Write data and an encoder below the folder: every kind of model in a usual place, one of each in the others."""
     pairs = write_jsonl(synthetic_stream(domains=DOMAINS, train=48, validation=24, test=24, seed=3), folder / "pairs")
     talks = _write_dialogue(folder / "talks")
-    encoder: tuple[str | Path, ...] = ("--encoder", make_encoder(folder / "encoder"), *_set(*SMALL))
-    slots = _set("options.slots=8", "memory_layers=1,2")
+    encoder: tuple[str | Path, ...] = ("--encoder", make_encoder(folder / "encoder"), *settings(*SMALL))
+    slots = settings("options.slots=8", "memory_layers=1,2")
     kinds: dict[str, tuple[str | Path, ...]] = {
-        "BiLSTM, F+M+V": (*pairs, "--method", "F+M+V", *_set(*TINY)),
+        "BiLSTM, F+M+V": (*pairs, "--method", "F+M+V", *settings(*TINY)),
         "encoder, F+A": (*pairs, *encoder),
-        "BiLSTM, EWC": (*pairs, "--method", "EWC", *_set(*TINY)),
+        "BiLSTM, EWC": (*pairs, "--method", "EWC", *settings(*TINY)),
         "encoder, frozen+M": (*pairs, *encoder, "--method", "frozen+M", *slots),
-        "replies, F+M+V": (*talks, "--method", "F+M+V", *_set(*TALK)),
+        "replies, F+M+V": (*talks, "--method", "F+M+V", *settings(*TALK)),
         "encoder, LoRA": (*pairs, *encoder, "--method", "LoRA"),
     }
     usual = [Case(name, words, USUAL) for name, words in kinds.items()]
@@ -107,8 +104,9 @@ def make_cases(folder: Path) -> list[Case]:
     return [*usual, *(Case(name, kinds[name], place) for place in PLACES for name in names)]
 
 
-def _set(*settings: str) -> tuple[str, ...]:
-    return tuple(word for one in settings for word in ("--set", one))
+def settings(*values: str) -> tuple[str, ...]:
+    """The options that set these."""
+    return tuple(word for one in values for word in ("--set", one))
 
 
 def _write_dialogue(folder: Path) -> list[Path]:

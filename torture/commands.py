@@ -1,5 +1,6 @@
 """`memgrow` as a command that can be stopped: a true one, or a fork of this process, which has imported everything."""
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -54,6 +55,26 @@ class Running:
             time.sleep(SLICE_S)
         return True
 
+    def stops(self) -> bool:
+        """Wait until it has stopped itself; False if it ended without."""
+        while self.code() is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+            if pid and os.WIFSTOPPED(status):
+                return True
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+            time.sleep(SLICE_S)
+        return False
+
+    def says(self, words: str, seconds: float) -> bool:
+        """Wait until it has said something, however it broke its lines."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until and self.code() is None:
+            if words in " ".join(self.said.with_suffix(".out").read_text(errors="replace").split()):
+                return True
+            time.sleep(SLICE_S)
+        return False
+
     def send(self, number: signal.Signals) -> None:
         if self.code() is None:
             os.kill(self.pid, number)
@@ -72,6 +93,8 @@ def start(words: Sequence[str | Path], said: Path, prepare: Callable[[], None] =
     """Start a command as a fork; `prepare` is called in it, before the command."""
     sys.stdout.flush()
     sys.stderr.flush()
+    for end in ("out", "err"):
+        said.with_suffix(f".{end}").write_bytes(b"")
     pid = os.fork()
     if pid == 0:
         _command([str(word) for word in words], said, prepare)
@@ -87,26 +110,35 @@ def start_truly(words: Sequence[str | Path], said: Path, **environment: str) -> 
             stdout=out,
             stderr=err,
             env={**os.environ, **environment},
-            preexec_fn=_hear_ctrl_c,
+            preexec_fn=_as_from_a_shell,
         )
     process.returncode = 0  # it is waited for by its number
     return Running(process.pid, said)
 
 
-def _hear_ctrl_c() -> None:
-    """A job in the background has been told not to; Python then installs no handler."""
+def _as_from_a_shell() -> None:
+    """A job in the background has been told not to hear Ctrl-C; Python then installs no handler."""
+    _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _die_with_parent() -> None:
+    """Where the system can do that: who is stopped would stay for ever."""
+    set_death_signal = 1
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(set_death_signal, signal.SIGKILL)
 
 
 def _command(words: list[str], said: Path, prepare: Callable[[], None]) -> None:
     """The whole life of a fork."""
     begun, code = False, 1
     try:
+        _die_with_parent()
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number, end in ((1, "out"), (2, "err")):
-            os.dup2(os.open(said.with_suffix(f".{end}"), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
+            os.dup2(os.open(said.with_suffix(f".{end}"), os.O_WRONLY), number)
         sys.argv = ["memgrow", *words]
         prepare()
         begun = True

@@ -26,12 +26,12 @@ def at_operations(action: Callable[[int], None], below: str | os.PathLike[str], 
     sys.addaudithook(watch)
 
 
-def kill_before(number: int, below: str | os.PathLike[str]) -> None:
-    """Let this process be killed before the operation of that number."""
+def kill_before(number: int, below: str | os.PathLike[str], by: signal.Signals = signal.SIGKILL) -> None:
+    """Let this process be killed, or stopped, before the operation of that number."""
 
     def kill(reached: int) -> None:
         if reached == number:
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), by)
 
     at_operations(kill, below)
 
