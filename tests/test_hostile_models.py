@@ -3,13 +3,21 @@
 import hashlib
 import json
 import os
+import re
+import shutil
 import time
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save
 
 from memgrow import Learner
-from memgrow.errors import ModelError
+from memgrow.checkpoint import find_faults
+from memgrow.errors import ModelError, SettingsError
+from memgrow.manifest import strangers
+from memgrow.methods import find_method
 from memgrow.tensor_files import check_size
 
 
@@ -66,7 +74,7 @@ LIES = {
     ),
     "hidden": (lambda config: config["shape"]["columns"][0].update(hidden=1_000_000), "and should be"),
     "perceptron": (lambda config: config["model"].update(perceptron=100_000_000), "and should be"),
-    "labels": (lambda config: config.update(labels=["a"] * 50_000), "and should be"),
+    "labels": (lambda config: config.update(labels=[str(number) for number in range(50_000)]), "and should be"),
     "slots": (lambda config: config["shape"]["columns"][0].update(slots=[]), "and should be"),
     "direction": (lambda config: config["model"].update(bidirectional=False), "is one too many|and should be"),
     "labels of another kind": (lambda config: config.update(labels=5), "not a model that this memgrow understands"),
@@ -137,3 +145,140 @@ def test_what_is_no_header_is_told(tmp_path, start):
     (path := tmp_path / "model.safetensors").write_bytes(start)
     with path.open("rb") as file, refused("is not what was written"):
         check_size(file, path)
+
+
+# Folders with right checksums that are no model all the same
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A model whose method remembers earlier domains."""
+    return Path(shutil.copytree(Path(__file__).parent / "fixtures/model-0.1.0/classifier", tmp_path / "old"))
+
+
+def rewrite(folder, name, content):
+    """Another content for a file, and the checksum that goes with it; None takes the file away."""
+    told = json.loads((folder / "manifest.json").read_text())
+    if content is None:
+        (folder / name).unlink()
+        del told["sha256"][name]
+    else:
+        (folder / name).write_bytes(content)
+        told["sha256"][name] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(told))
+
+
+def assert_refused(folder, says):
+    """Loading and verifying say the same."""
+    with refused(says):
+        Learner.load(folder)
+    assert re.search(says, " ".join(find_faults(folder)))
+
+
+def spoilt(folder, change):
+    """The weights of a folder, each changed."""
+    tensors = load_file(folder / "model.safetensors")
+    return save({name: change(tensor) for name, tensor in tensors.items()})
+
+
+def with_nan(tensor):
+    tensor.view(-1)[0] = float("nan")
+    return tensor
+
+
+def test_weights_that_are_no_finite_numbers_are_refused(old):
+    rewrite(old, "model.safetensors", spoilt(old, with_nan))
+    assert_refused(old, "has a weight that is no finite number")
+
+
+def test_weights_of_another_kind_of_number_are_refused(old):
+    rewrite(old, "model.safetensors", spoilt(old, lambda tensor: tensor.view(torch.int32)))
+    assert_refused(old, "is of torch.int32 and should be of torch.float32")
+
+
+def test_a_model_with_weights_that_are_no_numbers_does_not_take_the_place_of_a_good_one(old):
+    learner = Learner.load(old, device="cpu")
+    with torch.no_grad():
+        next(learner.trained().parameters()).view(-1)[0] = float("inf")
+    with pytest.raises(ModelError, match="no finite number"):
+        learner.save(old)
+    assert Learner.load(old, device="cpu").history.domains
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (None, "remembers of earlier domains is missing"),
+        (lambda tensors: {**tensors, "fisher/x": torch.ones(3)}, "is of another model"),
+        (lambda tensors: {name: with_nan(tensor) for name, tensor in tensors.items()}, "no finite number"),
+    ],
+)
+def test_what_the_method_remembers_is_there_and_of_this_model(old, change, says):
+    remembered = old / "remembered.safetensors"
+    rewrite(old, remembered.name, None if change is None else save(change(load_file(remembered))))
+    assert_refused(old, says)
+
+
+def test_words_and_labels_are_as_many_as_the_model_knows(old):
+    words = json.loads((old / "vocabulary.json").read_text())
+    rewrite(old, "vocabulary.json", json.dumps(words[:-1]).encode())
+    assert_refused(old, "vocabulary.json has 73 words, and config.json tells of 74")
+    rewrite(old, "vocabulary.json", json.dumps(words).encode())
+    config = json.loads((old / "config.json").read_text())
+    rewrite(old, "config.json", json.dumps({**config, "labels": ["a", "b", "a"]}).encode())
+    assert_refused(old, "labels is not of the kind")
+
+
+@pytest.mark.parametrize("name", ["config.json", "history.json"])
+def test_a_key_that_stands_twice_is_refused(old, name):
+    content = (old / name).read_bytes()
+    rewrite(old, name, content.replace(b"{", b'{"task": 1, "task": 2,', 1))
+    assert_refused(old, f"{name} cannot be read.*a key stands twice")
+
+
+MANIFESTS = {
+    "a null byte": lambda told: told["sha256"].update({"a\0b": "0" * 64}),
+    "half a character": lambda told: told["sha256"].update({"\ud800": "0" * 64}),
+    "a name of many letters": lambda told: told["sha256"].update({"a" * 5000: "0" * 64}),
+    "the folder above": lambda told: told["sha256"].update({"..": "0" * 64}),
+    "no checksum": lambda told: told["sha256"].update({"config.json": "0"}),
+    "half a format": lambda told: told.update(format=1.5),
+    "no format": lambda told: told.update(format=True),
+    "a format below the first": lambda told: told.update(format=-1),
+}
+
+
+@pytest.mark.parametrize("name", MANIFESTS)
+def test_a_manifest_that_makes_no_sense_is_damaged(old, name):
+    told = json.loads((old / "manifest.json").read_text())
+    MANIFESTS[name](told)
+    (old / "manifest.json").write_text(json.dumps(told))
+    assert_refused(old, "manifest.json is damaged")
+
+
+def test_a_manifest_with_a_key_twice_or_of_many_megabytes_is_refused(old):
+    content = (old / "manifest.json").read_bytes()
+    (old / "manifest.json").write_bytes(content.replace(b"{", b'{"format": 1,', 1))
+    assert_refused(old, "manifest.json is damaged")
+    (old / "manifest.json").write_bytes(b"[" + b"[]," * 500_000 + b"0]")
+    assert_refused(old, "MB, which is no file of a model")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_what_else_is_in_a_folder_is_told_without_waiting_for_a_pipe(old):
+    (old / "manifest.json").unlink()
+    os.mkfifo(old / "manifest.json")
+    assert "config.json" in strangers(old)
+
+
+@pytest.mark.parametrize("end", ["Infinity", "1e400", "-1", "1" + "0" * 4000, '"9"'])
+def test_a_header_with_a_place_that_cannot_be_is_refused(old, end):
+    header = f'{{"a": {{"dtype": "F32", "shape": [1], "data_offsets": [0, {end}]}}}}'.encode()
+    rewrite(old, "model.safetensors", len(header).to_bytes(8, "little") + header + bytes(4))
+    assert_refused(old, "model.safetensors is not what was written")
+
+
+def test_a_method_of_very_many_letters_is_no_method(old):
+    with pytest.raises(SettingsError, match="there is no method") as caught:
+        find_method("F" + "+M" * 100_000)
+    assert len(str(caught.value)) < 400

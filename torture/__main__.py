@@ -34,6 +34,7 @@ PARTS = {
     "crowd": Part("ten writers and ten readers; two commands that adapt one model", 2.5),
     "kills": Part("`memgrow adapt` killed at random moments and fail points, then resumed", 5.0),
     "saves": Part("a save killed before each of its file operations", 0.5),
+    "damage": Part("model folders damaged in thousands of ways", 4.0),
 }
 
 

@@ -21,7 +21,7 @@ NUMBERS = (-1, 0, 1, 2, 3, 7, 1000, 100_000, -(1 << 63), *HUGE, 1.5, 1e308, -0.0
 WORDS = ("", " ", "\x00", "\ud800", "../../x", "/etc/passwd", "a" * 100_000, "\u202e", "[red]", "\x1b[2J", "null")
 VALUES: tuple[Any, ...] = (None, True, False, *NUMBERS, *WORDS, [], {}, [[]], [None], {"": None}, [0] * 10_000)
 DEPTH = 100_000
-LARGE = 60 << 20  # bytes of a JSON file that is there to fill the memory
+LARGE = 24 << 20  # bytes of a JSON file that is there to fill the memory
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,9 @@ def mutation(weight: int) -> Callable[[Mutation], Mutation]:
 
 def mutate(folder: Path, rng: random.Random) -> Damage:
     """Damage a folder in one of the ways; of those that can be, half have their checksums put right."""
-    chosen, weights = zip(*MUTATIONS.values(), strict=True)
-    return rng.choices(chosen, weights)[0](folder, rng)
+    weights = [weight for _, weight in MUTATIONS.values()]
+    ((chosen, _),) = rng.choices(list(MUTATIONS.values()), weights)
+    return chosen(folder, rng)
 
 
 def refit(folder: Path) -> None:

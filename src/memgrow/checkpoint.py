@@ -19,14 +19,14 @@ from torch import Tensor
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_large
 from memgrow.data.domain import LargeExamples
-from memgrow.errors import MemgrowError, ModelError, brief
+from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
 from memgrow.history import History
 from memgrow.kinds import wrong_part
 from memgrow.locking import hold
 from memgrow.manifest import MANIFEST, PATIENCE_S, TRIES, find_damage, read_folder, stored_at, write_folder
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild, settings_from
-from memgrow.models.fit import build_fitting
+from memgrow.models.fit import build_fitting, check_numbers
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.storage import (
     Content,
@@ -51,6 +51,7 @@ HISTORY = "history.json"
 ENCODER = "encoder.json"  # the configuration of a pretrained encoder, as transformers reads it
 TOKENIZER = "tokenizer.json"  # its tokenizer, as the library tokenizers reads it
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
+LONGEST = 300  # characters that an error repeats of what a folder holds
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
 
 
@@ -134,6 +135,9 @@ def read_checkpoint(path: str | Path, device: torch.device, model: ModelSettings
         except ReplacedError:  # a newer version is there by now
             if attempt == TRIES - 1:
                 raise
+        except SettingsError as error:  # its configuration, not anything that the caller has said
+            said = str(error) if len(str(error)) <= LONGEST else f"{str(error)[:LONGEST]}..."
+            raise ModelError(f"{path} is not a model that this memgrow understands: {said}") from error
         except MemgrowError:
             raise
         except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
@@ -161,6 +165,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
     """The files of a learner that has learnt something; `bases` are those of earlier versions, if they are there."""
     if learnt.model is None:
         raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
+    check_numbers(learnt.model, learnt.model.state_dict())
     config = {
         "method": setup.method.name,
         "task": learnt.task,
@@ -201,7 +206,9 @@ def load_weights(model: Model, files: Mapping[str, Content]) -> None:
     """Fill in the weights that `pack_weights` made files of."""
     known = model.state_dict().keys()
     base = {name: tensor for name, tensor in load_tensors(files, BASE).items() if name in known}
-    model.load_state_dict({**base, **load_tensors(files, MODEL)})
+    tensors = {**base, **load_tensors(files, MODEL)}
+    check_numbers(model, tensors)
+    model.load_state_dict(tensors)
 
 
 def weight_shapes(files: Mapping[str, Content]) -> Shapes:
@@ -232,8 +239,12 @@ def unpack(
     _check_kinds({HISTORY: history})
     if (wrong := wrong_part(labels, tuple[str, ...], "labels")) or (wrong := wrong_part(setup.seed, int, "seed")):
         raise _wrong(f"{CONFIG}: {wrong}")
-    if len(history.matrix.rows) != len(history.stages):
+    if len(set(labels)) != len(labels):
+        raise _wrong(f"{CONFIG}: labels")
+    if [row.learned for row in history.matrix.rows] != [stage.learned for stage in history.stages]:
         raise _wrong(f"{HISTORY}: matrix")
+    if setup.model.kind.is_pretrained and setup.encoder is None:
+        raise ModelError(f"{ENCODER} is missing, without which its encoder cannot be built: go back to a saved model")
     model = build_fitting(
         lambda: rebuild(config["task"], setup.model, len(labels), config["shape"], setup.encoder),
         config["model"],
@@ -241,10 +252,15 @@ def unpack(
         setup.encoder,
         weight_shapes(files),
     )
+    vocabulary = Vocabulary.from_json(load_json(files, VOCABULARY))
+    if config["shape"].get("words", len(vocabulary)) != len(vocabulary):
+        said = f"{VOCABULARY} has {len(vocabulary):,} words, and {CONFIG} tells of {config['shape']['words']:,}"
+        raise ModelError(f"{said}: copy the model again, or go back to a saved one")
     load_weights(model, files)
     plugins = setup.method.plugins(setup.options)
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
-    vocabulary = Vocabulary.from_json(load_json(files, VOCABULARY))
+    if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
+        raise ModelError(f"{REMEMBERED}: {wrong}; copy the model again, or go back to a saved one")
     return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history)
 
 
@@ -256,7 +272,8 @@ def _check_kinds(values: Mapping[str, Any]) -> None:
 
 
 def _wrong(what: str) -> ModelError:
-    return ModelError(f"{what} is not of the kind that it must be: copy the model again, or go back to a saved one")
+    shown = what if len(what) <= 200 else f"{what[:200]}..."
+    return ModelError(f"{shown} is not of the kind that it must be: copy the model again, or go back to a saved one")
 
 
 def _pack_encoder(encoder: EncoderFiles) -> dict[str, Content]:

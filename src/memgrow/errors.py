@@ -27,7 +27,13 @@ def listed(names: Iterable[str], most: int = 12, longest: int = 40) -> str:
     return ", ".join(some + more)
 
 
-def brief(error: Exception, longest: int = 160) -> str:
+def quoted(value: object, longest: int = 60) -> str:
+    """A value as Python writes it, for a sentence; of a long one its beginning."""
+    text = repr(value[: longest + 1] if isinstance(value, str | bytes | list | tuple) else value)
+    return text if len(text) <= longest + 2 else f"{text[:longest]}..."
+
+
+def brief(error: BaseException, longest: int = 160) -> str:
     """What an error of a library says, as a part of a sentence: its kind and the beginning of its first line."""
     first = str(error).strip().partition("\n")[0]
     said = f"{first[:longest]}..." if len(first) > longest else first

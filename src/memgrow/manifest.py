@@ -1,11 +1,12 @@
 """A folder of files with a manifest that has their checksums: written whole or not at all, read only if it is whole."""
 
 import errno
-import json
 import os
+import re
 import secrets
 import shutil
 import stat
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,12 +17,15 @@ from typing import Any
 from memgrow.errors import ModelError
 from memgrow.folders import VERSION, aside, atomic_folder, contents, mode_like, replaceable, sync_folder
 from memgrow.locking import hold
-from memgrow.storage import Content, StoredFile, atomic_open, checksum, flush, identity_of, pack_json
-from memgrow.tensor_files import check_size
+from memgrow.storage import Content, StoredFile, atomic_open, checksum, flush, identity_of, pack_json, parse_json
+from memgrow.tensor_files import LARGEST_TEXT, check_size
 
 MANIFEST = "manifest.json"
 PATIENCE_S = 30.0  # of a writer, while another one writes the same folder
 TRIES = 100  # of a reader, while the folder is being replaced
+# Bytes of files that are small however much a model has learnt.
+SMALL = {MANIFEST: 1 << 20, "config.json": 1 << 24, "encoder.json": 1 << 24, "state.json": 1 << 24}
+SHA256 = re.compile("[0-9a-f]{64}")
 
 
 def write_folder(path: str | Path, files: Mapping[str, Content], version: int = 1, like: Path | None = None) -> None:
@@ -116,12 +120,15 @@ class Manifest:
     def parse(cls, data: bytes) -> "Manifest":
         """Read it; of what does not make sense a ValueError."""
         try:
-            value = json.loads(data)
-            found = cls(int(value["format"]), dict(value["sha256"]), value.get("folder", "."))
-            whole = found.folder == "." or VERSION.fullmatch(found.folder) is not None
+            value = parse_json(data)
+            found = cls(value["format"], dict(value["sha256"]), value.get("folder", "."))
+            sums = all(SHA256.fullmatch(one) for one in found.sha256.values())
+            inside = found.folder == "." or VERSION.fullmatch(found.folder) is not None
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError("it is not a manifest") from error
-        if not whole or any(Path(name).name != name for name in found.sha256):
+        if not sums or type(found.format) is not int or not 0 < found.format < 1 << 31:
+            raise ValueError("it is not a manifest")
+        if not inside or not all(map(_is_file_name, found.sha256)):
             raise ValueError("it leads out of the folder")
         return found
 
@@ -129,9 +136,19 @@ class Manifest:
     def of(cls, path: Path) -> "Manifest":
         """That of a folder; an empty one if there is none, or a damaged one."""
         try:
-            return cls.parse((path / MANIFEST).read_bytes())
-        except (OSError, ValueError):
+            with _opener(path) as opened:
+                return _manifest(opened, path, sys.maxsize)
+        except ModelError:
             return cls(0, {})
+
+
+def _is_file_name(name: str) -> bool:
+    """Whether a name can be that of a file in a folder."""
+    try:
+        written = name.encode()
+    except UnicodeEncodeError:
+        return False
+    return Path(name).name == name and name not in ("", "..") and b"\0" not in written and len(written) <= 255
 
 
 # Reading
@@ -154,7 +171,7 @@ def _read_version(path: Path, newest: int, large: Collection[str]) -> dict[str, 
 def _manifest(opened: Callable[[str], BufferedReader], path: Path, newest: int) -> Manifest:
     try:
         with opened(MANIFEST) as file:
-            check_size(file, path / MANIFEST)
+            check_size(file, path / MANIFEST, SMALL[MANIFEST])
             manifest = Manifest.parse(file.read())
     except FileNotFoundError as error:
         raise ModelError(
@@ -213,7 +230,7 @@ def _opened(opened: Callable[[str], BufferedReader], path: Path, manifest: Manif
 
 def _read(file: BufferedReader, path: Path, expected: str, large: bool) -> Content:
     try:
-        check_size(file, path)
+        check_size(file, path, SMALL.get(path.name, LARGEST_TEXT))
         content = StoredFile.of(file, path) if large else file.read()
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror or error}): copy the model again") from error

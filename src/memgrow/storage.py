@@ -16,7 +16,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from memgrow.errors import ModelError
+from memgrow.errors import ModelError, brief
 
 
 class ReplacedError(ModelError):
@@ -69,11 +69,27 @@ def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
     return safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
 
 
+def parse_json(content: bytes | str) -> Any:
+    """What JSON stands for; of an object with a key twice, which nobody writes, a ValueError."""
+    return json.loads(content, object_pairs_hook=_table)
+
+
+def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        raise ValueError("a key stands twice in an object")
+    return table
+
+
 def load_json(files: "Mapping[str, Content]", name: str) -> Any:
     """What stands in one JSON file of a folder."""
-    content = files[name]
-    assert isinstance(content, bytes)
-    return json.loads(content)
+    content = files.get(name)
+    if not isinstance(content, bytes):
+        raise ModelError(f"{name} is missing, or the manifest does not name it: go back to a saved model")
+    try:
+        return parse_json(content)
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{name} cannot be read ({brief(error)}): go back to a saved model") from error
 
 
 def load_tensors(files: "Mapping[str, Content]", name: str) -> dict[str, Tensor]:
@@ -84,7 +100,7 @@ def load_tensors(files: "Mapping[str, Content]", name: str) -> dict[str, Tensor]
     try:
         return content.tensors() if isinstance(content, StoredFile) else safetensors.torch.load(content)
     except SafetensorError as error:
-        raise ModelError(f"{name} does not hold tensors ({error}): go back to a saved model") from error
+        raise ModelError(f"{name} does not hold tensors ({brief(error)}): go back to a saved model") from error
 
 
 @dataclass(frozen=True)

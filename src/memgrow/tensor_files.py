@@ -11,15 +11,18 @@ Shapes = dict[str, tuple[int, ...]]
 
 SUFFIX = ".safetensors"
 LARGEST_HEADER = 100_000_000  # bytes; the library has the same bound
-LARGEST_TEXT = 1 << 29  # bytes of any other file of a model: vocabulary, history, configuration
+LARGEST_TEXT = 1 << 27  # bytes of any other file of a model: vocabulary, history, configuration
 PREFIX = 8  # bytes that say how long the header is
 
 
-def check_size(file: BinaryIO, path: Path) -> None:
-    """Refuse a file of a model that is not as long as it can be, so that nobody reads gigabytes of nothing."""
+def check_size(file: BinaryIO, path: Path, most: int = LARGEST_TEXT) -> None:
+    """Refuse a file of a model that is not as long as it can be, so that nobody reads gigabytes of nothing.
+
+    `most` is the number of bytes of a file that holds no tensors.
+    """
     size = os.fstat(file.fileno()).st_size
     if path.suffix != SUFFIX:
-        if size > LARGEST_TEXT:
+        if size > most:
             raise ModelError(f"{path} has {size >> 20:,} MB, which is no file of a model: copy it again, or go back")
         return
     promised = _promised(file)
@@ -49,10 +52,16 @@ def _promised(file: BinaryIO) -> int | None:
     if not 0 < length <= LARGEST_HEADER:
         return None
     try:
-        ends = [int(one["data_offsets"][1]) for one in _tensors(file.read(length)).values()]
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
+        ends = [_offset(one["data_offsets"][1]) for one in _tensors(file.read(length)).values()]
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError, OverflowError):
         return None
     return PREFIX + length + max(ends, default=0)
+
+
+def _offset(value: Any) -> int:
+    if not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise ValueError("it is no place in a file")
+    return value
 
 
 def _tensors(header: bytes) -> dict[str, Any]:

@@ -104,6 +104,16 @@ class ElasticWeights(Plugin):
         return {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
+        parts = {"fisher": self.fisher, "centre": self.centre}
         for key, tensor in tensors.items():
             part, name = key.split("/", 1)
-            getattr(self, part)[name] = tensor
+            parts[part][name] = tensor
+
+    def fits(self, model: Model) -> bool:
+        weights = dict(model.named_parameters())
+        return self.fisher.keys() == self.centre.keys() <= weights.keys() and all(
+            self.centre[name].shape == fisher.shape
+            and fisher.ndim == weights[name].ndim
+            and all(size <= now for size, now in zip(fisher.shape, weights[name].shape, strict=True))
+            for name, fisher in self.fisher.items()
+        )

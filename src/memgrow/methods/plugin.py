@@ -197,6 +197,10 @@ class Plugin:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Take back what `tensors` gave."""
 
+    def fits(self, model: Model) -> bool:
+        """Whether what was taken back can be of this model."""
+        return True
+
     def stacked(self, others: Sequence["Plugin"]) -> "Plugin":
         """This one for several models at once: each of `others`, this one among them, remembers of its own.
 
@@ -321,6 +325,18 @@ class Plugins:
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         for prefix, part in self._remembering().items():
             part.restore({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
+
+    def wrong_memory(self, model: Model, learnt: bool) -> str | None:
+        """What is wrong with what was taken back for a model that has `learnt` something, if anything is."""
+        for part in self.parts:
+            tensors = part.tensors()
+            if learnt and part.needs_every_domain and not tensors:
+                return "what the method remembers of earlier domains is missing"
+            if not all(bool(tensor.isfinite().all()) for tensor in tensors.values()):
+                return "what the method remembers of earlier domains is no finite number"
+            if not part.fits(model):
+                return "what the method remembers is of another model"
+        return None
 
     def _remembering(self) -> dict[str, Plugin]:
         """The plugins that have something to save, by a prefix to their names; the only one needs none."""

@@ -125,6 +125,14 @@ class RidgeHead(Plugin):
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.sums = Sums(**tensors).cpu() if tensors else None
 
+    def fits(self, model: Model) -> bool:
+        if self.sums is None:
+            return True
+        head = cast(nn.Linear, cast(Classifier, model).heads[-1][0])
+        labels, size = head.weight.shape
+        shapes = [tuple(tensor.shape) for tensor in self.sums]
+        return shapes == [(labels,), (size,), (size, size), (size, labels)]
+
 
 def needs_features(settings: ModelSettings) -> str | None:
     """Why a model of these settings has no head that can be solved for, if so."""

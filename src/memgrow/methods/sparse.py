@@ -154,6 +154,12 @@ class SparseUpdates(Plugin):
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.counts = {name: count.cpu() for name, count in tensors.items()}
 
+    def fits(self, model: Model) -> bool:
+        memories = memories_of(model)
+        return self.counts.keys() <= memories.keys() and all(
+            count.ndim == 1 and len(count) <= len(memories[name].bank) for name, count in self.counts.items()
+        )
+
 
 def needs_slots(settings: ModelSettings) -> str | None:
     """Why a model of these settings has no slots that could move, if so."""

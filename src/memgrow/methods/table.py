@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import Literal
 
-from memgrow.errors import SettingsError
+from memgrow.errors import SettingsError, quoted
 from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
 from memgrow.methods.lora import LowRankAdditions, needs_linear_layers
@@ -163,15 +163,18 @@ LETTERS = {
 }
 
 
+LONGEST_NAME = 60  # characters: all letters together are fewer
+
+
 def find_method(name: str) -> Method:
     """The method of that name, or of a known method's name with letters after it; in any case of letters."""
     for known, method in METHODS.items():
         if known.lower() == name.lower():
             return method
     before, plus, letter = name.rpartition("+")
-    if not plus or letter.upper() not in LETTERS:
+    if not plus or letter.upper() not in LETTERS or len(name) > LONGEST_NAME:
         raise SettingsError(
-            f"there is no method {name!r}; there are {', '.join(METHODS)}, "
+            f"there is no method {quoted(name)}; there are {', '.join(METHODS)}, "
             f"and letters that go after them: {', '.join(LETTERS)}"
         )
     return _with(find_method(before), letter.upper())

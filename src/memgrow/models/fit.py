@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from memgrow.errors import ModelError
 from memgrow.models.model import Model
@@ -37,6 +38,21 @@ def build_fitting(
     model = build()
     check_fits(model, stored)
     return model
+
+
+def check_numbers(model: Model, stored: Mapping[str, Tensor]) -> None:
+    """Refuse weights that are of another kind of number than the model's, or are not finite: no such model is saved."""
+    for name, own in model.state_dict().items():
+        if name in stored and stored[name].dtype != own.dtype:
+            raise unfit(f"{name} is of {stored[name].dtype} and should be of {own.dtype}")
+    for name, _ in model.named_parameters():
+        if name in stored and not all_finite(stored[name]):
+            raise ModelError(f"{name} has a weight that is no finite number: go back to a saved model")
+
+
+def all_finite(tensor: Tensor) -> bool:
+    """Whether all numbers are finite, in one pass and without another tensor of that size."""
+    return not tensor.numel() or all(bool(bound.isfinite()) for bound in torch.aminmax(tensor.detach()))
 
 
 def check_fits(model: Model, stored: Shapes, exactly: bool = False) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import chain
 
-from memgrow.errors import ModelError, SettingsError
+from memgrow.errors import ModelError, SettingsError, quoted
 
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
@@ -25,7 +25,7 @@ class Vocabulary:
         if len(self._indices) + len(_SPECIALS) != len(self._words) or not self._indices.keys().isdisjoint(_SPECIALS):
             twice = [word for word, count in Counter(self._words).items() if count > 1]
             raise ModelError(
-                f"a vocabulary holds each word once, but {', '.join(map(repr, twice[:5]))} would come twice; "
+                f"a vocabulary holds each word once, but {', '.join(map(quoted, twice[:5]))} would come twice; "
                 f"remove the repeated words ({PADDING} and {UNKNOWN} are always there)"
             )
 
@@ -90,6 +90,6 @@ class Vocabulary:
         if tuple(words[: len(_SPECIALS)]) != _SPECIALS:
             raise ModelError(
                 f"a vocabulary starts with {PADDING} and {UNKNOWN}, but this one starts with "
-                f"{words[: len(_SPECIALS)]}; save the model again, or put the two in front"
+                f"{', '.join(map(quoted, words[: len(_SPECIALS)]))}; save the model again, or put the two in front"
             )
         return cls(words[len(_SPECIALS) :])

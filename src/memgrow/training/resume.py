@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.folders import ADAPTING, replaceable
 from memgrow.manifest import read_folder, stored_at, write_folder
-from memgrow.storage import Content, load_json, load_tensors, pack_json, pack_tensors
+from memgrow.storage import Content, load_tensors, pack_json, pack_tensors, parse_json
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
@@ -134,7 +134,7 @@ class ResumeFolder:
         )
 
     def _taken_up(self, files: Mapping[str, Content]) -> tuple[Position, dict[str, Tensor]] | None:
-        state = load_json(files, "state.json")
+        state = parse_json(cast(bytes, files["state.json"]))
         if state["stage"] < self.stage:  # that training ended and was saved; only its state was not cleared in time
             self.clear()
             return None

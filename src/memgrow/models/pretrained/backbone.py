@@ -16,6 +16,7 @@ from memgrow.errors import MemgrowError, ModelError
 from memgrow.models.encoder import ModelSettings
 from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
 
+LONGEST_REASON = 160  # characters of what transformers says
 # The names that families of encoders have for the probability of dropout; those of heads that are not used are no harm.
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -105,6 +106,8 @@ def _sentences(name: str) -> Iterator[None]:
         raise
     except Exception as error:  # checks of any family, which are of no common kind
         reason = next((line.strip() for line in reversed(str(error).splitlines()) if line.strip()), "")
+        if len(reason) > LONGEST_REASON:
+            reason = f"{reason[:LONGEST_REASON]}..."
         raise ModelError(
             f"transformers makes no model of the config.json of {name} ({type(error).__name__}: {reason}); copy or "
             "fetch the encoder again"

@@ -316,6 +316,7 @@ class PretrainedEncoder(Encoder):
     def rebuild(cls, settings: ModelSettings, shape: Mapping[str, Any], files: EncoderFiles | None = None) -> Self:
         assert files is not None
         new = cls(settings, build_backbone(files, settings), files)
+        tokenizer_of(files).check(cast(Any, new.backbone).get_input_embeddings().num_embeddings)
         for growth in shape["memory"]:
             new._grow(**growth)
         return new

@@ -24,6 +24,7 @@ VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.mo
 LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
 WORKS = "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work"
 CHUNK = 1 << 20
+LONGEST_LICENCE = 1 << 20  # bytes
 
 # What configurations of Transformers call the number of their layers, and sizes that tensors have as well.
 LAYERS = ("num_hidden_layers", "num_layers", "n_layers")
@@ -108,7 +109,11 @@ def unfit(what: str) -> ModelError:
 def read_licences(folder: Path) -> dict[str, str]:
     """The texts of licences and notices in a folder, by name of file."""
     paths = {path for pattern in LICENCES for path in folder.glob(pattern) if path.is_file()}
-    return {path.name: path.read_text(encoding="utf-8", errors="replace") for path in sorted(paths)}
+    texts = {}
+    for path in sorted(path for path in paths if path.name.isprintable()):
+        with path.open("rb") as file:
+            texts[path.name] = file.read(LONGEST_LICENCE).decode(errors="replace")
+    return texts
 
 
 def hash_files(*paths: Path) -> str:

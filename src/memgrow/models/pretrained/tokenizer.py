@@ -8,10 +8,11 @@ from typing import Any
 
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized
-from memgrow.errors import SettingsError
+from memgrow.errors import ModelError, SettingsError, brief
 from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
 
 Kept = dict[tuple["PieceTokenizer", tuple[Example, ...], int, bool], Tokenized]
+ODDITIES = "a \u00e9 \u4e2d \U0001f600 \x00 !"  # a tokenizer that can read these has a piece for what it does not know
 _kept: list[Kept] = []  # what is kept, within `tokens_kept`
 
 
@@ -31,11 +32,23 @@ class PieceTokenizer:
     def __init__(self, text: str) -> None:
         with encoders_extra():
             from tokenizers import Tokenizer
-        self._tokenizer: Any = Tokenizer.from_str(text)
+        with _sentences():
+            self._tokenizer: Any = Tokenizer.from_str(text)
         self._tokenizer.no_padding()
         # A text that spells out [SEP] is a text about separators, not a pair.
         self._tokenizer.encode_special_tokens = True
         self._alone = Lock()  # the library keeps the length that texts are cut to, and learners of all threads share it
+
+    def check(self, embeddings: int) -> None:
+        """Refuse a tokenizer that cannot read a text, or has numbers of pieces that the model has no embeddings for."""
+        highest = max(self._tokenizer.get_vocab().values(), default=-1)
+        if not 0 <= highest < embeddings:
+            raise ModelError(
+                f"tokenizer.json has {highest + 1:,} pieces and the model {embeddings:,}; it is of another model: copy "
+                "the right one"
+            )
+        with self._alone, _sentences():
+            self._tokenizer.encode(ODDITIES, ODDITIES)
 
     def number(self, piece: str) -> int | None:
         """The number of a piece, such as [SEP]."""
@@ -46,7 +59,8 @@ class PieceTokenizer:
         """The piece after which the second text of a pair begins, if that has a type of its own, as BERT's has."""
         with self._alone:
             self._tokenizer.no_truncation()
-            pair = self._tokenizer.encode("a", "b")
+            with _sentences():
+                pair = self._tokenizer.encode("a", "b")
         types: list[int] = pair.type_ids
         second = types.index(1) if 1 in types else 0
         last: int | None = pair.ids[second - 1] if second and set(types[second:]) == {1} else None
@@ -83,12 +97,24 @@ class PieceTokenizer:
         rows: list[Any] = read if texts > each else [text for row in read for text in row]
         with self._alone:
             self._tokenizer.enable_truncation(longest, strategy="longest_first")
-            encodings = self._tokenizer.encode_batch_fast(rows)
+            with _sentences():
+                encodings = self._tokenizer.encode_batch_fast(rows)
         # Without special pieces a blank text has none at all, and there would be nothing to take the mean of.
         numbers = [encoding.ids or [0] for encoding in encodings]
         cut = sum(bool(encoding.overflowing) for encoding in encodings)
         grouped = [tuple(numbers[start : start + each]) for start in range(0, len(numbers), each)]
         return Tokenized(grouped, [example.label for example in examples], cut, numbered=True)
+
+
+@contextmanager
+def _sentences() -> Iterator[None]:
+    """Within, what the library says of a tokenizer that it cannot use is told in a sentence."""
+    try:
+        yield
+    except BaseException as error:  # the library raises nothing more special, and its panics are not even that
+        if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+            raise
+        raise ModelError(f"tokenizer.json cannot be used ({brief(error)}); copy or fetch the encoder again") from error
 
 
 def _is_unicode(text: str) -> bool:
