@@ -20,7 +20,7 @@ from memgrow.folders import replaceable
 from memgrow.learner import Learner
 from memgrow.locking import hold
 from memgrow.manifest import read_folder, stored_at, write_folder
-from memgrow.storage import StoredFile, pack_tensors
+from memgrow.storage import StoredFile, atomic_open, atomic_write, pack_tensors
 from tests.support.breaking import Plug, PulledPlug
 
 FORK = multiprocessing.get_context("fork")
@@ -347,6 +347,20 @@ def test_what_was_closed_to_others_stays_so(tmp_path, umask):
         found = modes(tmp_path / folder)
         assert found.pop(folder) == 0o750
         assert set(found.values()) == {0o640}
+
+
+def test_a_single_file_that_was_closed_to_others_stays_so_at_every_moment(tmp_path, umask):
+    path = tmp_path / "compare.json"
+    for closed in (0o600, 0o440):
+        path.touch()
+        path.chmod(closed)
+        with atomic_open(path) as file:
+            assert stat.S_IMODE(os.fstat(file.fileno()).st_mode) == closed
+        assert stat.S_IMODE(path.stat().st_mode) == closed
+    umask(0o077)
+    path.chmod(0o644)
+    atomic_write(path, "new")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_within_a_folder_that_cannot_be_replaced_as_well(fixed, umask):

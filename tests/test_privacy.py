@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.data import Domain, Example, Stream, synthetic_stream
+from memgrow.data import Domain, Example, Stream, load_stream, synthetic_stream, write_jsonl
+from memgrow.data.domain import LargeExamples
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.defaults import FINE_TUNING, RECURRENT
 from memgrow.errors import SettingsError
@@ -81,6 +82,21 @@ def test_nor_does_a_training_that_is_broken_off(kind, method, streams, secrets, 
         learner.adapt(streams[kind][1], folder=tmp_path / "m", save_every=0.0, progress=Plug(3))
     assert list(tmp_path.glob("m.adapting/state.*"))
     assert not list(leaks(tmp_path, secrets))
+
+
+def test_data_that_is_too_large_for_the_memory_is_nowhere_to_be_found_on_the_disk(
+    streams, secrets, encoder, tmp_path, monkeypatch
+):
+    files = write_jsonl(streams["labels"], tmp_path / "files")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr("tempfile.tempdir", None)  # which remembers another
+    stream = load_stream(files, in_memory=0).stream
+    create("labels", "F+V", encoder).learn(stream, folder=tmp_path / "m")
+    assert isinstance(stream[0].train, LargeExamples)  # it is there until here
+    assert not list(scratch.iterdir())
+    assert not list(leaks(tmp_path / "m", secrets))
 
 
 def test_the_search_finds_what_is_stored(streams, secrets, encoder, tmp_path):

@@ -286,10 +286,8 @@ def _write_within(path: Path, files: Mapping[str, Content], manifest: Mapping[st
         version.mkdir(mode=mode_like(like, 0o777))
         _write_files(version, files, like)
         sync_folder(version)
-        mode = mode_like(path / MANIFEST, 0o666)
         with atomic_open(path / MANIFEST) as file:
             file.write(pack_json({**manifest, "folder": version.name}))
-            os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & mode)
         sync_folder(path)
     finally:
         _clear_versions(path)

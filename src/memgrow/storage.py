@@ -17,6 +17,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.errors import ModelError, brief
+from memgrow.folders import mode_like
 
 
 class ReplacedError(ModelError):
@@ -28,12 +29,16 @@ class ReplacedError(ModelError):
 
 @contextmanager
 def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
-    """A file to write to, which becomes `path` at the end of the block; after an error `path` is as it was."""
+    """A file to write to, which becomes `path` at the end of the block; after an error `path` is as it was.
+
+    It is open to those whom the umask allows and, if there is an older file, that one too.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}.writing")  # several processes may fill one cache
     try:
-        with beside.open("wb") as file:
+        mode = mode_like(path, 0o666)
+        with open(beside, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             yield file
             flush(file)
         beside.replace(path)
