@@ -169,7 +169,7 @@ def test_domains_that_cannot_be_learnt_are_refused_in_a_sentence(tiny, short, st
     learner = make(tiny, short)
     refused(learner, Domain("x"), DataError, "x has no train examples")
     refused(learner, Domain("x", train), DataError, "x has no validation examples")
-    refused(learner, Domain("x", one, validation), DataError, r"one class \(neutral\)")
+    refused(learner, Domain("x", one, validation), DataError, r"domain x have the label neutral .*at least two labels")
     refused(learner, Domain("x", mixed, validation), DataError, "notes.jsonl, line 3: this model reads two texts")
 
 
@@ -180,15 +180,17 @@ def test_an_unknown_label_is_refused_with_its_place(tiny, short, stream):
     with pytest.raises(
         DataError, match=r"new.csv, line 31417: unknown label 'perhaps'; this model knows contradiction, "
     ):
-        learner.adapt(Domain("new", (*stream[1].train, strange), stream[1].validation))
+        learner.adapt(Domain("new", stream[1].train, (*stream[1].validation, strange)))
     with pytest.raises(DataError, match="unknown label"):
         learner.evaluate(Domain("new", test=(strange,)))
 
 
 def test_watched_domains_are_checked_before_the_work_begins(tiny, short, stream):
     learner = make(tiny, short)
-    with pytest.raises(DataError, match="unknown label"):
-        learner.adapt(stream[0], watch=[Domain("new", test=(Example("a", "b", "perhaps"),))])
+    with pytest.raises(DataError, match="example 1: this model reads two texts"):
+        learner.adapt(stream[0], watch=[Domain("new", test=(Example("a", None, "neutral"),))])
+    with pytest.raises(DataError, match="example 1: there is no label"):
+        learner.adapt(stream[0], watch=[Domain("new", test=(Example("a", "b"),))])
     assert learner.model is None
 
 

@@ -24,7 +24,7 @@ from memgrow.models import REPLY, Classifier, Model
 from memgrow.nn import count_parameters
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive, seeded
-from memgrow.stage_data import StageData, most_frequent_share
+from memgrow.stage_data import StageData, most_frequent_share, warnings_of
 from memgrow.starting_model import starting_model
 from memgrow.text import StoredWords, Vocabulary
 from memgrow.training.evaluation import tally_each
@@ -72,8 +72,11 @@ class Adaptation:
 
         `like` is another learner's adaptation to this very data: what it has read need not be read once more.
         """
-        started = time.monotonic()
+        started, tested = time.monotonic(), tuple(tested)
         if (reason := before.plugins.refuses(stage.task)) is not None:
+            raise SettingsError(f"{setup.method.name}: {reason}")
+        old = None if setup.method.afresh else before.model
+        if old is not None and (reason := before.plugins.refuses_labels(stage.joined)) is not None:
             raise SettingsError(f"{setup.method.name}: {reason}")
         if stage.task == REPLY and setup.model.kind.is_pretrained:
             raise SettingsError(
@@ -86,15 +89,16 @@ class Adaptation:
             )
         warm_up(device)
         seed = derive(setup.seed, "stage", len(before.history.stages))
-        old = None if setup.method.afresh else before.model
         with seeded(seed, "growth", device=device):
             tokens = setup.tokenized(stage.train) if like is None else like.tokens
             if tokens.cut and like is None:
                 unit = setup.model.kind.unit
                 progress.note(f"{stage.name}: only the first {setup.limit} {unit} are read of {tokens.cut} text(s)")
+            for sentence in warnings_of(stage, tested) if like is None else ():
+                progress.note(sentence)
             model, words, grew = starting_model(setup, before, device, old, stage, tokens, vectors, progress)
             vocabulary = words.vocabulary
-            same = like is not None and like.vocabulary == vocabulary
+            same = like is not None and like.vocabulary == vocabulary and like.stage.labels == stage.labels
             data = like.data if like and same else encode(tokens, vocabulary, stage.labels)
             if grew.slots:
                 model.encoder.start_slots(stage.name, data)
@@ -205,6 +209,7 @@ class Adaptation:
             **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
             fingerprint=self.stage.fingerprint,
             note=note,
+            labels={domain.name: domain.labels for domain in self.stage.domains if self.stage.labels},
             trained=self.trained,
         )
         history = copy.deepcopy(self.before.history)

@@ -23,14 +23,19 @@ class Stage:
     seconds: float
     fingerprint: str  # of the data: tells whether a domain has been learnt already
     note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each domain's training examples, if known
     trained: int | None = field(default=None, compare=False)  # parameters that could change; no folder keeps it
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in asdict(self).items() if name != "trained"}
+        """What a folder keeps; nothing of labels where none were noted, so that an old history stays as it was."""
+        values = {name: value for name, value in asdict(self).items() if name not in ("trained", "labels")}
+        grew = {name: count for name, count in values["grew"].items() if count or name != "labels"}
+        return {**values, "grew": grew, **({"labels": dict(self.labels)} if self.labels else {})}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Stage":
-        return cls(**{**value, "learned": tuple(value["learned"]), "grew": Grew(**value["grew"])})
+        labels = {name: tuple(known) for name, known in value.get("labels", {}).items()}
+        return cls(**{**value, "learned": tuple(value["learned"]), "grew": Grew(**value["grew"]), "labels": labels})
 
 
 @dataclass
@@ -45,6 +50,15 @@ class History:
     def domains(self) -> tuple[str, ...]:
         """The domains learnt so far, in their order."""
         return tuple(dict.fromkeys(name for stage in self.stages for name in stage.learned))
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The labels that each domain was learnt with, as far as they were noted; memgrow 0.1.0 did not."""
+        found: dict[str, tuple[str, ...]] = {}
+        for stage in self.stages:
+            for name, labels in stage.labels.items():
+                found[name] = tuple(dict.fromkeys((*found.get(name, ()), *labels)))
+        return found
 
     def add(self, stage: Stage, scores: Mapping[str, float]) -> None:
         """A stage, and the accuracy on each domain that was tested after it."""

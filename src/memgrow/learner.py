@@ -24,7 +24,7 @@ from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
-from memgrow.stage_data import StageData, check_examples, check_tests, domains_of_stage, validate
+from memgrow.stage_data import StageData, check_examples, check_tests, domains_of_stage, labels_in, validate
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import ResumeFolder
@@ -96,7 +96,9 @@ class Learner:
         seed: int = 0,
         device: str = "auto",
     ) -> "Learner":
-        """A learner that has learnt nothing yet. Task and labels, if not given, are those of the first domain.
+        """A learner that has learnt nothing yet. The task, if not given, is that of the first domain.
+
+        `labels` are those that it begins with, whatever the first domain has; others join as domains bring them.
 
         An `encoder` is a pretrained one: the name of one that `memgrow encoder list` shows, a folder or a hub name.
         What is not given is the default for that encoder or, without one, for a recurrent network.
@@ -216,14 +218,20 @@ class Learner:
     # Answering
 
     def evaluate(self, domains: Domain | Iterable[Domain], split: str = "test") -> dict[str, float]:
-        """Accuracy on one part (train, validation or test) of each domain; of replies, 1 / perplexity."""
+        """Accuracy on one part (train, validation or test) of each domain; of replies, 1 / perplexity.
+
+        A label that the model does not have is refused.
+        """
         model = self.trained()
         given = [domains] if isinstance(domains, Domain) else domains
         return {domain.name: model.score(self._part(domain, split)) for domain in given}
 
     def correct(self, domain: Domain, split: str = "test") -> list[bool]:
-        """For each example of one part of a domain, whether it is answered rightly."""
-        answers: list[bool] = self.classifier().correct(self._part(domain, split)).tolist()
+        """For each example of one part of a domain, whether it is answered rightly.
+
+        With a label that the model does not have, it is not.
+        """
+        answers: list[bool] = self.classifier().correct(self._part(domain, split, strange=True)).tolist()
         return answers
 
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
@@ -310,11 +318,11 @@ class Learner:
         write_checkpoint(path, setup, learnt, self._folder, overwrite)
         self._folder = Path(path).absolute()
 
-    def _part(self, domain: Domain, split: str) -> Encoded:
+    def _part(self, domain: Domain, split: str, strange: bool = False) -> Encoded:
         examples = getattr(domain, split)
         if not examples:
             raise DataError(f"{domain.name} has no {split} examples to evaluate on")
-        return self.encode(examples)
+        return self.encode(examples, strange=strange)
 
     def classifier(self) -> Classifier:
         """The model, if it answers with labels."""
@@ -336,10 +344,10 @@ class Learner:
             raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
         return self.model
 
-    def encode(self, examples: Sequence[Example], labelled: bool = True) -> Encoded:
-        """Examples as this learner's model reads them, checked."""
+    def encode(self, examples: Sequence[Example], labelled: bool = True, strange: bool = False) -> Encoded:
+        """Examples as this learner's model reads them, checked; `strange`: labels that it does not have are allowed."""
         labels = self.labels if labelled else None
-        check_examples(examples, self.task or "", labels)
+        check_examples(examples, self.task or "", labels and ((*labels, *labels_in(examples)) if strange else labels))
         return encode(self.setup.tokenized(examples), self.vocabulary, labels or ())
 
     def _key(self, stage: StageData, vectors: str | Path | None) -> str:

@@ -44,7 +44,7 @@ def adapt_together(
     reason = (
         stacking_obstacle([one.model for one in adaptations], learners[0].training)
         if alike
-        else "their vocabularies differ"
+        else "their vocabularies or labels differ"
     )
     if reason is None:
         learnt = learn_together(adaptations, progress, nowhere)
@@ -74,7 +74,8 @@ def correct_together(learners: Sequence[Learner], domain: Domain, split: str = "
     """For each learner and example of one part of a domain, whether it is answered rightly."""
     models = [learner.trained() for learner in learners]
     examples = getattr(domain, split)
-    same = all(learner.vocabulary == learners[0].vocabulary for learner in learners)
+    first = learners[0]
+    same = all((learner.vocabulary, learner.labels) == (first.vocabulary, first.labels) for learner in learners)
     if not same or obstacle(models) is not None or not examples:
         return [learner.correct(domain, split) for learner in learners]
-    return correct(models, learners[0].encode(examples), learners[0].device)
+    return correct(models, first.encode(examples, strange=True), first.device)

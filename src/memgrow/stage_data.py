@@ -1,7 +1,7 @@
 """The data of one stage, checked: before it is learnt, each example is known to be one that the model can take."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +24,8 @@ class StageData:
 
     domains: tuple[Domain, ...]
     task: str
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # of the model once it has learnt this: those it had, then those that join
+    joined: tuple[str, ...]  # labels that the model did not have
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -48,20 +49,27 @@ class StageData:
 
 
 def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] | None) -> StageData:
-    """Check that domains can be learnt in one stage; task and labels, where not settled yet, are theirs."""
+    """Check that domains can be learnt in one stage; the task, where not settled yet, is theirs.
+
+    Labels of training examples that are not among those given join them, in alphabetical order.
+    """
     for domain in domains:
         for part in ("train", "validation"):
             if not getattr(domain, part):
                 raise DataError(f"{domain.name} has no {part} examples: give more rows, or that part's own file")
-        if len(domain.labels) < 2 and not domain.has_replies:
-            only = ", ".join(domain.labels) or "no label"
-            raise DataError(f"all training examples of {domain.name} have one class ({only}): two are needed")
     first = domains[0].train[0]
     task = task or (KINDS[len(first.texts)] if first.reply is None else REPLY)
-    known = tuple(labels or sorted({label for domain in domains for label in domain.labels}))
+    new = sorted({label for domain in domains for label in domain.labels}.difference(labels or ()))
+    known = (*(labels or ()), *new) if task != REPLY else ()
+    if len(known) == 1:
+        count, name = len(domains[0].train), domains[0].name
+        raise DataError(
+            f"all {count:,} training examples of the domain {name} have the label {known[0]} (the first is "
+            f"{first.where or 'example 1'}); give examples of at least two labels: only a later domain may have one"
+        )
     for domain in domains:
         check_examples(joined((domain.train, domain.validation, domain.test)), task, known)
-    return StageData(tuple(domains), task, known)
+    return StageData(tuple(domains), task, known, tuple(new))
 
 
 def check_examples(examples: Sequence[Example], task: str, labels: Sequence[str] | None) -> None:
@@ -75,16 +83,55 @@ def check_examples(examples: Sequence[Example], task: str, labels: Sequence[str]
             raise DataError(
                 f"{where}: this model answers with {'words' if task == REPLY else 'labels'}, but there is {has}"
             )
+        if task != REPLY and labels is not None and example.label is None:
+            raise DataError(f"{where}: there is no label: give one, or leave the row out")
         if task != REPLY and labels is not None and example.label not in labels:
-            raise DataError(f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}")
+            raise DataError(
+                f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}: correct the row, or let "
+                "the model learn from training examples with that label"
+            )
 
 
 def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:
-    """Check the test examples of domains that are tried, but are not among those learnt, which have been checked."""
+    """Check the test examples of domains that are tried, but are not among those learnt, which have been checked.
+
+    They may have labels that the model does not have: such examples count as wrong, and `warnings_of` says so.
+    """
     checked = {id(domain) for stage in stages for domain in stage.domains}
     for domain in watched:
         if id(domain) not in checked:
-            check_examples(domain.test, stages[-1].task, stages[-1].labels)
+            check_examples(domain.test, stages[-1].task, (*stages[-1].labels, *labels_in(domain.test)))
+
+
+def warnings_of(stage: StageData, tested: Iterable[Domain]) -> Iterator[str]:
+    """Sentences about labels that may be a mistake, or that domains which are tried have and the model does not."""
+    for label in stage.joined:
+        for known in stage.labels[: stage.labels.index(label)]:
+            if _plain(known) == _plain(label):
+                yield (
+                    f"{stage.name}: the labels {known!r} and {label!r} differ by case or white space alone and are two "
+                    "labels to the model: if they mean the same, give them one name"
+                )
+    if len(only := labels_in(stage.train)) == 1:
+        yield (
+            f"{stage.name}: all training examples have the label {only.pop()}; what tells it from other labels is not "
+            "to be learnt from them, and the model may come to give it to all texts"
+        )
+    for domain in tested:
+        if strange := labels_in(domain.test) - set(stage.labels):
+            count = sum(example.label in strange for example in domain.test)
+            yield (
+                f"{domain.name}: {count:,} of {len(domain.test):,} test examples have labels that the model does not "
+                f"have yet ({listed(sorted(strange))}) and count as wrong"
+            )
+
+
+def _plain(label: str) -> str:
+    return "".join(label.split()).casefold()
+
+
+def labels_in(examples: Sequence[Example]) -> set[str]:
+    return {example.label for example in representatives(examples) if example.label is not None}
 
 
 def most_frequent_share(examples: Sequence[Example]) -> float:

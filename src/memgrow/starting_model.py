@@ -8,7 +8,7 @@ import torch
 from memgrow.checkpoint import Learnt, Setup
 from memgrow.data.batches import Tokenized
 from memgrow.methods import Grew, grow_for
-from memgrow.models import Model, build
+from memgrow.models import Classifier, Model, build
 from memgrow.models.encoder import first_vectors
 from memgrow.progress import Progress
 from memgrow.stage_data import StageData
@@ -42,7 +42,8 @@ def starting_model(
                 model.word_vectors.weight[len(known) :] = rows.to(device)
         return model, stored, Grew(settings.slots, _first_hidden(model), len(words), 1)
     model = copy.deepcopy(old)
-    return model, stored, grow_for(model, method, setup.options, stage.name, rows)
+    joined = len(stage.labels) - old.labels if isinstance(old, Classifier) else 0
+    return model, stored, grow_for(model, method, setup.options, stage.name, rows, joined)
 
 
 def _first_hidden(model: Model) -> int:

@@ -66,7 +66,7 @@ def test_a_new_model_does_not_come_of_it(memgrow, bad, never_made, name):
         assert part in sentence
 
 
-@pytest.mark.parametrize("name", SAYS)
+@pytest.mark.parametrize("name", [name for name in SAYS if name != "one class"])  # which a later domain may have
 def test_an_old_model_stays_as_it_was(memgrow, bad, untouched, name):
     assert SAYS[name][0] in memgrow.refused("adapt", untouched, bad(name))
 
@@ -113,23 +113,22 @@ def with_odd_label(data: Path, part: str, folder: Path) -> tuple[Path, int]:
     return file, number + 1
 
 
-@pytest.mark.parametrize("part", ["train", "validation", "test"])
+@pytest.mark.parametrize("part", ["validation", "test"])
 def test_an_unknown_label_in_a_second_domain_is_refused_before_the_first_is_learnt(
     memgrow, data, never_made, part, tmp_path
 ):
     file, line = with_odd_label(data["harbour"], part, tmp_path)
     sentence = memgrow.refused("adapt", never_made, data["kitchen"], file, *memgrow.tiny)
     assert sentence == (
-        f"odd.jsonl, line {line}: unknown label 'perhaps'; this model knows contradiction, entailment, neutral"
+        f"odd.jsonl, line {line}: unknown label 'perhaps'; this model knows contradiction, entailment, neutral: "
+        "correct the row, or let the model learn from training examples with that label"
     )
 
 
 def test_an_unknown_label_is_refused_by_an_old_model(memgrow, data, untouched, tmp_path):
-    file, line = with_odd_label(data["clinic"], "train", tmp_path)
-    assert f"odd.jsonl, line {line}: unknown label" in memgrow.refused("adapt", untouched, file)
     file, line = with_odd_label(data["clinic"], "test", tmp_path)
-    for words in (("evaluate", untouched, file), ("adapt", untouched, data["clinic"], "--watch", file)):
-        assert f"odd.jsonl, line {line}: unknown label" in memgrow.refused(*words)
+    for command in ("evaluate", "adapt"):  # no training example has it
+        assert f"odd.jsonl, line {line}: unknown label" in memgrow.refused(command, untouched, file)
 
 
 def test_single_texts_for_a_model_of_pairs_are_refused(memgrow, reviews, jsonl, untouched, tmp_path):

@@ -169,9 +169,10 @@ def test_what_a_method_would_refuse_is_refused_before_anything_is_learnt():
         refuse_incomparable(Stream([STREAM[0], domain("dvds", test=0)]))
     with pytest.raises(DataError, match="no validation"):
         refuse_incomparable(Stream([STREAM[0], domain("dvds", validation=0)]))
-    strange = Domain("games", *([Example("x", label="c"), Example("y", label="a")],) * 3)
+    known, strange = [Example("y", label="a")], [Example("x", label="c"), Example("y", label="a")]
     with pytest.raises(DataError, match="unknown label 'c'"):
-        refuse_incomparable(Stream([*STREAM, strange]))
+        refuse_incomparable(Stream([*STREAM, Domain("games", known, strange, known)]))
+    refuse_incomparable(Stream([*STREAM, Domain("games", strange, strange, strange)]))
     refuse_incomparable(STREAM)
 
 

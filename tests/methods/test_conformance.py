@@ -1,6 +1,7 @@
 """What every method promises, on a network with memory, on a plain one, on one that replies, on a pretrained encoder.
 
-Each method learns three domains once on each kind of network; the tests look at what was kept on the way.
+Each method learns three domains once on each kind of network; the tests look at what was kept on the way. The second
+domain brings a label that the first did not have, and the third does not have it.
 """
 
 import re
@@ -18,9 +19,11 @@ from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together
 from memgrow.methods import LETTERS, METHODS, Method, MethodSettings, Plugin, check_method, find_method
 from memgrow.methods.lora import ADAPTED
+from memgrow.methods.plugin import old_part
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 from tests.support.breaking import Plug
+from tests.support.new_labels import NEW, with_label
 from tests.support.tiny_encoder import make_encoder
 
 SLOTS = 20  # for each later domain
@@ -97,7 +100,7 @@ def dialogues() -> Stream:
 
 @pytest.fixture(scope="module")
 def stream(kind, stream, dialogues) -> Stream:
-    return dialogues if "replies" in kind else stream
+    return dialogues if "replies" in kind else Stream([stream[0], with_label(stream[1]), stream[2]])
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +157,9 @@ def test_three_domains_grow_the_model_as_promised(learnt, stream):
             assert (grew.hidden > 0) == ("hidden" in method.grows)
         assert (grew.words > 0) == ("words" in method.grows)
         assert grew.columns == int("column" in method.grows)
-        assert (stage.parameters > before.parameters) == bool(method.grows)
+        labels = 0 if stream[0].has_replies or stage is not later[0] else 1
+        assert grew.labels == labels
+        assert (stage.parameters > before.parameters) == bool(method.grows or labels)
     if "slots" in method.grows:
         expected = stream.names if learner.settings.slots else stream.names[1:]
         assert learner.trained().encoder.banks[0].domains == expected
@@ -164,8 +169,30 @@ def test_three_domains_grow_the_model_as_promised(learnt, stream):
     assert set(learner.history.matrix.domains) == set(stream.names)
 
 
-def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt):
-    old, new, _ = learnt.weights
+def test_new_labels_join_and_every_domain_is_tested(learnt, stream):
+    learner = learnt.learner
+    if stream[0].has_replies:
+        assert learner.labels == ()
+        return
+    assert learner.labels == (*stream[0].labels, NEW)
+    assert learner.classifier().labels == 4
+    assert learner.history.labels == {domain.name: domain.labels for domain in stream}
+    for row in learner.history.matrix.rows:
+        assert row.scores.keys() == set(stream.names)
+
+
+def test_a_label_that_the_model_does_not_have_counts_as_wrong(learnt, stream):
+    if not stream[0].has_replies:
+        learner = Learner.load(learnt.folders[0], device="cpu")
+        assert NEW not in learner.labels
+        right = [p.label == e.label for p, e in zip(learner.predict(stream[1].test), stream[1].test, strict=True)]
+        assert learnt.learner.history.matrix.score(0, stream[1].name) == pytest.approx(sum(right) / len(right))
+        assert right == learner.correct(stream[1])
+
+
+@pytest.mark.parametrize("later", [1, 2])
+def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt, later):
+    old, new = learnt.weights[later - 1 : later + 1]
     below = {name for name in old if not name.startswith("heads.")}
     beside = {name for name in below if not any(name.endswith(f".{layer}.weight") for layer in ADAPTED)}
     beside |= {name for name in below if "attention.output" in name}  # another "output.dense", of BERT
@@ -232,10 +259,11 @@ FURTHER = ["F+V+A", "F+M+V+D", "F+M+V+Q+L", "EWC+M+V", "F+M+V+A+D+Q", "F+V+A+E",
 
 @pytest.fixture(scope="module")
 def domains() -> list[Domain]:
-    return [
+    first, second = (
         Domain(domain.name, domain.train[:70], domain.validation[:20], domain.test[:30])
         for domain in synthetic_stream(seed=0)[:2]
-    ]
+    )
+    return [first, with_label(second)]
 
 
 def seeds(method: str, count: int = 3, keep: float | str = 0.5) -> list[Learner]:
@@ -292,6 +320,12 @@ def test_stacked_each_learns_what_it_would_have_learnt_alone(method, keep, domai
         assert_alike(ours, theirs)
 
 
+def pull(strength, parameters, weights):
+    known = [(p, weights[name]) for name, p in parameters.items() if name in weights]
+    moved = [(old_part(p, before.shape) - before).square().sum() for p, before in known]
+    return strength / 2 * torch.stack(moved).sum() if moved else None
+
+
 class Anchor(Plugin):
     """Pulls every weight back to where the last domain left it. It does not say how it is stacked."""
 
@@ -300,8 +334,7 @@ class Anchor(Plugin):
         self.weights = {}
 
     def weight_loss(self, parameters):
-        moved = [(p - self.weights[name]).square().sum() for name, p in parameters.items() if name in self.weights]
-        return self.settings.strength / 2 * torch.stack(moved).sum() if moved else None
+        return pull(self.settings.strength, parameters, self.weights)
 
     def after_domain(self, model, data, device):
         self.weights = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -330,9 +363,7 @@ class LateAnchor(Plugin):
         self.weights = {name: p.detach().clone() for name, p in old.named_parameters()}
 
     def weight_loss(self, parameters):
-        weights = getattr(self, "weights", {})
-        moved = [(p - weights[name]).square().sum() for name, p in parameters.items() if name in weights]
-        return self.settings.strength / 2 * torch.stack(moved).sum() if moved else None
+        return pull(self.settings.strength, parameters, getattr(self, "weights", {}))
 
 
 class Shrink(Plugin):
@@ -352,6 +383,22 @@ def test_a_plugin_that_does_not_say_how_it_is_stacked_is_not_stacked(kind, refus
     assert all(note.endswith(f"as {kind.__name__} does not say how it is stacked") for note in notes)
     for ours, theirs in zip(company, alone, strict=True):
         assert_alike(ours, theirs)
+
+
+class Rigid(Anchor):
+    """Compares whole weights."""
+
+    takes_new_labels = False
+
+
+def test_a_plugin_that_takes_no_new_labels_refuses_them_with_a_sentence(domains, monkeypatch):
+    monkeypatch.setitem(METHODS, "mine", Method("mine", "a method from outside", remembers=(Rigid,)))
+    learner = seeds("mine", 1)[0]
+    learner.adapt(domains[0])
+    with pytest.raises(SettingsError, match=r"^mine: Rigid cannot go on with labels .* \(odd\): leave these rows out"):
+        learner.adapt(domains[1])
+    assert learner.labels == domains[0].labels
+    assert learner.history.domains == (domains[0].name,)
 
 
 def test_what_a_plugin_returns_after_a_domain_is_in_the_history(domains, monkeypatch):

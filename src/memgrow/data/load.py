@@ -78,9 +78,6 @@ def load_stream(
     matched = [file if file.role == DATA else match_domains(file, data, bool(columns.by)) for file in grouped]
     pools = choose(merge(file.pools for file in matched), domains)
     filled = [fill_missing_splits(name, pool, rows, columns.group, limit, seed) for name, pool in pools.items()]
-    if labelled:
-        for domain, _ in filled:
-            _refuse_single_label(domain)
     notices = chain(*(file.notices for file in matched), *(notices for _, notices in filled))
     return Loaded(Stream(domain for domain, _ in filled), tuple(dict.fromkeys(notices)))
 
@@ -300,11 +297,3 @@ def _kind(columns: Columns) -> tuple[int, str]:
     if columns.pair is not None:
         return 1, f"pairs (columns {columns.text} and {columns.pair})"
     return 0, f"single texts (column {columns.text})"
-
-
-def _refuse_single_label(domain: Domain) -> None:
-    if domain.train and len(domain.labels) == 1:
-        raise DataError(
-            f"all {len(domain.train):,} training examples of the domain {domain.name} have the label "
-            f"{domain.labels[0]} (the first is {domain.train[0].where}); give examples of at least two labels"
-        )

@@ -130,9 +130,9 @@ def refuse_incomparable(stream: Stream) -> None:
             f"a comparison needs at least two domains, and there is only {', '.join(stream.names) or 'none'}: "
             "give more files, or name the column of the domain with --by"
         )
-    first = validate(stream[:1], None, None)
+    stage = validate(stream[:1], None, None)
     for domain in stream[1:]:
-        validate([domain], first.task, first.labels)
+        stage = validate([domain], stage.task, stage.labels)
     for domain in stream:
         if not domain.test:
             raise DataError(f"{domain.name} has no test examples: give more rows, or that part's own file")

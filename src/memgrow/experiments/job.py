@@ -14,7 +14,7 @@ import torch
 from memgrow.data import Domain, Stream
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError
-from memgrow.experiments.plan import Job, Result, Task, labels_of
+from memgrow.experiments.plan import Job, Result, Task
 from memgrow.experiments.reply_records import ReplyEvaluation, ReplyRecord
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
@@ -73,7 +73,6 @@ class WorkerContext:
         if task.parent is None:
             return Learner.create(
                 run.method,
-                labels=labels_of(self.stream),
                 model=run.model,
                 training=run.training,
                 options=run.options,

@@ -99,7 +99,7 @@ class Ledger:
 
 
 def labels_of(stream: Stream) -> tuple[str, ...]:
-    """All labels: a stream may well begin with a domain that has fewer."""
+    """All labels, by which, among other things, its data is known."""
     return tuple(sorted({label for domain in stream for label in domain.labels}))
 
 

@@ -15,7 +15,8 @@ from memgrow.models import REPLY, Model
 class Distillation(Plugin):
     """The loss gains distil * t^2 * KL(old answers || new answers), both softened by the temperature t.
 
-    The old model never changes while a domain is learnt, so it is asked once for all examples.
+    The old model never changes while a domain is learnt, so it is asked once for all examples. It knows nothing of
+    labels that join with the domain: the new answers are compared as if there were the old labels alone.
     """
 
     reads = ("distil", "temperature")
@@ -35,7 +36,8 @@ class Distillation(Plugin):
         if self.answers is None:
             return None
         asked = torch.take_along_dim(self.answers, examples.unsqueeze(-1), dim=-2)  # (..., B, labels)
-        softened = torch.log_softmax(logits / self.settings.temperature, dim=-1)
+        old = logits[..., : asked.shape[-1]]  # new labels stand after the old ones
+        softened = torch.log_softmax(old / self.settings.temperature, dim=-1)
         distance = F.kl_div(softened, asked, reduction="none").sum(-1).mean(-1)  # (...)
         return self.settings.distil * self.settings.temperature**2 * distance.sum()
 

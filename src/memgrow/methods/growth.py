@@ -19,6 +19,7 @@ class Grew:
     hidden: int = 0
     words: int = 0
     columns: int = 0
+    labels: int = 0  # that joined those of an older model
 
 
 GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column": "columns"}
@@ -42,8 +43,13 @@ def check_method(method: Method, settings: ModelSettings) -> None:
         )
 
 
-def grow_for(model: Model, method: Method, settings: MethodSettings, domain: str, words: Tensor | None = None) -> Grew:
-    """Grow the model for a later domain; `words` are the first vectors of the words that join (new, embedding)."""
+def grow_for(
+    model: Model, method: Method, settings: MethodSettings, domain: str, words: Tensor | None = None, labels: int = 0
+) -> Grew:
+    """Grow the model for a later domain; `words` are the first vectors of the words that join (new, embedding).
+
+    How many labels join is up to the data, whatever the method.
+    """
     slots = hidden = 0
     if {"slots", "hidden"} & set(method.grows):
         slots = settings.slots or model.settings.slots or model.encoder.usual_slots
@@ -54,8 +60,9 @@ def grow_for(model: Model, method: Method, settings: MethodSettings, domain: str
             )
     if "hidden" in method.grows:
         slots, hidden = 0, matching_hidden(model, slots)
-    model.grow(slots=slots, hidden=hidden, domain=domain, quiet=settings.quiet or method.quiet, words=words)
+    quiet = settings.quiet or method.quiet
+    model.grow(slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words, labels=labels)
     if "column" in method.grows:  # as large as the first one was
         slots, hidden = model.settings.slots, model.settings.hidden
         model.add_column(hidden, slots, domain)
-    return Grew(slots, hidden, 0 if words is None else len(words), int("column" in method.grows))
+    return Grew(slots, hidden, 0 if words is None else len(words), int("column" in method.grows), labels)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from memgrow.data.batches import Encoded
-from memgrow.errors import SettingsError
+from memgrow.errors import SettingsError, listed
 from memgrow.models import Model, Tally
 from memgrow.seeding import seeded
 
@@ -107,6 +107,7 @@ class Plugin:
     """
 
     needs_every_domain: ClassVar[bool] = False  # so that it cannot be taken up later
+    takes_new_labels: ClassVar[bool] = True  # False: a domain whose labels the model does not have is refused
     reads: ClassVar[tuple[str, ...]] = ()  # of the settings
     reads_after_domain: ClassVar[tuple[str, ...]] = ()  # of those, what decides on what is remembered of a domain
 
@@ -124,7 +125,10 @@ class Plugin:
         return None
 
     def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
-        """Called when a later domain has arrived; `ask` for the old model's logits (examples, labels) on its data."""
+        """Called when a later domain has arrived; `ask` for the old model's logits on its data (examples, old labels).
+
+        Labels that join with the domain are not among them.
+        """
 
     def before_training(self, model: Model) -> None:
         """Called when the model has grown for a later domain; may add modules, which `after_training` takes away."""
@@ -230,7 +234,7 @@ class Plugin:
 
 
 def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
-    """The entries that a parameter had before it grew by slots or words: those come after the old ones."""
+    """The entries that a parameter had before it grew by slots, words or labels: those come after the old ones."""
     return parameter[tuple(slice(size) for size in shape)]
 
 
@@ -243,6 +247,16 @@ class Plugins:
     @property
     def needs_every_domain(self) -> bool:
         return any(part.needs_every_domain for part in self.parts)
+
+    def refuses_labels(self, joined: Sequence[str]) -> str | None:
+        """Why labels may not join those of an old model, if so."""
+        rigid = [type(part).__name__ for part in self.parts if not part.takes_new_labels]
+        if not joined or not rigid:
+            return None
+        return (
+            f"{rigid[0]} cannot go on with labels that the model does not have ({listed(joined)}): leave these rows "
+            "out, use another method, or start a model that knows the labels from the first domain on (labels=...)"
+        )
 
     def refuses(self, task: str) -> str | None:
         return next(filter(None, (part.refuses(task) for part in self.parts)), None)

@@ -5,7 +5,7 @@ one that all their data at once would have given. No text is kept and nothing is
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
 import torch
@@ -35,7 +35,14 @@ class Sums:
         return cls(y.sum(0), x.sum(0), x.T @ x, x.T @ y)
 
     def __add__(self, other: "Sums") -> "Sums":
-        return Sums(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
+        labels = max(len(self.counts), len(other.counts))
+        parts = zip(self.for_labels(labels), other.for_labels(labels), strict=True)
+        return Sums(*(ours + theirs for ours, theirs in parts))
+
+    def for_labels(self, labels: int) -> "Sums":
+        """The same of so many labels: no example has had those that have joined since, which stand at the end."""
+        more = (0, labels - len(self.counts))
+        return replace(self, counts=F.pad(self.counts, more), labelled=F.pad(self.labelled, more))
 
     def cpu(self) -> "Sums":
         return Sums(*(tensor.cpu() for tensor in self))

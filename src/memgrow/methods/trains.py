@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from memgrow.models import Model
+from memgrow.models import Classifier, Model
 from memgrow.nn import ResidualMemory
 
 ALL = (0, 0)
@@ -75,15 +75,18 @@ def everything(old: Model | None, new: Model) -> Trains:
 
 
 def what_is_new(old: Model | None, new: Model) -> Trains:
-    """What the old model did not have trains (slots; the first bring weights that read them), and the head."""
+    """What the old model did not have trains (slots; the first bring weights that read them), and the head.
+
+    All of a head that gives labels trains, also where it has grown: old labels have to make room for new ones.
+    """
     if old is None:
         return everything(old, new)
     before = {name: parameter.shape for name, parameter in old.named_parameters()}
     head = set(map(id, new.head_parameters()))
-    since = {}
+    since, whole = {}, head if isinstance(new, Classifier) else set()
     for name, parameter in trainable(new).items():
         grown = [dim for dim, size in enumerate(parameter.shape) if name in before and size != before[name][dim]]
-        if grown:
+        if grown and id(parameter) not in whole:
             since[name] = (grown[0], before[name][grown[0]])
         elif name not in before or id(parameter) in head:
             since[name] = ALL

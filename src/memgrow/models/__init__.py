@@ -38,7 +38,10 @@ def rebuild(
     task: str, settings: ModelSettings, labels: int, shape: Mapping[str, Any], files: EncoderFiles | None = None
 ) -> Model:
     """A model of the given shape, its weights still to be filled in."""
-    return _around(settings.kind.rebuild(settings, shape, files), task, labels)
+    model = _around(settings.kind.rebuild(settings, shape, files), task, labels)
+    if isinstance(model, Classifier) and "labels" in shape:
+        model.came_together(shape["labels"])
+    return model
 
 
 def _around(encoder: Encoder, task: str, labels: int) -> Model:

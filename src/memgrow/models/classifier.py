@@ -1,17 +1,49 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
 from abc import abstractmethod
-from collections.abc import Iterable
-from typing import ClassVar, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
+from memgrow.errors import ModelError
 from memgrow.models.encoder import Encoder
 from memgrow.models.model import LARGE, Model, StepOutput, Tally
 from memgrow.nn import Growth
+
+
+class LabelLayer(nn.Linear):
+    """A linear layer with an output for each label, that grows by labels.
+
+    Labels that came together stay one product: in a larger one sums may be rounded in another order, and the logits of
+    old labels are to keep their bits. A new label begins as the mean of all old ones. Its logit is then the mean of
+    theirs, so that it is not the most probable anywhere, and of n labels it takes at most 1/n of the probability.
+    """
+
+    def __init__(self, features: int, labels: int) -> None:
+        super().__init__(features, labels)
+        self.blocks: tuple[int, ...] = (labels,)  # of labels that came together
+
+    def forward(self, x: Tensor) -> Tensor:
+        if len(self.blocks) == 1:
+            return super().forward(x)
+        blocks = list(self.blocks)
+        parts = zip(torch.split(self.weight, blocks), torch.split(self.bias, blocks), strict=True)
+        return torch.cat([F.linear(x, weight, bias) for weight, bias in parts], dim=-1)
+
+    def plan(self, growth: Growth, labels: int) -> None:
+        """Plan this many new labels, after the old ones."""
+        if not labels:
+            return
+        for parameter in (self.weight, self.bias):
+            growth.enlarge(parameter, 0, [(self.out_features, labels)], growth.mean_of(parameter))
+        growth.then(lambda: self._arrange((*self.blocks, labels)))
+
+    def _arrange(self, blocks: Sequence[int]) -> None:
+        self.blocks, self.out_features = tuple(blocks), sum(blocks)
 
 
 class Classifier(Model):
@@ -78,12 +110,35 @@ class Classifier(Model):
     def tally(self, data: Encoded) -> Tally:
         return tally_of(self.correct(data))
 
-    def _plan(self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int) -> None:
+    def _plan(
+        self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
+    ) -> None:
         first = cast(nn.Linear, self.heads[-1][0])
         layout = list(self.encoder.layout(hidden)) * self.copies
         draw = growth.uniform(1 / sum(size + extra for size, extra in layout) ** 0.5)  # as torch draws a Linear
         growth.enlarge(first.weight, 1, layout, draw)
         growth.then(lambda: setattr(first, "in_features", first.weight.shape[1]))
+        for head in self.heads:  # all speak of the same labels
+            cast(LabelLayer, head[-1]).plan(growth, labels)
+        growth.then(lambda: setattr(self, "labels", self.labels + labels))
+
+    def shape(self) -> dict[str, Any]:
+        blocks = self._answering.blocks
+        return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {})}
+
+    def came_together(self, blocks: Sequence[int]) -> None:
+        """How many labels came together each time, as `shape` told, in a model that is built anew."""
+        if not all(isinstance(size, int) and size > 0 for size in blocks) or sum(blocks) != self.labels:
+            raise ModelError(
+                f"config.json tells of labels that do not add up to the {self.labels} of the model: copy the model "
+                "again, or go back to a saved one"
+            )
+        self._answering.blocks = tuple(blocks)
+
+    @property
+    def _answering(self) -> LabelLayer:
+        """The last layer of the newest head."""
+        return cast(LabelLayer, self.heads[-1][-1])
 
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
         self.encoder.add_column(hidden, slots, domain)
@@ -93,12 +148,12 @@ class Classifier(Model):
         """A head that reads the first columns."""
         settings, features = self.settings, self.copies * sum(self.encoder.sizes[:columns])
         if not settings.perceptron:
-            return nn.Sequential(nn.Linear(features, self.labels)).to(self.device)
+            return nn.Sequential(LabelLayer(features, self.labels)).to(self.device)
         head = nn.Sequential(
             nn.Linear(features, settings.perceptron),
             nn.ReLU(),
             nn.Dropout(settings.dropout),
-            nn.Linear(settings.perceptron, self.labels),
+            LabelLayer(settings.perceptron, self.labels),
         )
         return head.to(self.device)
 

@@ -85,17 +85,20 @@ class Model(nn.Module, ABC):
         domain: str | None = None,
         quiet: float = 0.0,
         words: Tensor | None = None,
+        labels: int = 0,
         optimiser: torch.optim.Optimizer | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Add slots, hidden units and words (their vectors, (new, embedding)) in one call, or nothing at all."""
+        """Add slots, hidden units, words (vectors, (new, embedding)) and labels in one call, or nothing at all."""
         growth = Growth(optimiser, generator)
         self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
-        self._plan(growth, slots, hidden, domain, quiet, 0 if words is None else len(words))
+        self._plan(growth, slots, hidden, domain, quiet, 0 if words is None else len(words), labels)
         growth.commit()
 
     @abstractmethod
-    def _plan(self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int) -> None:
+    def _plan(
+        self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
+    ) -> None:
         """Plan the growth of all but the encoder."""
 
     def add_column(

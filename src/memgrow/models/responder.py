@@ -156,7 +156,11 @@ class Responder(Model):
         decoder = self.decoder.shares(self._inputs(teacher_forced(replies, reply_lengths)), first)
         return Shares(self.encoder.reading(words, lengths), decoder)
 
-    def _plan(self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int) -> None:
+    def _plan(
+        self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
+    ) -> None:
+        if labels:
+            raise SettingsError("a model of replies has no labels that more could join: start a model for labels")
         self.decoder.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
         for head in self.heads:  # all speak of the same words
             head.output.plan_words(growth, words)

@@ -53,6 +53,14 @@ class Growth:
 
         return draw
 
+    def mean_of(self, parameter: Tensor) -> Draw:
+        """New rows that are all the mean of those the parameter has, or will have by what is planned so far."""
+
+        def draw(shape: tuple[int, ...]) -> Tensor:
+            return self._data.get(parameter, parameter.data).mean(0, keepdim=True).expand(shape)
+
+        return draw
+
     def then(self, action: Callable[[], object]) -> None:
         """Run `action` with the commit: for sizes and other descriptions of what has grown."""
         self._actions.append(action)

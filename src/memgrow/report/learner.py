@@ -1,8 +1,9 @@
 """A learner and its history, for the terminal: `inspect`, `methods`, and the scores of `evaluate`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 import rich.table
 import torch
@@ -32,7 +33,7 @@ SUMMARY = {  # by figure: its name, and whether it is a difference, which has a 
     "backward_transfer": ("backward transfer", True),
     "forward_transfer": ("forward transfer", True),
 }
-GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word"}
+GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "labels": "label"}
 REPLY_COLUMNS = {  # by figure: the name of its column, and how it is written
     "examples": ("examples", ",.0f"),
     "perplexity": ("perplexity", ".1f"),
@@ -50,6 +51,7 @@ class About:
 
     task: str | None
     labels: tuple[str, ...]
+    labels_by_domain: Mapping[str, tuple[str, ...]]  # in the order in which the domains were learnt, if noted
     method: str
     encoder: str | None  # if it is pretrained
     weights: str | None  # SHA-256 of those that the encoder came with
@@ -72,6 +74,7 @@ def about(learner: Learner) -> About:
     return About(
         task=learner.task,
         labels=tuple(learner.labels or ()),
+        labels_by_domain=learner.history.labels,
         method=learner.method.name,
         encoder=getattr(settings, "encoder", None),
         weights=getattr(settings, "weights", None),
@@ -91,10 +94,19 @@ def about_table(learner: Learner) -> rich.table.Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in vars(about(learner)).items():
-        if value is not None:
-            shown = f"{value[:SHORT]}… (SHA-256)" if name == "weights" else _in_words(value)
+        if value is not None and (name != "labels_by_domain" or _differ(value, learner.labels)):
+            shown = SHOWN.get(name, _in_words)(value)
             table.add_row(name.replace("_", " "), Text(shown))
     return table
+
+
+def _differ(labels: Mapping[str, Sequence[str]], known: Sequence[str] | None) -> bool:
+    """Whether any domain lacks a label that the model has: if not, its labels are those of all domains."""
+    return any(set(own) != set(known or ()) for own in labels.values())
+
+
+def _by_domain(labels: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(f"{domain}: {', '.join(own)}" for domain, own in labels.items())
 
 
 def _in_words(value: object) -> str:
@@ -103,6 +115,12 @@ def _in_words(value: object) -> str:
     if isinstance(value, list | tuple):
         return listed(map(_in_words, value), longest=LONGEST) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+SHOWN: Mapping[str, Callable[[Any], str]] = {  # facts that have a form of their own
+    "weights": lambda checksum: f"{checksum[:SHORT]}… (SHA-256)",
+    "labels_by_domain": _by_domain,
+}
 
 
 def stages_table(history: History) -> Table:
