@@ -20,6 +20,7 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
+from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
 FAST = replace(FINE_TUNING, epochs=2, batch=16, warm_up=2, rate=1e-3)
@@ -145,14 +146,14 @@ def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, st
 @pytest.mark.parametrize("reports", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, reports, tmp_path, monkeypatch):
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", 0.0)
-    whole = make(encoder, method)
-    whole.learn(stream[:2])
+    whole, domains = make(encoder, method), [stream[0], with_label(stream[1])]
+    whole.learn(domains)
 
     folder, kills = tmp_path / "model", 0
     while True:
         learner = Learner.load(folder, "cpu") if folder.exists() else make(encoder, method)
         try:
-            learner.learn(stream[:2], folder=folder, save_every=0.0, progress=Plug(reports))
+            learner.learn(domains, folder=folder, save_every=0.0, progress=Plug(reports))
             break
         except PulledPlug:
             kills += 1

@@ -209,12 +209,13 @@ class Adaptation:
             **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
             fingerprint=self.stage.fingerprint,
             note=note,
-            labels={domain.name: domain.labels for domain in self.stage.domains if self.stage.labels},
             trained=self.trained,
         )
         history = copy.deepcopy(self.before.history)
         history.add(stage, scores)
         history.baseline |= {name: most_frequent_share(part.test) for name, part in self.tested.items()}
+        if self.stage.labels:
+            history.labels |= {domain.name: domain.labels for domain in self.stage.domains}
         known = (self.stage.task, self.stage.labels, self.model, self.vocabulary, self.plugins, history)
         return Learnt(*known), stage
 

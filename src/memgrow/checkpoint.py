@@ -170,6 +170,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "method": setup.method.name,
         "task": learnt.task,
         "labels": learnt.labels,
+        **({"labels_by_domain": learnt.history.labels} if learnt.history.labels else {}),
         "seed": setup.seed,
         "model": asdict(setup.model),
         "training": asdict(setup.training),
@@ -234,7 +235,8 @@ def unpack(
         config["seed"],
         _unpack_encoder(files, config) if ENCODER in files else None,
     )
-    labels, history = tuple(config["labels"]), History.from_json(load_json(files, HISTORY))
+    history = History.from_json(load_json(files, HISTORY), config.get("labels_by_domain"))
+    labels = tuple(config["labels"])
     _check_kinds({CONFIG: setup.model, f"{CONFIG}: training": setup.training, f"{CONFIG}: options": setup.options})
     _check_kinds({HISTORY: history})
     if (wrong := wrong_part(labels, tuple[str, ...], "labels")) or (wrong := wrong_part(setup.seed, int, "seed")):

@@ -1,6 +1,6 @@
 """The history of a learner: its stages, and the accuracy matrix."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -23,19 +23,16 @@ class Stage:
     seconds: float
     fingerprint: str  # of the data: tells whether a domain has been learnt already
     note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
-    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of each domain's training examples, if known
     trained: int | None = field(default=None, compare=False)  # parameters that could change; no folder keeps it
 
     def to_json(self) -> dict[str, Any]:
-        """What a folder keeps; nothing of labels where none were noted, so that an old history stays as it was."""
-        values = {name: value for name, value in asdict(self).items() if name not in ("trained", "labels")}
-        grew = {name: count for name, count in values["grew"].items() if count or name != "labels"}
-        return {**values, "grew": grew, **({"labels": dict(self.labels)} if self.labels else {})}
+        """What a folder keeps; nothing of labels where none joined, so that an old history stays as it was."""
+        values = {name: value for name, value in asdict(self).items() if name != "trained"}
+        return {**values, "grew": {name: count for name, count in values["grew"].items() if count or name != "labels"}}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Stage":
-        labels = {name: tuple(known) for name, known in value.get("labels", {}).items()}
-        return cls(**{**value, "learned": tuple(value["learned"]), "grew": Grew(**value["grew"]), "labels": labels})
+        return cls(**{**value, "learned": tuple(value["learned"]), "grew": Grew(**value["grew"])})
 
 
 @dataclass
@@ -45,20 +42,12 @@ class History:
     stages: list[Stage] = field(default_factory=list)
     matrix: AccuracyMatrix = field(default_factory=AccuracyMatrix)
     baseline: dict[str, float] = field(default_factory=dict)  # share of the most frequent label in each test set
+    labels: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of learnt domains; 0.1.0 did not note them
 
     @property
     def domains(self) -> tuple[str, ...]:
         """The domains learnt so far, in their order."""
         return tuple(dict.fromkeys(name for stage in self.stages for name in stage.learned))
-
-    @property
-    def labels(self) -> dict[str, tuple[str, ...]]:
-        """The labels that each domain was learnt with, as far as they were noted; memgrow 0.1.0 did not."""
-        found: dict[str, tuple[str, ...]] = {}
-        for stage in self.stages:
-            for name, labels in stage.labels.items():
-                found[name] = tuple(dict.fromkeys((*found.get(name, ()), *labels)))
-        return found
 
     def add(self, stage: Stage, scores: Mapping[str, float]) -> None:
         """A stage, and the accuracy on each domain that was tested after it."""
@@ -83,6 +72,8 @@ class History:
         return {"stages": stages, "matrix": self.matrix.to_json(), "baseline": self.baseline, **self.summary()}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "History":
+    def from_json(cls, value: Mapping[str, Any], labels: Mapping[str, Iterable[str]] | None = None) -> "History":
+        """`labels` stand with those of the model, and not in the history."""
         stages = [Stage.from_json(stage) for stage in value["stages"]]
-        return cls(stages, AccuracyMatrix.from_json(value["matrix"]), dict(value["baseline"]))
+        known = {name: tuple(own) for name, own in (labels or {}).items()}
+        return cls(stages, AccuracyMatrix.from_json(value["matrix"]), dict(value["baseline"]), known)

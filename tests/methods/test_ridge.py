@@ -16,6 +16,7 @@ from memgrow.methods import METHODS, MethodSettings
 from memgrow.methods.ridge import RidgeHead, Sums, solve
 from memgrow.models import ModelSettings, PretrainedSettings
 from tests.support.breaking import Plug, PulledPlug
+from tests.support.new_labels import NEW, with_label
 from tests.support.tiny_encoder import make_encoder
 
 RIDGE = 30.0
@@ -43,8 +44,11 @@ def texts() -> Stream:
 
 @pytest.fixture(params=["texts", "pairs read as one", "pairs read as two"], scope="module")
 def given(request, stream, texts, encoder) -> tuple[Stream, PretrainedSettings]:
+    """Three domains, of which the second has a label that the others lack, and how they are read."""
     pairs = "two" if request.param.endswith("two") else "one"
-    return texts if request.param == "texts" else stream, PretrainedSettings(encoder=str(encoder), pairs=pairs)
+    first, second, third = texts if request.param == "texts" else stream
+    second = with_label(second, "no" if request.param == "texts" else "neutral")
+    return Stream([first, second, third]), PretrainedSettings(encoder=str(encoder), pairs=pairs)
 
 
 def create(settings: ModelSettings) -> Learner:
@@ -87,10 +91,12 @@ def test_the_sums_give_the_solution_over_all_data_at_once(given):
 def test_the_order_of_domains_does_not_matter(given):
     stream, settings = given
     heads, predictions = [], []
-    for order in ((0, 1, 2), (2, 0, 1)):
+    for order in ((0, 1, 2), (1, 2, 0)):
         learner = create(settings)
         learner.learn([stream[number] for number in order])
-        heads.append(solve(learner.plugins.parts[0].sums, RIDGE))
+        assert learner.labels.index(NEW) == (0 if order[0] == 1 else len(learner.labels) - 1)
+        head, places = solve(learner.plugins.parts[0].sums, RIDGE), [learner.labels.index(x) for x in stream[1].labels]
+        heads.append(replace(head, weight=head.weight[places], bias=head.bias[places]))
         predictions.append([one.label for one in learner.predict(stream[0].test)])
     assert torch.allclose(heads[0].weight, heads[1].weight, rtol=0, atol=1e-10)
     assert torch.allclose(heads[0].bias, heads[1].bias, rtol=0, atol=1e-10)

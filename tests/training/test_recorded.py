@@ -17,6 +17,7 @@ from memgrow.training.loop import PlainStepper, TrainingSettings
 from memgrow.training.recorded import RecordedStepper, padded_to
 from memgrow.training.stacked.together import PLAIN, RECORDED, STACKED, choose_loop
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
+from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(rate=1e-3, new_rate=1e-2, batch=20, epochs=2, warm_up=2, schedule="linear")
@@ -52,7 +53,7 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
 @pytest.mark.parametrize("method", known(LEARNT_BY_STEPS))
 def test_where_shapes_are_the_same_so_are_the_bits(method, folder, stream, exact):
     ours, theirs = make(folder, method), make(folder, method)
-    for domain in stream[:2]:
+    for domain in (stream[0], with_label(stream[1])):
         ours.adapt(domain, loop=RECORDED)
         theirs.adapt(domain, loop=PLAIN)
     for (name, a), b in zip(weights(ours).items(), weights(theirs).values(), strict=True):

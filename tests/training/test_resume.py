@@ -20,6 +20,7 @@ from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import Position, ResumeFolder
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
+from tests.support.new_labels import with_label
 
 
 @pytest.fixture(autouse=True)
@@ -54,14 +55,16 @@ ALONE = [
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "kept"), [*((name, LAST) for name in ALONE), ("F+M+V", FIRST), ("F+V+A+E", FIRST)])
 def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, kept, stream, tmp_path, monkeypatch):
+    """The second domain brings a label that the first did not have."""
     keep_epoch(kept, monkeypatch)
-    for domain in stream[:2]:
+    domains = (stream[0], with_label(stream[1]))
+    for domain in domains:
         (make(method) if domain is stream[0] else Learner.load(tmp_path / "whole")).adapt(
             domain, folder=tmp_path / "whole"
         )
     rng = random.Random(5)
     broken = 0
-    for domain in stream[:2]:
+    for domain in domains:
         while True:
             learner = Learner.load(tmp_path / "broken") if domain is not stream[0] else make(method)
             try:
