@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -260,16 +259,6 @@ def test_labels_that_differ_by_case_or_white_space_alone_are_two_and_both_are_na
     assert ear.notes[0].startswith(
         f"{stream.names[1]}: the labels 'neutral' and {alike!r} differ by case or white space"
     )
-
-
-def test_a_model_saved_by_0_1_0_takes_a_new_label(stream, tmp_path):
-    learner = Learner.load(Path(__file__).parent / "fixtures" / "model-0.1.0" / "classifier", device="cpu")
-    known, domain = learner.labels, replace(stream[2], name="later")
-    assert learner.history.labels == {}
-    learner.adapt(with_label(domain), watch=stream)
-    assert learner.labels == (*known, NEW)
-    learner.save(tmp_path / "model")
-    assert Learner.load(tmp_path / "model", device="cpu").history.labels == {"later": with_label(domain).labels}
 
 
 def test_the_command_line_grows_and_tells_of_labels_by_domain(domains, tmp_path):

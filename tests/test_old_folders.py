@@ -14,6 +14,7 @@ from memgrow import Learner
 from memgrow.checkpoint import FORMAT, find_faults
 from memgrow.manifest import Manifest
 from tests.fixtures.make import dialogues, labels
+from tests.support.new_labels import NEW, with_label
 
 FIXTURES = Path(__file__).parent / "fixtures"
 SAVED = sorted(path.parent.relative_to(FIXTURES) for path in FIXTURES.glob("model-*/*/manifest.json"))
@@ -66,9 +67,13 @@ def assert_holds(new: object, old: object) -> None:
         assert new == old
 
 
-def test_it_learns_a_further_domain(saved, tmp_path) -> None:
+def test_it_learns_a_further_domain_and_a_label_that_it_did_not_have(saved, tmp_path) -> None:
     shutil.copytree(saved, tmp_path / "m")
     learner = Learner.load(tmp_path / "m", device="cpu")
-    stream = dialogues() if learner.task == "reply" else labels()
-    learner.adapt(stream[1], folder=tmp_path / "m")
-    assert len(Learner.load(tmp_path / "m", device="cpu").history.stages) == 3
+    replies, known = learner.task == "reply", learner.labels
+    domain = dialogues()[1] if replies else with_label(labels()[1])
+    learner.adapt(domain, folder=tmp_path / "m")
+    again = Learner.load(tmp_path / "m", device="cpu")
+    assert len(again.history.stages) == 3
+    assert again.labels == (() if replies else (*known, NEW))
+    assert again.history.labels.get(domain.name, ()) == domain.labels
