@@ -4,6 +4,7 @@ import copy
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from statistics import fmean
@@ -210,6 +211,7 @@ class Adaptation:
             fingerprint=self.stage.fingerprint,
             note=note,
             trained=self.trained,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         history = copy.deepcopy(self.before.history)
         history.add(stage, scores)

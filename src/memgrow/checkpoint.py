@@ -23,7 +23,7 @@ from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
 from memgrow.history import History
 from memgrow.kinds import wrong_part
 from memgrow.locking import hold
-from memgrow.manifest import MANIFEST, PATIENCE_S, TRIES, find_damage, read_folder, stored_at, write_folder
+from memgrow.manifest import MANIFEST, PATIENCE_S, TRIES, Manifest, find_damage, read_folder, stored_at, write_folder
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
@@ -45,6 +45,7 @@ FORMAT = 2  # of a model's folder; a later one is refused
 CONFIG = "config.json"  # settings and shape, by which the model is built anew
 MODEL = "model.safetensors"  # its weights, or those that are not in the base
 BASE = "base.safetensors"  # weights of a large encoder, as they were in this version or an earlier one
+KEEP_VERSIONS = 1  # that stay in the folder, where nobody has said how many
 KEPT_FROM = 0.5  # of the bytes of a base: with fewer that are still true, a new one is written
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
@@ -52,6 +53,7 @@ ENCODER = "encoder.json"  # the configuration of a pretrained encoder, as transf
 TOKENIZER = "tokenizer.json"  # its tokenizer, as the library tokenizers reads it
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
 LONGEST = 300  # characters that an error repeats of what a folder holds
+NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)  # values of a file
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
 
 
@@ -93,18 +95,54 @@ class Learnt:
 
 
 def write_checkpoint(
-    path: str | Path, setup: Setup, learnt: Learnt, earlier: Path | None = None, overwrite: bool = False
+    path: str | Path,
+    setup: Setup,
+    learnt: Learnt,
+    earlier: Path | None = None,
+    overwrite: bool = False,
+    keep_versions: int | None = None,
 ) -> None:
     """Write a learner as a folder, in place of what was there; a reader never sees half of it.
 
     `earlier` is the folder of an earlier version: what it has of a large encoder is not stored once more, nor is what
     the folder that is replaced has. A model that has learnt other domains is replaced only to `overwrite` it.
+    So many earlier versions stay in the folder as `keep_versions` says, or else as the folder's last writer said.
     """
+    check_keep_versions(keep_versions)
+    fingerprints = [stage.fingerprint for stage in learnt.history.stages]
     with hold(path, PATIENCE_S):
         if not overwrite:
-            check_extends(path, [stage.fingerprint for stage in learnt.history.stages])
+            check_extends(path, fingerprints)
         places = dict.fromkeys(Path(place).absolute() for place in (path, earlier) if place is not None)
-        write_folder(path, pack(setup, learnt, [stored_at(place, BASE) for place in places]), FORMAT)
+        files = pack(setup, learnt, [stored_at(place, BASE) for place in places])
+        keep = Manifest.of(Path(path)).keep if keep_versions is None else keep_versions
+        kept = _earlier_versions(Path(path), fingerprints, KEEP_VERSIONS if keep is None else keep)
+        write_folder(path, files, FORMAT, earlier=kept, keep=keep)
+
+
+def check_keep_versions(number: int | None) -> None:
+    if number is not None and number < 0:
+        raise SettingsError(f"{number} earlier versions cannot be kept: give 0 to keep none, or more")
+
+
+def _earlier_versions(path: Path, fingerprints: Sequence[str], most: int) -> dict[int, Manifest]:
+    """The latest versions in a folder that a model which has learnt this data is a later version of.
+
+    A version has the number of its stages. One that is damaged is not kept.
+    """
+    newest = Manifest.of(path)
+    found: dict[int, Manifest] = {}
+    for one in (*newest.earlier.values(), newest):
+        order = [fingerprint for fingerprint, _ in _stages_in(path / one.folder / HISTORY)]
+        whole = HISTORY in one.sha256 and all((path / one.folder / name).is_file() for name in one.sha256)
+        if (
+            whole
+            and one.format <= FORMAT
+            and len(order) < len(fingerprints)
+            and order == list(fingerprints[: len(order)])
+        ):
+            found[len(order)] = one
+    return {number: found[number] for number in sorted(found, reverse=True)[:most]}
 
 
 def check_extends(path: str | Path, fingerprints: Sequence[str]) -> None:
@@ -113,25 +151,33 @@ def check_extends(path: str | Path, fingerprints: Sequence[str]) -> None:
     So a model gives way to a later version of itself, and nothing that was learnt is lost. A folder whose history
     cannot be read is no model.
     """
-    file = stored_at(Path(path), HISTORY)
-    try:
-        stages = json.loads(file.read_bytes())["stages"] if file.is_file() else []
-        known = {str(stage["fingerprint"]): " and ".join(stage["learned"]) for stage in stages}
-        order = [str(stage["fingerprint"]) for stage in stages]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return
-    if order != list(fingerprints[: len(order)]):
+    stages = _stages_in(stored_at(Path(path), HISTORY))
+    if [fingerprint for fingerprint, _ in stages] != list(fingerprints[: len(stages)]):
         raise ModelError(
-            f"{path} holds a model that has learnt {', '.join(known.values())}, and this is no later version of it: "
-            "load that one and go on from it, choose another place, or give overwrite=True to lose it"
+            f"{path} holds a model that has learnt {', '.join(dict(stages).values())}, and this is no later version of "
+            "it: load that one and go on from it, choose another place, or give overwrite=True to lose it"
         )
 
 
-def read_checkpoint(path: str | Path, device: torch.device, model: ModelSettings | None = None) -> tuple[Setup, Learnt]:
-    """Read a folder that `write_checkpoint` wrote. `model` takes the place of settings that had no effect as yet."""
+def _stages_in(file: Path) -> list[tuple[str, str]]:
+    """Of each stage in a history that is on the disk: the fingerprint of the data, and the domains in words."""
+    try:
+        stages = json.loads(file.read_bytes())["stages"] if file.is_file() else []
+        return [(str(stage["fingerprint"]), " and ".join(stage["learned"])) for stage in stages]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
+
+
+def read_checkpoint(
+    path: str | Path, device: torch.device, model: ModelSettings | None = None, number: int | None = None
+) -> tuple[Setup, Learnt]:
+    """Read a folder that `write_checkpoint` wrote, or the earlier version of that number in it.
+
+    `model` takes the place of settings that had no effect as yet.
+    """
     for attempt in range(TRIES):
         try:
-            return unpack(checkpoint_files(path), device, model)
+            return unpack(checkpoint_files(path, number), device, model)
         except ReplacedError:  # a newer version is there by now
             if attempt == TRIES - 1:
                 raise
@@ -140,25 +186,25 @@ def read_checkpoint(path: str | Path, device: torch.device, model: ModelSettings
             raise ModelError(f"{path} is not a model that this memgrow understands: {said}") from error
         except MemgrowError:
             raise
-        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError) as error:
+        except NOT_UNDERSTOOD as error:
             raise ModelError(f"{path} is not a model that this memgrow understands: {brief(error)}") from error
     raise AssertionError
 
 
-def find_faults(path: str | Path) -> list[str]:
-    """All that is wrong with a model's folder, a sentence for each; nothing if it can be loaded."""
-    if found := find_damage(path, FORMAT, large={BASE}):
+def find_faults(path: str | Path, number: int | None = None) -> list[str]:
+    """All that is wrong with a model, or with an earlier version of it, a sentence each; none if it can be loaded."""
+    if found := find_damage(path, FORMAT, {BASE}, number):
         return found
     try:
-        read_checkpoint(path, torch.device("cpu"))
+        read_checkpoint(path, torch.device("cpu"), number=number)
     except MemgrowError as error:
         return [str(error)]
     return []
 
 
-def checkpoint_files(path: str | Path) -> dict[str, Content]:
-    """The files of a model's folder, if it is whole and of a format that can be read."""
-    return read_folder(path, FORMAT, large={BASE})
+def checkpoint_files(path: str | Path, number: int | None = None) -> dict[str, Content]:
+    """The files of a model, or of an earlier version of it, if it is whole and of a format that can be read."""
+    return read_folder(path, FORMAT, {BASE}, number)
 
 
 def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, Content]:
@@ -235,16 +281,12 @@ def unpack(
         config["seed"],
         _unpack_encoder(files, config) if ENCODER in files else None,
     )
-    history = History.from_json(load_json(files, HISTORY), config.get("labels_by_domain"))
-    labels = tuple(config["labels"])
+    labels, history = tuple(config["labels"]), unpack_history(files)
     _check_kinds({CONFIG: setup.model, f"{CONFIG}: training": setup.training, f"{CONFIG}: options": setup.options})
-    _check_kinds({HISTORY: history})
     if (wrong := wrong_part(labels, tuple[str, ...], "labels")) or (wrong := wrong_part(setup.seed, int, "seed")):
         raise _wrong(f"{CONFIG}: {wrong}")
     if len(set(labels)) != len(labels):
         raise _wrong(f"{CONFIG}: labels")
-    if [row.learned for row in history.matrix.rows] != [stage.learned for stage in history.stages]:
-        raise _wrong(f"{HISTORY}: matrix")
     if setup.model.kind.is_pretrained and setup.encoder is None:
         raise ModelError(f"{ENCODER} is missing, without which its encoder cannot be built: go back to a saved model")
     model = build_fitting(
@@ -264,6 +306,16 @@ def unpack(
     if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
         raise ModelError(f"{REMEMBERED}: {wrong}; copy the model again, or go back to a saved one")
     return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history)
+
+
+def unpack_history(files: Mapping[str, Content]) -> History:
+    """The history among the files of a model; without its configuration it does not know of labels."""
+    known = load_json(files, CONFIG).get("labels_by_domain") if CONFIG in files else None
+    history = History.from_json(load_json(files, HISTORY), known)
+    _check_kinds({HISTORY: history})
+    if [row.learned for row in history.matrix.rows] != [stage.learned for stage in history.stages]:
+        raise _wrong(f"{HISTORY}: matrix")
+    return history
 
 
 def _check_kinds(values: Mapping[str, Any]) -> None:

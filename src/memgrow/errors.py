@@ -1,6 +1,7 @@
 """Errors that a user can put right, each a sentence (what is wrong, where, what to do), and the grammar of such."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 
 class MemgrowError(ValueError):
@@ -17,6 +18,17 @@ class ModelError(MemgrowError):
 
 class SettingsError(MemgrowError):
     """A setting, a method or a size that does not exist or cannot be."""
+
+
+class ForgettingError(MemgrowError):
+    """A domain that was learnt and not kept, as more than was allowed had been forgotten of what is watched."""
+
+    def __init__(self, message: str, before: Mapping[str, float], after: Mapping[str, float]) -> None:
+        super().__init__(message)
+        self.before, self.after = dict(before), dict(after)  # test accuracy by watched domain, out of 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (str(self), self.before, self.after)
 
 
 def listed(names: Iterable[str], most: int = 12, longest: int = 40) -> str:

@@ -24,10 +24,12 @@ class Stage:
     fingerprint: str  # of the data: tells whether a domain has been learnt already
     note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
     trained: int | None = field(default=None, compare=False)  # parameters that could change; no folder keeps it
+    date: str | None = field(default=None, compare=False)  # when it ended, in UTC; stages of 0.1.0 have none
 
     def to_json(self) -> dict[str, Any]:
         """What a folder keeps; nothing of labels where none joined, so that an old history stays as it was."""
-        values = {name: value for name, value in asdict(self).items() if name != "trained"}
+        left_out = {"trained", "date"} if self.date is None else {"trained"}
+        values = {name: value for name, value in asdict(self).items() if name not in left_out}
         return {**values, "grew": {name: count for name, count in values["grew"].items() if count or name != "labels"}}
 
     @classmethod

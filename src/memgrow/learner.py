@@ -1,7 +1,7 @@
 """A learner learns domain after domain (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,12 +10,13 @@ from typing import Any
 import torch
 
 from memgrow.adaptation import Adaptation
-from memgrow.checkpoint import Learnt, Setup, check_extends, read_checkpoint, write_checkpoint
+from memgrow.checkpoint import Learnt, Setup, check_extends, check_keep_versions, read_checkpoint, write_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
 from memgrow.defaults import defaults_for
 from memgrow.device import find_device
-from memgrow.errors import DataError, ModelError, SettingsError
+from memgrow.errors import DataError, ForgettingError, ModelError, SettingsError
+from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
 from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
@@ -28,6 +29,7 @@ from memgrow.stage_data import StageData, check_examples, check_tests, domains_o
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import ResumeFolder
+from memgrow.versions import read_version
 
 Text = str | tuple[str, str] | Example
 
@@ -127,6 +129,8 @@ class Learner:
         progress: Progress | None = None,
         loop: str | None = None,
         overwrite: bool = False,
+        keep_versions: int | None = None,
+        max_forgetting: float | None = None,
     ) -> Stage:
         """Learn a domain; the learner is unchanged until that has succeeded.
 
@@ -136,13 +140,17 @@ class Learner:
         `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain",
         "stacked" or "recorded" (see `choose_loop`); without it the faster one is taken.
         No other process can change the folder meanwhile. A folder with a model of which this would be no later version
-        is refused, unless `overwrite` is given.
+        is refused, unless `overwrite` is given. The folder keeps as many earlier versions as `keep_versions` says, or
+        was said before, or one: see `undo`.
+        With `max_forgetting`, a domain that costs more than so many points on one of those that are watched is not
+        kept: there is a ForgettingError, and learner and folder are as they were.
         """
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)
         check_tests(watch, stage)
+        saving = (folder, save_every, overwrite, keep_versions)
         with _holding(folder):
-            return self._adapt(stage, watch, vectors, folder, save_every, progress or NoProgress(), loop, overwrite)
+            return self._adapt(stage, watch, vectors, *saving, progress, loop, max_forgetting, stage.learned)
 
     def _adapt(
         self,
@@ -151,22 +159,34 @@ class Learner:
         vectors: str | Path | None = None,
         folder: str | Path | None = None,
         save_every: float = 60.0,
+        overwrite: bool = False,
+        keep_versions: int | None = None,
         progress: Progress | None = None,
         loop: str | None = None,
-        overwrite: bool = False,
+        max_forgetting: float | None = None,
+        coming: Collection[str] = (),
     ) -> Stage:
-        """Learn from data that has been checked."""
+        """Learn from data that has been checked; `coming` are the domains that are being learnt, now or later."""
+        check_keep_versions(keep_versions)
+        check_bound(max_forgetting)
         if folder and not overwrite:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
         progress, setup = progress or NoProgress(), self.setup
         adaptation = Adaptation.begin(setup, self.learnt, self.device, stage, watch, vectors, progress)
+        bound = None if max_forgetting is None else self._bound(max_forgetting, adaptation.tested, coming)
         if folder and adaptation.words.chosen_from:
             progress.note(adaptation.words.sentence(stage.name))
         key = {"data": stage.fingerprint, "settings": self._key(stage, vectors)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         learnt, record = adaptation.learn(progress, resume, loop)
+        if bound is not None:
+            try:
+                bound.check(stage.name, learnt.history.matrix.rows[-1].scores)
+            except ForgettingError:
+                resume.clear()
+                raise
         if folder:
-            self._write(folder, setup, learnt, overwrite)
+            self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
         self.take(learnt)
         return record
@@ -195,11 +215,12 @@ class Learner:
             *earlier, last = part
             stages.append(validate(domains_of_stage(self.method, self.history, last, earlier), *known))
         check_tests(watch, *stages)
+        coming = [name for stage in stages for name in stage.learned]
         with _holding(folder := options.get("folder")):
             ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
             for stage in stages:
                 found = None if again else self.history.find(stage.fingerprint)
-                on_stage(found or self._adapt(stage, watch, **options), found is None)
+                on_stage(found or self._adapt(stage, watch, **options, coming=coming), found is None)
         return self.history
 
     def use(self, method: str, options: MethodSettings | None = None) -> None:
@@ -275,21 +296,31 @@ class Learner:
 
     # Keeping
 
-    def save(self, path: str | Path, overwrite: bool = False) -> None:
+    def save(self, path: str | Path, overwrite: bool = False, keep_versions: int | None = None) -> None:
         """Write the learner as a folder, in place of what was there; a reader never sees half of it.
 
         A model that has learnt domains which this learner has not learnt, in this order and from the same data, is
-        replaced only to `overwrite` it.
+        replaced only to `overwrite` it. The folder keeps as many earlier versions as `keep_versions` says, or was said
+        before, or one: see `undo`.
         """
-        self._write(path, self.setup, self.learnt, overwrite)
+        self._write(path, self.setup, self.learnt, overwrite, keep_versions)
 
     @classmethod
-    def load(cls, path: str | Path, device: str = "auto", model: ModelSettings | None = None) -> "Learner":
-        """Read a learner that `save` wrote.
+    def load(
+        cls,
+        path: str | Path,
+        device: str = "auto",
+        model: ModelSettings | None = None,
+        version: int | None = None,
+    ) -> "Learner":
+        """Read a learner that `save` wrote; with a `version`, as it was after so many stages, if the folder keeps that.
 
         `model` takes the place of its settings; it may differ in what has had no effect, as a memory without slots.
         """
-        setup, learnt = read_checkpoint(path, find_device(device), model)
+        if version is None:
+            setup, learnt = read_checkpoint(path, find_device(device), model)
+        else:
+            setup, learnt = read_version(path, version, find_device(device), model)
         settings = (setup.model, setup.training, setup.options, setup.seed)
         learner = cls(setup.method.name, learnt.task, learnt.labels, *settings, device, setup.encoder)
         learner.take(learnt)
@@ -314,8 +345,15 @@ class Learner:
         self.model, self.vocabulary = learnt.model, learnt.vocabulary
         self.plugins, self.history = learnt.plugins, learnt.history
 
-    def _write(self, path: str | Path, setup: Setup, learnt: Learnt, overwrite: bool) -> None:
-        write_checkpoint(path, setup, learnt, self._folder, overwrite)
+    def _bound(self, points: float, tested: Mapping[str, Domain], coming: Collection[str]) -> Bound:
+        """How much may be lost, and of what: tried with the model as it is."""
+        names = guarded(tested, self.history.domains, coming)
+        return Bound(points, self.evaluate(tested[name] for name in names) if self.model is not None else {})
+
+    def _write(
+        self, path: str | Path, setup: Setup, learnt: Learnt, overwrite: bool, keep_versions: int | None = None
+    ) -> None:
+        write_checkpoint(path, setup, learnt, self._folder, overwrite, keep_versions)
         self._folder = Path(path).absolute()
 
     def _part(self, domain: Domain, split: str, strange: bool = False) -> Encoded:

@@ -1,4 +1,8 @@
-"""A folder of files with a manifest that has their checksums: written whole or not at all, read only if it is whole."""
+"""A folder of files with a manifest that has their checksums: written whole or not at all, read only if it is whole.
+
+The folder may keep earlier versions of itself, each in a folder within, which the manifest names by a number. They are
+part of the folder: copied and moved with it, and exchanged with it in one step.
+"""
 
 import errno
 import os
@@ -9,15 +13,25 @@ import stat
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from memgrow.errors import ModelError
 from memgrow.folders import VERSION, aside, atomic_folder, contents, mode_like, replaceable, sync_folder
 from memgrow.locking import hold
-from memgrow.storage import Content, StoredFile, atomic_open, checksum, flush, identity_of, pack_json, parse_json
+from memgrow.storage import (
+    Content,
+    StoredFile,
+    atomic_open,
+    checksum,
+    flush,
+    identity_of,
+    link_or_copy,
+    pack_json,
+    parse_json,
+)
 from memgrow.tensor_files import LARGEST_TEXT, check_size
 
 MANIFEST = "manifest.json"
@@ -26,17 +40,33 @@ TRIES = 100  # of a reader, while the folder is being replaced
 # Bytes of files that are small however much a model has learnt.
 SMALL = {MANIFEST: 1 << 20, "config.json": 1 << 24, "encoder.json": 1 << 24, "state.json": 1 << 24}
 SHA256 = re.compile("[0-9a-f]{64}")
+Found = TypeVar("Found")
 
 
-def write_folder(path: str | Path, files: Mapping[str, Content], version: int = 1, like: Path | None = None) -> None:
+class NoVersionError(ModelError):
+    """A folder has no earlier version of that number."""
+
+
+def write_folder(
+    path: str | Path,
+    files: Mapping[str, Content],
+    version: int = 1,
+    like: Path | None = None,
+    earlier: "Mapping[int, Manifest] | None" = None,
+    keep: int | None = None,
+) -> None:
     """Write `files`, of that version of their format, and a manifest as the folder `path`: all of it or nothing.
 
     A file that is stored already is linked, not written again. Files are open to those whom the umask allows and the
     folder that is replaced, or the one that is given as `like`, allowed too. A folder that cannot be replaced, as a
     mount point, gets a new version within, and a manifest that names it.
+
+    `earlier` are those versions of the folder, the one that is replaced among them, that stay within it by these
+    numbers; all others are removed. `keep` is noted for the next writer: how many of them are wanted.
     """
     path = Path(os.path.realpath(path))  # of a link, what it points to
-    manifest = {"format": version, "sha256": {name: checksum(content) for name, content in files.items()}}
+    sums = {name: checksum(content) for name, content in files.items()}
+    manifest = Manifest(version, sums, keep=keep, earlier=earlier or {})
     with hold(path, PATIENCE_S):
         if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or contents(path)):
             raise ModelError(
@@ -52,33 +82,56 @@ def write_folder(path: str | Path, files: Mapping[str, Content], version: int = 
             ) from error
 
 
-def read_folder(path: str | Path, newest: int = 1, large: Collection[str] = ()) -> dict[str, Content]:
+def read_folder(
+    path: str | Path, newest: int = 1, large: Collection[str] = (), number: int | None = None
+) -> dict[str, Content]:
     """The files of a folder of a version up to `newest`, each checked against its checksum.
 
-    Those that are named as `large` stay on the disk. A folder that is replaced meanwhile is read as it was or as it
-    is then; nothing is changed, so that it may be read-only.
+    Those that are named as `large` stay on the disk. With a `number` they are those of an earlier version. A folder
+    that is replaced meanwhile is read as it was or as it is then; nothing is changed, so that it may be read-only.
     """
-    path = Path(os.path.realpath(path))
-    for _ in range(TRIES):
-        before = _version_at(path)
-        try:
-            return _read_version(path if path.exists() else _put_aside(path), newest, large)
-        except ModelError as error:
-            wrong = error
-        if _version_at(path) == before:
-            break
-    raise wrong
+    return _settled(path, lambda found: _read_version(found, newest, large, number))
 
 
-def find_damage(path: str | Path, newest: int = 1, large: Collection[str] = ()) -> list[str]:
+@dataclass(frozen=True)
+class Version:
+    """A version of a folder, as far as one looks at it without reading all of it."""
+
+    number: int | None  # None: it is no earlier one
+    content: bytes | None  # of the file that was asked for; None: it is damaged
+    sizes: Mapping[tuple[int, ...], int]  # of its files, each known by its identity: versions may share them
+
+
+def look_at_versions(path: str | Path, name: str, newest: int = 1) -> list[Version]:
+    """One small file of a folder and of each of its earlier versions, the latest first, and how large all files are."""
+
+    def look(found: Path) -> list[Version]:
+        versions, before = [], _version_at(found)
+        with _opener(found) as opened:
+            manifest = _manifest(opened, found, newest)
+            for number, one in [(None, manifest), *sorted(manifest.earlier.items(), reverse=True)]:
+                try:
+                    versions.append(_look_at(opened, found, one, name, number))
+                except ModelError:
+                    if _version_at(found) != before:
+                        raise
+                    versions.append(Version(number, None, {}))
+        return versions
+
+    return _settled(path, look)
+
+
+def find_damage(path: str | Path, newest: int = 1, large: Collection[str] = (), number: int | None = None) -> list[str]:
     """All that keeps a folder from being read, a sentence for each; what a writer replaces meanwhile is none."""
     path = Path(os.path.realpath(path))
     found: list[str] = []
     try:
-        read_folder(path, newest, large)
+        read_folder(path, newest, large, number)
+    except NoVersionError:  # it has been removed meanwhile
+        return found
     except ModelError as error:
         with suppress(ModelError), _opener(path) as opened:
-            manifest = _manifest(opened, path, newest)
+            manifest = _manifest(opened, path, newest, number)
             for name, expected in manifest.sha256.items():
                 try:
                     with _opened(opened, path, manifest, name) as file:
@@ -115,22 +168,41 @@ class Manifest:
     format: int
     sha256: dict[str, str]
     folder: str = "."
+    keep: int | None = None  # how many earlier versions are wanted; None: nobody has said so
+    earlier: "Mapping[int, Manifest]" = field(default_factory=dict)  # versions that are there, by their numbers
 
     @classmethod
     def parse(cls, data: bytes) -> "Manifest":
         """Read it; of what does not make sense a ValueError."""
         try:
             value = parse_json(data)
-            found = cls(value["format"], dict(value["sha256"]), value.get("folder", "."))
-            sums = all(SHA256.fullmatch(one) for one in found.sha256.values())
-            inside = found.folder == "." or VERSION.fullmatch(found.folder) is not None
+            earlier = {_number(text): cls._of(one) for text, one in value.get("earlier", {}).items()}
+            keep = None if value.get("keep") is None else _number(value["keep"])
+            found = replace(cls._of(value), keep=keep, earlier=earlier)
+            versions = (found, *earlier.values())
+            sums = all(SHA256.fullmatch(one) for version in versions for one in version.sha256.values())
+            within = [one.folder for one in versions if one is not found or one.folder != "."]
+            inside = all(VERSION.fullmatch(folder) for folder in within) and len(set(within)) == len(within)
         except (KeyError, TypeError, AttributeError, RecursionError) as error:
             raise ValueError("it is not a manifest") from error
-        if not sums or type(found.format) is not int or not 0 < found.format < 1 << 31:
+        if not sums or any(type(one.format) is not int or not 0 < one.format < 1 << 31 for one in versions):
             raise ValueError("it is not a manifest")
-        if not inside or not all(map(_is_file_name, found.sha256)):
+        if not inside or not all(_is_file_name(name) for one in versions for name in one.sha256):
             raise ValueError("it leads out of the folder")
         return found
+
+    @classmethod
+    def _of(cls, value: Any) -> "Manifest":
+        return cls(value["format"], dict(value["sha256"]), value.get("folder", "."))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "format": self.format,
+            "sha256": dict(self.sha256),
+            **({"folder": self.folder} if self.folder != "." else {}),
+            **({"keep": self.keep} if self.keep is not None else {}),
+            **({"earlier": {str(n): one.to_json() for n, one in self.earlier.items()}} if self.earlier else {}),
+        }
 
     @classmethod
     def of(cls, path: Path) -> "Manifest":
@@ -151,15 +223,37 @@ def _is_file_name(name: str) -> bool:
     return Path(name).name == name and name not in ("", "..") and b"\0" not in written and len(written) <= 255
 
 
+def _number(value: str | int) -> int:
+    """A number that stands in a manifest."""
+    if not str(value).isdecimal() or isinstance(value, bool):
+        raise ValueError(f"{value!r} is no number")
+    return int(value)
+
+
 # Reading
 
 
-def _read_version(path: Path, newest: int, large: Collection[str]) -> dict[str, Content]:
-    if not path.exists():
-        raise ModelError(f"there is no model at {path}: check the name, or create it with `memgrow adapt`")
+def _settled(path: str | Path, read: Callable[[Path], Found]) -> Found:
+    """The result of reading a folder; it is read again if it was replaced meanwhile and that did harm."""
+    path = Path(os.path.realpath(path))
+    for _ in range(TRIES):
+        before = _version_at(path)
+        try:
+            found = path if path.exists() else _put_aside(path)
+            if not found.exists():
+                raise ModelError(f"there is no model at {path}: check the name, or create it with `memgrow adapt`")
+            return read(found)
+        except ModelError as error:
+            wrong = error
+        if _version_at(path) == before:
+            break
+    raise wrong
+
+
+def _read_version(path: Path, newest: int, large: Collection[str], number: int | None) -> dict[str, Content]:
     with ExitStack() as stack:
         opened = stack.enter_context(_opener(path))
-        manifest = _manifest(opened, path, newest)
+        manifest = _manifest(opened, path, newest, number)
         # All are opened before any is read: then it does not matter that a writer removes them.
         files = {name: stack.enter_context(_opened(opened, path, manifest, name)) for name in manifest.sha256}
         return {
@@ -168,7 +262,21 @@ def _read_version(path: Path, newest: int, large: Collection[str]) -> dict[str, 
         }
 
 
-def _manifest(opened: Callable[[str], BufferedReader], path: Path, newest: int) -> Manifest:
+def _look_at(
+    opened: Callable[[str], BufferedReader], path: Path, manifest: Manifest, name: str, number: int | None
+) -> Version:
+    with ExitStack() as stack:
+        files = {one: stack.enter_context(_opened(opened, path, manifest, one)) for one in manifest.sha256}
+        if name not in files:
+            raise ModelError(f"{path} has no {name}: it is not a memgrow model, or was copied in part; copy it again")
+        found = [os.fstat(file.fileno()) for file in files.values()]
+        content = _read(files[name], path / manifest.folder / name, manifest.sha256[name], large=False)
+        assert isinstance(content, bytes)
+        return Version(number, content, {identity_of(one): one.st_size for one in found})
+
+
+def _manifest(opened: Callable[[str], BufferedReader], path: Path, newest: int, number: int | None = None) -> Manifest:
+    """That of a folder that is open, or of its earlier version of that number."""
     try:
         with opened(MANIFEST) as file:
             check_size(file, path / MANIFEST, SMALL[MANIFEST])
@@ -185,6 +293,10 @@ def _manifest(opened: Callable[[str], BufferedReader], path: Path, newest: int) 
         raise
     except ValueError as error:
         raise ModelError(f"{path / MANIFEST} is damaged: copy the model again, or go back to a saved one") from error
+    if number is not None:
+        if number not in manifest.earlier:
+            raise NoVersionError(f"{path} keeps no version {number}: `memgrow history` shows which there are")
+        manifest = manifest.earlier[number]
     if manifest.format > newest:
         raise ModelError(
             f"{path} was written by a newer memgrow (format {manifest.format}; this one reads up to {newest}): "
@@ -272,34 +384,59 @@ def _narrow(path: Path, old: Path) -> None:
         path.chmod(allowed)
 
 
-def _write_beside(path: Path, files: Mapping[str, Content], manifest: Mapping[str, Any], like: Path) -> None:
+def _write_beside(path: Path, files: Mapping[str, Content], manifest: Manifest, like: Path) -> None:
     """Write all of it beside, and let it take the name at the end."""
     with atomic_folder(path, like) as beside:
-        _write_files(beside, {**files, MANIFEST: pack_json(manifest)}, like)
+        earlier = {number: _link_version(path, one, beside) for number, one in manifest.earlier.items()}
+        told = pack_json(replace(manifest, earlier=earlier).to_json())
+        _write_files(beside, {**files, MANIFEST: told}, like)
         _keep_others(path, beside)
 
 
-def _write_within(path: Path, files: Mapping[str, Content], manifest: Mapping[str, Any], like: Path) -> None:
+def _write_within(path: Path, files: Mapping[str, Content], manifest: Manifest, like: Path) -> None:
     """Write a version within the folder, and let the manifest name it at the end."""
-    version = path / f"version-{secrets.token_hex(4)}"
+    version = path / _new_version()
     try:
         version.mkdir(mode=mode_like(like, 0o777))
         _write_files(version, files, like)
         sync_folder(version)
+        earlier = {  # those that lie in a folder of their own stay there
+            number: one if one.folder != "." else _link_version(path, one, path)
+            for number, one in manifest.earlier.items()
+        }
         with atomic_open(path / MANIFEST) as file:
-            file.write(pack_json({**manifest, "folder": version.name}))
+            file.write(pack_json(replace(manifest, folder=version.name, earlier=earlier).to_json()))
         sync_folder(path)
     finally:
         _clear_versions(path)
 
 
+def _link_version(path: Path, old: Manifest, target: Path) -> Manifest:
+    """Let a version of one folder be in another as well; its files have two names then, and no second content."""
+    new = replace(old, folder=_new_version() if old.folder == "." else old.folder, keep=None, earlier={})
+    place = target / new.folder
+    place.mkdir(mode=mode_like(path / old.folder, 0o777) | stat.S_IRWXU)
+    for name in old.sha256:
+        link_or_copy(path / old.folder / name, place / name)
+    sync_folder(place)
+    return new
+
+
+def _new_version() -> str:
+    return f"version-{secrets.token_hex(4)}"
+
+
 def _clear_versions(path: Path) -> None:
     """Remove versions that the manifest does not name, files that it says to be in a version, half manifests."""
     manifest = Manifest.of(path)
+    if not manifest.format and (path / MANIFEST).exists():
+        return  # it is damaged, and may have named any of them
+    versions = (manifest, *manifest.earlier.values())
+    folders, names = {one.folder for one in versions}, {name for one in versions for name in one.sha256}
     for found in path.iterdir():
-        if VERSION.fullmatch(found.name) and found.name != manifest.folder:
+        if VERSION.fullmatch(found.name) and found.name not in folders:
             shutil.rmtree(found, ignore_errors=True)
-        elif found.name.startswith(f".{MANIFEST}.") or (manifest.folder != "." and found.name in manifest.sha256):
+        elif found.name.startswith(f".{MANIFEST}.") or (manifest.folder != "." and found.name in names):
             with suppress(OSError):
                 found.unlink()
 

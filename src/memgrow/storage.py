@@ -145,20 +145,27 @@ class StoredFile:
         return tensors
 
     def link(self, path: Path) -> None:
-        """Give the file a second name or, where that cannot be (on another disk, say), copy it there."""
-        try:
-            os.link(os.path.realpath(self.path), path)
-        except OSError:
-            shutil.copyfile(self.path, path)
+        """Give the file a second name, or copy it there."""
+        link_or_copy(self.path, path)
         with path.open("rb") as file:
-            if os.name == "posix":  # elsewhere only a file that is open for writing can be flushed
-                os.fsync(file.fileno())
             same = identity_of(os.fstat(file.fileno())) == self.identity
             if not same and hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
                 raise ReplacedError(f"{self.path} was replaced while it was read: try again")
 
 
 Content = bytes | StoredFile  # of a file in a folder
+
+
+def link_or_copy(old: Path, new: Path) -> None:
+    """Give a file a second name or, where that cannot be (on another disk, say), copy it there, no more open."""
+    try:
+        os.link(os.path.realpath(old), new)
+    except OSError:
+        shutil.copyfile(old, new)
+        new.chmod(new.stat().st_mode & old.stat().st_mode & 0o777)
+    if os.name == "posix":  # elsewhere only a file that is open for writing can be flushed
+        with new.open("rb") as file:
+            os.fsync(file.fileno())
 
 
 def flush(file: BinaryIO) -> None:

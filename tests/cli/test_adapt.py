@@ -9,7 +9,7 @@ from memgrow.methods import RECOMMENDED
 
 def same(a, b) -> bool:
     """All that must be the same of two models; history.json holds the seconds, which may differ."""
-    names = [path.name for path in a.iterdir() if path.name not in ("history.json", "manifest.json")]
+    names = [path.name for path in a.iterdir() if path.is_file() and path.name not in ("history.json", "manifest.json")]
     assert len(names) >= 3
     return all((a / name).read_bytes() == (b / name).read_bytes() for name in names)
 

@@ -41,9 +41,8 @@ def make(method: str = "F+M+V", seed: int = 0) -> Learner:
 
 def files(folder: Path) -> dict[str, bytes]:
     """All that must be the same; history.json holds the seconds, which may differ."""
-    return {
-        path.name: path.read_bytes() for path in folder.iterdir() if path.name not in ("history.json", "manifest.json")
-    }
+    found = (path for path in folder.iterdir() if path.is_file())
+    return {path.name: path.read_bytes() for path in found if path.name not in ("history.json", "manifest.json")}
 
 
 ALONE = [

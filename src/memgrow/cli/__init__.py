@@ -7,13 +7,15 @@ from typing import Annotated
 import typer
 
 from memgrow import __version__
-from memgrow.cli import adapt, compare, data, encoder, evaluate, inspect, paper, predict, theorem, verify
+from memgrow.cli import adapt, compare, data, encoder, evaluate, history, inspect, paper, predict, theorem, undo, verify
 from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output, hear_sigterm, interruption, say_stopped, stop_hearing
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,
     "adapt": adapt.adapt,
     "inspect": inspect.inspect,
+    "history": history.history,
+    "undo": undo.undo,
     "verify": verify.verify,
     "doctor": inspect.doctor,
     "methods": inspect.methods,

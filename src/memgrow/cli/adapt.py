@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from math import inf
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -51,6 +51,20 @@ def adapt(
     test: opt.Test = None,
     held_out: opt.HeldOut = None,
     watch: opt.Watch = None,
+    max_forgetting: Annotated[
+        float | None,
+        typer.Option(
+            metavar="POINTS",
+            help="Keep no domain that costs more than this on one that is watched.",
+            rich_help_panel=opt.SETTINGS,
+        ),
+    ] = None,
+    keep_versions: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Earlier versions that undo can go back to; 1 at first.", rich_help_panel=opt.SETTINGS
+        ),
+    ] = None,
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
@@ -84,7 +98,15 @@ def adapt(
             say(notice, "dim")
         with TrainingBar(console) as bar:
             stages = learn_stream(
-                learner, loaded.stream, watched.stream, folder=model, vectors=vectors, again=again, bar=bar
+                learner,
+                loaded.stream,
+                watched.stream,
+                folder=model,
+                again=again,
+                bar=bar,
+                vectors=vectors,
+                max_forgetting=max_forgetting,
+                keep_versions=keep_versions,
             )
         console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
         say(summary_line(learner.history))
@@ -106,11 +128,14 @@ def learn_stream(
     watched: Iterable[Domain],
     *,
     folder: Path,
-    vectors: Path | None,
     again: bool,
     bar: TrainingBar,
+    **options: Any,
 ) -> list[Stage]:
-    """Learn each domain of the stream that the model has not learnt yet, saving it after each."""
+    """Learn each domain of the stream that the model has not learnt yet, saving it after each.
+
+    The options are those of `Learner.adapt`.
+    """
     if unread := learner.method.unread(learner.options, defaults_for(learner.settings).options):
         bar.note(f"{learner.method.name} does not use what is set for {', '.join(unread)}")
     stages: list[Stage] = []
@@ -126,7 +151,7 @@ def learn_stream(
 
     # A name of its own is needed to write beside it: not "." and not a link, which writing would replace.
     place = Path(os.path.realpath(folder))
-    learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, vectors=vectors, progress=bar)
+    learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, progress=bar, **options)
     return stages
 
 

@@ -11,10 +11,10 @@ from typer.core import TyperGroup
 
 from memgrow.cli.output import stderr
 from memgrow.device import is_out_of_memory
-from memgrow.errors import MemgrowError
+from memgrow.errors import ForgettingError, MemgrowError
 
 # Exit codes; 1, with a traceback, is a fault of memgrow's own.
-USER_ERROR, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 130, 141, 143
+USER_ERROR, FORGOT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 3, 130, 141, 143
 RESUMABLE = ("adapt", "compare", "paper", "data")
 TOLD = "the user was told"
 
@@ -58,7 +58,7 @@ class Commands(TyperGroup):
                 raise
             _complain(sentence)
             give_up_output()
-            ctx.exit(USER_ERROR)
+            ctx.exit(FORGOT if isinstance(error, ForgettingError) else USER_ERROR)
 
 
 def say_stopped(stopped: KeyboardInterrupt, command: str | None) -> int:

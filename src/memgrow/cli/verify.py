@@ -6,7 +6,7 @@ from memgrow.checkpoint import checkpoint_files, find_faults
 from memgrow.cli import options as opt
 from memgrow.cli.output import say
 from memgrow.errors import ModelError, counted
-from memgrow.manifest import strangers
+from memgrow.manifest import Manifest, strangers
 from memgrow.printable import printable
 
 DAMAGED = 1  # exit code
@@ -20,10 +20,17 @@ def verify(model: opt.Model) -> None:
     if not model.exists():
         raise ModelError(f"there is no model at {model}: check the name")
     faults = find_faults(model)
-    for fault in faults:
+    earlier = Manifest.of(model).earlier
+    of_earlier = [
+        f"its version after stage {number}: {fault}" for number in earlier for fault in find_faults(model, number)
+    ]
+    for fault in (*faults, *of_earlier):
         say(printable(fault), soft_wrap=True)
     if model.is_dir() and (others := strangers(model)):
         say(printable(f"not of the model, and left alone: {', '.join(others)}"), "dim")
-    if faults:
+    if faults and len(of_earlier) < len(earlier):
+        say("`memgrow undo` goes back to an earlier version, if that is whole.")
+    if faults or of_earlier:
         raise typer.Exit(DAMAGED)
-    say(f"{model} is whole: {counted(len(checkpoint_files(model)), 'file')}, each as it was written.")
+    more = f" and {counted(len(earlier), 'earlier version')}" if earlier else ""
+    say(f"{model} is whole: {counted(len(checkpoint_files(model)), 'file')}{more}, each as it was written.")

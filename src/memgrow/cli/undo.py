@@ -1,0 +1,30 @@
+"""`memgrow undo`: take the last domain back."""
+
+from typing import Annotated
+
+import typer
+
+from memgrow import versions
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, say
+from memgrow.report.learner import MatrixTable, matrix_title, summary_line
+
+
+def undo(
+    model: opt.Model,
+    to: Annotated[
+        int | None, typer.Option(metavar="STAGE", help="Go back to after this stage: see memgrow history.", min=1)
+    ] = None,
+) -> None:
+    """Take back the domain that a model learnt last; it is then as it was before.
+
+    Example: memgrow undo model/
+    """
+    done = versions.undo(model, to)
+    taken = [f"{' and '.join(stage.learned)} ({stage.method})" for stage in done.taken_back]
+    say(f"Taken back, and removed from {model}: {', '.join(taken) or 'what was damaged'}.")
+    say(f"It is as it was after stage {len(done.history.stages)}, {' and '.join(done.history.stages[-1].learned)}:")
+    console.print(MatrixTable(done.history.matrix, matrix_title(done.task)))
+    say(summary_line(done.history))
+    further = " and ".join(map(str, done.further))
+    say(f"One can go back further, to stage {further}." if further else "No earlier version is kept.")

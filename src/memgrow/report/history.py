@@ -1,0 +1,54 @@
+"""The stages of a model and the versions of it that are still there, as a table for the terminal."""
+
+from collections.abc import Sequence
+from statistics import fmean
+
+from memgrow.history import History, Stage
+from memgrow.metrics import AccuracyMatrix
+from memgrow.report.table import MISSING, Column, Table, numbers, percent
+from memgrow.versions import SavedVersion
+
+DAY = len("2026-01-31")  # letters of a date
+
+
+def history_table(history: History, versions: Sequence[SavedVersion]) -> Table:
+    """A row for each stage: how it went, what it cost of earlier domains, and whether one can go back to it."""
+    there = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
+    names = [Column("domain", wrap="letters"), Column("method", wrap="letters"), Column("date", wrap="never")]
+    columns = [*numbers("#"), *names, *numbers("examples", "valid.", "test", "forgot", "kept", "on disk")]
+    rows: list[tuple[str, ...]] = [
+        (
+            str(number),
+            "+".join(stage.learned),
+            stage.method,
+            (stage.date or MISSING)[:DAY],
+            f"{stage.examples:,}",
+            percent(stage.validation),
+            percent(_tested(history.matrix, number - 1, stage)),
+            percent(AccuracyMatrix(history.matrix.rows[:number]).forgetting(), sign=True),
+            percent(share_kept(stage, number), digits=0),
+            there.get(number, MISSING),
+        )
+        for number, stage in enumerate(history.stages, 1)
+    ]
+    if all(share_kept(stage, number) is None for number, stage in enumerate(history.stages, 1)):
+        at = [column.name for column in columns].index("kept")
+        columns, rows = columns[:at] + columns[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
+    return Table(None, columns, rows, layout="open")
+
+
+def share_kept(stage: Stage, number: int) -> float | None:
+    """How far a method went back to the old weights; None of one that does not, and of the first domain."""
+    keep = stage.note.get("keep")
+    return keep if number > 1 and isinstance(keep, int | float) else None
+
+
+def _tested(matrix: AccuracyMatrix, row: int, stage: Stage) -> float | None:
+    """The accuracy on the test examples of what was learnt in a stage, right after it."""
+    scores = [score for name in stage.learned if (score := matrix.score(row, name)) is not None]
+    return fmean(scores) if scores else None
+
+
+def in_bytes(size: int) -> str:
+    """A size as people read it."""
+    return f"{size / 1e6:,.1f} MB" if size >= 1e5 else f"{size / 1e3:,.1f} kB"

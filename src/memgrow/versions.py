@@ -1,0 +1,149 @@
+"""Versions of a model that its folder keeps: which there are, and going back to one of them.
+
+`write_checkpoint` keeps the version that it replaces, so that to publish is to save, and to roll back is to `undo`. A
+version has the number of stages that it has been through, and shares with others, by hard links, the files that are
+the same.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from memgrow.checkpoint import (
+    CONFIG,
+    FORMAT,
+    HISTORY,
+    NOT_UNDERSTOOD,
+    Learnt,
+    Setup,
+    checkpoint_files,
+    read_checkpoint,
+    unpack_history,
+)
+from memgrow.errors import ModelError
+from memgrow.history import History, Stage
+from memgrow.locking import hold
+from memgrow.manifest import Manifest, NoVersionError, Version, look_at_versions, read_folder, write_folder
+from memgrow.models import ModelSettings
+from memgrow.storage import load_json
+from memgrow.training.resume import ResumeFolder
+
+
+@dataclass(frozen=True)
+class SavedVersion:
+    """A version of a model in its folder."""
+
+    number: int | None  # of stages; None: it is the newest, and damaged
+    history: History | None  # None: it is damaged
+    size: int  # bytes of its files
+    own: int  # of these, what no later version in the folder has as well
+
+
+@dataclass(frozen=True)
+class Undone:
+    """What was taken back, and what holds now."""
+
+    taken_back: tuple[Stage, ...]  # none are known of a model that was damaged
+    task: str
+    history: History
+    further: tuple[int, ...]  # numbers of versions that one can still go back to, the latest first
+
+
+def list_versions(folder: str | Path) -> list[SavedVersion]:
+    """The model and the earlier versions that its folder keeps, the latest first. Reading needs no lock."""
+    found: list[SavedVersion] = []
+    seen: set[tuple[int, ...]] = set()
+    for one in look_at_versions(folder, HISTORY, FORMAT):
+        history = _history(one)
+        number = one.number if one.number is not None or history is None else len(history.stages)
+        own = sum(size for identity, size in one.sizes.items() if identity not in seen)
+        found.append(SavedVersion(number, history, sum(one.sizes.values()), own))
+        seen |= one.sizes.keys()
+    return found
+
+
+def newest_history(folder: str | Path, versions: Sequence[SavedVersion]) -> History:
+    """That of the model itself, among the versions in its folder; an error says what is wrong if it is damaged."""
+    if (history := versions[0].history) is None:
+        checkpoint_files(folder)
+        raise ModelError(f"the history of {folder} is damaged: `memgrow verify` says more")
+    return history
+
+
+def undo(folder: str | Path, to: int | None = None) -> Undone:
+    """Make a model what it was before its last stage, or after stage `to`; what came later is removed from the disk.
+
+    A process that is killed meanwhile leaves the model as it was or as it is to be, and a reader sees one or the
+    other. A model whose own files are damaged can be taken back, too.
+    """
+    path = Path(os.path.realpath(folder))
+    if not path.is_dir():
+        raise ModelError(f"there is no model at {folder}: check the name")
+    with hold(path):
+        newest, *earlier = list_versions(path)
+        there = [one.number for one in earlier if one.number is not None]
+        target = _target(folder, newest.number, there, to)
+        resume = ResumeFolder.beside(path, newest.number or 0, {}, 0)
+        resume.clear_ended()
+        if resume.folder is not None and resume.folder.exists():
+            raise ModelError(
+                f"{folder} has an unfinished adaptation, which goes on from what is to be taken back: finish it first "
+                f"(run it again as it was), or remove {resume.folder} to give it up"
+            )
+        manifest = Manifest.of(path)
+        version = manifest.earlier[target]
+        files = read_folder(path, FORMAT, version.sha256.keys() - {CONFIG}, target)  # if it is whole
+        stays = {number: one for number, one in manifest.earlier.items() if number < target}
+        write_folder(path, files, version.format, earlier=stays, keep=manifest.keep)
+        now = list_versions(path)
+    history = now[0].history
+    assert history is not None
+    taken = () if newest.history is None else tuple(newest.history.stages[target:])
+    return Undone(
+        taken, load_json(files, CONFIG)["task"], history, tuple(one.number for one in now[1:] if one.number is not None)
+    )
+
+
+def read_version(
+    path: str | Path, version: int, device: torch.device, model: ModelSettings | None = None
+) -> tuple[Setup, Learnt]:
+    """Read the version of a model that had been through so many stages, be it the newest or an earlier one."""
+    for number in (version, None, version):  # a writer may make an earlier one of it meanwhile
+        try:
+            setup, learnt = read_checkpoint(path, device, model, number)
+        except NoVersionError:
+            continue
+        if len(learnt.history.stages) == version:
+            return setup, learnt
+    there = [one.number for one in list_versions(path) if one.number is not None]
+    raise NoVersionError(f"{path} keeps no version after stage {version}; {_in_words(there)}")
+
+
+def _history(version: Version) -> History | None:
+    try:
+        return None if version.content is None else unpack_history({HISTORY: version.content})
+    except NOT_UNDERSTOOD:
+        return None
+
+
+def _target(folder: str | Path, newest: int | None, earlier: Sequence[int], to: int | None) -> int:
+    """The number of the version to go back to."""
+    if not earlier:
+        raise ModelError(
+            f"{folder} keeps no earlier version, so there is nothing to undo: how many are kept is said to "
+            "`memgrow adapt` with --keep-versions"
+        )
+    if to is None:
+        return earlier[0]
+    if to == newest:
+        raise ModelError(f"{folder} is as it was after stage {to} already: there is nothing to undo")
+    if to not in earlier:
+        raise ModelError(f"{folder} cannot go back to stage {to}: {_in_words(earlier)}")
+    return to
+
+
+def _in_words(numbers: Sequence[int]) -> str:
+    return f"there is stage {' and '.join(map(str, sorted(numbers)))}"
