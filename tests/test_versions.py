@@ -218,7 +218,7 @@ def test_a_process_killed_at_any_file_operation_leaves_the_old_state_or_the_new(
     before, after = [None, 2, 1], ([None, 1] if what == "undo" else [None, 3, 2])
     status, number = -signal.SIGKILL, 0
     while status == -signal.SIGKILL:
-        status = killed_at(number, work)
+        status = killed_at(number, work, reads=False)
         found = [one.number for one in manifest.look_at_versions(model, "history.json", 7)]
         assert found == before or (found == after and not manifest.find_damage(model, 7))
         assert all(not manifest.find_damage(model, 7, number=one) for one in found)
@@ -226,7 +226,7 @@ def test_a_process_killed_at_any_file_operation_leaves_the_old_state_or_the_new(
             break
         number += 1
     assert status in (0, -signal.SIGKILL)
-    assert number > 20
+    assert number > 10, number
     with locking.hold(model):
         pass
     assert (model / "NOTES.txt").read_text() == "mine"
@@ -235,36 +235,29 @@ def test_a_process_killed_at_any_file_operation_leaves_the_old_state_or_the_new(
 
 
 def test_readers_of_any_version_are_never_disturbed(model, way):
-    """Two readers while another process saves and undoes, as fast as it can."""
-    stop, failed = FORK.Event(), FORK.Value("i", 0)
+    """One reads while another saves and undoes, as fast as it can."""
+    stop, done = FORK.Event(), FORK.Value("i", 0)
 
     def change() -> None:
         newest = load(model)
         while not stop.is_set():
             undo(model)
             newest.save(model)
+            done.value += 1
         os._exit(0)
 
-    def read() -> None:
-        for _ in range(40):
-            try:
-                assert len(load(model, 1).history.stages) == 1
-                assert len(load(model).history.stages) in (2, 3)
-                assert numbers(model) in ([3, 2, 1], [2, 1])
-            except BaseException:
-                failed.value += 1
-                raise
-        os._exit(0)
-
-    writer, *readers = (FORK.Process(target=work) for work in (change, read, read))
-    for process in (writer, *readers):
-        process.start()
-    for process in readers:
-        process.join()
-    stop.set()
-    writer.join()
-    assert [process.exitcode for process in (writer, *readers)] == [0, 0, 0]
-    assert not failed.value
+    writer = FORK.Process(target=change)
+    writer.start()
+    try:
+        while done.value < 12:
+            assert writer.is_alive()
+            assert len(load(model, 1).history.stages) == 1
+            assert len(load(model).history.stages) in (2, 3)
+            assert numbers(model) in ([3, 2, 1], [2, 1])
+    finally:
+        stop.set()
+        writer.join()
+    assert writer.exitcode == 0
 
 
 # Damaged

@@ -1,7 +1,7 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -17,7 +17,7 @@ from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Domain, Loaded, Stream, load_for_evaluation, load_stream
 from memgrow.defaults import defaults_for
 from memgrow.device import allow_tf32
-from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, listed
 from memgrow.folders import contents
 from memgrow.history import Stage
 from memgrow.learner import Learner
@@ -79,19 +79,21 @@ def adapt(
         # What is quick to check comes first: a long file need not be read for a misspelt method.
         learner = open_or_create(model, read_recipe(recipe, set_ or (), encoder), method, seed, device)
         columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
+        chosen, watch_files, watch_names = split_names(domains), *_files_and_names(watch or ())
         loaded = load_stream(
             data,
             columns=columns,
             validation=validation or (),
             test=test or (),
             held_out=held_out or (),
-            domains=split_names(domains),
+            domains=chosen and list(dict.fromkeys([*chosen, *watch_names])),
             limit=limit,
             skip_empty=skip_empty,
         )
+        stream, watched_too = _parted(loaded.stream, chosen, watch_names)
         watched = (
-            load_for_evaluation(watch, replace(columns, group=None), skip_empty=skip_empty)
-            if watch
+            load_for_evaluation(watch_files, replace(columns, group=None), skip_empty=skip_empty)
+            if watch_files
             else Loaded(Stream(()))
         )
         for notice in (*loaded.notices, *watched.notices):
@@ -99,8 +101,8 @@ def adapt(
         with TrainingBar(console) as bar:
             stages = learn_stream(
                 learner,
-                loaded.stream,
-                watched.stream,
+                stream,
+                [*watched.stream, *watched_too],
                 folder=model,
                 again=again,
                 bar=bar,
@@ -153,6 +155,27 @@ def learn_stream(
     place = Path(os.path.realpath(folder))
     learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, progress=bar, **options)
     return stages
+
+
+def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """What is to be watched, as files and as names of domains in the data: a word that is no file is a name."""
+    given = list(watch)
+    names = [path for path in given if path.name == str(path) and not path.suffix and not path.exists()]
+    return [path for path in given if path not in names], [str(path) for path in names]
+
+
+def _parted(stream: Stream, chosen: Sequence[str] | None, watched: Sequence[str]) -> tuple[Stream, list[Domain]]:
+    """The domains to learn, and those that are only watched, with their test examples alone."""
+    if strange := [name for name in watched if name not in stream.names]:
+        raise DataError(
+            f"--watch {listed(strange)} is no file, and no domain of the data, which has {listed(stream.names)}: "
+            "give one or the other"
+        )
+    learns = set(chosen or stream.names)
+    only = [Domain(domain.name, test=domain.test) for domain in stream if domain.name not in learns]
+    if untested := [domain.name for domain in only if not domain.test]:
+        raise DataError(f"--watch {listed(untested)} has no test examples: give some, or leave it out")
+    return Stream(domain for domain in stream if domain.name in learns), only
 
 
 def _is_free(folder: Path) -> bool:

@@ -52,7 +52,9 @@ HeldOut = Annotated[
 Watch = Annotated[
     list[Path] | None,
     typer.Option(
-        metavar="FILE", help="Test examples of an earlier domain, tried after each new one.", rich_help_panel=DATA
+        metavar="FILE",
+        help="Test examples of an earlier domain, or its name in the data, tried after each.",
+        rich_help_panel=DATA,
     ),
 ]
 SkipEmpty = Annotated[
