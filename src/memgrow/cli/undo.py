@@ -7,7 +7,8 @@ import typer
 from memgrow import versions
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, say
-from memgrow.report.learner import MatrixTable, matrix_title, summary_line
+from memgrow.report.learner import matrix_title, summary_line
+from memgrow.report.matrix import MatrixTable
 
 
 def undo(
