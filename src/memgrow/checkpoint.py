@@ -46,6 +46,7 @@ CONFIG = "config.json"  # settings and shape, by which the model is built anew
 MODEL = "model.safetensors"  # its weights, or those that are not in the base
 BASE = "base.safetensors"  # weights of a large encoder, as they were in this version or an earlier one
 KEEP_VERSIONS = 1  # that stay in the folder, where nobody has said how many
+MOST_VERSIONS = 100  # the manifest, which names their files, is small
 KEPT_FROM = 0.5  # of the bytes of a base: with fewer that are still true, a new one is written
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
@@ -121,8 +122,9 @@ def write_checkpoint(
 
 
 def check_keep_versions(number: int | None) -> None:
-    if number is not None and number < 0:
-        raise SettingsError(f"{number} earlier versions cannot be kept: give 0 to keep none, or more")
+    """Refuse a number of earlier versions that cannot be kept."""
+    if number is not None and not 0 <= number <= MOST_VERSIONS:
+        raise SettingsError(f"{number} earlier versions cannot be kept: give 0 to keep none, or up to {MOST_VERSIONS}")
 
 
 def _earlier_versions(path: Path, fingerprints: Sequence[str], most: int) -> dict[int, Manifest]:
