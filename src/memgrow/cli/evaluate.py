@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_cut_texts, note_to_stderr, split_names, write_json
+from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, split_names, write_json
 from memgrow.data import Columns, load_for_evaluation
 from memgrow.experiments.reply_records import evaluate_replies
 from memgrow.learner import Learner
@@ -49,7 +49,7 @@ def evaluate(
         table = scores_table(scores, {domain.name: len(domain.test) for domain in loaded.stream})
     for notice in loaded.notices:
         note_to_stderr(notice)
-    note_cut_texts([example for domain in loaded.stream for example in domain.test], learner)
+    note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
     if as_json:
         write_json(shown)
     else:

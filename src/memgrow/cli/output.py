@@ -11,11 +11,13 @@ from rich.segment import Segment
 from rich.text import Text
 
 from memgrow.data import Example
+from memgrow.data.records import in_chunks
 from memgrow.errors import SettingsError, counted
 from memgrow.learner import Learner
 from memgrow.printable import json_text, printable
 from memgrow.storage import atomic_open, finite
 
+AT_ONCE = 1024  # texts that are split together, to see how many are cut
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 
 
@@ -73,12 +75,16 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
         say(f"The picture is {path}.")
 
 
-def note_cut_texts(examples: Iterable[Example], learner: Learner) -> None:
-    """Say how many texts are longer than the model reads."""
+def count_cut_texts(examples: Iterable[Example], learner: Learner) -> int:
+    """The number of texts that are longer than the model reads."""
     limit = learner.setup.limit
     # A token has a byte at least (and special ones are few), so that most texts need no splitting.
-    long = [one for one in examples if sum(len(text.encode(errors="replace")) for text in one.texts) + SPECIAL > limit]
-    if cut := learner.setup.tokenized(long).cut:
-        note_to_stderr(
-            f"{counted(cut, 'text')} longer than {limit} {learner.settings.kind.unit}: only the beginning is read"
-        )
+    long = (one for one in examples if sum(len(text.encode(errors="replace")) for text in one.texts) + SPECIAL > limit)
+    return sum(learner.setup.tokenized(some).cut for some in in_chunks(long, AT_ONCE))
+
+
+def note_cut_texts(cut: int, learner: Learner) -> None:
+    """Say how many texts are longer than the model reads."""
+    if cut:
+        long = f"{counted(cut, 'text')} longer than {learner.setup.limit} {learner.settings.kind.unit}"
+        note_to_stderr(f"{long}: only the beginning is read")

@@ -9,17 +9,17 @@ import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_cut_texts, note_to_stderr, say, write_json
-from memgrow.data import Columns, Example, read_unlabelled
+from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, say, write_json
+from memgrow.data import Columns, Example
 from memgrow.data.files import bounded_lines
-from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks
+from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks, iterate_unlabelled
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.models import REPLY
 from memgrow.report.learner import reply_shares
 from memgrow.report.table import percent
 
-CHUNK = 1024  # texts that are answered together: a pipe of any length takes little memory
+CHUNK = 1024  # texts that are answered together: a pipe or a file of any length takes little memory
 
 
 def predict(
@@ -50,17 +50,19 @@ def predict(
     if texts:
         examples = examples_from_words(texts, learner.task)
     elif file:
-        examples = read_unlabelled(file, columns)
+        examples = iterate_unlabelled(file, columns)
     else:
         examples = examples_from_lines(bounded_lines(sys.stdin.buffer), columns, learner.task)
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
             size = 1  # somebody waits for each answer
+    cut = 0
     for chunk in in_chunks(examples, size):
-        note_cut_texts(chunk, learner)
+        cut += count_cut_texts(chunk, learner)
         for example, answer in zip(chunk, _answers(learner, chunk, beam), strict=True):
             write_json({"texts": example.texts, **answer})
         sys.stdout.flush()
+    note_cut_texts(cut, learner)
 
 
 def chat(

@@ -5,7 +5,7 @@ The tokens of examples that are on the disk are there too; a batch is the same w
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
 from math import isqrt
 from typing import Any, overload
@@ -118,6 +118,8 @@ def tokenize_examples(
 ) -> Tokenized:
     """Examples as tokens: at most the first `max_words` of a text; one without any word is an unknown word."""
     texts, cut = [], 0
+    if tokenizer is tokenise:
+        tokenizer = partial(tokenise, most=max_words)
     for example in examples:
         words = [tokenizer(text) for text in (*example.texts, *_reply(example))]
         cut += sum(len(text) > max_words for text in words)

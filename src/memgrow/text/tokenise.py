@@ -65,11 +65,15 @@ TOKEN = _pattern()  # of texts after REPAIRS
 _SHORT = 32  # characters: longer pieces hardly ever come again
 
 
-def tokenise(text: str) -> list[str]:
-    """Split a text into words and punctuation marks, in order; nothing but white space gives an empty list."""
+def tokenise(text: str, most: int | None = None) -> list[str]:
+    """Split a text into words and punctuation marks, in order; nothing but white space gives an empty list.
+
+    Who needs the first `most` alone gets these and at least one more, if there are more: the rest is not looked at.
+    """
     if not text.isascii():
         text = text.translate(REPAIRS)
-    pieces = text.split()  # no token crosses white space
+    # No token crosses white space, and each piece has one at least.
+    pieces = text.split() if most is None else text.split(maxsplit=most + 1)[: most + 1]
     return [token for piece in pieces for token in (_cached_tokens(piece) if len(piece) <= _SHORT else _tokens(piece))]
 
 

@@ -1,0 +1,176 @@
+"""Peak memory and time against the size of a file: adapting to it, predicting it, and reading it beside others.
+
+    python benchmarks/big_files.py --sizes 10 100 500 --out results/big-files.json
+    python benchmarks/big_files.py --sizes 5000 --out results/big-files.json --reading 500 --peers VENV/bin/python
+
+Files are made up: JSON lines of two labels, a thousand letters each in the mean, with some 30,000 different words.
+Sizes are in MB (10^6 bytes). Each command is the one that users run, in a process of its own, one after another, and
+its peak memory is what the system says of that process when it has ended (`ru_maxrss`); seconds are those of the CPU,
+so that it does not matter what else the machine does. The model is tiny and learns
+for one epoch, so that what is measured is the data. What `--out` knows of other sizes stays. `--peers` is a Python that
+has pandas and datasets.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).resolve().parents[1]
+MEMGROW = [sys.executable, "-c", "from memgrow.cli import main; main()"]
+SETTINGS: dict[str, Any] = {
+    "cell": "rnn",
+    "bidirectional": "false",
+    "hidden": 8,
+    "embedding": 8,
+    "model.slots": 8,
+    "perceptron": 8,
+    "epochs": 1,
+    "batch": 4096,
+    "max_words": 20,
+}
+MEAN_LETTERS, FRAGMENT, FRAGMENTS = 1000, 18, 8192  # letters of a text; words of a fragment; fragments to draw from
+BASE = 1  # MB: what the command takes for such a file is put down to Python, torch and the model
+
+# How others read the same file. Each prints nothing; time and memory are taken from outside.
+READERS = {
+    "memgrow, reads and checks": (
+        "import sys; from pathlib import Path; from memgrow.data.columns import BY_NAME; "
+        "from memgrow.data.records import TableReader; print(sum(1 for _ in TableReader(Path(sys.argv[1]), BY_NAME)))"
+    ),
+    "memgrow, and draws parts": (
+        "import sys; from memgrow.data import load_stream; "
+        "print([len(domain.train) for domain in load_stream(sys.argv[1]).stream])"
+    ),
+    "pandas, in chunks": (
+        "import sys, pandas; "
+        "print(sum(len(some) for some in pandas.read_json(sys.argv[1], lines=True, chunksize=10_000)))"
+    ),
+    "pandas, whole": "import sys, pandas; print(len(pandas.read_json(sys.argv[1], lines=True)))",
+    "datasets": (
+        "import sys, tempfile, datasets; datasets.disable_progress_bars(); folder = tempfile.TemporaryDirectory(); "
+        "print(len(datasets.load_dataset('json', data_files=sys.argv[1], cache_dir=folder.name, split='train')))"
+    ),
+}
+EMPTY = {  # what a reader takes before it reads
+    "memgrow": "import memgrow",
+    "pandas": "import pandas",
+    "datasets": "import datasets",
+}
+
+
+def make(path: Path, size: int, mean: int = MEAN_LETTERS) -> int:
+    """Write a file of about this many bytes; returns its rows."""
+    rng = random.Random(0)
+    syllables = [a + b for a in "bcdfglmnprstv" for b in ("a", "e", "i", "o", "u")]
+    words = list({"".join(rng.choices(syllables, k=rng.choice((1, 2, 3, 4)))) for _ in range(40_000)})
+    often = [1 / (rank + 10) for rank in range(len(words))]
+    fragments = [" ".join(rng.choices(words, often, k=FRAGMENT)) for _ in range(FRAGMENTS)]
+    each = sum(map(len, fragments)) / len(fragments)
+    rows = written = 0
+    with path.open("w", encoding="utf-8") as file:
+        while written < size:
+            text = ", ".join(rng.choices(fragments, k=max(1, round(rng.expovariate(each / mean)))))
+            written += file.write(
+                json.dumps({"text": f"{text} {rows % 997}", "label": "good" if rng.random() < 0.5 else "bad"})
+            )
+            written += file.write("\n")
+            rows += 1
+    return rows
+
+
+def measured(command: list[str], stdin: Path | None = None) -> dict[str, float]:
+    """Seconds of the CPU and peak MiB of a command, which must succeed."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src"), "HF_HUB_OFFLINE": "1"}
+    with (stdin or Path(os.devnull)).open("rb") as given:
+        process = subprocess.Popen(command, stdin=given, stdout=subprocess.DEVNULL, env=environment)
+        _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)[:200]} ended with code {process.returncode}")
+    return {"seconds": round(usage.ru_utime + usage.ru_stime, 1), "peak_mib": round(usage.ru_maxrss / 1024)}
+
+
+def commands(path: Path, folder: Path) -> dict[str, dict[str, float]]:
+    """What adapting to a file and predicting it take."""
+    model = folder / f"{path.stem}-model"
+    shutil.rmtree(model, ignore_errors=True)
+    settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    found = {"adapt": measured([*MEMGROW, "adapt", str(model), str(path), "--device", "cpu", *settings])}
+    print("adapt", found["adapt"], file=sys.stderr, flush=True)
+    found["predict"] = measured([*MEMGROW, "predict", str(model), "--device", "cpu"], stdin=path)
+    print("predict", found["predict"], file=sys.stderr, flush=True)
+    shutil.rmtree(model)
+    return found
+
+
+def reading(path: Path, peers: str | None) -> dict[str, dict[str, float]]:
+    """MB a second of each reader, the time of its imports taken off, and the memory beyond that of its imports."""
+    found = {}
+    for name, code in READERS.items():
+        package = name.split(",")[0]
+        python = sys.executable if package == "memgrow" else peers
+        if python is None:
+            continue
+        before, after = measured([python, "-c", EMPTY[package]]), measured([python, "-c", code, str(path)])
+        found[name] = {
+            "mb_per_second": round(path.stat().st_size / 1e6 / (after["seconds"] - before["seconds"]), 1),
+            "beyond_mib": after["peak_mib"] - before["peak_mib"],
+        }
+        print(name, found[name], file=sys.stderr, flush=True)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="*", default=[10, 100], help="MB")
+    parser.add_argument("--mean", type=int, default=MEAN_LETTERS, help="letters of a text")
+    parser.add_argument("--reading", type=int, help="MB of the file that readers are compared on")
+    parser.add_argument("--peers", help="a Python with pandas and datasets")
+    parser.add_argument("--folder", type=Path, help="for the files; a temporary one otherwise")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    known: dict[str, Any] = {}
+    if options.out and options.out.exists():
+        known = json.loads(options.out.read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(dir=options.folder) as made:
+        folder = Path(made)
+        runs = {(run["mb"], run["mean_letters"]): run for run in known.get("runs", [])}
+        for size in sorted({BASE, *options.sizes}):
+            path = folder / f"made-{size}.jsonl"
+            rows = make(path, size * 1_000_000, options.mean)
+            print(f"{size} MB, {rows:,} rows ...", file=sys.stderr, flush=True)
+            runs[size, options.mean] = {
+                "mb": size,
+                "mean_letters": options.mean,
+                "rows": rows,
+                **commands(path, folder),
+            }
+            path.unlink()
+        found = {
+            "command": "benchmarks/big_files.py",
+            "machine": "CPU, one thread",
+            "torch": torch.__version__,
+            "settings": SETTINGS,
+            "runs": [runs[key] for key in sorted(runs)],
+            "reading": known.get("reading", {}),
+        }
+        if options.reading:
+            path = folder / "made.jsonl"
+            make(path, options.reading * 1_000_000)
+            found["reading"] = {"mb": options.reading, "readers": reading(path, options.peers)}
+    print(json.dumps(found, indent=1))
+    if options.out:
+        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
