@@ -4,10 +4,10 @@
     python benchmarks/big_files.py --sizes 5000 --out results/big-files.json --reading 500 --peers VENV/bin/python
 
 Files are made up: JSON lines of two labels, a thousand letters each in the mean, with some 30,000 different words.
-Sizes are in MB (10^6 bytes). Each command is the one that users run, in a process of its own, one after another, and
-its peak memory is what the system says of that process when it has ended (`ru_maxrss`); seconds are those of the CPU,
-so that it does not matter what else the machine does. The model is tiny and learns
-for one epoch, so that what is measured is the data. What `--out` knows of other sizes stays. `--peers` is a Python that
+Sizes are in MB (10^6 bytes). Each command is the one that users run, in a process of its own, and its peak memory is
+what the system says of that process when it has ended (`ru_maxrss`); seconds are those of the CPU, so that it matters
+little what else the machine does. The model is tiny and learns for one epoch, so that what is measured is the data; the
+model that predicts has learnt the smallest file. What `--out` knows of other sizes stays. `--peers` is a Python that
 has pandas and datasets.
 """
 
@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import random
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -71,7 +70,8 @@ def make(path: Path, size: int, mean: int = MEAN_LETTERS) -> int:
     """Write a file of about this many bytes; returns its rows."""
     rng = random.Random(0)
     syllables = [a + b for a in "bcdfglmnprstv" for b in ("a", "e", "i", "o", "u")]
-    words = list({"".join(rng.choices(syllables, k=rng.choice((1, 2, 3, 4)))) for _ in range(40_000)})
+    words = sorted({"".join(rng.choices(syllables, k=rng.choice((1, 2, 3, 4)))) for _ in range(40_000)})
+    rng.shuffle(words)
     often = [1 / (rank + 10) for rank in range(len(words))]
     fragments = [" ".join(rng.choices(words, often, k=FRAGMENT)) for _ in range(FRAGMENTS)]
     each = sum(map(len, fragments)) / len(fragments)
@@ -99,17 +99,15 @@ def measured(command: list[str], stdin: Path | None = None) -> dict[str, float]:
     return {"seconds": round(usage.ru_utime + usage.ru_stime, 1), "peak_mib": round(usage.ru_maxrss / 1024)}
 
 
-def commands(path: Path, folder: Path) -> dict[str, dict[str, float]]:
-    """What adapting to a file and predicting it take."""
-    model = folder / f"{path.stem}-model"
-    shutil.rmtree(model, ignore_errors=True)
+def adapted(path: Path, model: Path) -> dict[str, float]:
+    """What adapting to a file takes; leaves a model."""
     settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
-    found = {"adapt": measured([*MEMGROW, "adapt", str(model), str(path), "--device", "cpu", *settings])}
-    print("adapt", found["adapt"], file=sys.stderr, flush=True)
-    found["predict"] = measured([*MEMGROW, "predict", str(model), "--device", "cpu"], stdin=path)
-    print("predict", found["predict"], file=sys.stderr, flush=True)
-    shutil.rmtree(model)
-    return found
+    return measured([*MEMGROW, "adapt", str(model), str(path), "--device", "cpu", *settings])
+
+
+def predicted(path: Path, model: Path) -> dict[str, float]:
+    """What predicting a file takes, from standard input to standard output."""
+    return measured([*MEMGROW, "predict", str(model), "--device", "cpu"], stdin=path)
 
 
 def reading(path: Path, peers: str | None) -> dict[str, dict[str, float]]:
@@ -133,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[10, 100], help="MB")
     parser.add_argument("--mean", type=int, default=MEAN_LETTERS, help="letters of a text")
+    parser.add_argument("--only", nargs="+", choices=["adapt", "predict"], default=["adapt", "predict"])
     parser.add_argument("--reading", type=int, help="MB of the file that readers are compared on")
     parser.add_argument("--peers", help="a Python with pandas and datasets")
     parser.add_argument("--folder", type=Path, help="for the files; a temporary one otherwise")
@@ -148,12 +147,14 @@ def main() -> None:
             path = folder / f"made-{size}.jsonl"
             rows = make(path, size * 1_000_000, options.mean)
             print(f"{size} MB, {rows:,} rows ...", file=sys.stderr, flush=True)
-            runs[size, options.mean] = {
-                "mb": size,
-                "mean_letters": options.mean,
-                "rows": rows,
-                **commands(path, folder),
-            }
+            run = runs.setdefault((size, options.mean), {"mb": size, "mean_letters": options.mean})
+            run["rows"] = rows
+            if "adapt" in options.only or size == BASE:
+                run["adapt"] = adapted(path, folder / f"model-{size}")
+                print("adapt", run["adapt"], file=sys.stderr, flush=True)
+            if "predict" in options.only:
+                run["predict"] = predicted(path, folder / f"model-{BASE}")
+                print("predict", run["predict"], file=sys.stderr, flush=True)
             path.unlink()
         found = {
             "command": "benchmarks/big_files.py",

@@ -139,3 +139,10 @@ def test_accents_are_kept_as_they_are_written() -> None:
 def test_no_token_crosses_white_space_so_that_pieces_may_be_read_one_by_one(text):
     whole = TOKEN.findall(text.translate(REPAIRS))
     assert [token for piece in text.translate(REPAIRS).split() for token in TOKEN.findall(piece)] == whole
+
+
+@given(st.lists(st.sampled_from([*RICH, " ", " "])).map("".join), st.integers(0, 5))
+def test_the_beginning_of_a_text_is_split_as_the_whole_is(text: str, most: int) -> None:
+    whole, beginning = tokenise(text), tokenise(text, most)
+    assert beginning[:most] == whole[:most]
+    assert (len(beginning) > most) == (len(whole) > most)

@@ -1,6 +1,6 @@
-"""Data files: the rows of JSONL, CSV and TSV, plain or compressed with gzip; what a file's name says; and writing them.
+"""Data files: rows of JSONL, CSV and TSV, plain or in gzip, of Parquet and Arrow; what a file's name says; writing.
 
-Files are read line by line, and every error names the file and the line. `READERS` is the table of formats. A file may
+Files are read row by row, and every error names the file and the line. `READERS` is the table of formats. A file may
 come from anywhere, so that there are bounds to what one line may hold and to what may come out of an archive.
 """
 
@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from memgrow.data.arrow_files import ArrowRow, arrow_values, parquet_values
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.splits import PART_NAMES, PARTS
 from memgrow.errors import DataError, listed
@@ -76,7 +77,7 @@ def domain_and_part(path: Path) -> tuple[str, str | None]:
 
 def where(path: Path, line: int) -> str:
     """The place of something in a file, as every message says it."""
-    return f"{path.name}, line {line}"
+    return f"{path.name}, {'row' if path.name.lower().endswith(COLUMNAR) else 'line'} {line}"
 
 
 def check_file(path: Path) -> Reader:
@@ -103,9 +104,13 @@ def _name_and_reader(path: Path) -> tuple[str, Reader]:
     name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
     for suffix, reader in READERS.items():
         if name.lower().endswith(suffix) and len(name) > len(suffix):
+            if suffix in COLUMNAR and _is_compressed(path):
+                raise DataError(f"{path} is compressed twice; unpack it, and give the file without .gz")
             return name[: -len(suffix)], reader
+    lines = ", ".join(suffix for suffix in READERS if suffix not in COLUMNAR)
     raise DataError(
-        f"{path} is not of a known format; give a file whose name ends in {', '.join(READERS)}, alone or with .gz"
+        f"{path} is not of a known format; give a file whose name ends in {lines}, alone or with .gz, or in "
+        f"{', '.join(COLUMNAR)}"
     )
 
 
@@ -248,12 +253,26 @@ def _table(path: Path, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row
         yield Row(line, dict(zip(names, fields, strict=True)), header)
 
 
+def _columnar_rows(values: Callable[[Path], Iterator[ArrowRow]], path: Path) -> Iterator[Row]:
+    for number, row in enumerate(values(path), start=1):
+        if number == 1 and len(row) > MOST_COLUMNS:
+            raise DataError(
+                f"{path} has {len(row):,} columns, but at most {MOST_COLUMNS:,} are read; take out those that hold no "
+                "text and no label"
+            )
+        yield Row(number, row, header=1)
+
+
+COLUMNAR = (".parquet", ".arrow", ".feather")
 READERS: dict[str, Reader] = {
     ".jsonl": _json_rows,
     ".ndjson": _json_rows,
     ".json-lines": _json_rows,
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
+    ".parquet": partial(_columnar_rows, parquet_values),
+    ".arrow": partial(_columnar_rows, arrow_values),
+    ".feather": partial(_columnar_rows, arrow_values),
 }
 
 

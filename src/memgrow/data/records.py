@@ -191,6 +191,8 @@ def _text(row: Row, column: str, place: str) -> str:
         raise DataError(
             f"{place}: the field {column!r} is {_kind(value)}, but a text must be a string; put it in quotes"
         )
+    if len(value) > LONGEST_ROW:
+        raise too_long(place)
     return _filled(value, place, column)
 
 
