@@ -347,8 +347,10 @@ class Learner:
 
     def _bound(self, points: float, tested: Mapping[str, Domain], coming: Collection[str]) -> Bound:
         """How much may be lost, and of what: tried with the model as it is."""
-        names = guarded(tested, self.history.domains, coming)
-        return Bound(points, self.evaluate(tested[name] for name in names) if self.model is not None else {})
+        names, model = guarded(tested, self.history.domains, coming), self.model
+        if model is None:
+            return Bound(points, {})
+        return Bound(points, {name: model.score(self._part(tested[name], "test", strange=True)) for name in names})
 
     def _write(
         self, path: str | Path, setup: Setup, learnt: Learnt, overwrite: bool, keep_versions: int | None = None
