@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -14,21 +15,22 @@ T = TypeVar("T")
 FORK = multiprocessing.get_context("fork")
 
 
-def in_child(work: Callable[[], None]) -> int:
+def in_child(work: Callable[[], None], quiet: bool = False) -> int:
     """Do something in a child process; its exit code, or minus the signal that ended it."""
-    process = FORK.Process(target=_quietly, args=(work,))
+    process = FORK.Process(target=_quietly, args=(work, quiet))
     process.start()
     process.join()
     return process.exitcode or 0
 
 
-def _quietly(work: Callable[[], None]) -> None:
+def _quietly(work: Callable[[], None], quiet: bool = False) -> None:
     """Without what the parent does at its end."""
     try:
         work()
     except BaseException:
-        traceback.print_exc()
-        sys.stderr.flush()
+        if not quiet:
+            traceback.print_exc()
+            sys.stderr.flush()
         os._exit(1)
     os._exit(0)
 
@@ -44,7 +46,7 @@ def spread(work: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
                 taken.value += 1
             if number >= count:
                 break
-            results.put(work(number))
+            results.put(pickle.dumps(work(number)))  # here, where an error ends the process
         results.close()
         results.join_thread()
 
@@ -54,7 +56,7 @@ def spread(work: Callable[[int], T], count: int, workers: int) -> Iterator[T]:
     got = 0
     while got < count:
         try:
-            found = results.get(timeout=1.0)
+            found: T = pickle.loads(results.get(timeout=1.0))
         except Empty:
             if not any(process.is_alive() for process in processes):
                 raise RuntimeError("the processes that work died") from None

@@ -7,10 +7,14 @@ import typer
 
 DATA, SETTINGS = "Data", "Settings"
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The model's folder.", show_default=False)]
+# Paths are not `readable` for typer to look at, which would answer with a box: who reads them says it in a sentence.
+
+Model = Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="The model's folder.", show_default=False)]
 Files = Annotated[
     list[Path],
-    typer.Argument(metavar="DATA", help="JSONL, CSV or TSV files, plain or .gz: a domain each.", show_default=False),
+    typer.Argument(
+        readable=False, metavar="DATA", help="JSONL, CSV or TSV files, plain or .gz: a domain each.", show_default=False
+    ),
 ]
 
 Text = Annotated[
@@ -42,16 +46,21 @@ SplitColumn = Annotated[
     typer.Option(metavar="COLUMN", help="Column that says train, validation or test.", rich_help_panel=DATA),
 ]
 Validation = Annotated[
-    list[Path] | None, typer.Option(metavar="FILE", help="Validation examples.", rich_help_panel=DATA)
+    list[Path] | None, typer.Option(readable=False, metavar="FILE", help="Validation examples.", rich_help_panel=DATA)
 ]
-Test = Annotated[list[Path] | None, typer.Option(metavar="FILE", help="Test examples.", rich_help_panel=DATA)]
+Test = Annotated[
+    list[Path] | None, typer.Option(readable=False, metavar="FILE", help="Test examples.", rich_help_panel=DATA)
+]
 HeldOut = Annotated[
     list[Path] | None,
-    typer.Option(metavar="FILE", help="Examples to be halved into validation and test.", rich_help_panel=DATA),
+    typer.Option(
+        readable=False, metavar="FILE", help="Examples to be halved into validation and test.", rich_help_panel=DATA
+    ),
 ]
 Watch = Annotated[
     list[Path] | None,
     typer.Option(
+        readable=False,
         metavar="FILE",
         help="Test examples of an earlier domain, or its name in the data, tried after each.",
         rich_help_panel=DATA,
@@ -71,7 +80,9 @@ Method = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="How to meet a new domain: see memgrow methods.", rich_help_panel=SETTINGS),
 ]
-Recipe = Annotated[Path | None, typer.Option(metavar="FILE", help="YAML file of settings.", rich_help_panel=SETTINGS)]
+Recipe = Annotated[
+    Path | None, typer.Option(readable=False, metavar="FILE", help="YAML file of settings.", rich_help_panel=SETTINGS)
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -88,7 +99,12 @@ Encoder = Annotated[
 ]
 Vectors = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="GloVe or word2vec vectors for words not seen yet.", rich_help_panel=SETTINGS),
+    typer.Option(
+        readable=False,
+        metavar="FILE",
+        help="GloVe or word2vec vectors for words not seen yet.",
+        rich_help_panel=SETTINGS,
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
 Seed = Annotated[
