@@ -300,6 +300,27 @@ def _study(stream: str) -> Results | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+def torture(_: Results) -> str:
+    """What `make torture` did, part by part."""
+    path = ROOT / "results/torture/counts.json"
+    if not path.is_file():
+        return NO_FIGURES
+    parts = json.loads(path.read_text("utf-8"))["parts"]
+    rows = [
+        [
+            name,
+            "; ".join(
+                f"{what} {count}" if isinstance(count, str) else f"{what}: {count:,}"
+                for what, count in one["counts"].items()
+            ),
+            str(len(one["failures"])),
+            f"{one['seconds']:,}",
+        ]
+        for name, one in parts.items()
+    ]
+    return Table(None, ("part", "counts", "failures", "seconds"), rows).to_markdown()
+
+
 COMMAND_RUNS = "results/encoders/adapt-h200"
 STUDIED = ("sentiment", "reviews", "multinli")
 TABLES = (
@@ -319,6 +340,7 @@ PLACES = {
     "encoders-command": ("docs/encoders.md", by_the_command),
     "encoders-speed": ("docs/speed.md", answering("h200")),
     "encoders-speed-cpu": ("docs/speed.md", answering("cpu")),
+    "torture": ("docs/promises.md", torture),
     "encoders-answer": ("docs/encoders.md", memory_pays),
     "encoders-without-slots": ("docs/encoders.md", without_slots),
     **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},

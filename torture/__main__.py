@@ -31,10 +31,10 @@ class Part:
 
 
 PARTS = {
-    "disks": Part("full disks, read-only folders, no permission", 1.5),
-    "crowd": Part("ten writers and ten readers; two commands that adapt one model", 2.5),
     "kills": Part("`memgrow adapt` killed at random moments and fail points, then resumed", 5.0),
     "saves": Part("a save killed before each of its file operations", 0.5),
+    "disks": Part("full disks, read-only folders, no permission", 1.5),
+    "crowd": Part("ten writers and ten readers; two commands that adapt one model", 2.5),
     "damage": Part("model folders damaged in thousands of ways", 4.0),
 }
 
