@@ -16,6 +16,7 @@ from memgrow.models import REPLY
 KINDS = {1: "text", 2: "pair"}
 READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
 ASKS = {"text": "one text", "pair": "two texts", REPLY: "one message"}
+LEARN_FIRST = "learns others from training examples alone: adapt it to a domain that has the label, or correct the row"
 
 
 @dataclass(frozen=True)
@@ -68,12 +69,18 @@ def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] 
             f"{first.where or 'example 1'}); give examples of at least two labels: only a later domain may have one"
         )
     for domain in domains:
-        check_examples(joined((domain.train, domain.validation, domain.test)), task, known)
+        nowhere = f"no training row of {domain.name} has it: correct the row, or give more rows with that label"
+        check_examples(joined((domain.train, domain.validation, domain.test)), task, known, nowhere)
     return StageData(tuple(domains), task, known, tuple(new))
 
 
-def check_examples(examples: Sequence[Example], task: str, labels: Sequence[str] | None) -> None:
-    """Every example has as many texts as the task asks for and, where labels are given, one of them, or a reply."""
+def check_examples(
+    examples: Sequence[Example], task: str, labels: Sequence[str] | None, unknown: str = LEARN_FIRST
+) -> None:
+    """Every example has as many texts as the task asks for and, where labels are given, one of them, or a reply.
+
+    The sentence about an `unknown` label ends in what is to be done.
+    """
     for number, example in enumerate(representatives(examples), 1):
         where = example.where or f"example {number}"
         if len(example.texts) != READS[task]:
@@ -87,8 +94,7 @@ def check_examples(examples: Sequence[Example], task: str, labels: Sequence[str]
             raise DataError(f"{where}: there is no label: give one, or leave the row out")
         if task != REPLY and labels is not None and example.label not in labels:
             raise DataError(
-                f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}: correct the row, or let "
-                "the model learn from training examples with that label"
+                f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}, and {unknown}"
             )
 
 

@@ -123,8 +123,8 @@ def test_an_unknown_label_in_a_second_domain_is_refused_before_the_first_is_lear
     file, line = with_odd_label(data["harbour"], part, tmp_path)
     sentence = memgrow.refused("adapt", never_made, data["kitchen"], file, *memgrow.tiny)
     assert sentence == (
-        f"odd.jsonl, line {line}: unknown label 'perhaps'; this model knows contradiction, entailment, neutral: "
-        "correct the row, or let the model learn from training examples with that label"
+        f"odd.jsonl, line {line}: unknown label 'perhaps'; this model knows contradiction, entailment, neutral, and no "
+        "training row of odd has it: correct the row, or give more rows with that label"
     )
 
 

@@ -24,6 +24,7 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.progress import Step
 from memgrow.training.loop import TrainingSettings
+from tests.support.new_labels import with_label
 
 MODEL = ModelSettings(embedding=4, hidden=3, slots=2, perceptron=4)
 TRAINING = TrainingSettings(rate=0.01, batch=12, epochs=1)
@@ -62,7 +63,9 @@ class Witness:
 
 @pytest.fixture(scope="module")
 def stream() -> Stream:
-    return synthetic_stream(domains=3, train=24, validation=12, test=12, seed=3)
+    """Three domains, of which the second brings a label."""
+    first, second, third = synthetic_stream(domains=3, train=24, validation=12, test=12, seed=3)
+    return Stream([first, with_label(second), third])
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from memgrow.training.graphs import Graphs
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked.together import PLAIN
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
+from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import FAMILIES, make_encoder
 
 TRAINING = TrainingSettings(rate=1e-3, new_rate=2e-3, batch=16, epochs=4, patience=4, warm_up=3, schedule="linear")
@@ -23,7 +24,9 @@ LEARNT_BY_STEPS = ("F", "F+M", "frozen+M", "F+M+Q+L", "F+M+E", "F+D", "EWC+M", "
 
 @pytest.fixture(scope="module")
 def stream():
-    return synthetic_stream(domains=2, train=200, validation=40, test=40, seed=0)
+    """Two domains, of which the second brings a label."""
+    first, second = synthetic_stream(domains=2, train=200, validation=40, test=40, seed=0)
+    return [first, with_label(second)]
 
 
 @pytest.fixture(scope="module")

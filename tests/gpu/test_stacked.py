@@ -15,16 +15,19 @@ from memgrow.training.evaluation import tally_each
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked.together import PLAIN, StackedDomain
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
+from tests.support.new_labels import with_label
 
 METHODS = ("F", "F+M+V", "F+H+V", "frozen+M", "EWC", "Progressive", "F+M+V+A+D", "F+M+V+Q+L", "EWC+M+V")
 
 
 @pytest.fixture(scope="module")
 def stream():
-    return [
+    """Two domains, of which the second brings a label."""
+    first, second = (
         Domain(domain.name, domain.train[:200], domain.validation[:40], domain.test[:40])
         for domain in synthetic_stream(seed=0)[:2]
-    ]
+    )
+    return [first, with_label(second)]
 
 
 def learners(method: str, count: int = 3) -> list[Learner]:

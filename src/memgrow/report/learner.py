@@ -106,7 +106,11 @@ def _differ(labels: Mapping[str, Sequence[str]], known: Sequence[str] | None) ->
 
 
 def _by_domain(labels: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(f"{domain}: {', '.join(own)}" for domain, own in labels.items())
+    """Those of domains that have the same labels once."""
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for domain, own in labels.items():
+        alike.setdefault(tuple(own), []).append(domain)
+    return "; ".join(f"{listed(domains, longest=LONGEST)}: {listed(own)}" for own, domains in alike.items())
 
 
 def _in_words(value: object) -> str:
