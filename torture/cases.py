@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from memgrow import folders, locking
-from memgrow.checkpoint import FORMAT
+from memgrow.checkpoint import FORMAT, HISTORY
 from memgrow.data import synthetic_stream, write_jsonl
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.folders import aside
-from memgrow.manifest import MANIFEST, read_folder
+from memgrow.manifest import MANIFEST, Manifest, read_folder
 from memgrow.training.resume import ResumeFolder
 from tests.support.tiny_encoder import make_encoder
 
@@ -98,6 +98,8 @@ def make_cases(folder: Path) -> list[Case]:
         "encoder, frozen+M": (*pairs, *encoder, "--method", "frozen+M", *slots),
         "replies, F+M+V": (*talks, "--method", "F+M+V", *settings(*TALK)),
         "encoder, LoRA": (*pairs, *encoder, "--method", "LoRA"),
+        "BiLSTM, no versions kept": (*pairs, "--method", "F+M+V", "--keep-versions", "0", *settings(*TINY)),
+        "encoder, all versions kept": (*pairs, *encoder, "--keep-versions", "5"),
     }
     usual = [Case(name, words, USUAL) for name, words in kinds.items()]
     names = list(kinds)[:2]
@@ -124,12 +126,20 @@ def _write_dialogue(folder: Path) -> list[Path]:
 
 
 def bits(model: Path) -> dict[str, bytes]:
-    """All files of a model, without the seconds that its history tells."""
-    found: dict[str, bytes] = {name: bytes(content) for name, content in read_folder(model, FORMAT).items()}  # type: ignore[arg-type]
-    history = json.loads(found["history.json"])
+    """All files of a model and of the earlier versions that it keeps, without the seconds that a history tells."""
+    found: dict[str, bytes] = {}
+    for number in (None, *Manifest.of(model).earlier):
+        for name, content in read_folder(model, FORMAT, number=number).items():
+            assert isinstance(content, bytes)
+            found[name if number is None else f"{number}/{name}"] = _timeless(content) if name == HISTORY else content
+    return found
+
+
+def _timeless(content: bytes) -> bytes:
+    history = json.loads(content)
     for stage in history["stages"]:
         del stage["seconds"]
-    return {**found, "history.json": json.dumps(history).encode()}
+    return json.dumps(history).encode()
 
 
 def learnt(model: Path) -> int:
@@ -137,7 +147,7 @@ def learnt(model: Path) -> int:
     folder = model if model.exists() else aside(model)
     if not (folder / MANIFEST).exists():
         return 0
-    content = read_folder(model, FORMAT)["history.json"]
+    content = read_folder(model, FORMAT)[HISTORY]
     assert isinstance(content, bytes)
     return len(json.loads(content)["stages"])
 
@@ -146,4 +156,11 @@ def leftovers(model: Path) -> list[str]:
     """What stands beside a model, and within one that cannot be replaced, when nobody is at work."""
     beside = [path.name for path in model.parent.iterdir() if path.name != model.name]
     within = [path.name for path in model.iterdir() if path.name.startswith(".") or path.name == folders.ADAPTING]
-    return sorted(beside + within)
+    return sorted(beside + within + unnamed_versions(model))
+
+
+def unnamed_versions(model: Path) -> list[str]:
+    """Versions within a model that its manifest does not name: nobody reads them."""
+    manifest = Manifest.of(model)
+    named = {one.folder for one in (manifest, *manifest.earlier.values())}
+    return [path.name for path in model.glob("version-*") if path.name not in named]

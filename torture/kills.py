@@ -14,7 +14,7 @@ from random import Random
 from memgrow.checkpoint import find_faults
 from memgrow.locking import Holder
 from torture.budget import Budget, Counts, Report
-from torture.cases import USUAL, Case, bits, learnt, leftovers, make_cases
+from torture.cases import USUAL, Case, bits, learnt, leftovers, make_cases, unnamed_versions
 from torture.children import FORK, spread
 from torture.commands import NOT_BEGUN, Ended, Running, start, start_truly
 from torture.fail_points import at_operations, kill_before
@@ -169,7 +169,7 @@ def _outlasts(running: Running, model: Path, seconds: float, chance: Random, tru
 def _special(model: Path, by: str, fail_point: bool, truly: bool) -> list[str]:
     """What is to be counted of a kill."""
     names = [path.name for folder in (model.parent, model) if folder.exists() for path in folder.iterdir()]
-    half = any(name.endswith(".writing") or name.startswith("version-") for name in names)
+    half = any(name.endswith(".writing") for name in names) or bool(unnamed_versions(model))
     unfinished = any(name.endswith("adapting") for name in names)
     marks = {FAIL_POINT: fail_point, TRUE: truly, HALF: half, UNFINISHED: unfinished}
     return [by, *(name for name, is_so in marks.items() if is_so)]
