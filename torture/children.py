@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from queue import Empty
 from typing import TypeVar
 
-import torch._dynamo  # noqa: F401 - for the children, whose first training step would import it, for a second or two
-
 T = TypeVar("T")
 FORK = multiprocessing.get_context("fork")
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import torch._dynamo  # noqa: F401 - for the forks, whose first training step would import it, for a second or two
+
 from memgrow.cli import main
 from memgrow.storage import atomic_write
 
