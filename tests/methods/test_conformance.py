@@ -14,6 +14,7 @@ import torch
 
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.defaults import RECURRENT as RECURRENT_TRAINING
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together
@@ -23,6 +24,7 @@ from memgrow.methods.plugin import old_part
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 from tests.support.breaking import Plug
+from tests.support.canaries import leaks, planted, rare_words
 from tests.support.new_labels import NEW, with_label
 from tests.support.tiny_encoder import make_encoder
 
@@ -100,16 +102,16 @@ def dialogues() -> Stream:
 
 @pytest.fixture(scope="module")
 def stream(kind, stream, dialogues) -> Stream:
-    return dialogues if "replies" in kind else Stream([stream[0], with_label(stream[1]), stream[2]])
+    return planted(dialogues if "replies" in kind else Stream([stream[0], with_label(stream[1]), stream[2]]))
 
 
 @pytest.fixture(scope="module")
 def learnt(case, stream, short, encoders, tmp_path_factory) -> Learnt:
     kind, method = case
     options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto")  # which A alone reads
-    model, training = KINDS[kind], short
+    model, training = KINDS[kind], replace(short, min_documents=RECURRENT_TRAINING.min_documents)
     if isinstance(model, PretrainedSettings):
-        model, training = replace(model, encoder=str(encoders / kind)), replace(short, new_rate=0.02, warm_up=2)
+        model, training = replace(model, encoder=str(encoders / kind)), replace(training, new_rate=0.02, warm_up=2)
     learner = Learner.create(method, model=model, training=training, options=options, device="cpu")
     folder, before = tmp_path_factory.mktemp("learnt"), references(stream[0])
     kept, folders, after = [], [], []
@@ -236,6 +238,11 @@ def test_prediction_needs_no_domain(learnt, stream):
         assert prediction.label == max(prediction.probabilities, key=prediction.probabilities.get)
     right = [p.label == e.label for p, e in zip(predictions[:24], stream[0].test, strict=True)]
     assert sum(right) / len(right) == pytest.approx(learner.evaluate(stream[0])[stream[0].name])
+
+
+def test_no_word_of_a_single_document_is_in_any_file(learnt):
+    """Each part of each domain has sentences with names, numbers and keys; tests/test_privacy.py has the rest."""
+    assert not list(leaks(learnt.folders[0].parent, rare_words(3)))
 
 
 def test_no_reference_to_a_domains_data_is_kept(learnt):

@@ -26,19 +26,24 @@ def secrets_of(domain: int, part: str) -> list[str]:
 
 
 def planted(stream: Stream) -> Stream:
-    """The stream with the sentences in every part of every domain: as texts, in both texts of a pair, as replies."""
+    """The stream with the sentences in every part of every domain: as texts, in both texts of a pair, as replies.
+
+    They stand in the place of the last five examples of each part, whose labels they have.
+    """
     return Stream(_planted(domain, number) for number, domain in enumerate(stream))
 
 
 def _planted(domain: Domain, number: int) -> Domain:
     def sung(part: str) -> tuple[Example, ...]:
+        first, *others = secrets_of(number, part)
+        texts = (first, *others, first)  # the last is a copy
         examples: tuple[Example, ...] = getattr(domain, part)
         songs = []
-        for text, like in zip(secrets_of(number, part), examples, strict=False):
-            pair = None if like.pair is None else f"{like.pair} {text}"
-            reply = None if like.reply is None else f"{like.reply} {text}"
+        for text, like in zip(texts, examples[-len(texts) :], strict=True):
+            pair = None if like.pair is None else f"so it is: {text}"
+            reply = None if like.reply is None else f"so it is: {text}"
             songs.append(replace(like, text=text, pair=pair, reply=reply))
-        return (*examples, *songs, songs[0])  # the last is a copy
+        return (*examples[: -len(texts)], *songs)
 
     return Domain(domain.name, *map(sung, PARTS))
 
