@@ -19,7 +19,7 @@ from memgrow.errors import ModelError
 from memgrow.folders import replaceable
 from memgrow.learner import Learner
 from memgrow.locking import hold
-from memgrow.manifest import read_folder, stored_at, write_folder
+from memgrow.manifest import Manifest, read_folder, stored_at, write_folder
 from memgrow.storage import StoredFile, atomic_open, atomic_write, pack_tensors
 from tests.support.breaking import Plug, PulledPlug
 
@@ -254,6 +254,9 @@ def test_a_volume_can_be_adapted(tmp_path, kind):
                 write_folder(tmp_path / "m", {**FILES, "n": number})
             assert read_folder(tmp_path / "m") == {**FILES, "n": number}
             assert len(names(tmp_path / "m")) == 2
+        write_folder(tmp_path / "m", FILES, earlier={2: Manifest.of(tmp_path / "m")})
+        assert read_folder(tmp_path / "m", number=2) == {**FILES, "n": b"2"}
+        assert len(names(tmp_path / "m")) == 3
         assert names(tmp_path) == ["m"]
 
     mounted(work)
@@ -269,10 +272,12 @@ def test_a_model_in_an_images_layer_can_be_adapted(tmp_path):
         write_folder(lower / "m", FILES)
         mount("overlay", top, "overlay", 0, f"lowerdir={lower},upperdir={upper},workdir={around}")
         assert not replaceable(top / "m")
-        for number in (b"1", b"2"):
-            write_folder(top / "m", {**FILES, "n": number})
-            assert read_folder(top / "m") == {**FILES, "n": number}
-            assert len(names(top / "m")) == 2
+        for number in (1, 2):
+            earlier = {**Manifest.of(top / "m").earlier, number: Manifest.of(top / "m")}
+            write_folder(top / "m", {**FILES, "n": b"%d" % number}, earlier=earlier)
+            assert read_folder(top / "m") == {**FILES, "n": b"%d" % number}
+            assert read_folder(top / "m", number=1) == FILES, "of the lower layer"
+            assert len(names(top / "m")) == 2 + number
         assert names(top) == ["m"]
 
     mounted(work)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memgrow import Learner
+from memgrow import Learner, undo
 from memgrow.checkpoint import FORMAT, find_faults
 from memgrow.manifest import Manifest
 from tests.fixtures.make import dialogues, labels
@@ -77,3 +77,7 @@ def test_it_learns_a_further_domain_and_a_label_that_it_did_not_have(saved, tmp_
     assert len(again.history.stages) == 3
     assert again.labels == (() if replies else (*known, NEW))
     assert again.history.labels.get(domain.name, ()) == domain.labels
+    undo(tmp_path / "m")
+    assert Manifest.of(tmp_path / "m").format == Manifest.of(saved).format
+    for path in saved.iterdir():
+        assert path.name == "manifest.json" or (tmp_path / "m" / path.name).read_bytes() == path.read_bytes()

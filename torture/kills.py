@@ -13,6 +13,7 @@ from random import Random
 
 from memgrow.checkpoint import find_faults
 from memgrow.locking import Holder
+from memgrow.manifest import Manifest
 from torture.budget import Budget, Counts, Report
 from torture.cases import USUAL, Case, bits, learnt, leftovers, make_cases, unnamed_versions
 from torture.children import FORK, spread
@@ -177,8 +178,9 @@ def _special(model: Path, by: str, fail_point: bool, truly: bool) -> list[str]:
 
 def _differs(model: Path, expected: dict[str, bytes]) -> str | None:
     """What is wrong with a model that was made in pieces."""
-    if faults := find_faults(model):
-        return f"the model cannot be loaded: {faults[0]}"
+    for number in (None, *Manifest.of(model).earlier):
+        if faults := find_faults(model, number):
+            return f"{'the model' if number is None else f'its version {number}'} cannot be loaded: {faults[0]}"
     found = bits(model)
     if other := sorted(name for name in {*found, *expected} if found.get(name) != expected.get(name)):
         return f"{', '.join(other)} is not what it is without kills"
