@@ -77,6 +77,8 @@ LIES = {
     "labels": (lambda config: config.update(labels=[str(number) for number in range(50_000)]), "and should be"),
     "slots": (lambda config: config["shape"]["columns"][0].update(slots=[]), "and should be"),
     "direction": (lambda config: config["model"].update(bidirectional=False), "is one too many|and should be"),
+    "labels by domain": (lambda config: config.update(labels_by_domain={"a": [5]}), "labels.a.0 is not of the kind"),
+    "labels that joined": (lambda config: config["shape"].update(labels=[1, 1]), "do not add up to the 3 of the model"),
     "labels of another kind": (lambda config: config.update(labels=5), "not a model that this memgrow understands"),
     "no shape": (lambda config: config.update(shape=[]), "not a model that this memgrow understands"),
     "long name": (lambda config: config["model"].update({"x" * 9_000: 1}), "not a model that this memgrow understands"),

@@ -81,6 +81,7 @@ def check_examples(
 
     The sentence about an `unknown` label ends in what is to be done.
     """
+    known = set(labels or ())
     for number, example in enumerate(representatives(examples), 1):
         where = example.where or f"example {number}"
         if len(example.texts) != READS[task]:
@@ -92,7 +93,7 @@ def check_examples(
             )
         if task != REPLY and labels is not None and example.label is None:
             raise DataError(f"{where}: there is no label: give one, or leave the row out")
-        if task != REPLY and labels is not None and example.label not in labels:
+        if task != REPLY and labels is not None and example.label not in known:
             raise DataError(
                 f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}, and {unknown}"
             )
@@ -111,13 +112,14 @@ def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:
 
 def warnings_of(stage: StageData, tested: Iterable[Domain]) -> Iterator[str]:
     """Sentences about labels that may be a mistake, or that domains which are tried have and the model does not."""
-    for label in stage.joined:
-        for known in stage.labels[: stage.labels.index(label)]:
-            if _plain(known) == _plain(label):
-                yield (
-                    f"{stage.name}: the labels {known!r} and {label!r} differ by case or white space alone and are two "
-                    "labels to the model: if they mean the same, give them one name"
-                )
+    first: dict[str, str] = {}  # of labels that look alike
+    for label in stage.labels:
+        known = first.setdefault("".join(label.split()).casefold(), label)
+        if known != label and label in stage.joined:
+            yield (
+                f"{stage.name}: the labels {known!r} and {label!r} differ by case or white space alone and are two "
+                "labels to the model: if they mean the same, give them one name"
+            )
     if len(only := labels_in(stage.train)) == 1:
         yield (
             f"{stage.name}: all training examples have the label {only.pop()}; what tells it from other labels is not "
@@ -130,10 +132,6 @@ def warnings_of(stage: StageData, tested: Iterable[Domain]) -> Iterator[str]:
                 f"{domain.name}: {count:,} of {len(domain.test):,} test examples have labels that the model does not "
                 f"have yet ({listed(sorted(strange))}) and count as wrong"
             )
-
-
-def _plain(label: str) -> str:
-    return "".join(label.split()).casefold()
 
 
 def labels_in(examples: Sequence[Example]) -> set[str]:
