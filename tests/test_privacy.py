@@ -80,6 +80,13 @@ def test_data_that_is_too_large_for_the_memory_is_nowhere_to_be_found_on_the_dis
     assert not list(leaks(tmp_path / "m", secrets))
 
 
+def test_a_copy_that_is_passed_on_has_no_earlier_version(streams, encoder, tmp_path):
+    create("labels", "F+V", encoder).learn(streams["labels"], folder=tmp_path / "m")
+    Learner.load(tmp_path / "m", device="cpu").save(tmp_path / "copy")
+    assert list((tmp_path / "m").glob("version-*"))
+    assert not list((tmp_path / "copy").glob("version-*"))
+
+
 def test_the_search_finds_what_is_stored(streams, secrets, encoder, tmp_path):
     """Words join if they are asked for, from training data alone."""
     learner, heard = create("labels", "F+V", encoder, min_documents=1), Plug()
