@@ -99,9 +99,10 @@ def measured(command: list[str], stdin: Path | None = None) -> dict[str, float]:
     return {"seconds": round(usage.ru_utime + usage.ru_stime, 1), "peak_mib": round(usage.ru_maxrss / 1024)}
 
 
-def adapted(path: Path, model: Path) -> dict[str, float]:
-    """What adapting to a file takes; leaves a model."""
+def adapted(path: Path, model: Path, limit: int | None = None) -> dict[str, float]:
+    """What adapting to a file takes, or to so many of its rows; leaves a model."""
     settings = [part for name, value in SETTINGS.items() for part in ("--set", f"{name}={value}")]
+    settings += [] if limit is None else ["--limit", str(limit)]
     return measured([*MEMGROW, "adapt", str(model), str(path), "--device", "cpu", *settings])
 
 
@@ -131,6 +132,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[10, 100], help="MB")
     parser.add_argument("--mean", type=int, default=MEAN_LETTERS, help="letters of a text")
+    parser.add_argument(
+        "--limit", type=int, help="learn at most so many rows of each part of a file that is read whole"
+    )
     parser.add_argument("--only", nargs="+", choices=["adapt", "predict"], default=["adapt", "predict"])
     parser.add_argument("--reading", type=int, help="MB of the file that readers are compared on")
     parser.add_argument("--peers", help="a Python with pandas and datasets")
@@ -142,15 +146,16 @@ def main() -> None:
         known = json.loads(options.out.read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(dir=options.folder) as made:
         folder = Path(made)
-        runs = {(run["mb"], run["mean_letters"]): run for run in known.get("runs", [])}
+        runs = {(run["mb"], run["mean_letters"], run.get("limit", 0)): run for run in known.get("runs", [])}
         for size in sorted({BASE, *options.sizes}):
             path = folder / f"made-{size}.jsonl"
             rows = make(path, size * 1_000_000, options.mean)
             print(f"{size} MB, {rows:,} rows ...", file=sys.stderr, flush=True)
-            run = runs.setdefault((size, options.mean), {"mb": size, "mean_letters": options.mean})
-            run["rows"] = rows
+            limit = None if size == BASE else options.limit
+            run = runs.setdefault((size, options.mean, limit or 0), {"mb": size, "mean_letters": options.mean})
+            run |= {"rows": rows} | ({} if limit is None else {"limit": limit})
             if "adapt" in options.only or size == BASE:
-                run["adapt"] = adapted(path, folder / f"model-{size}")
+                run["adapt"] = adapted(path, folder / f"model-{size}", limit)
                 print("adapt", run["adapt"], file=sys.stderr, flush=True)
             if "predict" in options.only:
                 run["predict"] = predicted(path, folder / f"model-{BASE}")

@@ -8,7 +8,7 @@ from typing import Any
 # the direction of what follows, and halves of characters, which cannot be written.
 _UNSEEN = "\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
 _IN_TEXT = re.compile(f"[{_UNSEEN}]")
-_IN_LINES = re.compile(f"(?!\n)[{_UNSEEN}]")
+_IN_LINES = re.compile("[{}]".format(_UNSEEN.replace("\x00-\x1f", "\x00-\x09\x0b-\x1f")))  # all but the line feed
 
 
 def printable(text: str, lines: bool = False) -> str:

@@ -140,7 +140,7 @@ def labels_in(examples: Sequence[Example]) -> set[str]:
 
 def most_frequent_share(examples: Sequence[Example]) -> float:
     """The share of the most frequent label: what one gets right without reading. Of replies, nothing."""
-    if any(example.reply is not None for example in examples):
+    if any(example.reply is not None for example in representatives(examples)):
         return 0.0
     return max(Counter(example.label for example in examples).values()) / len(examples)
 

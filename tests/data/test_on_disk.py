@@ -3,6 +3,7 @@
 import pickle
 import random
 import string
+from dataclasses import replace
 from itertools import chain
 from math import isqrt
 
@@ -41,6 +42,7 @@ def fields(examples):
     return [(one.text, one.pair, one.label, one.where, one.reply) for one in examples]
 
 
+@settings(max_examples=50)
 @given(st.lists(st.builds(Example, words, optional, optional, places, optional), min_size=1), st.data())
 def test_examples_on_the_disk_are_the_examples(examples, data):
     stored = on_disk(examples)
@@ -113,12 +115,16 @@ def drawn_examples(kind, count, seed):
 
 
 @settings(max_examples=30, deadline=None)
-@given(st.sampled_from(["text", "pair", "reply"]), st.integers(1, 60), st.integers(1, 9), st.integers(0, 99))
-def test_batches_from_the_disk_are_those_from_memory(kind, count, size, seed):
+@given(
+    st.sampled_from(["text", "pair", "reply"]), st.booleans(), st.integers(1, 60), st.integers(1, 9), st.integers(0, 99)
+)
+def test_batches_from_the_disk_are_those_from_memory(kind, numbered, count, size, seed):
     examples = drawn_examples(kind, count, seed)
 
     def tokenize(some):
-        return tokenize_examples(some, 20)
+        words = tokenize_examples(some, 20)
+        numbers = [tuple([ord(word or "?") for word in text] for text in texts) for texts in words.texts]
+        return replace(words, texts=numbers, numbered=True) if numbered else words
 
     read = tokenize(examples), tokenize_large(on_disk(examples), tokenize)
     assert list(read[0].documents) == list(read[1].documents)

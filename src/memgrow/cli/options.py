@@ -13,7 +13,10 @@ Model = Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="Th
 Files = Annotated[
     list[Path],
     typer.Argument(
-        readable=False, metavar="DATA", help="JSONL, CSV or TSV files, plain or .gz: a domain each.", show_default=False
+        readable=False,
+        metavar="DATA",
+        help="JSONL, CSV or TSV, plain or .gz, or Parquet: a domain each.",
+        show_default=False,
     ),
 ]
 

@@ -29,7 +29,7 @@ def predict(
         typer.Argument(metavar="TEXT", help="Texts; for a model of pairs, two for each answer.", show_default=False),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="JSONL, CSV or TSV file of texts.")
+        Path | None, typer.Option("--file", metavar="FILE", help="JSONL, CSV, TSV or Parquet file of texts.")
     ] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,

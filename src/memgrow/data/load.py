@@ -8,7 +8,7 @@ disk from then on (`Rows`).
 
 import os
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -74,8 +74,8 @@ def load_stream(
     check_duplicate_domains(given[DATA], columns.by)
     rows = Rows(seed, in_memory)
     grouped = _read(files, columns, labelled, skip_empty, rows)
-    data = merge(file.pools for file in grouped if file.role == DATA)
-    matched = [file if file.role == DATA else match_domains(file, data, bool(columns.by)) for file in grouped]
+    names = dict.fromkeys(name for file in grouped if file.role == DATA for name in file.pools)
+    matched = [file if file.role == DATA else match_domains(file, names, bool(columns.by)) for file in grouped]
     pools = choose(merge(file.pools for file in matched), domains)
     filled = [fill_missing_splits(name, pool, rows, columns.group, limit, seed) for name, pool in pools.items()]
     notices = chain(*(file.notices for file in matched), *(notices for _, notices in filled))
@@ -157,9 +157,12 @@ def read_by_domain(table: TableReader, role: str, rows: Rows) -> tuple[dict[str,
     for record in table:
         if record.part is None or record.part in ROLES[role]:
             pool = pools.get(name := record.by or domain) or pools.setdefault(name, Pool())
-            pool.add(record.part or usual, (rows.append(record),), (table.path.name,))
+            pool.rows[record.part or usual].append(rows.append(record))
         else:
             unfit += 1
+    for pool in pools.values():
+        for part, some in pool.rows.items():
+            pool.files[part] += [table.path.name] if some else []
     return pools, unfit
 
 
@@ -198,17 +201,17 @@ def choose(pools: Pools, names: Sequence[str] | None) -> dict[str, Pool]:
     return {name: pools[name] for name in names or pools}
 
 
-def match_domains(grouped: Grouped, pools: Pools, by: bool) -> Grouped:
+def match_domains(grouped: Grouped, names: Collection[str], by: bool) -> Grouped:
     """A further file's pools under the names of the domains that there are; rows of other domains are left out."""
-    if len(pools) == 1 and not by:
+    if len(names) == 1 and not by:
         (pool,) = grouped.pools.values()
-        return replace(grouped, pools=dict.fromkeys(pools, pool))
-    known = {name: pool for name, pool in grouped.pools.items() if name in pools}
-    strange = {name: pool for name, pool in grouped.pools.items() if name not in pools}
+        return replace(grouped, pools=dict.fromkeys(names, pool))
+    known = {name: pool for name, pool in grouped.pools.items() if name in names}
+    strange = {name: pool for name, pool in grouped.pools.items() if name not in names}
     if not known:
         advice = "give a file of one of these" if by else "call the file after its domain, as in DOMAIN_test.jsonl"
         raise DataError(
-            f"{grouped.file} is of the domain {listed(strange)}, but the data has {listed(pools)}; {advice}"
+            f"{grouped.file} is of the domain {listed(strange)}, but the data has {listed(names)}; {advice}"
         )
     rows = sum(len(some) for pool in strange.values() for some in pool.rows.values())
     notice = f"{_left_out(rows, f'of {grouped.file}')}, as the data has no domain {listed(strange)}"
