@@ -126,7 +126,7 @@ def _write_dialogue(folder: Path) -> list[Path]:
 
 
 def bits(model: Path) -> dict[str, bytes]:
-    """All files of a model and of the earlier versions that it keeps, without the seconds that a history tells."""
+    """All files of a model and of the earlier versions that it keeps, without the times that a history tells."""
     found: dict[str, bytes] = {}
     for number in (None, *Manifest.of(model).earlier):
         for name, content in read_folder(model, FORMAT, number=number).items():
@@ -138,7 +138,7 @@ def bits(model: Path) -> dict[str, bytes]:
 def _timeless(content: bytes) -> bytes:
     history = json.loads(content)
     for stage in history["stages"]:
-        del stage["seconds"]
+        del stage["seconds"], stage["date"]
     return json.dumps(history).encode()
 
 
