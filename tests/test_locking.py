@@ -7,6 +7,8 @@ import os
 import signal
 import time
 from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from memgrow.errors import ModelError
 from memgrow.locking import Holder, hold
 from memgrow.manifest import read_folder, write_folder
 
+AT_LEAST = 3  # saves or loads of a process, however busy the machine is
 FORK = multiprocessing.get_context("fork")  # quick; nothing here is computed by torch
 
 
@@ -143,6 +146,43 @@ def test_without_locks_a_holder_on_another_machine_is_not_taken_for_dead(monkeyp
     assert names(tmp_path) == []
 
 
+def test_without_locks_a_process_that_died_before_it_signed_blocks_nobody(monkeypatch, tmp_path):
+    monkeypatch.setattr(locking.fcntl, "flock", without_flock)
+    left = tmp_path / ".m.locked"
+    left.touch()
+    with pytest.raises(ModelError, match="is being changed by another process"), hold(tmp_path / "m", wait=0.1):
+        pytest.fail("it may be just about to sign")
+    os.utime(left, (time.time() - 60,) * 2)
+    with hold(tmp_path / "m", wait=1):
+        assert Holder.read(left) is not None
+    assert names(tmp_path) == []
+
+
+def test_without_locks_nobody_holds_what_he_cannot_sign(monkeypatch, tmp_path):
+    monkeypatch.setattr(locking.fcntl, "flock", without_flock)
+
+    def full(file, data):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        with pytest.raises(ModelError, match="No space left on device"), hold(tmp_path / "m"):
+            pytest.fail("another process would take it for one that died")
+    assert names(tmp_path) == []
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="this system does not tell when a process began")
+def test_without_locks_a_number_that_another_process_has_by_now_blocks_nobody(monkeypatch, tmp_path):
+    monkeypatch.setattr(locking.fcntl, "flock", without_flock)
+    ours = Holder.ours()
+    (tmp_path / ".m.locked").write_text(json.dumps(asdict(replace(ours, born="another boot 1"))))
+    with hold(tmp_path / "m", wait=1):
+        pass
+    (tmp_path / ".m.locked").write_text(json.dumps(asdict(ours)))  # another thread's
+    with pytest.raises(ModelError, match="is being changed by process"), hold(tmp_path / "m", wait=0.1):
+        pytest.fail("two have it")
+
+
 def test_folders_that_were_made_for_a_lock_go_with_it(tmp_path):
     with hold(tmp_path / "a" / "b" / "m"):
         pass
@@ -162,7 +202,7 @@ def stress(path, seconds: float, writers: int, readers: int) -> tuple[int, int]:
 
     def write(which: int) -> None:
         saved, wrong = 0, []
-        while time.monotonic() < until:
+        while time.monotonic() < until or (saved < AT_LEAST and not wrong):
             try:
                 with hold(path, wait=60):
                     log = json.loads(read_folder(path)["log"]) if path.exists() else []
@@ -175,7 +215,7 @@ def stress(path, seconds: float, writers: int, readers: int) -> tuple[int, int]:
 
     def read(which: int) -> None:
         loaded, wrong, last = 0, [], 0
-        while time.monotonic() < until:
+        while time.monotonic() < until or (loaded < AT_LEAST and not wrong):
             try:
                 found = read_folder(path)
                 length = len(json.loads(found.pop("log")))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any
 
-EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.chmod", "ctypes.call_function"}
+EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.link", "os.chmod", "os.truncate"}
 MAKING = {"open", "os.mkdir", "os.link"}  # what needs room
 WRITING = os.O_ACCMODE | os.O_CREAT | os.O_TRUNC
 
@@ -51,8 +51,6 @@ def fill_before(number: int, below: str | os.PathLike[str], error: int = errno.E
 
 
 def _concerns(event: str, arguments: tuple[Any, ...], place: str, writes: bool) -> bool:
-    if event == "ctypes.call_function":
-        return True
     paths = [os.fsdecode(one) for one in arguments if isinstance(one, str | bytes | os.PathLike)]
     if event == "open":
         if writes and not (isinstance(arguments[2], int) and arguments[2] & WRITING):

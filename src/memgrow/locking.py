@@ -27,6 +27,7 @@ except ImportError:  # not a POSIX system
     fcntl = None  # type: ignore[assignment]
 
 PAUSE_S = 0.02  # between two tries
+UNSIGNED_S = 2.0  # after which a lock's file that nobody has signed is of a process that died in between
 DYING_S = 3.0  # that a process which has been killed may hold on to its lock, while the system takes it apart
 WITHOUT_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
 
@@ -40,10 +41,11 @@ class Holder:
     pid: int
     host: str
     since: str
+    born: str | None = None  # tells processes apart that had this number one after the other
 
     @classmethod
     def ours(cls) -> "Holder":
-        return cls(os.getpid(), platform.node(), time.strftime("%Y-%m-%d %H:%M:%S"))
+        return cls(os.getpid(), platform.node(), time.strftime("%Y-%m-%d %H:%M:%S"), _born(os.getpid()))
 
     @classmethod
     def read(cls, place: Path) -> "Holder | None":
@@ -54,7 +56,9 @@ class Holder:
 
     def is_dead(self) -> bool:
         """Whether it is known to be dead: only of processes on this machine can that be known."""
-        return self.host == platform.node() and isinstance(self.pid, int) and not is_alive(self.pid)
+        if self.host != platform.node() or not isinstance(self.pid, int):
+            return False
+        return not is_alive(self.pid) or (self.born is not None and _born(self.pid) not in (None, self.born))
 
 
 @dataclass(frozen=True)
@@ -160,10 +164,20 @@ def _try_exclusive(place: Path) -> _Lock | None:
     """The same where the file system has no locks: the file itself is the lock."""
     place = _exclusive(place)
     try:
-        return _signed(_Lock(place, os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)))
+        lock = _Lock(place, os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666))
     except FileExistsError:
         holder = Holder.read(place)
-    if holder is not None and holder.is_dead():
+    else:
+        try:
+            ours = _sign(lock)
+        except OSError:  # a full disk: nobody could tell whose it is
+            lock.release()
+            raise
+        if Holder.read(place) == ours:
+            return lock
+        os.close(lock.file)  # it took so long to sign it that another process has taken us for dead
+        return None
+    if holder.is_dead() if holder is not None else _was_left_unsigned(place):
         # Another process may be doing the same, and have its own lock there by now: then it is given back.
         taken = unique_beside(place)
         with suppress(OSError):
@@ -176,10 +190,35 @@ def _try_exclusive(place: Path) -> _Lock | None:
 
 def _signed(lock: _Lock) -> _Lock:
     with suppress(OSError):  # a full disk: it is a lock all the same
-        os.ftruncate(lock.file, 0)
-        os.lseek(lock.file, 0, os.SEEK_SET)
-        os.write(lock.file, json.dumps(asdict(Holder.ours())).encode())
+        _sign(lock)
     return lock
+
+
+def _sign(lock: _Lock) -> Holder:
+    """Write into a lock's file whose it is."""
+    ours = Holder.ours()
+    os.ftruncate(lock.file, 0)
+    os.lseek(lock.file, 0, os.SEEK_SET)
+    os.write(lock.file, json.dumps(asdict(ours)).encode())
+    return ours
+
+
+def _was_left_unsigned(place: Path) -> bool:
+    """Whether the process that made the lock's file died before it had written anything there."""
+    try:
+        found = place.stat()
+    except OSError:
+        return False
+    return found.st_size == 0 and time.time() - found.st_mtime > UNSIGNED_S
+
+
+def _born(process: int) -> str | None:
+    """When a process of this machine began, on a clock that nobody sets; None where that cannot be asked."""
+    try:
+        told, boot = Path(f"/proc/{process}/stat"), Path("/proc/sys/kernel/random/boot_id")
+        return f"{boot.read_text().strip()} {told.read_text().rpartition(')')[2].split()[19]}"
+    except (OSError, IndexError, ValueError):
+        return None
 
 
 def _exclusive(place: Path) -> Path:
