@@ -33,7 +33,11 @@ style: lint docs
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu
 
-torture: .venv/installed ## fifteen minutes of kills, full disks, crowds, damage and nonsense: nothing is lost
+.venv/torture: .venv/installed
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[torture]'
+	touch $@
+
+torture: .venv/torture ## fifteen minutes of kills, full disks, crowds, damage and nonsense: nothing is lost
 	$(BIN)/python -m torture --out results/torture/counts.json
 	$(BIN)/python docs/figures.py --write
 

@@ -36,6 +36,7 @@ PARTS = {
     "disks": Part("full disks, read-only folders, no permission", 1.5),
     "crowd": Part("ten writers and ten readers; two commands that adapt one model", 2.5),
     "damage": Part("model folders damaged in thousands of ways", 4.0),
+    "fuzz": Part("nonsense for every reader of texts and files", 3.0),
 }
 
 

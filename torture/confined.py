@@ -43,29 +43,22 @@ class Outcome:
 
 
 class Watch:
-    """Takes note of forbidden events, once it is told to begin; `folder` is where files may be written."""
+    """Takes note of forbidden events."""
 
-    def __init__(self, folder: Path | None) -> None:
+    def __init__(self) -> None:
         self.seen: list[str] = []
-        self.folder = None if folder is None else os.path.realpath(folder)
 
     def __call__(self, event: str, given: tuple[Any, ...]) -> None:
         if event in FORBIDDEN:
             if not self._by_import(event):
                 self.seen.append(f"{event} {given!r:.200}")
         elif event == "open" and isinstance(given[2], int) and given[2] & WRITES:
-            self._check_write(given[0])
+            if not isinstance(given[0], int) and given[0] != os.devnull:
+                self.seen.append(f"open for writing {given[0]!r}")
         elif event in ("exec", "compile"):
             caller = sys._getframe(1).f_code.co_filename
             if not caller.startswith("<frozen ") and not caller.endswith(WRITERS):
                 self.seen.append(f"{event} in {caller} {given!r:.200}")
-
-    def _check_write(self, path: Any) -> None:
-        if isinstance(path, int) or path == os.devnull:
-            return
-        inside = self.folder is not None and os.path.realpath(path).startswith(self.folder + os.sep)
-        if not inside:
-            self.seen.append(f"open for writing {path!r}")
 
     def _by_import(self, event: str) -> bool:
         """Whether it is the machinery of imports that reads code or a library of an installed package."""
@@ -74,17 +67,15 @@ class Watch:
         return "importlib" in sys._getframe(2).f_code.co_filename
 
 
-def confined(
-    work: Callable[[], Any], folder: Path | None = None, cpu_s: int = CPU_S, memory: int | None = MEMORY
-) -> Outcome:
-    """Call it in a child; it gives something that JSON can hold. Only in `folder` may it write files."""
+def confined(work: Callable[[], Any], cpu_s: int = CPU_S, wall_s: float = WALL_S, watched: bool = True) -> Outcome:
+    """Call it in a child; it gives something that JSON can hold. If it is `watched`, it should change nothing."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
         os.close(read)
-        _child(work, write, folder, cpu_s, memory)
+        _child(work, write, cpu_s, watched)
     os.close(write)
-    content, in_time = _gather(read, time.monotonic() + WALL_S)
+    content, in_time = _gather(read, time.monotonic() + wall_s)
     os.close(read)
     if not in_time:
         os.kill(child, signal.SIGKILL)
@@ -97,17 +88,17 @@ def confined(
     return Outcome(None, f"ended by {ended} after {seconds:.1f} s of the processor" if in_time else "hung", seconds)
 
 
-def _child(work: Callable[[], Any], write: int, folder: Path | None, cpu_s: int, memory: int | None) -> None:
+def _child(work: Callable[[], Any], write: int, cpu_s: int, watched: bool) -> None:
     """Do the work, tell of it, and be gone."""
     code = 1
     try:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
-        if memory is not None:
-            most = _addresses() + memory
-            resource.setrlimit(resource.RLIMIT_AS, (most, most))
-        watch = Watch(folder)
-        sys.addaudithook(watch)
+        most = _addresses() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        watch = Watch()
+        if watched:
+            sys.addaudithook(watch)
         value, fault = None, None
         try:
             value = work()

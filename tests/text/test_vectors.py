@@ -290,6 +290,15 @@ def test_an_archive_without_a_file_is_refused(tmp_path: Path) -> None:
         read_vectors(tmp_path / "v.zip", ["dog"])
 
 
+def test_an_archive_whose_table_of_contents_names_nothing_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(path := tmp_path / "glove.zip", "w") as archive:
+        archive.writestr("glove.txt", glove(TABLE))
+    before, name, rest = path.read_bytes().rpartition(b"glove.txt")
+    path.write_bytes(before + b"\0" + name[1:] + rest)
+    with pytest.raises(DataError, match="archive without any file"):
+        read_vectors(path, ["the"])
+
+
 def test_an_archive_with_a_password_is_refused(tmp_path: Path) -> None:
     path = write_zip(tmp_path / "v.txt", glove(TABLE))
     content = bytearray(path.read_bytes())

@@ -8,18 +8,19 @@ import gzip
 import io
 import lzma
 import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Protocol, cast
+from typing import BinaryIO, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.errors import DataError
+from memgrow.errors import DataError, brief
 
 Row = NDArray[np.float32]
 
@@ -68,7 +69,7 @@ def unpacked(path: Path) -> Iterator[Unpacked]:
                     with io.BufferedReader(gzip.GzipFile(fileobj=disk), _BUFFER) as stream:
                         yield Unpacked(stream, path.with_suffix(""), disk.tell)
                 case ".zip":
-                    with zipfile.ZipFile(disk) as archive:
+                    with _archive(path, disk) as archive:
                         member = _first(path, archive)
                         with io.BufferedReader(_member(path, archive, member), _BUFFER) as stream:
                             yield Unpacked(stream, PurePath(member.filename), disk.tell)
@@ -79,9 +80,16 @@ def unpacked(path: Path) -> Iterator[Unpacked]:
         raise DataError(f"{path} cannot be read ({reason}); it may be damaged or cut off: get it again") from error
 
 
+def _archive(path: Path, disk: BinaryIO) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(disk)
+    except (ValueError, LookupError, struct.error, NotImplementedError) as error:  # in its table of contents
+        raise DataError(f"{path} is no archive that can be read ({brief(error)}); get it again") from error
+
+
 def _first(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     for member in archive.infolist():
-        if not member.is_dir():
+        if member.filename and not member.is_dir():
             return member
     raise DataError(f"{path} is an archive without any file; give one that holds a file")
 
@@ -89,7 +97,7 @@ def _first(path: Path, archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> io.BufferedIOBase:
     try:
         return cast(io.BufferedIOBase, archive.open(member))
-    except RuntimeError as error:  # a password, or a compression that Python does not know
+    except (RuntimeError, ValueError) as error:  # a password, or a compression or a place that Python does not know
         raise DataError(f"{path} cannot be unpacked ({error}); unpack it first, give the file inside") from error
 
 
