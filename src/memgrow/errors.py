@@ -32,9 +32,13 @@ class ForgettingError(MemgrowError):
 
 
 def listed(names: Iterable[str], most: int = 12, longest: int = 40) -> str:
-    """Names with commas between them, for a sentence: of many the first, and of a long one its beginning."""
+    """Names with commas between them, for a sentence: of many the first, and of a long one its beginning.
+
+    What cannot be printed, as the end of a line, is written as Python writes it.
+    """
     every = list(names)
     some = [name if len(name) <= longest else f"{name[:longest]}..." for name in every[:most]]
+    some = [name if name.isprintable() else repr(name)[1:-1] for name in some]
     more = [f"and {len(every) - most:,} more"] if len(every) > most else []
     return ", ".join(some + more)
 

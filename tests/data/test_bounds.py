@@ -114,6 +114,12 @@ def test_a_sentence_about_many_columns_names_the_first(tmp_path):
         load_stream(path)
 
 
+def test_a_name_with_the_end_of_a_line_is_told_on_one_line(tmp_path):
+    (path := tmp_path / "odd.jsonl").write_bytes(b'{"\\n": ""}')
+    with refused(r"its columns are \\n: name one"):
+        load_stream(path)
+
+
 def test_few_short_names_are_listed_whole():
     assert listed(["a", "b"]) == "a, b"
     assert listed("x" * 41 for _ in range(13)) == ", ".join(["x" * 40 + "..."] * 12) + ", and 1 more"

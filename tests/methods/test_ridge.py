@@ -207,3 +207,12 @@ def test_runs_by_ridge_share_no_stage_with_others():
     assert not first.takes_notes()
     assert second.parent() == first
     assert [name for name, method in METHODS.items() if not method.shares_first] == ["ridge", "multi-task"]
+
+
+@pytest.mark.parametrize("texts", [1, 2, 3])
+@pytest.mark.parametrize("alike", [False, True])
+def test_a_head_of_very_few_examples_is_of_finite_numbers(texts, alike):
+    features = torch.ones(texts, 4) if alike else torch.randn(texts, 4)
+    head = solve(Sums.of(features, torch.arange(texts) % 2, 2), 1.0)
+    assert bool((head.weight * head.certainty).isfinite().all())
+    assert bool((head.bias * head.certainty).isfinite().all())

@@ -26,7 +26,8 @@ def test_a_rate_that_explodes_is_told_with_domain_and_epoch_and_changes_nothing(
     saved, weights = files(tmp_path), {n: t.clone() for n, t in learner.trained().state_dict().items()}
     learner.training = TrainingSettings(rate=1e38, batch=16, epochs=2)
     with pytest.raises(
-        SettingsError, match=f"learning {stream[1].name} failed in epoch 1.*choose a rate below 1e\\+38"
+        SettingsError,
+        match=f"learning {stream[1].name} failed in epoch 1, by step [123] of 3,.*choose a rate below 1e\\+38",
     ):
         learner.adapt(stream[1], folder=tmp_path / "model", save_every=save_every)
     assert all(torch.equal(tensor, weights[name]) for name, tensor in learner.trained().state_dict().items())

@@ -82,7 +82,8 @@ def solve(sums: Sums, ridge: float) -> LinearHead:
     weight = torch.linalg.solve(penalised, common)  # (d, labels)
     error = (count * y * (1 - y)).sum() - 2 * (weight * common).sum() + (weight * (spread @ weight)).sum()
     freedom = 1 + torch.linalg.solve(penalised, spread).trace()  # of the parameters in effect
-    expected = error * count / (count - freedom) ** 2  # of all labels of an example, summed
+    # Of all labels of an example, summed. A single example leaves nothing by which an error could be expected.
+    expected = error * count / (count - freedom) ** 2 if count - freedom > LEAST else torch.ones_like(error)
     certainty = float((labels - 1) / expected.clamp(min=LEAST))
     return LinearHead(weight.T, y - x @ weight, certainty)
 

@@ -150,19 +150,19 @@ def train(
     started, reported = time.monotonic() - positions[0].seconds, 0.0
     batches = -(-len(data) // settings.batch)
 
-    def diverged(epoch: int) -> SettingsError:
+    def diverged(epoch: int, done: int) -> SettingsError:
         resume.clear()  # it would end in the same way when it is taken up
         many = "" if len(seeds) == 1 else f" for one of {len(seeds)} models that learn together"
         return SettingsError(
-            f"learning {name} failed in epoch {epoch + 1}{many}, as a loss or a weight is no longer a finite number; "
-            f"what was learnt before is unchanged: choose a rate below {settings.rate:g}, such as "
-            f"--set rate={settings.rate / 10:g}"
+            f"learning {name} failed in epoch {epoch + 1}, by step {done} of {batches}{many}, as a loss or a weight is "
+            f"no longer a finite number; what was learnt before is unchanged: choose a rate below {settings.rate:g}, "
+            f"such as --set rate={settings.rate / 10:g}"
         )
 
     def report(epoch: int, done: int) -> None:
         loss, correct = (stepper.running / max(stepper.seen, 1)).tolist()
         if not isfinite(loss) and len(going) == len(active):
-            raise diverged(epoch)
+            raise diverged(epoch, done)
         best = max(position.best for position in positions)
         progress.step(Step(name, epoch + 1, settings.epochs, done, batches, loss, correct, best if best >= 0 else None))
 
@@ -194,12 +194,12 @@ def train(
             if resume.due():
                 loss, correct = stepper.running.tolist()
                 if not isfinite(loss):
-                    raise diverged(epoch)
+                    raise diverged(epoch, done)
                 within = replace(positions[0], batch=done, loss=loss, correct=correct, seen=stepper.seen)
                 save(replace(within, seconds=now - started))
         finite = stepper.finite()
         if not all(finite[place] for place, k in enumerate(active) if k in going):
-            raise diverged(epoch)
+            raise diverged(epoch, batches)
         scores, better = stepper.score(), []
         for place, k in enumerate(active):
             if k in going:
