@@ -42,7 +42,8 @@ def test_names_of_a_stranger_are_shown_and_not_obeyed(memgrow, odd_model, words)
 
 def test_names_of_a_stranger_are_shown_in_errors(memgrow, odd_model, data, tmp_path):
     lines = data["clinic"].read_text().splitlines()
-    lines[0] = json.dumps(json.loads(lines[0]) | {"label": "perhaps"})
+    at = next(number for number, line in enumerate(lines) if json.loads(line)["split"] == "test")
+    lines[at] = json.dumps(json.loads(lines[at]) | {"label": "perhaps"})  # which no training row has
     (file := tmp_path / "odd.jsonl").write_text("\n".join(lines) + "\n")
     sentence = memgrow.refused("adapt", odd_model, file)
     assert r"\x1b]0;mine" in sentence
