@@ -5,6 +5,7 @@
     python benchmarks/which_method.py run --family bilstm --part choosing --data data/choosing --minutes 60
     python benchmarks/which_method.py run --family bilstm --part checking --data data/choosing --minutes 60
     python benchmarks/which_method.py figures --picture docs/which-method.png
+    python benchmarks/which_method.py references --data data/choosing --out results/bag-of-words.json
 
 Finished stages are kept in results/which-method/runs: runs that were stopped go on from them, and `figures` needs
 nothing else. While runs for checking are made no test figure is shown.
@@ -13,14 +14,19 @@ nothing else. While runs for checking are made no test figure is shown.
 import argparse
 import os
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from memgrow.errors import MemgrowError, SettingsError
-from memgrow.experiments.encoders.streams import prepare
-from memgrow.experiments.plan import Job, Result
+from memgrow.experiments.bag_of_words import reference_records
+from memgrow.experiments.comparison import Comparison
+from memgrow.experiments.encoders.streams import prepare, read
+from memgrow.experiments.grid import Outcome
+from memgrow.experiments.plan import Job, Ledger, Result
 from memgrow.experiments.store import Store
 from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family, family_called
 from memgrow.experiments.which_method.decision import Choice
@@ -28,6 +34,7 @@ from memgrow.experiments.which_method.figures import by_family, choice_of, found
 from memgrow.experiments.which_method.streams import PARTS, SOURCES, TRIALS, TrialStream, trial_called, trials
 from memgrow.experiments.which_method.trial import Trial
 from memgrow.progress import Step
+from memgrow.storage import atomic_write, finite, pack_json
 
 RUNS, FIGURES, STUDY = Path("results/which-method/runs"), Path("results/which-method"), Path("results/encoders/runs")
 
@@ -165,6 +172,24 @@ def figures(given: argparse.Namespace) -> None:
         say(f"the picture is {given.picture}")
 
 
+def references(given: argparse.Namespace) -> None:
+    """Bags of words on the streams for choosing, in a store of their own that is not kept."""
+    found = {}
+    for stream in trials("choosing", "bilstm"):
+        with tempfile.TemporaryDirectory() as folder:
+            ledger = Ledger.of(read(stream.domains, given.data / stream.source), Store(Path(folder)))
+            rows = Comparison.of({}, Outcome({}, ()), references=reference_records(ledger, stream.seeds)).summary
+        names = ("average", "forgetting", "seconds")
+        found[stream.name] = {
+            "domains": list(stream.domains),
+            "seeds": list(stream.seeds),
+            "rows": {row: {name: asdict(one[name]) for name in names} for row, one in rows.items()},
+        }
+        ends = {row: 100 * (one["average"].mean or 0.0) for row, one in rows.items()}
+        say(f"{stream.name}: {', '.join(f'{row} {end:.1f}' for row, end in ends.items())}")
+    say(f"the figures are in {atomic_write(given.out, pack_json(finite(found)))}")
+
+
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = made.add_subparsers(required=True, metavar="COMMAND")
@@ -196,6 +221,10 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--minutes", type=float, help="no stage is begun after so many; what is finished is kept")
         one.add_argument("--bundle", action="store_true", help="put all records into one file in the end")
         one.set_defaults(do=do)
+    one = commands.add_parser("references", help="what bags of words give on the streams for choosing")
+    one.add_argument("--data", type=Path, required=True, help="folder that `data` wrote")
+    one.add_argument("--out", type=Path, default=Path("results/bag-of-words.json"))
+    one.set_defaults(do=references)
     one = commands.add_parser("figures", help="write the JSON of each family from records alone")
     one.add_argument("--runs", type=Path, default=RUNS)
     one.add_argument("--out", type=Path, default=FIGURES)

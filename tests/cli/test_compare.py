@@ -9,6 +9,7 @@ import pytest
 from memgrow.data import synthetic_dialogue
 
 TALKER = ("embedding=8", "hidden=12", "model.slots=4", "epochs=1", "batch=16", "cell=gru", "bidirectional=false")
+ROWS = ("F", "F+V", "multi-task", "bag of words", "bag, all data")
 QUICK = ("--workers", "1", "--device", "cpu")
 
 
@@ -27,13 +28,16 @@ def fits(out: str, *long: object) -> bool:
 def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path):
     out = memgrow.done(*compare, "--methods", "F+V", "--seeds", 2)
     assert fits(out, tmp_path)
-    for method in ("F", "F+V", "multi-task"):
+    for method in ROWS:
         assert re.search(rf"^ +{re.escape(method)} +\d+\.\d ± \d", out, re.MULTILINE)
     assert "kitchen → harbour → clinic: 72 training" in out
     assert "hidden 5" in out
     assert "Without old data" in out
     written = json.loads((tmp_path / "out" / "compare.json").read_text())
-    assert set(written["methods"]) == {"F", "F+V", "multi-task"}
+    assert set(written["methods"]) == set(ROWS)
+    matrices = {name: row["matrices"]["1"] for name, row in written["methods"].items()}
+    assert [len(matrices[name]) for name in ROWS] == [3, 3, 1, 3, 1]
+    assert all(set(row["scores"]) == set(written["domains"]) for matrix in matrices.values() for row in matrix)
     assert written["seeds"] == [0, 1]
     assert written["settings"]["model"]["hidden"] == 5
     assert written["domains"]["clinic"] == {"train": 24, "validation": 24, "test": 24}
@@ -107,6 +111,13 @@ def test_without_matplotlib_the_figures_are_there_all_the_same(memgrow, compare,
     assert not list((tmp_path / "out").glob("*.png"))
 
 
+def test_without_scikit_learn_a_line_says_how_to_get_its_rows(memgrow, compare, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    out = memgrow.done(*compare, "--methods", "F", "--seeds", 1)
+    assert "pip install 'memgrow[sklearn]'" in out
+    assert set(json.loads((tmp_path / "out" / "compare.json").read_text())["methods"]) == {"F", "multi-task"}
+
+
 def test_the_help_shows_an_example_and_fits(memgrow):
     out = memgrow.done("compare", "--help")
     assert fits(out)
@@ -143,6 +154,7 @@ def test_replies_are_compared_by_bleu2_and_perplexity(memgrow, desks, tmp_path):
     assert "%" not in out
     written = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert written["measure"] == "bleu2"
+    assert set(written["methods"]) == {"F", "F+M+V", "multi-task"}  # a bag of words makes no replies
     assert written["settings"]["model"]["hidden"] == 12
     for figures in written["methods"].values():
         assert figures["perplexity"]["mean"] > 1

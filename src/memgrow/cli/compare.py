@@ -11,6 +11,7 @@ from memgrow.cli.output import console, save_picture, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError, counted
+from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
 from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, Comparison, Settings, runs_of
 from memgrow.experiments.comparison_setup import (
     LABELS,
@@ -120,7 +121,8 @@ def compare(
             reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.is_dialogue else None,
         )
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
-    comparison = Comparison.of(runs, outcome, kind)
+    beside = _references(grid, kind, range(first, first + seeds))
+    comparison = Comparison.of(runs, outcome, kind, beside)
     _show(comparison, seeds)
     if comparison.results:
         _write(comparison, loaded.stream, settings, range(first, first + seeds), out)
@@ -156,6 +158,16 @@ def _encoder_settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Setti
     usual = recipe.defaults
     model, _ = recipe.section("model", usual.model).resolved()
     return Settings(model, recipe.section("training", usual.training), recipe.section("options", usual.options))
+
+
+def _references(grid: Grid, kind: Kind, seeds: range) -> References:
+    """What a user would pick instead; nothing of the kind makes replies."""
+    if kind.is_dialogue:
+        return {}
+    if not is_installed():
+        say(HOW_TO_GET, "dim")
+        return {}
+    return reference_records(grid.ledger, seeds)
 
 
 def _introduce(stream: Stream, settings: Settings, kind: Kind) -> None:

@@ -5,12 +5,14 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from math import fsum, isfinite
 from statistics import fmean, geometric_mean, stdev
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from memgrow.data import Stream
 from memgrow.errors import SettingsError
+from memgrow.experiments.bag_of_words import REFERENCES
 from memgrow.experiments.comparison_setup import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
@@ -52,6 +54,11 @@ def runs_of(
         check_method(find_method(name), settings.model)
     parts = (settings.model, settings.training, settings.options)
     return {name: {seed: Run(name, stream.names, seed, *parts) for seed in seeds} for name in names}
+
+
+def sees_all(name: str) -> bool:
+    """Whether a row, a method or a reference, sees the data of all domains at once."""
+    return REFERENCES[name].sees_all if name in REFERENCES else find_method(name).together
 
 
 @dataclass(frozen=True)
@@ -111,19 +118,27 @@ class Comparison:
     kind: Kind = LABELS
 
     @classmethod
-    def of(cls, runs: Mapping[str, Mapping[int, Run]], outcome: Outcome, kind: Kind = LABELS) -> "Comparison":
+    def of(
+        cls,
+        runs: Mapping[str, Mapping[int, Run]],
+        outcome: Outcome,
+        kind: Kind = LABELS,
+        references: Mapping[str, Mapping[int, Sequence[Record]]] = MappingProxyType({}),
+    ) -> "Comparison":
         made = outcome.records
         found = {
             method: {seed: RunResult.of_records(made[run], kind) for seed, run in by_seed.items() if run in made}
             for method, by_seed in runs.items()
         }
+        for name, by_seed in references.items():
+            found[name] = {seed: RunResult.of_records(records, kind) for seed, records in by_seed.items()}
         return cls({method: results for method, results in found.items() if results}, outcome.failures, kind)
 
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Methods by their average at the end, the best first; those that see all data at once after the others."""
         averages = {method: self.summary[method]["average"].mean or 0.0 for method in self.results}
-        return tuple(sorted(self.results, key=lambda name: (find_method(name).together, -averages[name])))
+        return tuple(sorted(self.results, key=lambda name: (sees_all(name), -averages[name])))
 
     @cached_property
     def summary(self) -> dict[str, dict[str, OverSeeds]]:

@@ -1,8 +1,8 @@
 """Methods side by side in the terminal: one line for each, and in words which one to take."""
 
 from memgrow.errors import counted
-from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds
-from memgrow.methods import find_method
+from memgrow.experiments.bag_of_words import REFERENCES
+from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, sees_all
 from memgrow.metrics.significance import Paired
 from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
@@ -28,7 +28,7 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
                 f"{values['seconds'].mean:,.0f} s",
             )
         )
-    incremental = sum(find_method(method).incremental for method in comparison.order)
+    incremental = sum(not sees_all(method) for method in comparison.order)
     return Table(
         f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}",
         [Column("method", wrap="never"), *numbers(*(name for name in FIGURES if name != PERPLEXITY or replies))],
@@ -79,7 +79,7 @@ def difference(paired: Paired | None, shown: int = 1) -> str:
 
 def verdict(comparison: Comparison) -> str:
     """A sentence that names the method which ends best without old data."""
-    best, *others = [name for name in comparison.order if not find_method(name).together] or [""]
+    best, *others = [name for name in comparison.order if not sees_all(name)] or [""]
     level = [
         name for name in others if (paired := comparison.against(best, name)) and paired.std and not _clear(paired)
     ]
@@ -97,6 +97,8 @@ def legend(comparison: Comparison, seeds: int) -> str:
     parts = ["± is the standard deviation over seeds; differences are taken seed by seed"] if seeds > 1 else []
     if any(CLEAR in difference(comparison.against(name)) for name in comparison.order):
         parts.append(f"{CLEAR}: the 95% interval of the difference leaves zero out")
+    beside = [f"{name}: {one.about}" for name, one in REFERENCES.items() if name in comparison.results]
+    parts += [f"by scikit-learn, {', '.join(beside)}"] if beside else []
     if comparison.kind.is_dialogue:
         parts.append(
             f"{PERPLEXITY}: perplexity of the replies given, the geometric mean over domains; it takes all unknown "
