@@ -234,8 +234,8 @@ def bag_of_words(_: Results) -> str:
     encoder = 100 * study["encoders"]["minilm"]["orders"]["1"]["rows"]["F+A"]["test"]["average"]["mean"]
     pairs = 100 * every["genres"]["rows"][IN_TURN]["average"]["mean"]
     return (
-        "**Is a bag of words enough?** It is where words by themselves tell the labels: on the sentiment stream it ends "
-        f"at\n{words:.1f}% within seconds, domain after domain, and at {everything:.1f}% fitted to everything; a "
+        "**Is a bag of words enough?** It is where words by themselves tell the labels: on the sentiment stream it "
+        f"ends at\n{words:.1f}% within seconds, domain after domain, and at {everything:.1f}% fitted to everything; a "
         f"BiLSTM ends at {network:.1f}%.\nIt is not where that leaves too many errors (MiniLM with F+A ends at "
         f"{encoder:.1f}%), nor for pairs of texts (two genres\nof MultiNLI: {pairs:.1f}%)."
     )
