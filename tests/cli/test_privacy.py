@@ -49,12 +49,12 @@ def test_adapt_and_what_looks_at_a_model(kind, given, secrets, memgrow, tmp_path
     assert not list(leaks(tmp_path, secrets))
 
 
-@pytest.mark.parametrize("kind", ["labels", "replies"])
+@pytest.mark.parametrize("kind", ["labels", "replies", "encoder"])
 def test_compare(kind, given, secrets, memgrow, tmp_path):
     files, options = given[kind]
-    out = tmp_path / "out"
+    out, method = tmp_path / "out", "F+A" if kind == "encoder" else "F+V"
     said = memgrow.done(
-        "compare", *files, *SIZES, *options, "--methods", "F+V", "--seeds", "1", "--out", out, "--workers", "1"
+        "compare", *files, *SIZES, *options, "--methods", method, "--seeds", "1", "--out", out, "--workers", "1"
     )
     assert list(out.rglob("*.json"))
     assert not found_in(said, secrets)
