@@ -6,7 +6,20 @@ import pytest
 
 from memgrow import METHODS, __version__
 
-COMMANDS = ("demo", "adapt", "evaluate", "predict", "inspect", "verify", "methods", "compare", "paper", "theorem")
+COMMANDS = (
+    "demo",
+    "adapt",
+    "evaluate",
+    "predict",
+    "inspect",
+    "history",
+    "undo",
+    "verify",
+    "methods",
+    "compare",
+    "paper",
+    "theorem",
+)
 WIDTH = 80
 
 
