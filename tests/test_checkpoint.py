@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from memgrow import folders, manifest, storage
+from memgrow import folder_writer, folders, storage
 from memgrow.checkpoint import BASE, FORMAT, KEPT_FROM, MODEL, checkpoint_files
 from memgrow.errors import ModelError
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
+from memgrow.folder_reader import read_folder
 from memgrow.learner import Learner
 from memgrow.manifest import Manifest, stored_at
 from memgrow.methods import MethodSettings
@@ -224,7 +225,7 @@ def test_a_writer_that_is_stopped_anywhere_leaves_the_old_version(
     learner, stream, tmp_path, monkeypatch, method, files
 ):
     learner.save(tmp_path / "model")
-    before, write, written = bits(learner), manifest.write_file, iter(range(files))
+    before, write, written = bits(learner), folder_writer.write_file, iter(range(files))
 
     def stop(path, data):
         if next(written, None) is None:
@@ -234,7 +235,7 @@ def test_a_writer_that_is_stopped_anywhere_leaves_the_old_version(
     learner.use(method)
     learner.adapt(stream[1])
     with monkeypatch.context() as patch:
-        patch.setattr(manifest, "write_file", stop)
+        patch.setattr(folder_writer, "write_file", stop)
         with pytest.raises(PulledPlug):
             learner.save(tmp_path / "model")
     assert bits(Learner.load(tmp_path / "model", device="cpu")) == before
@@ -274,7 +275,7 @@ def test_a_relative_name_stands_for_the_same_folder_when_the_working_directory_c
 def test_an_older_memgrow_is_told_to_update(learner, tmp_path):
     learner.save(tmp_path / "model")
     with pytest.raises(ModelError, match=rf"newer memgrow \(format {FORMAT}; this one reads up to 1\): update memgrow"):
-        manifest.read_folder(tmp_path / "model", 1)
+        read_folder(tmp_path / "model", 1)
 
 
 def test_models_of_a_comparison_share_the_base_of_the_stage_before(stream, tmp_path):
@@ -293,7 +294,7 @@ def test_what_an_unfinished_training_keeps_lacks_what_is_frozen(learner, stream,
     broken = Learner.load(tmp_path / "model", device="cpu")
     with pytest.raises(PulledPlug):
         broken.adapt(stream[1], folder=tmp_path / "model", save_every=0, progress=Plug(2))
-    kept = storage.load_tensors(manifest.read_folder(tmp_path / "model.adapting", FORMAT), "state.safetensors")
+    kept = storage.load_tensors(read_folder(tmp_path / "model.adapting", FORMAT), "state.safetensors")
     assert {name.partition(".")[0] for name in kept} >= {"model/heads", "best/heads"}
     assert not any("vectors" in name or "inner" in name for name in kept)
     broken.adapt(stream[1], folder=tmp_path / "model")

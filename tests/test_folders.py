@@ -14,12 +14,14 @@ import traceback
 
 import pytest
 
-from memgrow import folders, locking, manifest
+from memgrow import folder_writer, folders, locking
 from memgrow.errors import ModelError
+from memgrow.folder_reader import read_folder
+from memgrow.folder_writer import write_folder
 from memgrow.folders import replaceable
 from memgrow.learner import Learner
 from memgrow.locking import hold
-from memgrow.manifest import Manifest, read_folder, stored_at, write_folder
+from memgrow.manifest import Manifest, stored_at
 from memgrow.storage import StoredFile, atomic_open, atomic_write, pack_tensors
 from tests.support.breaking import Plug, PulledPlug
 
@@ -81,7 +83,7 @@ def test_a_model_that_was_written_as_usual_goes_on_in_a_place_that_cannot_be_rep
 @pytest.mark.parametrize("survives", range(3))
 def test_within_such_a_folder_a_writer_that_is_stopped_leaves_the_old_version(fixed, monkeypatch, survives):
     write_folder(fixed, FILES)
-    before, write, written = names(fixed), manifest.write_file, []
+    before, write, written = names(fixed), folder_writer.write_file, []
 
     def full(path, data):
         if len(written) == survives:
@@ -90,9 +92,9 @@ def test_within_such_a_folder_a_writer_that_is_stopped_leaves_the_old_version(fi
         write(path, data)
 
     with monkeypatch.context() as patch:
-        patch.setattr(manifest, "write_file", full)
+        patch.setattr(folder_writer, "write_file", full)
         if survives == 2:  # all files are there, and only the manifest is not
-            patch.setattr(manifest, "atomic_open", lambda path: full(path, b""))
+            patch.setattr(folder_writer, "atomic_open", lambda path: full(path, b""))
         with pytest.raises(ModelError, match=r"\(No space left on device\).*unchanged"):
             write_folder(fixed, {"a.json": b"2", "b.bin": b"3"})
     assert read_folder(fixed) == FILES
@@ -161,7 +163,7 @@ def test_a_writer_killed_at_any_file_operation_harms_nobody(tmp_path, monkeypatc
     (path / "NOTES.txt").write_text("mine")
     new = {**FILES, "n": b"1"}
     replaces = way != "within"
-    for module in (folders, manifest, locking):
+    for module in (folders, folder_writer, locking):
         if hasattr(module, "replaceable"):
             monkeypatch.setattr(module, "replaceable", lambda path: replaces)
     number, status = 0, -signal.SIGKILL

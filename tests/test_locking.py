@@ -14,8 +14,9 @@ import pytest
 
 from memgrow import folders, locking
 from memgrow.errors import ModelError
+from memgrow.folder_reader import read_folder
+from memgrow.folder_writer import write_folder
 from memgrow.locking import Holder, hold
-from memgrow.manifest import read_folder, write_folder
 
 AT_LEAST = 3  # saves or loads of a process, however busy the machine is
 FORK = multiprocessing.get_context("fork")  # quick; nothing here is computed by torch

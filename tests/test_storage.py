@@ -10,12 +10,13 @@ from math import inf, nan
 import pytest
 import torch
 
-from memgrow import folders, manifest, storage
+from memgrow import folder_writer, folders, storage
 from memgrow.cli.output import write_json
 from memgrow.errors import ModelError
 from memgrow.experiments.paper.figures import write_figures
+from memgrow.folder_reader import read_folder
+from memgrow.folder_writer import write_folder
 from memgrow.folders import atomic_folder
-from memgrow.manifest import read_folder, write_folder
 from memgrow.storage import (
     StoredFile,
     atomic_open,
@@ -104,7 +105,7 @@ def test_a_full_disk_leaves_the_old_model_and_says_so(tmp_path, monkeypatch):
     def full(path, data):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(manifest, "write_file", full)
+    monkeypatch.setattr(folder_writer, "write_file", full)
     with pytest.raises(ModelError, match=r"could not write .* \(No space left on device\).*unchanged"):
         write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == FILES

@@ -8,12 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from memgrow import folders, locking, manifest, undo
+from memgrow import folder_writer, folders, locking, undo
 from memgrow.checkpoint import find_faults
 from memgrow.errors import ModelError, SettingsError
+from memgrow.folder_reader import find_damage, look_at_versions
+from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
-from memgrow.manifest import MANIFEST, Manifest, stored_at, write_folder
+from memgrow.manifest import MANIFEST, Manifest, stored_at
 from memgrow.models import ModelSettings
+from memgrow.storage import StoredFile
 from memgrow.training import resume
 from memgrow.training.loop import TrainingSettings
 from memgrow.versions import list_versions
@@ -74,7 +77,7 @@ def seen(made) -> list[dict[str, bytes]]:
 @pytest.fixture(params=["beside", "within"])
 def way(request, monkeypatch) -> str:
     """How a new version takes its place: all of the folder is exchanged, or it cannot be, as a mount point."""
-    for module in (folders, manifest, locking, resume):
+    for module in (folders, folder_writer, locking, resume):
         monkeypatch.setattr(module, "replaceable", lambda path: request.param == "beside" or path.name != "m")
     return str(request.param)
 
@@ -190,7 +193,7 @@ def test_files_that_are_the_same_are_stored_once_or_copied_where_there_are_no_li
         write_folder(path, large)
         stored_at(path, "large").chmod(0o600)
         for number in (1, 2):
-            again = {name: manifest.StoredFile.open(stored_at(path, name)) for name in large}
+            again = {name: StoredFile.open(stored_at(path, name)) for name in large}
             write_folder(path, again, earlier={number: Manifest.of(path), **Manifest.of(path).earlier})
         newest, *earlier = list_versions(path)
         assert [one.size for one in earlier] == [newest.size] * 2
@@ -219,9 +222,9 @@ def test_a_process_killed_at_any_file_operation_leaves_the_old_state_or_the_new(
     status, number = -signal.SIGKILL, 0
     while status == -signal.SIGKILL:
         status = killed_at(number, work, reads=False)
-        found = [one.number for one in manifest.look_at_versions(model, "history.json", 7)]
-        assert found == before or (found == after and not manifest.find_damage(model, 7))
-        assert all(not manifest.find_damage(model, 7, number=one) for one in found)
+        found = [one.number for one in look_at_versions(model, "history.json", 7)]
+        assert found == before or (found == after and not find_damage(model, 7))
+        assert all(not find_damage(model, 7, number=one) for one in found)
         if found == after and what == "undo":
             break
         number += 1

@@ -12,8 +12,9 @@ from memgrow import folders, locking
 from memgrow.checkpoint import FORMAT, HISTORY
 from memgrow.data import synthetic_stream, write_jsonl
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.folder_reader import read_folder
 from memgrow.folders import aside
-from memgrow.manifest import MANIFEST, Manifest, read_folder
+from memgrow.manifest import MANIFEST, Manifest
 from memgrow.training.resume import ResumeFolder
 from tests.support.tiny_encoder import make_encoder
 

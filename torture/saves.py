@@ -5,9 +5,11 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from memgrow import folders, locking, manifest
+from memgrow import folder_writer, folders, locking
+from memgrow.folder_reader import read_folder
+from memgrow.folder_writer import write_folder
 from memgrow.locking import hold
-from memgrow.manifest import read_folder, write_folder
+from memgrow.manifest import stored_at
 from memgrow.storage import Content, StoredFile, pack_tensors
 from torture.budget import Budget, Counts, Report
 from torture.children import in_child
@@ -40,11 +42,11 @@ def _save_killed_everywhere(place: Path, way: str, linked: bool, report: Report)
     def save(number: int) -> None:
         if way != "exchange":
             folders.exchange = lambda a, b: False
-        for module in (folders, manifest, locking):
+        for module in (folders, folder_writer, locking):
             module.replaceable = lambda path: way != "within"  # type: ignore[attr-defined]
         kill_before(number, place)
         with hold(path):
-            large = {"large": StoredFile.open(manifest.stored_at(path, "large"))} if linked else {}
+            large = {"large": StoredFile.open(stored_at(path, "large"))} if linked else {}
             write_folder(path, {**NEW, **large})
 
     for number in range(1000):

@@ -20,10 +20,12 @@ from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_large
 from memgrow.data.domain import LargeExamples
 from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
+from memgrow.folder_reader import TRIES, find_damage, read_folder
+from memgrow.folder_writer import PATIENCE_S, write_folder
 from memgrow.history import History
 from memgrow.kinds import wrong_part
 from memgrow.locking import hold
-from memgrow.manifest import MANIFEST, PATIENCE_S, TRIES, Manifest, find_damage, read_folder, stored_at, write_folder
+from memgrow.manifest import MANIFEST, Manifest, stored_at
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers

@@ -24,9 +24,11 @@ from memgrow.checkpoint import (
     unpack_history,
 )
 from memgrow.errors import ModelError
+from memgrow.folder_reader import Version, look_at_versions, read_folder
+from memgrow.folder_writer import write_folder
 from memgrow.history import History, Stage
 from memgrow.locking import hold
-from memgrow.manifest import Manifest, NoVersionError, Version, look_at_versions, read_folder, write_folder
+from memgrow.manifest import Manifest, NoVersionError
 from memgrow.models import ModelSettings
 from memgrow.storage import load_json
 from memgrow.training.resume import ResumeFolder

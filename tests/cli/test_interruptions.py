@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow import manifest
+from memgrow import folder_writer
 from memgrow.cli import main
 from memgrow.cli.errors import hear_sigterm
 from memgrow.progress import Step
@@ -44,7 +44,7 @@ def weights(model: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("survives", [0, 1, 3])
 def test_a_full_disk_is_a_sentence_at_whichever_file_it_comes(memgrow, data, model, survives, monkeypatch):
-    before, plain, written = weights(model), manifest.write_file, []
+    before, plain, written = weights(model), folder_writer.write_file, []
 
     def full(path, content):
         if len(written) >= survives:
@@ -53,7 +53,7 @@ def test_a_full_disk_is_a_sentence_at_whichever_file_it_comes(memgrow, data, mod
         plain(path, content)
 
     with monkeypatch.context() as patched:
-        patched.setattr(manifest, "write_file", full)
+        patched.setattr(folder_writer, "write_file", full)
         sentence = memgrow.refused("adapt", model, data["clinic"])
     assert "could not write" in sentence
     assert "(No space left on device): make room or choose another place" in sentence
@@ -67,7 +67,7 @@ def test_no_new_model_comes_of_a_full_disk(memgrow, data, never_made, monkeypatc
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(manifest, "write_file", full)
+    monkeypatch.setattr(folder_writer, "write_file", full)
     assert "No space left" in memgrow.refused("adapt", never_made, data["kitchen"], *memgrow.tiny)
 
 

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from memgrow.errors import ModelError
+from memgrow.folder_reader import read_folder
+from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
-from memgrow.manifest import read_folder, write_folder
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors

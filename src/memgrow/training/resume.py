@@ -15,8 +15,10 @@ from torch import Tensor
 
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError, brief
+from memgrow.folder_reader import read_folder
+from memgrow.folder_writer import write_folder
 from memgrow.folders import ADAPTING, replaceable
-from memgrow.manifest import read_folder, stored_at, write_folder
+from memgrow.manifest import stored_at
 from memgrow.storage import Content, load_tensors, pack_json, pack_tensors, parse_json
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen

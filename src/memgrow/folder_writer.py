@@ -1,0 +1,141 @@
+"""A folder with a manifest is written whole or not at all, with the earlier versions that it is to keep."""
+
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from memgrow.errors import ModelError
+from memgrow.folders import VERSION, atomic_folder, contents, mode_like, replaceable, sync_folder
+from memgrow.locking import hold
+from memgrow.manifest import MANIFEST, Manifest, stored_at, strangers
+from memgrow.storage import Content, StoredFile, atomic_open, checksum, flush, link_or_copy, pack_json
+
+PATIENCE_S = 30.0  # of a writer, while another one writes the same folder
+
+
+def write_folder(
+    path: str | Path,
+    files: Mapping[str, Content],
+    version: int = 1,
+    like: Path | None = None,
+    earlier: Mapping[int, Manifest] | None = None,
+    keep: int | None = None,
+) -> None:
+    """Write `files`, of that version of their format, and a manifest as the folder `path`: all of it or nothing.
+
+    A file that is stored already is linked, not written again. Files are open to those whom the umask allows and the
+    folder that is replaced, or the one that is given as `like`, allowed too. A folder that cannot be replaced, as a
+    mount point, gets a new version within, and a manifest that names it.
+
+    `earlier` are those versions of the folder, the one that is replaced among them, that stay within it by these
+    numbers; all others are removed. `keep` is noted for the next writer: how many of them are wanted.
+    """
+    path = Path(os.path.realpath(path))  # of a link, what it points to
+    sums = {name: checksum(content) for name, content in files.items()}
+    manifest = Manifest(version, sums, keep=keep, earlier=earlier or {})
+    with hold(path, PATIENCE_S):
+        if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or contents(path)):
+            raise ModelError(
+                f"{path} is there already and is not a memgrow model: choose another name, or move it away"
+            )
+        try:
+            (_write_beside if replaceable(path) else _write_within)(path, files, manifest, like or path)
+        except OSError as error:
+            size = sum(content.size if isinstance(content, StoredFile) else len(content) for content in files.values())
+            raise ModelError(
+                f"could not write {size / 1e6:.1f} MB as {path} ({error.strerror or error}): make room or choose "
+                "another place; what was there before is unchanged"
+            ) from error
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file of a folder that nobody reads yet, and see that it is on the disk."""
+    with path.open("wb") as file:
+        file.write(data)
+        flush(file)
+
+
+def _write_files(folder: Path, files: Mapping[str, Content], old: Path) -> None:
+    for name, content in files.items():
+        if isinstance(content, StoredFile):
+            content.link(folder / name)  # it keeps its mode, which is that of all its names
+            continue
+        write_file(folder / name, content)
+        _narrow(folder / name, old)
+
+
+def _narrow(path: Path, old: Path) -> None:
+    """Take from a file what its predecessor, or the old manifest, did not allow."""
+    known = stored_at(old, path.name)
+    mode = path.stat().st_mode & 0o777
+    if (allowed := mode_like(known if known.exists() else old / MANIFEST, mode)) != mode:
+        path.chmod(allowed)
+
+
+def _write_beside(path: Path, files: Mapping[str, Content], manifest: Manifest, like: Path) -> None:
+    """Write all of it beside, and let it take the name at the end."""
+    with atomic_folder(path, like) as beside:
+        earlier = {number: _link_version(path, one, beside) for number, one in manifest.earlier.items()}
+        told = pack_json(replace(manifest, earlier=earlier).to_json())
+        _write_files(beside, {**files, MANIFEST: told}, like)
+        _keep_others(path, beside)
+
+
+def _write_within(path: Path, files: Mapping[str, Content], manifest: Manifest, like: Path) -> None:
+    """Write a version within the folder, and let the manifest name it at the end."""
+    version = path / _new_version()
+    try:
+        version.mkdir(mode=mode_like(like, 0o777))
+        _write_files(version, files, like)
+        sync_folder(version)
+        earlier = {  # those that lie in a folder of their own stay there
+            number: one if one.folder != "." else _link_version(path, one, path)
+            for number, one in manifest.earlier.items()
+        }
+        with atomic_open(path / MANIFEST) as file:
+            file.write(pack_json(replace(manifest, folder=version.name, earlier=earlier).to_json()))
+        sync_folder(path)
+    finally:
+        _clear_versions(path)
+
+
+def _link_version(path: Path, old: Manifest, target: Path) -> Manifest:
+    """Let a version of one folder be in another as well; its files have two names then, and no second content."""
+    new = replace(old, folder=_new_version() if old.folder == "." else old.folder, keep=None, earlier={})
+    place = target / new.folder
+    place.mkdir(mode=mode_like(path / old.folder, 0o777) | stat.S_IRWXU)
+    for name in old.sha256:
+        link_or_copy(path / old.folder / name, place / name)
+    sync_folder(place)
+    return new
+
+
+def _new_version() -> str:
+    return f"version-{secrets.token_hex(4)}"
+
+
+def _clear_versions(path: Path) -> None:
+    """Remove versions that the manifest does not name, files that it says to be in a version, half manifests."""
+    manifest = Manifest.of(path)
+    if not manifest.format and (path / MANIFEST).exists():
+        return  # it is damaged, and may have named any of them
+    versions = (manifest, *manifest.earlier.values())
+    folders, names = {one.folder for one in versions}, {name for one in versions for name in one.sha256}
+    for found in path.iterdir():
+        if VERSION.fullmatch(found.name) and found.name not in folders:
+            shutil.rmtree(found, ignore_errors=True)
+        elif found.name.startswith(f".{MANIFEST}.") or (manifest.folder != "." and found.name in names):
+            with suppress(OSError):
+                found.unlink()
+
+
+def _keep_others(old: Path, new: Path) -> None:
+    """Copy what a user has put beside our files."""
+    for name in strangers(old) if (old / MANIFEST).is_file() else ():
+        if not (new / name).exists():
+            (shutil.copytree if (old / name).is_dir() else shutil.copy2)(old / name, new / name)
