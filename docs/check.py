@@ -77,15 +77,14 @@ def the_chart_of_speed_shows_the_results_as_they_are() -> Iterator[str]:
 
 
 @check
-def the_picture_of_encoders_shows_the_results_as_they_are() -> Iterator[str]:
-    folder, picture = ROOT / "results/encoders", ROOT / "docs/encoders.png"
-    if not list(folder.glob("*.json")):
-        return
-    drawn = picture.is_file() and Image.open(picture).text["Description"]
-    if drawn != checksum(folder):
-        yield "docs/encoders.png is out of date; run python benchmarks/encoder_study.py figures --picture " + str(
-            picture.relative_to(ROOT)
-        )
+def pictures_of_studies_show_the_results_as_they_are() -> Iterator[str]:
+    for name, script in {"encoders": "encoder_study", "which-method": "which_method"}.items():
+        folder, picture = ROOT / f"results/{name}", ROOT / f"docs/{name}.png"
+        if not list(folder.glob("*.json")):
+            continue
+        drawn = picture.is_file() and Image.open(picture).text["Description"]
+        if drawn != checksum(folder):
+            yield f"docs/{name}.png is out of date; run python benchmarks/{script}.py figures --picture docs/{name}.png"
 
 
 @check

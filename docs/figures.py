@@ -22,6 +22,7 @@ from memgrow.experiments.reply_records import unpack
 from memgrow.report.encoder_study import NO_FIGURES, slots_taken_away, study_page
 from memgrow.report.paper_page import block
 from memgrow.report.table import Table, signed
+from memgrow.report.which_method import NAMES, choice_page
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results/demo/demo.json"
@@ -241,6 +242,36 @@ def bag_of_words(_: Results) -> str:
     )
 
 
+def which_method(family: str) -> Callable[[Results], str]:
+    """What the protocol for the default found for one family; a page without figures says so."""
+
+    def figures(_: Results) -> str:
+        path = ROOT / f"{WHICH_METHOD}/{family}.json"
+        name = NAMES[family]
+        return choice_page(json.loads(path.read_text("utf-8"))) if path.is_file() else f"**{name}.** {NO_FIGURES}"
+
+    return figures
+
+
+def which_method_picture(_: Results) -> str:
+    if not list((ROOT / WHICH_METHOD).glob("*.json")):
+        return NO_FIGURES
+    return "![What is gained when learnt against what is forgotten, a point for each candidate](which-method.png)"
+
+
+def references(_: Results) -> str:
+    """Bags of words on the streams for choosing."""
+    every = json.loads((ROOT / "results/bag-of-words.json").read_text("utf-8"))
+    rows = [
+        [stream, name, *_end_and_lost(row), f"{row['seconds']['mean']:.1f}"]
+        for stream, one in every.items()
+        for name, row in one["rows"].items()
+    ]
+    header = ("stream", "", "average accuracy at the end, %", "forgetting, points", "seconds")
+    seeds = len(next(iter(every.values()))["seeds"])
+    return _with_table(header, rows, f"{seeds} seeds; seconds on a busy machine, one core.")
+
+
 def by_the_command(_: Results) -> str:
     """What `memgrow adapt` itself ended with: the histories that it wrote, one for each seed."""
     histories = [json.loads(path.read_text("utf-8")) for path in sorted((ROOT / COMMAND_RUNS).glob("seed-*.json"))]
@@ -342,6 +373,7 @@ def torture(_: Results) -> str:
     return Table(None, ("part", "counts", "failures", "seconds"), rows).to_markdown()
 
 
+WHICH_METHOD = "results/which-method"
 COMMAND_RUNS = "results/encoders/adapt-h200"
 STUDIED = ("sentiment", "reviews", "multinli")
 TABLES = (
@@ -354,6 +386,9 @@ PLACES = {
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
     "encoders": ("README.md", pretrained),
     "bag-of-words": ("README.md", bag_of_words),
+    "which-method-picture": ("docs/which-method.md", which_method_picture),
+    **{f"which-method-{family}": ("docs/which-method.md", which_method(family)) for family in NAMES},
+    "which-method-references": ("docs/which-method.md", references),
     "sentiment": ("docs/results.md", sentiment),
     "five-genres": ("docs/results.md", five_genres),
     "false-positives": ("docs/paper.md", false_positives),
