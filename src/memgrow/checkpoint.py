@@ -19,7 +19,7 @@ from torch import Tensor
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_large
 from memgrow.data.domain import LargeExamples
-from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
+from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.folder_reader import TRIES, find_damage, read_folder
 from memgrow.folder_writer import PATIENCE_S, write_folder
 from memgrow.history import History
@@ -185,6 +185,8 @@ def read_checkpoint(
         except ReplacedError:  # a newer version is there by now
             if attempt == TRIES - 1:
                 raise
+        except MissingExtraError:  # the model is whole
+            raise
         except SettingsError as error:  # its configuration, not anything that the caller has said
             said = str(error) if len(str(error)) <= LONGEST else f"{str(error)[:LONGEST]}..."
             raise ModelError(f"{path} is not a model that this memgrow understands: {said}") from error

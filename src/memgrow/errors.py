@@ -20,6 +20,10 @@ class SettingsError(MemgrowError):
     """A setting, a method or a size that does not exist or cannot be."""
 
 
+class MissingExtraError(SettingsError):
+    """A setting that needs a package which is not installed."""
+
+
 class ForgettingError(MemgrowError):
     """A domain that was learnt and not kept, as more than was allowed had been forgotten of what is watched."""
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from memgrow.errors import ModelError, SettingsError
+from memgrow.errors import MissingExtraError, ModelError
 from memgrow.places import expanded
 from memgrow.tensor_files import Shapes, check_size, stored_shapes
 
@@ -65,7 +65,9 @@ def encoders_extra() -> Iterator[None]:
             reason = f"the package {error.name}"
         else:  # a package is there, and another that it goes with is not, or is too old
             reason = f"packages that go together ({str(error).strip().partition(chr(10))[0]})"
-        raise SettingsError(f"a pretrained encoder needs {reason}: run `pip install 'memgrow[encoders]'`") from error
+        raise MissingExtraError(
+            f"a pretrained encoder needs {reason}: run `pip install 'memgrow[encoders]'`"
+        ) from error
 
 
 def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
