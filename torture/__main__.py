@@ -20,6 +20,9 @@ from rich.console import Console
 from memgrow.report.table import Column, Table
 from torture.budget import Budget, Outcome, Report, merge
 
+# Those that this process may use, where the system tells.
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
 
 @dataclass(frozen=True)
 class Part:
@@ -43,7 +46,7 @@ PARTS = {
 def run(name: str, minutes: float, seed: int) -> Outcome:
     """Run one part; an exception is a failure like any other."""
     share = PARTS[name].share / sum(part.share for part in PARTS.values())
-    budget, report = Budget(60 * minutes * share, seed, len(os.sched_getaffinity(0))), Report(name, seed)
+    budget, report = Budget(60 * minutes * share, seed, CORES), Report(name, seed)
     counts = {}
     try:
         counts = importlib.import_module(f"torture.{PARTS[name].module or name}").run(budget, report)
@@ -77,7 +80,7 @@ def main() -> int:
     seed = int.from_bytes(os.urandom(3)) if asked.seed is None else asked.seed
     torch.set_num_threads(1)
     machine: dict[str, str | int] = {
-        "cores": len(os.sched_getaffinity(0)),
+        "cores": CORES,
         "system": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__.partition("+")[0],

@@ -4,7 +4,7 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from multiprocessing.sharedctypes import Synchronized
 from operator import itemgetter
@@ -20,6 +20,7 @@ from torture.children import FORK, spread
 from torture.commands import NOT_BEGUN, Ended, Running, start, start_truly
 from torture.fail_points import at_operations, kill_before
 
+AT_LEAST = 200  # kills, also where they take up to three times as long as there is time
 CHAINS = 140  # models, each made by a command that is killed several times
 TRUE_EVERY = 14  # chains: one of so many is of true commands
 LONGEST = {False: 20, True: 3}  # kills in a chain of forks, and of true commands, which take seconds to start
@@ -52,12 +53,20 @@ class Chain:
 def run(budget: Budget, report: Report) -> Counts:
     """Chains of kills in all cases in turn, for as long as there is time."""
     kills: Counter[str] = Counter()
-    chains = 0
+    chains, so_far = 0, FORK.Value("i", 0)
     with tempfile.TemporaryDirectory() as folder:
         cases = make_cases(Path(folder))
         found = spread(lambda n: (n, _unbroken(cases[n], Path(folder, str(n), "m"))), len(cases), budget.workers)
         unbroken = [one for _, one in sorted(found, key=itemgetter(0))]
-        for chain in spread(lambda n: _chain(cases, unbroken, budget, n), CHAINS, budget.workers):
+
+        def work(number: int) -> Chain:
+            longer = budget if so_far.value >= AT_LEAST else replace(budget, seconds=3 * budget.seconds)
+            chain = _chain(cases, unbroken, longer, number)
+            with so_far.get_lock():
+                so_far.value += _total(chain.kills)
+            return chain
+
+        for chain in spread(work, CHAINS, budget.workers):
             chains += bool(chain.kills)
             kills += chain.kills
             for failure in chain.failures:
