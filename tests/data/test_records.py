@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.data import Columns, Example, read_unlabelled
-from memgrow.data.records import read_table
+from memgrow.data.records import iterate_unlabelled, read_table
 from memgrow.errors import DataError
 
 
@@ -138,3 +138,10 @@ def test_prediction_refuses_an_empty_text(write):
 def test_a_path_may_be_a_string_or_a_path(write_rows):
     path = write_rows("rows.jsonl", [{"text": "a"}])
     assert read_unlabelled(str(path)) == read_unlabelled(Path(path))
+
+
+def test_examples_to_predict_come_as_they_are_read(write_rows):
+    rows = iterate_unlabelled(write_rows("rows.jsonl", [{"text": "a"}, {"text": "b"}, {"text": " "}]))
+    assert [next(rows).text, next(rows).text] == ["a", "b"]
+    with pytest.raises(DataError, match="line 3"):
+        next(rows)
