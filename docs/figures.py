@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from large_files_figures import LARGE_FILES
 from speed_figures import SPEED
 
 from memgrow.experiments.bag_of_words import AT_ONCE, IN_TURN, REFERENCES
@@ -384,6 +385,7 @@ PLACES = {
     "comparison": ("docs/results.md", comparison),
     "matrix": ("docs/tutorial.md", matrix),
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
+    **{name: ("docs/large-files.md", figures) for name, figures in LARGE_FILES.items()},
     "encoders": ("README.md", pretrained),
     "bag-of-words": ("README.md", bag_of_words),
     "which-method-picture": ("docs/which-method.md", which_method_picture),

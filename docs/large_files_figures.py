@@ -1,0 +1,55 @@
+"""The figures of docs/large-files.md, taken from results/; docs/figures.py puts them there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from memgrow.report.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+Results = dict[str, Any]
+
+
+def memory(_: Results) -> str:
+    """Peak memory and time of adapting and predicting, file by file."""
+    found, rows = _found(), []
+    base = found["runs"][0]  # the smallest file
+    for run in found["runs"][1:]:
+        rows_told = f"{run['rows']:,}" + (f", {run['limit']:,} of each part learnt" if "limit" in run else "")
+        cells = [_size(run["mb"]), rows_told, f"{run['mean_letters']:,}"]
+        for command in ("adapt", "predict"):
+            peak, seconds = ((run[command][key] if command in run else None) for key in ("peak_mib", "seconds"))
+            cells.append("-" if peak is None else f"{peak - base[command]['peak_mib']:,}")
+            cells.append("-" if seconds is None else f"{seconds:,.0f}")
+        rows.append(cells)
+    header = ("file", "rows", "letters a text", "adapt, MiB", "adapt, s", "predict, MiB", "predict, s")
+    sizes = ", ".join(f"`{name}={value}`" for name, value in found["settings"].items())
+    adapt, predict = (base[command]["peak_mib"] for command in ("adapt", "predict"))
+    sentence = (
+        f"MiB are those beyond what the same command takes for a file of {base['mb']} MB, which is Python, torch and\n"
+        f"the model ({adapt} for adapt, {predict} for predict); seconds are of one core.\n"
+        f"The model is tiny, so that the data is what is measured:\n{sizes}.\nFrom `python {found['command']}`."
+    )
+    return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
+
+
+def reading(_: Results) -> str:
+    """Reading beside others' reading, in one run."""
+    found = _found()["reading"]
+    rows = [[name, f"{one['mb_per_second']:.0f}", f"{one['beyond_mib']:,}"] for name, one in found["readers"].items()]
+    header = ("reader", "MB a second of one core", "peak memory beyond its imports, MiB")
+    return f"{Table(None, header, rows).to_markdown()}\n\nJSON lines of {_size(found['mb'])}, in one run."
+
+
+def _found() -> Results:
+    found: Results = json.loads((ROOT / "results/big-files.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _size(megabytes: int) -> str:
+    return f"{megabytes / 1000:g} GB" if megabytes >= 1000 else f"{megabytes} MB"
+
+
+LARGE_FILES: dict[str, Callable[[Results], str]] = {"big-files": memory, "big-files-reading": reading}
