@@ -133,3 +133,6 @@ def test_a_share_that_was_chosen_is_in_the_line_and_one_that_was_given_is_not(ke
     line = "a: 2 examples, 2 epochs, 1 s; validation 50.0%; grew nothing"
     assert stage_line(chosen).plain == f"{line}; went {words} back to the old weights: validation 48.7%"
     assert stage_line(given).plain == line
+    replied = stage_line(chosen, "reply").plain
+    assert "validation perplexity 2.00; grew" in replied
+    assert replied.endswith(f"went {words} back to the old weights: validation perplexity 2.05")

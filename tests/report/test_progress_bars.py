@@ -167,6 +167,16 @@ def test_of_replies_the_perplexity_is_told_however_large_it_is(validation, told)
     )
 
 
+def test_shares_that_validation_chose_are_told_as_their_mean():
+    ended = result("F+A", seeds=(0, 1))
+    notes = [{"keep": keep, "keep_chosen": "auto"} for keep in (0.2, 0.4)]
+    records = [
+        replace(one, stage=replace(one.stage, note=note)) for one, note in zip(ended.records, notes, strict=True)
+    ]
+    told = job_line(replace(ended, records=tuple(records))).plain
+    assert told == "dvds by F+A, seeds 0 to 1: validation 50.0%, 30 s, went 30% back"
+
+
 def test_a_log_gets_a_line_for_each_job_with_the_time_left():
     console, clock = log(), Clock()
     with GridBar(console, clock) as bar:

@@ -145,7 +145,7 @@ def learn_stream(
     def tell(stage: Stage, new: bool) -> None:
         if new:
             bar.clear()
-            bar.say(stage_line(stage))
+            bar.say(stage_line(stage, learner.task))
             stages.append(stage)
         else:
             name = " and ".join(stage.learned)

@@ -18,9 +18,9 @@ from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.learner import Answer, Learner
 from memgrow.methods import LETTERS, METHODS, Grew, Method, check_method
-from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
+from memgrow.models import REPLY, ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.nn import MemoryBank, count_parameters
-from memgrow.report.table import Column, Table, numbers, percent
+from memgrow.report.table import Column, Table, numbers, percent, validation_text
 
 TITLES = {"reply": "test: 100 / perplexity"}
 ACCURACY = "test accuracy, %"
@@ -147,11 +147,14 @@ def stages_table(history: History) -> Table:
     return Table(title, [*words, *numbers("parameters", "epochs", "valid.", "seconds")], rows)
 
 
-def stage_line(stage: Stage) -> Text:
+def stage_line(stage: Stage, task: str | None = None) -> Text:
+    """A line about a stage of a model for that task."""
+    replies = task == REPLY
     return Text.assemble(
         ("+".join(stage.learned), "bold"),
         f": {counted(stage.examples, 'example')}, {_how_long(stage)}, {stage.seconds:.0f} s; "
-        f"validation {percent(stage.validation)}%; grew {growth(stage.grew)}{_went_back(stage)}",
+        f"validation {validation_text(stage.validation, replies)}; grew {growth(stage.grew)}"
+        f"{_went_back(stage, replies)}",
     )
 
 
@@ -159,12 +162,13 @@ def _how_long(stage: Stage) -> str:
     return counted(stage.epochs, "epoch") if stage.epochs else "solved in closed form"
 
 
-def _went_back(stage: Stage) -> str:
+def _went_back(stage: Stage, replies: bool) -> str:
     """How far a method chose to go back to the old weights, and what that left of the validation score."""
     if "keep_chosen" not in stage.note:
         return ""
     keep, validation = stage.note["keep"], stage.note["validation_after_averaging"]
-    return f"; went {percent(keep, digits=0)}% back to the old weights: validation {percent(validation)}%"
+    left = validation_text(validation, replies)
+    return f"; went {percent(keep, digits=0)}% back to the old weights: validation {left}"
 
 
 def growth(grew: Grew) -> str:

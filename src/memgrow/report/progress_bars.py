@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Sequence
-from math import inf
 from statistics import fmean
 from typing import Self
 
@@ -14,7 +13,7 @@ from rich.text import Text
 from memgrow.experiments.plan import Job, Result
 from memgrow.methods import find_method
 from memgrow.progress import Step
-from memgrow.report.table import percent, perplexity_text
+from memgrow.report.table import percent, validation_text
 
 LOG_EVERY_S = 30.0  # between two lines of a log: enough to see that there is life
 NAME_WIDTH = 20  # letters of a domain's name that a bar has room for
@@ -198,8 +197,9 @@ def job_line(result: Result) -> Text:
     if stages:
         mean, seconds = fmean(stage.validation for stage in stages), max(stage.seconds for stage in stages)
         is_dialogue = any(record.replies for record in result.records)  # where validation is 1 / perplexity
-        shown = f"perplexity {perplexity_text(1 / mean if mean else inf)}" if is_dialogue else f"{percent(mean)}%"
-        line.append(f": validation {shown}, {duration(seconds)}")
+        line.append(f": validation {validation_text(mean, is_dialogue)}, {duration(seconds)}")
+        if kept := [stage.note["keep"] for stage in stages if "keep_chosen" in stage.note]:
+            line.append(f", went {percent(fmean(kept), digits=0)}% back")
     return line
 
 

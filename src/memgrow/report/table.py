@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Literal
 
 import rich.table
@@ -117,3 +118,8 @@ def p_value(p: float | None) -> str:
 
 def perplexity_text(value: float) -> str:
     return f"{value:.2f}" if value < WIDE else f"{value:,.0f}" if value < HUGE else f"{value:.1e}"
+
+
+def validation_text(score: float, replies: bool) -> str:
+    """A validation score in words: of replies it is 1 / perplexity, and the perplexity is what people read."""
+    return f"perplexity {perplexity_text(1 / score if score else inf)}" if replies else f"{percent(score)}%"
