@@ -33,3 +33,9 @@ def one_thread() -> Iterator[None]:
     """Whatever a test does about threads ends with it: two of them beside another process are many times slower."""
     yield
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def full_precision(monkeypatch) -> None:
+    """On a CPU: which of them multiply bfloat16 by themselves is no matter of the tests."""
+    monkeypatch.setattr("memgrow.models.pretrained.encoder.multiplies_bfloat16", lambda kind: kind == "cuda")

@@ -7,7 +7,7 @@ import torch
 
 from memgrow.cli.adapt import open_or_create
 from memgrow.cli.recipe import Recipe
-from memgrow.device import allow_tf32, warm_up, warm_up_gpu
+from memgrow.device import allow_tf32, multiplies_bfloat16, warm_up, warm_up_gpu
 
 
 @pytest.fixture
@@ -70,3 +70,17 @@ def test_without_a_number_it_is_the_current_one(chosen, warmed, monkeypatch):
     monkeypatch.setattr(torch.cuda, "current_device", lambda: chosen)
     warm_up_all("cuda")
     assert warmed == [torch.device("cuda", chosen or 0)]
+
+
+@pytest.mark.parametrize("check", ["_is_avx512_bf16_supported", "_is_amx_tile_supported"])
+def test_a_cpu_with_instructions_for_bfloat16_is_told_from_one_without(check, monkeypatch):
+    for name in ("_is_avx512_bf16_supported", "_is_amx_tile_supported"):
+        monkeypatch.setattr(torch.cpu, name, lambda: False)
+    multiplies_bfloat16.cache_clear()
+    assert not multiplies_bfloat16("cpu")
+    monkeypatch.setattr(torch.cpu, check, lambda: True)
+    multiplies_bfloat16.cache_clear()
+    assert multiplies_bfloat16("cpu")
+    multiplies_bfloat16.cache_clear()
+    assert multiplies_bfloat16("cuda")
+    assert not multiplies_bfloat16("mps")

@@ -207,7 +207,7 @@ print(json.dumps([answer.probabilities for answer in answers]))
 def test_a_folder_moves_to_a_machine_without_network_and_predicts_the_same(stream, tmp_path):
     encoder = make_encoder(tmp_path / "encoder", "modernbert")
     (encoder / "LICENSE").write_text("as you like")
-    learner = make(encoder, "F+M")
+    learner = make(encoder, "F+M", model=PretrainedSettings(encoder=str(encoder), precision="float32"))
     learner.learn(stream[:2], folder=tmp_path / "model")
     expected = [answer.probabilities for answer in learner.predict(stream[0].test)]
     shutil.rmtree(encoder)

@@ -25,6 +25,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
 
 
+@functools.cache
+def multiplies_bfloat16(kind: str) -> bool:
+    """Whether a device of this kind has instructions of its own for products of bfloat16; without, they are slow."""
+    if kind != "cpu":
+        return kind == "cuda"
+    checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch has no public ones
+    return any(getattr(torch.cpu, check, lambda: False)() for check in checks)
+
+
 def allow_tf32(device: torch.device) -> None:
     """Let a GPU round factors to ten bits, in all of this process: nobody reads the fourth digit of a weight."""
     if device.type == "cuda":

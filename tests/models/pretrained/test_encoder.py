@@ -249,6 +249,14 @@ def test_half_precision_is_near(files):
     close(half, full, tolerance=0.05)
 
 
+def test_products_are_of_bfloat16_by_themselves_where_the_processor_has_them(made, monkeypatch):
+    data = encoded(made["bert"], TEXTS)
+    asked = vectors(make(made["bert"], precision="bfloat16"), data)
+    monkeypatch.setattr("memgrow.models.pretrained.encoder.multiplies_bfloat16", lambda kind: True)
+    assert torch.equal(vectors(make(made["bert"]), data), asked)
+    assert not torch.equal(vectors(make(made["bert"], precision="float32"), data), asked)
+
+
 def test_answers_that_overlap_leave_the_weights_as_they_were(made):
     encoder = make(made["bert"], precision="bfloat16")
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}

@@ -10,6 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate, token_mask
+from memgrow.device import multiplies_bfloat16
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.pretrained.backbone import (
@@ -178,8 +179,9 @@ class PretrainedEncoder(Encoder):
     @property
     def _half(self) -> bool:
         """Whether weights and states are of bfloat16 while a text is read; weights are kept as they are."""
-        on_gpu = next(self.backbone.parameters()).is_cuda
-        return self.settings.precision == "bfloat16" or (self.settings.precision == "auto" and on_gpu)
+        if self.settings.precision == "auto":
+            return multiplies_bfloat16(next(self.backbone.parameters()).device.type)
+        return self.settings.precision == "bfloat16"
 
     def _attention(self) -> AbstractContextManager[Any]:
         """On a GPU none of cuDNN's kernels, which are planned anew for each shape, and shapes are many."""

@@ -31,7 +31,7 @@ class PretrainedSettings(ModelSettings):
     memory: str = "slots"  # how it is read: slots, or one of the controls, fixed-keys and adapter
     key_size: int = 64
     best: int = 16  # slots of a domain that a token reads at most
-    precision: str = "auto"  # of matrix products: float32, bfloat16; auto: bfloat16 on a GPU
+    precision: str = "auto"  # of matrix products: float32, bfloat16; auto: bfloat16 if the processor multiplies it
 
     poolings: ClassVar[tuple[str, ...]] = ("mean", "first")
     at_least_one: ClassVar[tuple[str, ...]] = ("best",)
