@@ -35,7 +35,9 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
 
 
-@pytest.fixture(autouse=True)
-def full_precision(monkeypatch) -> None:
+@pytest.fixture(autouse=True, scope="session")
+def full_precision() -> Iterator[None]:
     """On a CPU: which of them multiply bfloat16 by themselves is no matter of the tests."""
-    monkeypatch.setattr("memgrow.models.pretrained.encoder.multiplies_bfloat16", lambda kind: kind == "cuda")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("memgrow.models.pretrained.encoder.multiplies_bfloat16", lambda kind: kind == "cuda")
+        yield
