@@ -187,9 +187,9 @@ def test_a_run_that_goes_on_says_so(stream, tmp_path):
     first, second = Plug(1), Plug()
     with pytest.raises(PulledPlug):
         make().adapt(stream[0], folder=tmp_path / "model", save_every=0, progress=first)
-    assert first.notes == []
+    assert not any("resuming" in note for note in first.notes)
     make().adapt(stream[0], folder=tmp_path / "model", progress=second)
-    assert second.notes == [f"{stream[0].name}: resuming in epoch 1 after batch 1"]
+    assert f"{stream[0].name}: resuming in epoch 1 after batch 1" in second.notes
 
 
 @pytest.mark.parametrize("half", [False, True], ids=["all of it left", "half of it left"])
