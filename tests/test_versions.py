@@ -292,6 +292,29 @@ def test_a_version_with_a_missing_file_does_not_keep_a_model_from_being_saved(mo
     assert numbers(model) == [4, 3, 1]
 
 
+def test_what_has_no_history_is_no_version(model, stream):
+    learner = load(model)
+    (model / "history.json").write_text("{")
+    learner.adapt(stream[0], folder=model)  # by one who still has it in memory
+    assert numbers(model) == [4, 2, 1]
+
+
+def test_nor_does_one_that_nobody_may_look_into(model, stream, monkeypatch):
+    """As after `chmod 600 m/*`, which closes the folders of versions to all but root."""
+    closed, stat = model / Manifest.of(model).earlier[2].folder, Path.stat
+
+    def refuse(path, **options):
+        if path.parent == closed:
+            raise PermissionError(13, "Permission denied")
+        return stat(path, **options)
+
+    learner = load(model)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", refuse)
+        learner.adapt(stream[0], folder=model)
+    assert numbers(model) == [4, 3, 1]
+
+
 @pytest.mark.parametrize(
     "earlier",
     [

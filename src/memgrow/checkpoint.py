@@ -138,13 +138,9 @@ def _earlier_versions(path: Path, fingerprints: Sequence[str], most: int) -> dic
     found: dict[int, Manifest] = {}
     for one in (*newest.earlier.values(), newest):
         order = [fingerprint for fingerprint, _ in _stages_in(path / one.folder / HISTORY)]
-        whole = HISTORY in one.sha256 and all((path / one.folder / name).is_file() for name in one.sha256)
-        if (
-            whole
-            and one.format <= FORMAT
-            and len(order) < len(fingerprints)
-            and order == list(fingerprints[: len(order)])
-        ):
+        if not 0 < len(order) < len(fingerprints) or order != list(fingerprints[: len(order)]):
+            continue
+        if 0 < one.format <= FORMAT and all((path / one.folder / name).is_file() for name in one.sha256):
             found[len(order)] = one
     return {number: found[number] for number in sorted(found, reverse=True)[:most]}
 
