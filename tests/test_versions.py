@@ -78,7 +78,9 @@ def seen(made) -> list[dict[str, bytes]]:
 def way(request, monkeypatch) -> str:
     """How a new version takes its place: all of the folder is exchanged, or it cannot be, as a mount point."""
     for module in (folders, folder_writer, locking, resume):
-        monkeypatch.setattr(module, "replaceable", lambda path: request.param == "beside" or path.name != "m")
+        monkeypatch.setattr(module, "replaceable", lambda path: request.param != "within" or path.name != "m")
+    if request.param == "two renames":
+        monkeypatch.setattr(folders, "exchange", lambda a, b: False)
     return str(request.param)
 
 
@@ -204,7 +206,10 @@ def test_files_that_are_the_same_are_stored_once_or_copied_where_there_are_no_li
 # Killed
 
 
-@pytest.mark.parametrize("what", ["undo", "save"])
+KILLS = [(way, what) for way in ("beside", "within", "two renames") for what in ("undo", "save")]
+
+
+@pytest.mark.parametrize(("way", "what"), KILLS[:-1], indirect=["way"])
 def test_a_process_killed_at_any_file_operation_leaves_the_old_state_or_the_new(model, seen, way, what):
     """Versions and all: each that is named is whole."""
     (model / "NOTES.txt").write_text("mine")
@@ -214,9 +219,10 @@ def test_a_process_killed_at_any_file_operation_leaves_the_old_state_or_the_new(
         if what == "undo":
             undo(model)
             return
-        found = Manifest.of(model)
-        if found.format != 7:  # the same once more, were it killed when all was done
-            write_folder(model, small, 7, earlier={3: found, 2: found.earlier[2]}, keep=2)
+        with locking.hold(model):
+            found = Manifest.of(model)
+            if found.format != 7:  # the same once more, were it killed when all was done
+                write_folder(model, small, 7, earlier={3: found, 2: found.earlier[2]}, keep=2)
 
     before, after = [None, 2, 1], ([None, 1] if what == "undo" else [None, 3, 2])
     status, number = -signal.SIGKILL, 0

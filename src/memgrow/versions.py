@@ -26,6 +26,7 @@ from memgrow.checkpoint import (
 from memgrow.errors import ModelError
 from memgrow.folder_reader import Version, look_at_versions, read_folder
 from memgrow.folder_writer import write_folder
+from memgrow.folders import aside
 from memgrow.history import History, Stage
 from memgrow.locking import hold
 from memgrow.manifest import Manifest, NoVersionError
@@ -82,7 +83,7 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
     other. A model whose own files are damaged can be taken back, too.
     """
     path = Path(os.path.realpath(folder))
-    if not path.is_dir():
+    if not path.is_dir() and not aside(path).is_dir():  # where one that was killed has left it
         raise ModelError(f"there is no model at {folder}: check the name")
     with hold(path):
         newest, *earlier = list_versions(path)
