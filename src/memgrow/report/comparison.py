@@ -28,12 +28,13 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
                 f"{values['seconds'].mean:,.0f} s",
             )
         )
+    beside = REFERENCES.keys() & comparison.results.keys()
     incremental = sum(not sees_all(method) for method in comparison.order)
     return Table(
         f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}",
         [Column("method", wrap="never"), *numbers(*(name for name in FIGURES if name != PERPLEXITY or replies))],
         rows,
-        layout="narrow" if replies else "roomy",  # a column more has to fit into eighty letters
+        layout="narrow" if replies or beside else "roomy",  # a column or longer names have to fit into eighty letters
         lines_above=[incremental] if incremental else (),
     )
 
@@ -97,8 +98,8 @@ def legend(comparison: Comparison, seeds: int) -> str:
     parts = ["± is the standard deviation over seeds; differences are taken seed by seed"] if seeds > 1 else []
     if any(CLEAR in difference(comparison.against(name)) for name in comparison.order):
         parts.append(f"{CLEAR}: the 95% interval of the difference leaves zero out")
-    beside = [f"{name}: {one.about}" for name, one in REFERENCES.items() if name in comparison.results]
-    parts += [f"by scikit-learn, {', '.join(beside)}"] if beside else []
+    beside = [f"{name} ({one.about})" for name, one in REFERENCES.items() if name in comparison.results]
+    parts += [f"by scikit-learn: {' and '.join(beside)}"] if beside else []
     if comparison.kind.is_dialogue:
         parts.append(
             f"{PERPLEXITY}: perplexity of the replies given, the geometric mean over domains; it takes all unknown "
