@@ -114,7 +114,7 @@ def test_either_loop_goes_on_where_the_other_was_broken_off(method, number, loop
         broken.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Plug(7), loop=before)
     ear = Plug()
     learner.adapt(domain, folder=tmp_path / "model", progress=ear, loop=after)
-    assert ear.notes == [f"{domain.name}: resuming in epoch 2 after batch 2"]
+    assert ear.notes[-1] == f"{domain.name}: resuming in epoch 2 after batch 2"
     whole.adapt(domain, loop=after)
     assert_kept(LAST, whole, learner)
     for name, tensor in weights(whole).items():
