@@ -23,7 +23,7 @@ def stream():
 
 @pytest.fixture(autouse=True)
 def few_features(monkeypatch):
-    monkeypatch.setattr(bag_of_words, "FEATURES", 2**12)
+    monkeypatch.setattr(bag_of_words, "FEATURES", 2**10)
 
 
 def made(stream, folder, seeds=SEEDS):

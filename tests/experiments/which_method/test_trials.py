@@ -31,10 +31,8 @@ TINY = Settings(
     ModelSettings(embedding=4, hidden=4, slots=2, perceptron=4), TrainingSettings(epochs=1, rate=1e-2, max_words=20)
 )
 FEW = {
-    "bilstm": replace(
-        FAMILIES["bilstm"], candidates=tuple(FAMILIES["bilstm"].called(["F+V", "F+V+A auto", "F+V+E", "EWC+V"]))
-    ),
-    "replies": FAMILIES["replies"],
+    "bilstm": replace(FAMILIES["bilstm"], candidates=tuple(FAMILIES["bilstm"].called(["F+V", "F+V+A auto", "F+V+E"]))),
+    "replies": replace(FAMILIES["replies"], candidates=tuple(FAMILIES["replies"].called(["F+V", "F+V+E"]))),
 }
 TINY_REPLIES = replace(TINY, model=ModelSettings(cell="gru", embedding=4, hidden=4, slots=2, bidirectional=False))
 
