@@ -6,7 +6,6 @@ A large encoder's weights stand in a file of their own, `BASE`. A later version 
 long as half of it is still true; `MODEL` then holds all that differs from it or is not in it, and is read over it.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,11 +20,9 @@ from memgrow.data.batches import Tokenized, tokenize_large
 from memgrow.data.domain import LargeExamples
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.folder_reader import TRIES, find_damage, read_folder
-from memgrow.folder_writer import PATIENCE_S, write_folder
 from memgrow.history import History
 from memgrow.kinds import wrong_part
-from memgrow.locking import hold
-from memgrow.manifest import MANIFEST, Manifest, stored_at
+from memgrow.manifest import MANIFEST
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
 from memgrow.models import Model, ModelSettings, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
@@ -47,8 +44,6 @@ FORMAT = 2  # of a model's folder; a later one is refused
 CONFIG = "config.json"  # settings and shape, by which the model is built anew
 MODEL = "model.safetensors"  # its weights, or those that are not in the base
 BASE = "base.safetensors"  # weights of a large encoder, as they were in this version or an earlier one
-KEEP_VERSIONS = 1  # that stay in the folder, where nobody has said how many
-MOST_VERSIONS = 100  # the manifest, which names their files, is small
 KEPT_FROM = 0.5  # of the bytes of a base: with fewer that are still true, a new one is written
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
@@ -95,77 +90,6 @@ class Learnt:
     vocabulary: Vocabulary
     plugins: Plugins
     history: History
-
-
-def write_checkpoint(
-    path: str | Path,
-    setup: Setup,
-    learnt: Learnt,
-    earlier: Path | None = None,
-    overwrite: bool = False,
-    keep_versions: int | None = None,
-) -> None:
-    """Write a learner as a folder, in place of what was there; a reader never sees half of it.
-
-    `earlier` is the folder of an earlier version: what it has of a large encoder is not stored once more, nor is what
-    the folder that is replaced has. A model that has learnt other domains is replaced only to `overwrite` it.
-    So many earlier versions stay in the folder as `keep_versions` says, or else as the folder's last writer said.
-    """
-    check_keep_versions(keep_versions)
-    fingerprints = [stage.fingerprint for stage in learnt.history.stages]
-    with hold(path, PATIENCE_S):
-        if not overwrite:
-            check_extends(path, fingerprints)
-        places = dict.fromkeys(Path(place).absolute() for place in (path, earlier) if place is not None)
-        files = pack(setup, learnt, [stored_at(place, BASE) for place in places])
-        keep = Manifest.of(Path(path)).keep if keep_versions is None else keep_versions
-        kept = _earlier_versions(Path(path), fingerprints, KEEP_VERSIONS if keep is None else keep)
-        write_folder(path, files, FORMAT, earlier=kept, keep=keep)
-
-
-def check_keep_versions(number: int | None) -> None:
-    """Refuse a number of earlier versions that cannot be kept."""
-    if number is not None and not 0 <= number <= MOST_VERSIONS:
-        raise SettingsError(f"{number} earlier versions cannot be kept: give 0 to keep none, or up to {MOST_VERSIONS}")
-
-
-def _earlier_versions(path: Path, fingerprints: Sequence[str], most: int) -> dict[int, Manifest]:
-    """The latest versions in a folder that a model which has learnt this data is a later version of.
-
-    A version has the number of its stages. One that is damaged is not kept.
-    """
-    newest = Manifest.of(path)
-    found: dict[int, Manifest] = {}
-    for one in (*newest.earlier.values(), newest):
-        order = [fingerprint for fingerprint, _ in _stages_in(path / one.folder / HISTORY)]
-        if not 0 < len(order) < len(fingerprints) or order != list(fingerprints[: len(order)]):
-            continue
-        if 0 < one.format <= FORMAT and all((path / one.folder / name).is_file() for name in one.sha256):
-            found[len(order)] = one
-    return {number: found[number] for number in sorted(found, reverse=True)[:most]}
-
-
-def check_extends(path: str | Path, fingerprints: Sequence[str]) -> None:
-    """Refuse to replace a model that has learnt anything but the first of this data, in this order.
-
-    So a model gives way to a later version of itself, and nothing that was learnt is lost. A folder whose history
-    cannot be read is no model.
-    """
-    stages = _stages_in(stored_at(Path(path), HISTORY))
-    if [fingerprint for fingerprint, _ in stages] != list(fingerprints[: len(stages)]):
-        raise ModelError(
-            f"{path} holds a model that has learnt {', '.join(dict(stages).values())}, and this is no later version of "
-            "it: load that one and go on from it, choose another place, or give overwrite=True to lose it"
-        )
-
-
-def _stages_in(file: Path) -> list[tuple[str, str]]:
-    """Of each stage in a history that is on the disk: the fingerprint of the data, and the domains in words."""
-    try:
-        stages = json.loads(file.read_bytes())["stages"] if file.is_file() else []
-        return [(str(stage["fingerprint"]), " and ".join(stage["learned"])) for stage in stages]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return []
 
 
 def read_checkpoint(

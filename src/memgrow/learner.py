@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from memgrow.adaptation import Adaptation
-from memgrow.checkpoint import Learnt, Setup, check_extends, check_keep_versions, read_checkpoint, write_checkpoint
+from memgrow.checkpoint import Learnt, Setup, read_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
 from memgrow.defaults import defaults_for
@@ -29,7 +29,7 @@ from memgrow.stage_data import StageData, check_examples, check_tests, domains_o
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import ResumeFolder
-from memgrow.versions import read_version
+from memgrow.versions import check_extends, check_keep_versions, read_version, write_checkpoint
 
 Text = str | tuple[str, str] | Example
 

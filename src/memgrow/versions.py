@@ -1,10 +1,11 @@
-"""Versions of a model that its folder keeps: which there are, and going back to one of them.
+"""Versions of a model that its folder keeps: publishing one, which there are, and going back to one of them.
 
 `write_checkpoint` keeps the version that it replaces, so that to publish is to save, and to roll back is to `undo`. A
 version has the number of stages that it has been through, and shares with others, by hard links, the files that are
 the same.
 """
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 import torch
 
 from memgrow.checkpoint import (
+    BASE,
     CONFIG,
     FORMAT,
     HISTORY,
@@ -20,19 +22,23 @@ from memgrow.checkpoint import (
     Learnt,
     Setup,
     checkpoint_files,
+    pack,
     read_checkpoint,
     unpack_history,
 )
-from memgrow.errors import ModelError
+from memgrow.errors import ModelError, SettingsError
 from memgrow.folder_reader import Version, look_at_versions, read_folder
-from memgrow.folder_writer import write_folder
+from memgrow.folder_writer import PATIENCE_S, write_folder
 from memgrow.folders import aside
 from memgrow.history import History, Stage
 from memgrow.locking import hold
-from memgrow.manifest import Manifest, NoVersionError
+from memgrow.manifest import Manifest, NoVersionError, stored_at
 from memgrow.models import ModelSettings
 from memgrow.storage import load_json
 from memgrow.training.resume import ResumeFolder
+
+KEEP_VERSIONS = 1  # that stay in the folder, where nobody has said how many
+MOST_VERSIONS = 100  # the manifest, which names their files, is small
 
 
 @dataclass(frozen=True)
@@ -53,6 +59,52 @@ class Undone:
     task: str
     history: History
     further: tuple[int, ...]  # numbers of versions that one can still go back to, the latest first
+
+
+def write_checkpoint(
+    path: str | Path,
+    setup: Setup,
+    learnt: Learnt,
+    earlier: Path | None = None,
+    overwrite: bool = False,
+    keep_versions: int | None = None,
+) -> None:
+    """Write a learner as a folder, in place of what was there; a reader never sees half of it.
+
+    `earlier` is the folder of an earlier version: what it has of a large encoder is not stored once more, nor is what
+    the folder that is replaced has. A model that has learnt other domains is replaced only to `overwrite` it.
+    So many earlier versions stay in the folder as `keep_versions` says, or else as the folder's last writer said.
+    """
+    check_keep_versions(keep_versions)
+    fingerprints = [stage.fingerprint for stage in learnt.history.stages]
+    with hold(path, PATIENCE_S):
+        if not overwrite:
+            check_extends(path, fingerprints)
+        places = dict.fromkeys(Path(place).absolute() for place in (path, earlier) if place is not None)
+        files = pack(setup, learnt, [stored_at(place, BASE) for place in places])
+        keep = Manifest.of(Path(path)).keep if keep_versions is None else keep_versions
+        kept = _earlier_versions(Path(path), fingerprints, KEEP_VERSIONS if keep is None else keep)
+        write_folder(path, files, FORMAT, earlier=kept, keep=keep)
+
+
+def check_keep_versions(number: int | None) -> None:
+    """Refuse a number of earlier versions that cannot be kept."""
+    if number is not None and not 0 <= number <= MOST_VERSIONS:
+        raise SettingsError(f"{number} earlier versions cannot be kept: give 0 to keep none, or up to {MOST_VERSIONS}")
+
+
+def check_extends(path: str | Path, fingerprints: Sequence[str]) -> None:
+    """Refuse to replace a model that has learnt anything but the first of this data, in this order.
+
+    So a model gives way to a later version of itself, and nothing that was learnt is lost. A folder whose history
+    cannot be read is no model.
+    """
+    stages = _stages_in(stored_at(Path(path), HISTORY))
+    if [fingerprint for fingerprint, _ in stages] != list(fingerprints[: len(stages)]):
+        raise ModelError(
+            f"{path} holds a model that has learnt {', '.join(dict(stages).values())}, and this is no later version of "
+            "it: load that one and go on from it, choose another place, or give overwrite=True to lose it"
+        )
 
 
 def list_versions(folder: str | Path) -> list[SavedVersion]:
@@ -150,3 +202,28 @@ def _target(folder: str | Path, newest: int | None, earlier: Sequence[int], to: 
 
 def _in_words(numbers: Sequence[int]) -> str:
     return f"there is stage {' and '.join(map(str, sorted(numbers)))}"
+
+
+def _earlier_versions(path: Path, fingerprints: Sequence[str], most: int) -> dict[int, Manifest]:
+    """The latest versions in a folder that a model which has learnt this data is a later version of.
+
+    A version has the number of its stages. One that is damaged is not kept.
+    """
+    newest = Manifest.of(path)
+    found: dict[int, Manifest] = {}
+    for one in (*newest.earlier.values(), newest):
+        order = [fingerprint for fingerprint, _ in _stages_in(path / one.folder / HISTORY)]
+        if not 0 < len(order) < len(fingerprints) or order != list(fingerprints[: len(order)]):
+            continue
+        if 0 < one.format <= FORMAT and all((path / one.folder / name).is_file() for name in one.sha256):
+            found[len(order)] = one
+    return {number: found[number] for number in sorted(found, reverse=True)[:most]}
+
+
+def _stages_in(file: Path) -> list[tuple[str, str]]:
+    """Of each stage in a history that is on the disk: the fingerprint of the data, and the domains in words."""
+    try:
+        stages = json.loads(file.read_bytes())["stages"] if file.is_file() else []
+        return [(str(stage["fingerprint"]), " and ".join(stage["learned"])) for stage in stages]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return []
