@@ -20,9 +20,7 @@ def memory(_: Results) -> str:
         rows_told = f"{run['rows']:,}" + (f", {run['limit']:,} of each part learnt" if "limit" in run else "")
         cells = [_size(run["mb"]), rows_told, f"{run['mean_letters']:,}"]
         for command in ("adapt", "predict"):
-            peak, seconds = ((run[command][key] if command in run else None) for key in ("peak_mib", "seconds"))
-            cells.append("-" if peak is None else f"{peak - base[command]['peak_mib']:,}")
-            cells.append("-" if seconds is None else f"{seconds:,.0f}")
+            cells += _told(run[command], base[command]) if command in run else ["-", "-"]
         rows.append(cells)
     header = ("file", "rows", "letters a text", "adapt, MiB", "adapt, s", "predict, MiB", "predict, s")
     sizes = ", ".join(f"`{name}={value}`" for name, value in found["settings"].items())
@@ -33,6 +31,12 @@ def memory(_: Results) -> str:
         f"The model is tiny, so that the data is what is measured:\n{sizes}.\nFrom `python {found['command']}`."
     )
     return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
+
+
+def _told(one: Results, base: Results) -> list[str]:
+    """Memory and time of a command; one that was stopped says how much of the file it had answered."""
+    stopped = f" (first {_size(one['mb'])})" if "mb" in one else ""
+    return [f"{one['peak_mib'] - base['peak_mib']:,}", f"{one['seconds']:,.0f}{stopped}"]
 
 
 def reading(_: Results) -> str:
