@@ -40,6 +40,7 @@ PARTS = {
     "crowd": Part("ten writers and ten readers; two commands that adapt one model", 2.5),
     "damage": Part("model folders damaged in thousands of ways", 4.0),
     "fuzz": Part("nonsense for every reader of texts and files", 3.0),
+    "growth": Part("reading takes a time that grows with the length and no faster", 1.0),
 }
 
 

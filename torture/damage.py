@@ -84,6 +84,9 @@ def judged(damage: Damage, outcome: Outcome, whole: str) -> tuple[str, str | Non
     told = outcome.value
     if told["error"] is not None:
         return "refused", _refusal_fault(damage, told)
+    if told["code"] != 0 and "/" in (damage.file or ""):  # an earlier version, which nobody has asked for
+        named = (damage.file or "").rpartition("/")[2] in told["output"] and told["model"] == whole
+        return "refused", None if named else f"verify says of an earlier version: {told['output']}"
     if told["code"] != 0:
         return "refused", f"it loads, and verify says {told['output']}"
     if told["model"] == whole:
@@ -181,6 +184,9 @@ def make_subjects(place: Path) -> list[Path]:
     given: dict[str, Any] = {"training": TrainingSettings(rate=0.01, batch=8, epochs=1), "device": "cpu"}
     options = MethodSettings(slots=3, fisher_examples=4)
     encoder = make_encoder(place / "tiny")
+    versions = Learner.create("F+M+V", model=model, **given)
+    for domain in stream:
+        versions.adapt(domain, folder=place / "with-versions")
     for name, learner, data in (
         ("classifier", Learner.create("EWC+M+V", model=model, options=options, **given), stream),
         ("responder", Learner.create("F+M+V", model=model, **given), dialogue),
@@ -189,4 +195,4 @@ def make_subjects(place: Path) -> list[Path]:
         learner.learn(data)
         learner.save(place / name)
     old = [Path(shutil.copytree(FIXTURES / name, place / f"{name}-0.1.0")) for name in ("classifier", "responder")]
-    return [place / "classifier", place / "responder", place / "with-encoder", *old]
+    return [place / name for name in ("classifier", "responder", "with-encoder", "with-versions")] + old

@@ -62,17 +62,22 @@ def refit(folder: Path) -> None:
     path.write_text(json.dumps(told, indent=1))
 
 
-def listed(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.iterdir())
+def listed(folder: Path, within: bool = False) -> list[str]:
+    """The names of a folder's files; also those of the earlier versions `within` it."""
+    return sorted(
+        path.relative_to(folder).as_posix()
+        for path in (folder.rglob("*") if within else folder.iterdir())
+        if not path.is_dir()
+    )
 
 
 def _any(folder: Path, rng: random.Random, suffix: str = "", manifest: bool = True) -> str:
-    names = [name for name in listed(folder) if name.endswith(suffix) and (manifest or name != MANIFEST)]
+    names = [name for name in listed(folder, manifest) if name.endswith(suffix) and (manifest or name != MANIFEST)]
     return rng.choice(names)
 
 
 def _maybe_refit(folder: Path, rng: random.Random, damage: Damage) -> Damage:
-    if damage.file == MANIFEST or rng.random() < 0.4:
+    if damage.file is None or damage.file == MANIFEST or "/" in damage.file or rng.random() < 0.4:
         return damage
     refit(folder)
     return replace(damage, refit=True)
@@ -186,7 +191,8 @@ def not_a_file(folder: Path, rng: random.Random) -> Damage:
         os.mkfifo(folder / name)
     else:
         beside = next(one for one in listed(folder) if one != name)
-        (folder / name).symlink_to({"itself": name, "nowhere": "nothing-here", "beside": beside}.get(kind, kind))
+        where = {"itself": Path(name).name, "nowhere": "nothing-here", "beside": beside}.get(kind, kind)
+        (folder / name).symlink_to(where)
     return Damage(f"{name} is {kind}", name)
 
 

@@ -61,7 +61,7 @@ RECIPES = [
     ("method: G+X", "there is no method 'G+X'"),
     ("model: &a\n  hidden: *a", "recipe.yaml, line 2: this is not YAML (aliases are not allowed)"),
     ("training: {new_rate: .inf}", "new_rate must be a finite number, not inf"),
-    ("#" * (1 << 20) + "#", "recipe.yaml has more than 1 MB, and is no recipe"),
+    ("- a\n" * (1 << 15), "recipe.yaml has more than 64 kB, and is no recipe"),
 ]
 
 

@@ -25,7 +25,7 @@ SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
 SHIPPED = {file.stem: file for file in sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))}  # by name
 LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
-LARGEST_FILE = 1 << 20  # bytes of a recipe
+LARGEST_FILE = 1 << 16  # bytes of a recipe: YAML is read by Python, slowly
 SHOWN = 80  # letters of a word of the command line that an error repeats
 
 
@@ -120,7 +120,7 @@ def _text_of(path: Path) -> str:
     with path.open("rb") as file:
         content = file.read(LARGEST_FILE + 1)
     if len(content) > LARGEST_FILE:
-        raise SettingsError(f"{path} has more than {LARGEST_FILE >> 20} MB, and is no recipe: check the name")
+        raise SettingsError(f"{path} has more than {LARGEST_FILE >> 10} kB, and is no recipe: check the name")
     return content.decode()
 
 
