@@ -12,7 +12,8 @@ import random
 import shutil
 import tempfile
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from torture.confined import Outcome, confined
 from torture.mutations import Damage, mutate
 
 LEAST = 2_000  # mutations
+ENCODER = "encoder-folder"
 LONGEST = 700  # characters of a sentence, the name of the folder among them
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures" / "model-0.1.0"
 
@@ -33,7 +35,8 @@ def run(budget: Budget, report: Report, least: int = LEAST) -> Counts:
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
         subjects = make_subjects(Path(place) / "models")
-        whole = {subject: known(subject) for subject in subjects}
+        whole = {subject: known(subject) for subject in subjects[:-1]} | {subjects[-1]: ""}
+        tried_encoder(subjects[-1])
         number, slowest = 0, 0.0
         while number < least or not budget.over:
             subject = subjects[number % len(subjects)]
@@ -67,7 +70,9 @@ def damaged(subject: Path, whole: str, place: Path, rng: random.Random) -> Tried
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(subject, place)
     damage = mutate(place, rng)
-    outcome = confined(lambda: tried(place))
+    if subject.name == ENCODER:  # which has no checksums
+        damage = replace(damage, refit=True)
+    outcome = confined(partial(tried_encoder if subject.name == ENCODER else tried, place))
     kind, fault = judged(damage, outcome, whole)
     if Path("pickle-has-run").exists():
         fault = "a pickle was run"
@@ -127,6 +132,27 @@ def tried(place: Path) -> dict[str, Any]:
     return {**told, "code": result.exit_code, "output": result.output}
 
 
+def tried_encoder(place: Path) -> dict[str, Any]:
+    """Let a new model begin from the folder of an encoder, in a child."""
+    from memgrow.data import Domain, Example
+    from memgrow.errors import MemgrowError
+    from memgrow.learner import Learner
+    from memgrow.methods import MethodSettings
+    from memgrow.training.loop import TrainingSettings
+
+    told: dict[str, Any] = {"error": None, "model": None, "answers": None, "code": 0, "output": ""}
+    examples = tuple(Example(text, None, label) for text in TEXTS for label in ("good", "bad"))
+    training = TrainingSettings(batch=8, epochs=1)
+    try:
+        learner = Learner.create("F+M", encoder=place, training=training, options=MethodSettings(slots=2), device="cpu")
+        learner.adapt(Domain("a", examples, examples[:2], examples[:2]))
+        stage = learner.history.stages.pop()  # its seconds and dates are others each time
+        told |= {"model": digest(learner) if stage else "", "answers": wrong_answers(learner)}
+    except MemgrowError as error:
+        told |= {"error": str(error), "code": 2, "output": str(error)}
+    return told
+
+
 def digest(learner: Any) -> str:
     """Tells two learners apart by all that they hold."""
     setup, learnt = learner.setup, learner.learnt
@@ -168,7 +194,9 @@ def known(subject: Path) -> str:
 
 
 def make_subjects(place: Path) -> list[Path]:
-    """Small models: a classifier, a responder, one with a pretrained encoder, and two that memgrow 0.1.0 saved."""
+    """A small classifier, a responder, a model with a pretrained encoder, one with earlier versions within, and two
+    that memgrow 0.1.0 saved; the last is the folder that an encoder came in.
+    """
 
     make_encoder = importlib.import_module("tests.support.tiny_encoder").make_encoder
     from memgrow.data import synthetic_stream
@@ -183,7 +211,7 @@ def make_subjects(place: Path) -> list[Path]:
     model = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=8)
     given: dict[str, Any] = {"training": TrainingSettings(rate=0.01, batch=8, epochs=1), "device": "cpu"}
     options = MethodSettings(slots=3, fisher_examples=4)
-    encoder = make_encoder(place / "tiny")
+    encoder: Path = make_encoder(place / ENCODER)
     versions = Learner.create("F+M+V", model=model, **given)
     for domain in stream:
         versions.adapt(domain, folder=place / "with-versions")
@@ -195,4 +223,5 @@ def make_subjects(place: Path) -> list[Path]:
         learner.learn(data)
         learner.save(place / name)
     old = [Path(shutil.copytree(FIXTURES / name, place / f"{name}-0.1.0")) for name in ("classifier", "responder")]
-    return [place / name for name in ("classifier", "responder", "with-encoder", "with-versions")] + old
+    names = ("classifier", "responder", "with-encoder", "with-versions")
+    return [*(place / name for name in names), *old, encoder]

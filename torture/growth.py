@@ -28,7 +28,7 @@ from memgrow.text import Vocabulary, read_vectors, tokenise
 from torture.budget import Budget, Counts, Report
 from torture.confined import confined
 
-SMALL, TIMES = 1 << 19, 8  # bytes of the smaller input, and how many times as long the larger one is
+SMALL, TIMES = 1 << 18, 8  # bytes of the smaller input, and how many times as long the larger one is
 MOST = 16.0  # times as long
 LEAST_S = 0.05  # of the smaller one, below which clocks and caches decide
 CPU_S, WALL_S = 120, 600  # for one kind of input

@@ -21,6 +21,7 @@ NUMBERS = (-1, 0, 1, 2, 3, 7, 1000, 100_000, -(1 << 63), *HUGE, 1.5, 1e308, -0.0
 WORDS = ("", " ", "\x00", "\ud800", "../../x", "/etc/passwd", "a" * 100_000, "\u202e", "[red]", "\x1b[2J", "null")
 VALUES: tuple[Any, ...] = (None, True, False, *NUMBERS, *WORDS, [], {}, [[]], [None], {"": None}, [0] * 10_000)
 DEPTH = 100_000
+OF_MANIFESTS = ("forgotten", "unnamed", "hostile_name", "other_folder", "manifest_of_strange_values")
 LARGE = 24 << 20  # bytes of a JSON file that is there to fill the memory
 
 
@@ -47,14 +48,17 @@ def mutation(weight: int) -> Callable[[Mutation], Mutation]:
 
 def mutate(folder: Path, rng: random.Random) -> Damage:
     """Damage a folder in one of the ways; of those that can be, half have their checksums put right."""
-    weights = [weight for _, weight in MUTATIONS.values()]
-    ((chosen, _),) = rng.choices(list(MUTATIONS.values()), weights)
+    has_manifest = (folder / MANIFEST).is_file()
+    possible = [one for name, one in MUTATIONS.items() if has_manifest or name not in OF_MANIFESTS]
+    ((chosen, _),) = rng.choices(possible, [weight for _, weight in possible])
     return chosen(folder, rng)
 
 
 def refit(folder: Path) -> None:
     """Put the checksums of a manifest right for the files that there are now."""
     path = folder / MANIFEST
+    if not path.is_file():  # of an encoder that is not a model of ours
+        return
     told = json.loads(path.read_bytes())
     for name in told["sha256"]:
         if (folder / name).is_file():

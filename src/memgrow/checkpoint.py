@@ -227,6 +227,7 @@ def unpack(
         said = f"{VOCABULARY} has {len(vocabulary):,} words, and {CONFIG} tells of {config['shape']['words']:,}"
         raise ModelError(f"{said}: copy the model again, or go back to a saved one")
     load_weights(model, files)
+    model.encoder.check_reading()
     plugins = setup.method.plugins(setup.options)
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
     if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:

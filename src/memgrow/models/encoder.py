@@ -103,6 +103,9 @@ class Encoder(nn.Module, ABC):
         """A new encoder; `files` are those of a pretrained one."""
         return cls(settings, words, domain)
 
+    def check_reading(self) -> None:
+        """Refuse an encoder whose configuration lets it be built, but not read a text."""
+
     # From a text to its tokens. They are numbered by the learner's vocabulary, which grows with "words".
 
     @classmethod

@@ -456,13 +456,22 @@ def test_weights_of_fewer_layers_are_refused(folder):
         make(read_encoder(folder))
 
 
-@pytest.mark.parametrize("changes", [{"num_attention_heads": 3}, {"hidden_size": "wide"}, {"hidden_act": "none such"}])
+@pytest.mark.parametrize(
+    "changes",
+    [{"num_attention_heads": 3}, {"num_attention_heads": -1}, {"hidden_size": "wide"}, {"hidden_act": "none such"}],
+)
 def test_a_configuration_that_makes_no_model_is_refused(folder, changes):
     edit_config(folder, **changes)
     with pytest.raises(MemgrowError) as caught:
         make(read_encoder(folder))
     assert "\n" not in str(caught.value)
     assert "config.json" in str(caught.value)
+
+
+def test_a_number_of_padding_that_is_no_piece_does_no_harm(folder, files):
+    edit_config(folder, pad_token_id=-1)
+    other = read_encoder(folder)
+    assert bool(vectors(make(other), encoded(other, TEXTS)).isfinite().all())
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # in DeBERTa

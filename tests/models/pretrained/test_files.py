@@ -3,6 +3,7 @@
 import builtins
 import hashlib
 import json
+import os
 import shutil
 
 import pytest
@@ -228,3 +229,12 @@ def test_packages_that_do_not_go_together_are_told():
     told = r"needs packages that go together \(tokenizers>=0.23 is required\): run `pip install"
     with pytest.raises(SettingsError, match=told), encoders_extra():
         raise ImportError("tokenizers>=0.23 is required\nTry: pip install -U")
+
+
+def test_a_huge_file_of_weights_is_told_by_its_size_and_a_long_error_in_short(folder):
+    path = folder / "model.safetensors"
+    content = path.read_bytes()
+    os.truncate(path, 1 << 40)  # sparse: it takes no room
+    assert "and its header tells of" in refusal(folder)
+    path.write_bytes(content.replace(b'"F32"', b'"' + b"F" * 3 + b'"', 1))
+    assert len(refusal(folder)) < 500

@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate, token_mask
 from memgrow.device import multiplies_bfloat16
-from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.pretrained.backbone import (
     CastWeights,
@@ -92,7 +92,8 @@ class PretrainedEncoder(Encoder):
             layers[place].register_forward_hook(hook)
         has_types = getattr(config, "type_vocab_size", 0) > 1
         self._separator = tokenizer_of(files).separator() if has_types else None  # where the second text has its type
-        self._padding = int(getattr(config, "pad_token_id", None) or 0)
+        padding = int(getattr(config, "pad_token_id", None) or 0)
+        self._padding = padding if 0 < padding < self.vocabulary_size else 0  # what is masked may be any piece
         # Elsewhere the library looks in each batch whether a mask is needed at all, for which a GPU waits.
         self.masks_itself = config.model_type in FULL_ATTENTION and config._attn_implementation == "sdpa"
 
@@ -112,6 +113,7 @@ class PretrainedEncoder(Encoder):
         new = cls(settings, load_backbone(files, settings), files)
         if cast(Any, new.backbone).config.model_type not in TRIED:
             new.try_out()
+        new.check_reading()
         if settings.slots:
             new._grow(settings.slots, domain)
         return new
@@ -194,6 +196,23 @@ class PretrainedEncoder(Encoder):
     def prepared(self) -> AbstractContextManager[None]:
         """Weights are cast once, and not in each batch."""
         return self._cast.within(self.backbone.parameters() if self._half else ())
+
+    @torch.no_grad()
+    def check_reading(self) -> None:
+        was_training = self.training
+        self.eval()
+        words = torch.zeros(1, 2, dtype=torch.long, device=next(self.parameters()).device)
+        try:
+            states = self.states(words, torch.ones_like(words, dtype=torch.bool))
+            if tuple(states.shape) != (1, 2, self.width):
+                raise ModelError(f"its states have the shape {tuple(states.shape)}")
+        except Exception as error:  # of any family
+            raise ModelError(
+                f"{self.files.name} cannot read a text, as its config.json has it ({brief(error)}); copy or fetch the "
+                "encoder again"
+            ) from error
+        finally:
+            self.train(was_training)
 
     @torch.no_grad()
     def try_out(self) -> None:

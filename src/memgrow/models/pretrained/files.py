@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
-from memgrow.errors import MissingExtraError, ModelError
+from memgrow.errors import MissingExtraError, ModelError, brief
 from memgrow.places import expanded
 from memgrow.tensor_files import Shapes, check_size, stored_shapes
 
@@ -184,9 +184,11 @@ def _find_weights(folder: Path) -> Path:
         raise ModelError(f"{folder} has no {WEIGHTS}; it was copied in part: copy or fetch it again")
     for part in weight_parts(weights):
         try:
+            with part.open("rb") as plain:
+                check_size(plain, part)
             with safe_open(part, framework="pt") as file:
                 names = list(file.keys())
-        except (OSError, SafetensorError) as error:
+        except (OSError, SafetensorError, ModelError) as error:
             raise _damaged(part, error) from error
         if not names:
             raise ModelError(f"{part} holds no weights; fetch the encoder again")
@@ -194,7 +196,7 @@ def _find_weights(folder: Path) -> Path:
 
 
 def _damaged(path: Path, error: Exception) -> ModelError:
-    return ModelError(f"{path} is damaged or was copied in part ({error}); copy or fetch it again")
+    return ModelError(f"{path} is damaged or was copied in part ({brief(error)}); copy or fetch it again")
 
 
 def _read_tokenizer(folder: Path) -> str:
@@ -231,7 +233,7 @@ def _check_words(tokenizer: str, config: Mapping[str, Any], folder: Path) -> Non
     try:
         highest = max(Tokenizer.from_str(tokenizer).get_vocab().values(), default=-1)
     except Exception as error:  # tokenizers raises nothing more special
-        raise ModelError(f"{folder / TOKENIZER} cannot be read ({error}); fetch the encoder again") from error
+        raise ModelError(f"{folder / TOKENIZER} cannot be read ({brief(error)}); fetch the encoder again") from error
     if highest < 0:
         raise ModelError(f"{folder / TOKENIZER} has no pieces; fetch the encoder again")
     known = config.get("vocab_size")
@@ -249,7 +251,7 @@ def _json(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ModelError(f"{path} is not JSON ({error}); copy or fetch it again") from error
+        raise ModelError(f"{path} is not JSON ({brief(error)}); copy or fetch it again") from error
     if not isinstance(value, dict):
         raise ModelError(f"{path} is no table of settings; copy or fetch it again")
     return value
