@@ -21,7 +21,7 @@ from torture.commands import NOT_BEGUN, Ended, Running, start, start_truly
 from torture.fail_points import at_operations, kill_before
 
 AT_LEAST = 200  # kills, also where they take up to three times as long as there is time
-CHAINS = 140  # models, each made by a command that is killed several times
+CHAINS = 400  # models at most, each made by a command that is killed several times
 TRUE_EVERY = 8  # chains: one of so many is of true commands
 LONGEST = {False: 20, True: 3}  # kills in a chain of forks, and of true commands, which take seconds to start
 KILLED, TERMINATED, INTERRUPTED = "by SIGKILL", "by SIGTERM", "by Ctrl-C"
