@@ -289,6 +289,10 @@ def what_is_read_from_the_study_of_encoders_holds() -> Iterator[str]:
     sure = {name for name, one in whole["differences"].items() if one["test"]["average"]["p_holm"] < 0.05}
     if sure != {"frozen+M - head only", "ridge - F"} or len(whole["differences"]) != 19:
         yield f"of {len(whole['differences'])} averages these differ after correction: {', '.join(sorted(sure))}"
+    pairs = found["multinli"]["orders"]["1"]["differences"]
+    behind = {name for name, one in pairs.items() if one["test"]["average"]["p_holm"] < 0.05}
+    if not {f"frozen+M - {rival}" for rival in ("F", "F+A", "LoRA", "LoRA+A")} <= behind:
+        yield f"on MultiNLI these differ after correction: {', '.join(sorted(behind))}"
     clean = results("encoders/multinli.json")["encoders"]["distilbert-grammar"]
     elsewhere = [found["sentiment"]["orders"][order] for order in "23"]
     for one in (*elsewhere, *(study["orders"]["1"] for study in (found["reviews"], found["multinli"], clean))):

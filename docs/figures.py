@@ -290,15 +290,17 @@ def answering(machine: str) -> Callable[[Results], str]:
 
     def figures(_: Results) -> str:
         found = json.loads((ROOT / f"results/encoders/speed/{machine}.json").read_text("utf-8"))
+        parts = [part for part in ("predict", "train") if part in found]
+        texts = found[parts[0]]["texts"]
         rows = [
             [f"{part}: {name}", f"{one['seconds']:.2f}", f"{one['times_memgrow']:.1f}", f"{one['peak_mib']:,.0f}"]
-            for part in ("predict", "train")
-            for name, one in found.get(part, {"rivals": {}})["rivals"].items()
+            for part in parts
+            for name, one in found[part]["rivals"].items()
         ]
         return _with_table(
             ("", "seconds", "times memgrow's", "peak memory, MiB"),
             rows,
-            f"{found['predict']['texts']:,} sentences, MiniLM, {found['machine']}, torch "
+            f"{texts:,} sentences, MiniLM, {found['machine']}, torch "
             f"{found['torch'].partition('+')[0]}; from `python {found['command']}`.",
         )
 
@@ -398,6 +400,7 @@ PLACES = {
     **{f"encoders-{stream}": ("docs/encoders.md", encoders(stream)) for stream in STUDIED},
     "encoders-command": ("docs/encoders.md", by_the_command),
     "encoders-speed": ("docs/speed.md", answering("h200")),
+    "encoders-speed-train": ("docs/speed.md", answering("h200-train")),
     "encoders-speed-cpu": ("docs/speed.md", answering("cpu")),
     "torture": ("docs/promises.md", torture),
     "encoders-answer": ("docs/encoders.md", memory_pays),
