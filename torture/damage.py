@@ -51,7 +51,7 @@ def run(budget: Budget, report: Report, least: int = LEAST) -> Counts:
         "mutations": number,
         "of them refused with a sentence": found["refused"],
         "that changed nothing": found["unchanged"],
-        "with checksums put right that are another working model": found["another"],
+        "with checksums that fit, or none, that are another working model": found["another"],
         "seconds of the slowest": round(slowest, 1),
     }
 
