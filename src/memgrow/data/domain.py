@@ -107,7 +107,14 @@ class Domain:
             for example in part:
                 fields = [example.text, example.pair or "", example.label or ""]
                 fields += [] if example.reply is None else [example.reply]
-                digest.update("\x1f".join(fields).encode() + b"\x1e")
+                try:
+                    digest.update("\x1f".join(fields).encode() + b"\x1e")
+                except UnicodeEncodeError as error:
+                    place = example.where or f"an example of {self.name}"
+                    half = f"\\u{ord(error.object[error.start]):04x}"
+                    raise DataError(
+                        f"{place} holds half a character ({half}) that stands for nothing alone; remove it"
+                    ) from error
         return digest.hexdigest()
 
 
