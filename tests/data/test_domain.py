@@ -83,4 +83,4 @@ def test_a_fingerprint_is_computed_once_and_changes_nothing_else():
 def test_half_a_character_in_an_example_is_told_before_anything_is_learnt():
     domain = Domain("odd", train=(Example("a \ud800 b", label="x"),))
     with pytest.raises(DataError, match=r"an example of odd holds half a character \(\\ud800\)"):
-        _ = domain.fingerprint
+        domain.fingerprint()
