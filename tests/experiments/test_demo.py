@@ -85,7 +85,11 @@ def test_json_has_all_runs_and_their_settings(made, tiny):
     assert (found["seeds"], found["first_seed"]) == (2, 5)
     assert found["settings"]["model"]["hidden"] == tiny.hidden
     for method, runs in made.histories.items():
-        assert [History.from_json(run) for run in found["runs"][method]] == list(runs.values())
+        read = [
+            History.from_json(run, history.labels)
+            for run, history in zip(found["runs"][method], runs.values(), strict=True)
+        ]
+        assert read == list(runs.values())
 
 
 def test_the_command_writes_figures_and_picture_and_shows_both_matrices(tmp_path):

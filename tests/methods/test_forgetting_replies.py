@@ -18,7 +18,7 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 
-SEEDS, FEW = range(2), 200
+SEEDS, FEW = range(1), 200
 MODEL = ModelSettings(cell="gru", embedding=32, hidden=64, slots=32, bidirectional=False)
 TRAINING = TrainingSettings(rate=5e-3, epochs=20, patience=5)
 GENTLE = TrainingSettings(rate=1e-3, epochs=20)
@@ -45,7 +45,7 @@ class Trained:
 def trained() -> list[Trained]:
     made = []
     for seed in SEEDS:
-        desks = synthetic_dialogue(test=200, seed=seed)
+        desks = synthetic_dialogue(test=80, seed=seed)
         learner = Learner.create("F", model=MODEL, training=TRAINING, seed=seed, device="cpu")
         learner.adapt(desks[0])
         made.append(Trained(learner, desks))

@@ -106,9 +106,9 @@ def test_weights_travel_both_ways_between_torch_and_a_layer_without_slots(kind):
 @pytest.mark.parametrize("backend", ["naive", "auto"])
 def test_gradients_with_memory_are_right(kind, backend):
     torch.manual_seed(0)
-    layer = kind(3, 4, slots=3, slot_size=2, num_layers=2, bidirectional=True, backend=backend).double()
-    layer.grow(slots=2, quiet=1.5)
-    sequences = [torch.randn(n, 3, dtype=torch.double, requires_grad=True) for n in (2, 3, 1)]
+    layer = kind(2, 3, slots=2, slot_size=2, num_layers=2, bidirectional=True, backend=backend).double()
+    layer.grow(slots=1, quiet=1.5)
+    sequences = [torch.randn(n, 2, dtype=torch.double, requires_grad=True) for n in (2, 3, 1)]
     names = [name for name, _ in layer.named_parameters()]
 
     def run(*tensors: torch.Tensor) -> torch.Tensor:

@@ -150,15 +150,14 @@ def test_a_process_killed_at_some_moment_goes_on_and_ends_with_the_same_bits(tmp
         return sorted({int(line) for line in said.splitlines()})
 
     assert epochs(start("whole")) == [1, 2, 3, 4]
-    for epoch in (1, 2, 3):  # three kills of one training, each some moment into another epoch
-        process = start("killed")
-        assert process.stdout is not None
-        while process.stdout.readline() != f"{epoch}\n":
-            assert process.poll() is None
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
-        assert process.returncode == -signal.SIGKILL
-        assert not (tmp_path / "killed").exists()
+    process = start("killed")
+    assert process.stdout is not None
+    while process.stdout.readline() != "2\n":  # some moment into an epoch; `make torture` kills at many others
+        assert process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    assert not (tmp_path / "killed").exists()
     assert 1 not in epochs(start("killed")), "it did not go on, but began again"
     assert files(tmp_path / "whole") == files(tmp_path / "killed")
 
