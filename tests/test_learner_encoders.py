@@ -26,7 +26,6 @@ from tests.support.tiny_encoder import make_encoder
 FAST = replace(FINE_TUNING, epochs=2, batch=16, warm_up=2, rate=1e-3)
 OPTIONS = MethodSettings(slots=6, fisher_examples=8, keep="auto")
 PLANTED = "zyqqmog"  # no single piece of any tokenizer
-METHODS = ("F", "F+A", "F+M", "frozen+M", "F+M+A", "F+D", "F+E", "F+L", "F+M+Q", "EWC", "multi-task", "in-domain")
 
 
 @pytest.fixture(scope="module")
@@ -72,8 +71,8 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 # Learning
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_every_method_learns_and_predicts_the_same_after_it_was_saved(encoder, stream, method, tmp_path):
+@pytest.mark.parametrize("method", ["F+A", "frozen+M", "ridge"])  # every method: tests/methods/test_conformance.py
+def test_a_method_learns_and_predicts_the_same_after_it_was_saved(encoder, stream, method, tmp_path):
     learner = make(encoder, method)
     history = learner.learn(stream[:2], folder=tmp_path / "model")
     assert history.domains == stream.names[:2]

@@ -52,8 +52,13 @@ LETTERED_ON = {
     # Each letter once, with methods that it meets in an encoder alone: others have the same code as elsewhere.
     "bert": ["F+M+A", "F+D", "F+L", "F+M+Q", "EWC+M", "LoRA+E", "sparse+M"],
 }
+# Where there are no slots at first, what grows of nothing, and a few others.
+WITHOUT_SLOTS = ("F+V", "F+M", "F+M+V", "frozen+M", "EWC+M+V", "F+H+V", "Progressive", "multi-task")
 CASES = [
-    (kind, method) for kind in LETTERED_ON for method in (*METHODS, *LETTERED_ON[kind]) if method not in REFUSED[kind]
+    (kind, method)
+    for kind in LETTERED_ON
+    for method in (WITHOUT_SLOTS if "plain" in kind else (*METHODS, *LETTERED_ON[kind]))
+    if method not in REFUSED[kind]
 ]
 # Other families of encoders have the same code around them: a few methods that reach into them.
 CASES += [(kind, name) for kind in KINDS if kind not in REFUSED for name in ("frozen+M", "LoRA")]
