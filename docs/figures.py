@@ -402,6 +402,7 @@ PLACES = {
     "encoders-speed": ("docs/speed.md", answering("h200")),
     "encoders-speed-train": ("docs/speed.md", answering("h200-train")),
     "encoders-speed-cpu": ("docs/speed.md", answering("cpu")),
+    "encoders-speed-bfloat16": ("docs/speed.md", answering("cpu-bfloat16")),
     "torture": ("docs/promises.md", torture),
     "encoders-answer": ("docs/encoders.md", memory_pays),
     "encoders-without-slots": ("docs/encoders.md", without_slots),
