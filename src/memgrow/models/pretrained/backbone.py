@@ -177,7 +177,7 @@ class CastWeights:
 class _InBfloat16(torch.autograd.Function):
     """All weights in bfloat16, and their gradients in the weights' own kind: a kernel or two for each.
 
-    Autocast does that weight by weight, which is every fourth kernel of a step, and casts states from layer to layer.
+    Autocast does that weight by weight, with a kernel each, and casts states from layer to layer.
     """
 
     @staticmethod
