@@ -36,6 +36,18 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True, scope="session")
+def nothing_fetched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What this account has fetched is no matter of the tests, nor do they leave anything there."""
+    shelf = tmp_path_factory.mktemp("fetched")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMGROW_DATA", str(shelf / "data"))
+        patch.setenv("MEMGROW_ENCODERS", str(shelf / "encoders"))
+        yield
+    left = [str(path.relative_to(shelf)) for path in shelf.rglob("*") if path.is_file()]
+    assert not left, f"tests fetched without a place of their own: {left}"
+
+
+@pytest.fixture(autouse=True, scope="session")
 def full_precision() -> Iterator[None]:
     """On a CPU: which of them multiply bfloat16 by themselves is no matter of the tests."""
     with pytest.MonkeyPatch.context() as patch:

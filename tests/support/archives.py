@@ -152,13 +152,14 @@ def serving(web: Web) -> Iterator[Web]:
             start = int(wish.removeprefix("bytes=").rstrip("-")) if wish and web.ranges else None
             first = (start or 0) + (web.shift if start else 0)
             body = web.content[first:]
+            sent = web.breaks.pop(0) if web.breaks else len(body)  # before the client hears anything and asks again
             self.send_response(200 if start is None else 206)
             if start is not None:
                 self.send_header("Content-Range", f"bytes {first}-{len(web.content) - 1}/{len(web.content)}")
             if web.announces:
                 self.send_header("Content-Length", str(len(body)))
             self.end_headers()
-            self.wfile.write(body[: web.breaks.pop(0)] if web.breaks else body)
+            self.wfile.write(body[:sent])
 
         def log_message(self, *args: object) -> None:
             pass
