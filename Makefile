@@ -4,7 +4,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test behaviour style test-gpu torture lint docs bench clean
+.PHONY: help demo check test behaviour style test-gpu test-extras torture lint docs bench clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -19,19 +19,26 @@ demo: .venv/installed ## fine-tuning beside a growing memory on four domains, wi
 	$(BIN)/memgrow demo
 
 check: lint ## the quick part, for daily work: style, types, most of the tests
-	$(PYTEST) -m "not slow and not docs and not emulated and not gpu"
+	$(PYTEST) -m "not slow and not docs and not emulated and not extras and not gpu"
 
 # Side by side, as types and layers keep one core busy and leave the other idle.
 test: .venv/installed ## everything that must hold: style, types, behaviour, what the docs show
 	@$(MAKE) --no-print-directory --jobs 2 behaviour style
 
 behaviour: .venv/installed
-	$(PYTEST) -m "not gpu"
+	$(PYTEST) -m "not extras and not gpu"
 
 style: lint docs
 
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu
+
+.venv/extras: .venv/installed
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[test-extras]'
+	touch $@
+
+test-extras: .venv/extras ## the tests that need a browser, a cluster or minutes; what cannot be had is told and skipped
+	$(BIN)/pytest -m extras -rs
 
 .venv/torture: .venv/installed
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[torture]'
