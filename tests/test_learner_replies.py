@@ -12,7 +12,7 @@ from memgrow.experiments.reply_records import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.report.learner import reply_shares
+from memgrow.report.reading import reply_shares
 from memgrow.training.loop import TrainingSettings
 
 MODEL = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional=False)

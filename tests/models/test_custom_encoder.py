@@ -13,7 +13,8 @@ from memgrow.lockstep import adapt_together
 from memgrow.methods import METHODS, MethodSettings, Trains
 from memgrow.models import ENCODERS, Encoder, ModelSettings
 from memgrow.nn import MemoryBank
-from memgrow.report.learner import about, reading_shares
+from memgrow.report.learner import about
+from memgrow.report.reading import reading_shares
 from memgrow.text import Vocabulary, tokenise
 from memgrow.training.loop import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug

@@ -10,13 +10,13 @@ from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import demo_table
 from memgrow.report.learner import (
     growth,
-    methods_table,
     scores_table,
     stage_line,
     stages_table,
     summary_line,
 )
 from memgrow.report.matrix import MatrixTable
+from memgrow.report.methods import methods_table
 
 WIDTH = 80
 

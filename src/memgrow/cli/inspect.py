@@ -16,20 +16,10 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings, build
 from memgrow.models.pretrained.catalogue import KNOWN
 from memgrow.nn import LAYERS
-from memgrow.report.learner import (
-    about,
-    about_table,
-    added_shares,
-    defaults_line,
-    letters_table,
-    matrix_title,
-    methods_table,
-    reading_shares,
-    reading_table,
-    stages_table,
-    summary_line,
-)
+from memgrow.report.learner import about, about_table, matrix_title, stages_table, summary_line
 from memgrow.report.matrix import MatrixTable
+from memgrow.report.methods import defaults_line, letters_table, methods_table
+from memgrow.report.reading import added_shares, reading_shares, reading_table
 from memgrow.training.stacked.together import Loop, choose_loop
 
 

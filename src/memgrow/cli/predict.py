@@ -16,7 +16,7 @@ from memgrow.data.records import examples_from_lines, examples_from_words, in_ch
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.models import REPLY
-from memgrow.report.learner import reply_shares
+from memgrow.report.reading import reply_shares
 from memgrow.report.table import percent
 
 CHUNK = 1024  # texts that are answered together: a pipe or a file of any length takes little memory

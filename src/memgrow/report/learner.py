@@ -1,24 +1,18 @@
-"""A learner and its history, for the terminal: `inspect`, `methods`, and the scores of `evaluate`."""
+"""A learner and its history, for the terminal: `inspect`, and the scores of `evaluate`."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import rich.table
-import torch
-from rich.console import RenderableType
 from rich.text import Text
 
-from memgrow.data import Example
-from memgrow.data.batches import collate
-from memgrow.defaults import defaults_for
-from memgrow.errors import SettingsError, counted, listed
+from memgrow.errors import counted, listed
 from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
-from memgrow.learner import Answer, Learner
-from memgrow.methods import LETTERS, METHODS, Grew, Method, check_method
-from memgrow.models import REPLY, ModelSettings, PretrainedEncoder, PretrainedSettings
+from memgrow.learner import Learner
+from memgrow.methods import Grew
+from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.report.table import Column, Table, numbers, percent, validation_text
 
@@ -193,72 +187,6 @@ def matrix_title(task: str | None) -> str:
     return TITLES.get(task or "", ACCURACY)
 
 
-def reading_shares(learner: Learner, example: Example) -> list[dict[str, float]]:
-    """For each bank, how the attention that a text pays divides among the domains' slots.
-
-    In a pretrained encoder each domain has a query of its own: there it is the share, out of 1, that its slots get
-    beside nothing.
-    """
-    read = [{domain: float(share.sum()) for domain, share in shares.items()} for shares in learner.reading(example)]
-    if learner.settings.kind.is_pretrained:  # each domain is asked apart, and may have nothing to say
-        pieces = sum(map(len, learner.tokens(example)))
-        return [{domain: amount / pieces for domain, amount in bank.items()} for bank in read]
-    # Nothing is read after a text's end, so what all domains get together is the number of words.
-    return [{domain: amount / (sum(bank.values()) or 1) for domain, amount in bank.items()} for bank in read]
-
-
-def added_shares(learner: Learner, example: Example) -> list[dict[str, float]]:
-    """For each bank of a pretrained encoder, how much each domain's slots add to a state, as a share of its length."""
-    encoder = learner.trained().eval().encoder
-    if not isinstance(encoder, PretrainedEncoder):
-        return []
-    batch = collate(learner.encode([example], labelled=False), [0], learner.device)
-    return encoder.additions(batch.words, batch.lengths)
-
-
-@torch.no_grad()
-def reply_shares(learner: Learner, message: str, answer: Answer) -> dict[str, float]:
-    """How the attention that a message and its reply pay to the memory divides among the domains' slots."""
-    model = learner.responder().eval()
-    batch = collate(learner.encode([Example(message)], labelled=False), [0], learner.device)
-    words = torch.tensor([answer.words or (0,)], device=learner.device)
-    shares = model.reading(batch.words, batch.lengths, words, torch.tensor([len(answer.words)]))
-    totals: dict[str, float] = {}
-    for bank in (*shares.encoder, *shares.decoder):
-        for domain, share in bank.items():
-            totals[domain] = totals.get(domain, 0.0) + float(share.sum())
-    whole = sum(totals.values())
-    return {domain: total / whole for domain, total in totals.items()} if whole else {}
-
-
-def reading_table(learner: Learner, example: Example) -> RenderableType:
-    """A table of how the attention that a text pays divides among the domains' slots, by bank and on the mean."""
-    banks = reading_shares(learner, example)
-    domains = list(dict.fromkeys(domain for shares in banks for domain in shares))
-    if not domains:
-        return "This model has no slots that a text could read."
-    text = Text(" | ".join(example.texts), "bold")
-    text.truncate(LONGEST, overflow="ellipsis")
-    encoder = learner.trained().encoder
-    layers = encoder.memory_layers if isinstance(encoder, PretrainedEncoder) else ()
-    places = [f"layer {layer}" for layer in layers] or [f"bank {number}" for number in range(1, len(banks) + 1)]
-    names = [f"{place}, %" for place in (*places, "mean")]
-    adds = added_shares(learner, example)
-    names += ["adds, %"] if adds else []
-
-    def figures(some: Sequence[str]) -> list[str]:
-        shares = [fmean(bank[domain] for domain in some) for bank in banks]
-        added = [fmean(bank[domain] for bank in adds for domain in some)] if adds else []
-        return [percent(value) for value in (*shares, fmean(shares), *added)]
-
-    most = set(sorted(domains, key=lambda domain: -sum(bank[domain] for bank in banks))[:MOST])
-    rows = [(domain, *figures([domain])) for domain in domains if domain in most]
-    if others := [domain for domain in domains if domain not in most]:
-        rows.append((f"{len(others):,} others, mean", *figures(others)))
-    columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
-    return Table(text, columns, rows, min_width=LONGEST)
-
-
 def scores_table(scores: Mapping[str, float], examples: Mapping[str, int]) -> Table:
     rows = [(name, f"{examples[name]:,}", percent(score)) for name, score in scores.items()]
     return Table(None, [Column("domain", wrap="letters"), *numbers("examples", "accuracy, %")], rows)
@@ -269,57 +197,3 @@ def replies_table(figures: Mapping[str, ReplyFigures]) -> Table:
     shown = {name: kind for name, kind in REPLY_COLUMNS.items() if any(name in one for one in found.values())}
     rows = [(domain, *(format(one[name], form) for name, (_, form) in shown.items())) for domain, one in found.items()]
     return Table(None, [Column("domain", wrap="letters"), *numbers(*(head for head, _ in shown.values()))], rows)
-
-
-def methods_table() -> Table:
-    columns = [
-        Column("method", wrap="never"),
-        Column("grows", wrap="letters"),
-        Column("sees", wrap="never"),
-        Column("encoder", wrap="never"),
-        Column("what it does", wrap="letters"),
-    ]
-    rows = [
-        (
-            method.name,
-            ", ".join(method.grows) or "nothing",
-            "all data" if method.together else "new data",
-            _with_encoder(method),
-            method.about,
-        )
-        for method in METHODS.values()
-    ]
-    return Table(None, columns, rows)
-
-
-def letters_table() -> Table:
-    columns = [Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
-    rows = [
-        (name, "no" if one.grows and one.grows not in PretrainedEncoder.grows else "yes", one.about)
-        for name, one in LETTERS.items()
-    ]
-    return Table("letters after a name, as in F+V+A", columns, rows)
-
-
-def defaults_line() -> str:
-    """The methods that are taken where nobody names one."""
-    plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
-    return (
-        f"A new model takes {plain.method}; with a pretrained encoder {tuned.method} (keep: {tuned.options.keep}). "
-        "Column encoder: whether a method goes with a pretrained one."
-    )
-
-
-def _with_encoder(method: Method) -> str:
-    """Whether a method goes with a pretrained encoder: yes, no, or only with one."""
-    if not _goes_with(method, PretrainedSettings(slots=1)):
-        return "no"
-    return "yes" if _goes_with(method, ModelSettings()) else "only"
-
-
-def _goes_with(method: Method, settings: ModelSettings) -> bool:
-    try:
-        check_method(method, settings)
-    except SettingsError:
-        return False
-    return True
