@@ -13,11 +13,12 @@ import pytest
 
 import memgrow
 
-AROUND = ("memgrow.cli", "memgrow.report", "memgrow.experiments")
+AROUND = ("memgrow.cli", "memgrow.report", "memgrow.experiments", "memgrow.service")
 # What pyproject.toml forbids the core, and what typer, rich and matplotlib bring along
 ABSENT = {
     *("click", "datasets", "fastapi", "huggingface_hub", "matplotlib", "onnx", "pandas", "PIL", "pydantic"),
     *("pyarrow", "ray", "rich", "sacrebleu", "scipy", "sklearn", "tokenizers", "transformers", "typer", "yaml"),
+    *("starlette", "uvicorn"),
 }
 
 ALONE = '''

@@ -7,7 +7,21 @@ from typing import Annotated
 import typer
 
 from memgrow import __version__
-from memgrow.cli import adapt, compare, data, encoder, evaluate, history, inspect, paper, predict, theorem, undo, verify
+from memgrow.cli import (
+    adapt,
+    compare,
+    data,
+    encoder,
+    evaluate,
+    history,
+    inspect,
+    paper,
+    predict,
+    serve,
+    theorem,
+    undo,
+    verify,
+)
 from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output, hear_sigterm, interruption, say_stopped, stop_hearing
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
@@ -22,6 +36,7 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --
     "evaluate": evaluate.evaluate,
     "predict": predict.predict,
     "chat": predict.chat,
+    "serve": serve.serve,
     "compare": compare.compare,
     "paper": paper.paper,
     "theorem": theorem.theorem,

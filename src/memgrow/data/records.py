@@ -120,6 +120,13 @@ def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | No
         yield _from_json(line, number, columns, place) if line.startswith("{") else _from_text(line, task, place)
 
 
+def example_from_value(value: str | Mapping[str, object], task: str | None, place: str) -> Example:
+    """One example of a plain text (of a pair: with a tab between its two), or of an object with the usual fields."""
+    if isinstance(value, str):
+        return _from_text(_filled(value, place), task, place)
+    return _from_fields(value, BY_NAME, place)
+
+
 def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
     """Lists of at most `size` examples, each as soon as it is full."""
     rest = iter(examples)
@@ -132,6 +139,10 @@ def _from_json(line: str, number: int, columns: Columns, place: str) -> Example:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"{place}: this is not a JSON object ({error}); mend or remove the line") from error
+    return _from_fields(values, columns, place, number)
+
+
+def _from_fields(values: Mapping[str, object], columns: Columns, place: str, number: int = 1) -> Example:
     found = columns.among(values, place, labelled=False)
     return _example(Row(number, values, number), replace(found, label=None, reply=None), place, labelled=False)
 

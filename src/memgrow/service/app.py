@@ -1,0 +1,150 @@
+"""The web application of a model: its routes, and what each error becomes."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from memgrow import __version__
+from memgrow.errors import DataError, MemgrowError, ModelError
+from memgrow.printable import json_text, printable
+from memgrow.service import schemas
+from memgrow.service.gate import Access, Gate
+from memgrow.service.limits import RefusedError
+from memgrow.service.metrics import TEXT
+from memgrow.service.openapi_page import openapi_page
+from memgrow.service.running import Service
+
+PAGE = Path(__file__).parent / "page"
+FILES = {
+    "/": ("index.html", "text/html"),
+    "/page.css": ("page.css", "text/css"),
+    "/page.js": ("page.js", "text/javascript"),
+}
+STATUS: Mapping[type[MemgrowError], int] = {DataError: 422, ModelError: 409}
+SENTENCES = {
+    404: "there is nothing at this address: /docs says what there is",
+    405: "this address is not asked in this way: /docs says how",
+}
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": schemas.Error, "description": what}
+    for status, what in {
+        400: "A body that cannot be read.",
+        403: "A page of another site, or a service that only reads.",
+        413: "A body that is too large.",
+        422: "An input that cannot be used.",
+        503: "Too much is waiting.",
+    }.items()
+}
+
+
+def create_app(service: Service, access: Access | None = None) -> Gate:
+    """The application of a service, behind its gate."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        service.start()
+        yield
+        service.stop()
+
+    app = FastAPI(
+        title="memgrow",
+        version=__version__,
+        description="One text model that learns domain after domain, served.",
+        lifespan=lifespan,
+        docs_url=None,  # FastAPI's own page loads its scripts from another site
+        redoc_url=None,
+        responses=ERRORS,
+    )
+    _add_answering(app, service)
+    _add_looking(app, service)
+    _add_errors(app)
+    return Gate(app, access or Access(), service.limits, service.metrics, service.log)
+
+
+def _add_answering(app: FastAPI, service: Service) -> None:
+    @app.post("/predict", responses={200: {"model": schemas.Predictions}}, response_class=Response)
+    async def predict(asked: schemas.Asked, request: Request) -> Response:
+        """Label texts, or reply to them."""
+        examples = schemas.examples_of(asked.inputs, service.task, service.limits)
+        version, predictions = await service.batcher.ask(examples)
+        request.state.version, request.state.inputs, request.state.texts = version, len(examples), asked.inputs
+        return _json({"version": version, "predictions": predictions})
+
+    @app.post("/explain", responses={200: {"model": schemas.Explanation}}, response_class=Response)
+    async def explain(asked: schemas.AskedToExplain, request: Request) -> Response:
+        """The answer to one text, and for each of its words which domain's slots it reads."""
+        examples = schemas.examples_of([asked.input], service.task, service.limits)
+        version, (found,) = await service.batcher.ask(examples, explain=True)
+        request.state.version, request.state.inputs, request.state.texts = version, 1, [asked.input]
+        return _json({"version": version, **found})
+
+
+def _add_looking(app: FastAPI, service: Service) -> None:
+    @app.get("/model", responses={200: {"model": schemas.Card}}, response_class=Response)
+    async def model() -> Response:
+        """The model card: what it is, what it has learnt and how well it knows it."""
+        return _json(service.publisher.current.card)
+
+    @app.get("/health", responses={200: {"model": schemas.Health}}, response_class=Response)
+    async def health() -> Response:
+        """Whether requests are answered."""
+        if not service.is_alive:
+            raise RefusedError(503, "the service is starting or stopping")
+        return _json({"status": "ok", "version": service.publisher.current.version})
+
+    @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def metrics() -> Response:
+        """Figures about the running service, as Prometheus reads them."""
+        return Response(service.metrics.text(service.batcher.sizes, service.gauges()), media_type=TEXT)
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(openapi_page(app.openapi()), media_type="text/html")
+
+    for path, (name, kind) in FILES.items():
+        if (file := PAGE / name).exists():
+            app.add_api_route(path, _file(file.read_bytes(), kind), include_in_schema=False)
+
+
+def _add_errors(app: FastAPI) -> None:
+    @app.exception_handler(RefusedError)
+    async def refused(request: Request, error: RefusedError) -> Response:
+        return _error(error.status, str(error))
+
+    @app.exception_handler(MemgrowError)
+    async def ours(request: Request, error: MemgrowError) -> Response:
+        return _error(next((status for kind, status in STATUS.items() if isinstance(error, kind)), 400), str(error))
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return _error(422, printable(f"{place[:100]}: {first['msg'][:200]}"))
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> Response:
+        return _error(error.status_code, SENTENCES.get(error.status_code, str(error.detail)), error.headers)
+
+    @app.exception_handler(Exception)
+    async def fault(request: Request, error: Exception) -> Response:
+        return _error(500, "this is a fault of memgrow's own: the service's log says where")
+
+
+def _file(content: bytes, kind: str) -> Any:
+    async def answer() -> Response:
+        return Response(content, media_type=kind)
+
+    return answer
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(json_text(value), status, media_type="application/json")
+
+
+def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json_text({"detail": sentence}), status, headers, media_type="application/json")

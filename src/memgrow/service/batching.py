@@ -1,0 +1,136 @@
+"""Requests that arrive together are computed as one batch.
+
+One thread owns the model. It takes all that waits, up to a bound, as one batch, and while it computes, the next
+requests gather. Nobody waits for company that may never come. With `together=1` each request is computed by itself,
+which is the naive twin that the benchmark compares with.
+"""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from memgrow.data import Example
+from memgrow.service.limits import Limits, RefusedError
+from memgrow.service.published import Published
+
+Answered = tuple[int, list[dict[str, Any]]]  # by which version, and the answer to each example
+Observer = Callable[[Published, Sequence[Example], Sequence[dict[str, Any]]], None]
+BUSY = "more requests wait than this service takes on: try again in a moment"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request that waits for its answer."""
+
+    examples: Sequence[Example]
+    explain: bool
+    future: "asyncio.Future[Answered]"
+
+
+class Batcher:
+    """Answers requests by one thread, in batches, with whichever model is current when a batch begins."""
+
+    def __init__(self, current: Callable[[], Published], limits: Limits, observers: Sequence[Observer] = ()) -> None:
+        """`observers` are shown each batch and its answers, by the thread that has computed them."""
+        self.sizes: dict[int, int] = {}  # how many batches there were of so many requests
+        self._current, self._limits, self._observers = current, limits, observers
+        self._waiting: deque[Asked] = deque()
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="batches", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Answer what waits, and no more."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify()
+        self._thread.join()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    async def ask(self, examples: Sequence[Example], explain: bool = False) -> Answered:
+        """The answers to some examples, once a batch with them has been computed."""
+        if len(self._waiting) >= self._limits.waiting or self._stopped:
+            raise RefusedError(503, BUSY)
+        future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
+        with self._changed:
+            self._waiting.append(Asked(examples, explain, future))
+            self._changed.notify()
+        try:
+            async with asyncio.timeout(self._limits.answer_s):
+                return await future
+        except TimeoutError:
+            raise RefusedError(
+                503, f"there was no answer within {self._limits.answer_s:g} seconds: ask for less"
+            ) from None
+
+    # In the thread
+
+    def _work(self) -> None:
+        while batch := self._take():
+            published = self._current()
+            if batch[0].explain:
+                answers = [self._alone(published, one) for one in batch]
+            else:
+                answers = self._together(published, batch)
+            self.sizes[len(batch)] = self.sizes.get(len(batch), 0) + 1
+            loop = batch[0].future.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_deliver, list(zip(batch, answers, strict=True)))
+
+    def _take(self) -> list[Asked]:
+        """The next batch: requests of one kind, those that came first; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._stopped)
+            batch: list[Asked] = []
+            texts = 0
+            while self._waiting and len(batch) < self._limits.together:
+                one = self._waiting[0]
+                texts += len(one.examples)
+                if batch and (one.explain != batch[0].explain or texts > self._limits.texts):
+                    break
+                batch.append(self._waiting.popleft())
+        return batch
+
+    def _together(self, published: Published, batch: Sequence[Asked]) -> list[Answered | Exception]:
+        """One forward pass for all; where that fails each is tried by itself, so that one cannot spoil the others."""
+        examples = [example for one in batch for example in one.examples]
+        try:
+            answers = iter(published.answers(examples))
+        except Exception as error:
+            return [error] if len(batch) == 1 else [self._alone(published, one) for one in batch]
+        found: list[Answered | Exception] = [
+            (published.version, [next(answers) for _ in one.examples]) for one in batch
+        ]
+        return found
+
+    def _alone(self, published: Published, one: Asked) -> Answered | Exception:
+        try:
+            if one.explain:
+                return published.version, [published.explain(example) for example in one.examples]
+            return published.version, published.answers(one.examples)
+        except Exception as error:
+            return error
+
+
+def _deliver(answers: Iterable[tuple[Asked, Answered | Exception]]) -> None:
+    """Wake who waits: in the event loop, once for a whole batch."""
+    for one, answer in answers:
+        if one.future.done():  # nobody waits any longer
+            continue
+        if isinstance(answer, Exception):
+            one.future.set_exception(answer)
+        else:
+            one.future.set_result(answer)

@@ -1,0 +1,65 @@
+"""A tiny model of pairs that is served to a client within the process."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from io import StringIO
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from memgrow.data import Stream
+from memgrow.learner import Learner
+from memgrow.models import ModelSettings
+from memgrow.service.app import create_app
+from memgrow.service.gate import Access
+from memgrow.service.logs import Log
+from memgrow.service.running import Service
+from memgrow.training.loop import TrainingSettings
+
+PAIR = {"premise": "the soup was cold", "hypothesis": "there was a soup"}
+
+
+@pytest.fixture(scope="session")
+def learnt_two(
+    stream: Stream, tiny: ModelSettings, short: TrainingSettings, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The folder of a model that has learnt two domains, and keeps the version before; not to be changed."""
+    folder = tmp_path_factory.mktemp("served") / "model"
+    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    for domain in list(stream)[:2]:
+        learner.adapt(domain, folder=folder)
+    return folder
+
+
+@pytest.fixture
+def folder(learnt_two: Path, tmp_path: Path) -> Path:
+    """A copy of it that may be changed."""
+    return Path(copytree(learnt_two, tmp_path / "model"))
+
+
+class Served:
+    """A service and a client of it."""
+
+    def __init__(self, service: Service, client: TestClient, log: StringIO) -> None:
+        self.service, self.client, self.log = service, client, log
+
+
+Serve = Callable[..., Served]
+
+
+@pytest.fixture
+def serve(folder: Path) -> Iterator[Serve]:
+    """Serve the folder; the options are those of `Service`, and `access`."""
+    with ExitStack() as stack:
+
+        def start(access: Access | None = None, log_texts: bool = False, **options: Any) -> Served:
+            log = StringIO()
+            service = Service(folder, device="cpu", log=Log(log_texts, log), **options)
+            app: Any = create_app(service, access)
+            client = TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False)
+            return Served(service, stack.enter_context(client), log)
+
+        yield start
