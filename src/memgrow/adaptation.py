@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memgrow.calibration import calibrate
 from memgrow.checkpoint import Learnt, Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
@@ -220,6 +221,14 @@ class Adaptation:
             history.labels |= {domain.name: domain.labels for domain in self.stage.domains}
         known = (self.stage.task, self.stage.labels, self.model, self.vocabulary, self.plugins, history)
         return Learnt(*known), stage
+
+    def calibrated(self, learnt: Learnt) -> Learnt:
+        """What has been learnt, with probabilities that the validation examples of this stage bear out."""
+        if not isinstance(learnt.model, Classifier):
+            return learnt
+        sizes = {domain.name: len(domain.validation) for domain in self.stage.domains}
+        known, stage = self.before.calibration, len(learnt.history.stages)
+        return replace(learnt, calibration=calibrate(learnt.model, self.validation, sizes, known, stage))
 
 
 def learn_together(

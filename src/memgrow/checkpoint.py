@@ -7,7 +7,7 @@ long as half of it is still true; `MODEL` then holds all that differs from it or
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
+from memgrow.calibration import Calibration
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_large
 from memgrow.data.domain import LargeExamples
@@ -50,6 +51,7 @@ HISTORY = "history.json"
 ENCODER = "encoder.json"  # the configuration of a pretrained encoder, as transformers reads it
 TOKENIZER = "tokenizer.json"  # its tokenizer, as the library tokenizers reads it
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
+CALIBRATION = "calibration.json"  # the temperature of its probabilities; folders of earlier memgrows have none
 LONGEST = 300  # characters that an error repeats of what a folder holds
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)  # values of a file
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
@@ -90,6 +92,7 @@ class Learnt:
     vocabulary: Vocabulary
     plugins: Plugins
     history: History
+    calibration: Calibration = field(default_factory=Calibration)
 
 
 def read_checkpoint(
@@ -157,6 +160,8 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         HISTORY: pack_json(learnt.history.to_json()),
         **(_pack_encoder(setup.encoder) if setup.encoder else {}),
     }
+    if learnt.calibration.domains:
+        files[CALIBRATION] = pack_json(learnt.calibration.to_json())
     remembered = learnt.plugins.tensors()
     return {**files, REMEMBERED: pack_tensors(remembered)} if remembered else files
 
@@ -232,7 +237,8 @@ def unpack(
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
     if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
         raise ModelError(f"{REMEMBERED}: {wrong}; copy the model again, or go back to a saved one")
-    return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history)
+    calibration = unpack_calibration(files)
+    return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history, calibration)
 
 
 def unpack_history(files: Mapping[str, Content]) -> History:
@@ -243,6 +249,18 @@ def unpack_history(files: Mapping[str, Content]) -> History:
     if [row.learned for row in history.matrix.rows] != [stage.learned for stage in history.stages]:
         raise _wrong(f"{HISTORY}: matrix")
     return history
+
+
+def unpack_calibration(files: Mapping[str, Content]) -> Calibration:
+    """The calibration among the files of a model; where there is none, probabilities are as the model gives them."""
+    if CALIBRATION not in files:
+        return Calibration()
+    try:
+        calibration = Calibration.from_json(load_json(files, CALIBRATION))
+    except NOT_UNDERSTOOD as error:
+        raise _wrong(CALIBRATION) from error
+    _check_kinds({CALIBRATION: calibration})
+    return calibration
 
 
 def _check_kinds(values: Mapping[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from memgrow.adaptation import Adaptation
+from memgrow.calibration import Calibration
 from memgrow.checkpoint import Learnt, Setup, read_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
@@ -20,6 +21,7 @@ from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
 from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
+from memgrow.metrics.calibration import Reliability, reliability
 from memgrow.models import TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.pretrained.files import EncoderFiles
@@ -82,6 +84,7 @@ class Learner:
         self.vocabulary = Vocabulary()
         self.plugins = self.method.plugins(options)
         self.history = History()
+        self.calibration = Calibration()
         self._folder: Path | None = None  # where it was last written to or read from
 
     @classmethod
@@ -185,6 +188,7 @@ class Learner:
             except ForgettingError:
                 resume.clear()
                 raise
+        learnt = adaptation.calibrated(learnt)
         if folder:
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
@@ -255,13 +259,25 @@ class Learner:
         answers: list[bool] = self.classifier().correct(self._part(domain, split, strange=True)).tolist()
         return answers
 
+    def reliability(self, domain: Domain, split: str = "test", temperature: float | None = None) -> Reliability:
+        """How far probabilities on one part of a domain can be believed; at the calibrated temperature or another."""
+        data = self._part(domain, split)
+        at = self.calibration.temperature if temperature is None else temperature
+        return reliability(self.classifier().logits(data), torch.tensor(data.labels), at)
+
     def predict(self, texts: Sequence[Text]) -> list[Prediction]:
-        """Labels and probabilities of texts (of pairs for a pair model), without being told their domain."""
-        model = self.classifier()
-        data = self.encode([_as_example(text) for text in texts], labelled=False)
-        rows = model.logits(data).softmax(-1).tolist()
-        named = [dict(zip(self.labels or (), row, strict=True)) for row in rows]
-        return [Prediction(max(chances, key=lambda label: chances[label]), chances) for chances in named]
+        """Labels and probabilities of texts (of pairs for a pair model), without being told their domain.
+
+        The temperature of `calibration` makes the probabilities more or less sure, and never changes a label.
+        """
+        model, labels = self.classifier(), self.labels or ()
+        logits = model.logits(self.encode([_as_example(text) for text in texts], labelled=False))
+        rows = (logits / self.calibration.temperature).softmax(-1).tolist()
+        chosen = logits.argmax(-1).tolist()
+        return [
+            Prediction(labels[best], dict(zip(labels, row, strict=True)))
+            for best, row in zip(chosen, rows, strict=True)
+        ]
 
     def reply(
         self,
@@ -337,13 +353,15 @@ class Learner:
     @property
     def learnt(self) -> Learnt:
         """The model, the vocabulary and the history so far."""
-        return Learnt(self.task, self.labels, self.model, self.vocabulary, self.plugins, self.history)
+        known = (self.task, self.labels, self.model, self.vocabulary, self.plugins, self.history)
+        return Learnt(*known, self.calibration)
 
     def take(self, learnt: Learnt) -> None:
         """Know this from now on."""
         self.task, self.labels = learnt.task, learnt.labels
         self.model, self.vocabulary = learnt.model, learnt.vocabulary
         self.plugins, self.history = learnt.plugins, learnt.history
+        self.calibration = learnt.calibration
 
     def _bound(self, points: float, tested: Mapping[str, Domain], coming: Collection[str]) -> Bound:
         """How much may be lost, and of what: tried with the model as it is."""

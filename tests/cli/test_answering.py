@@ -27,6 +27,18 @@ def test_evaluation_is_a_table_or_json(memgrow, made, data):
         assert f"{name} 24 {100 * score:.1f}" in " ".join(table.split())
 
 
+def test_evaluation_tells_how_far_probabilities_can_be_believed(memgrow, made, data):
+    shown = " ".join(memgrow.done("evaluate", made, data["kitchen"]).split())
+    found = json.loads(memgrow.done("evaluate", made, data["kitchen"], "--calibration", "--json"))["kitchen"]
+    assert f"kitchen 24 {100 * found['accuracy']:.1f} {100 * found['ece']:.1f}" in shown
+    assert found["temperature"] != 1
+    more = " ".join(memgrow.done("evaluate", made, data["kitchen"], "--calibration").split())
+    assert f"{100 * found['ece']:.1f} {100 * found['ece_uncalibrated']:.1f} {100 * found['confidence']:.1f}" in more
+    about = json.loads(memgrow.done("inspect", made, "--json"))["about"]
+    assert about["temperature"] == found["temperature"]
+    assert about["calibration_error"].keys() == set(about["domains"])
+
+
 def test_evaluation_by_a_column(memgrow, made_of_texts, reviews, jsonl, tmp_path):
     rows = [row | {"shop": "north" if number % 2 else "south"} for number, row in enumerate(reviews)]
     file = jsonl(tmp_path / "all.jsonl", rows)

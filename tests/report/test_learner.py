@@ -7,6 +7,7 @@ from memgrow.experiments.comparison import Comparison, RunResult
 from memgrow.history import History, Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
+from memgrow.metrics.calibration import Reliability
 from memgrow.report.comparison import demo_table
 from memgrow.report.learner import (
     growth,
@@ -70,7 +71,7 @@ def test_names_are_never_markup(name):
     for what in (
         MatrixTable(history.matrix, "t"),
         stages_table(history),
-        scores_table({name: 0.5}, {name: 3}),
+        scores_table({name: Reliability(3, 0.5, 0.6, 0.1, 0.7)}),
         stage_line(history.stages[0]),
     ):
         assert name in show(what)

@@ -1,5 +1,6 @@
 """`memgrow evaluate`: how well a model does on files."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,6 +9,7 @@ import typer
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, split_names, write_json
 from memgrow.data import Columns, load_for_evaluation
+from memgrow.errors import SettingsError
 from memgrow.experiments.reply_records import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.models import REPLY
@@ -29,24 +31,33 @@ def evaluate(
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help="word2vec vectors, to compare replies by their meaning.")
     ] = None,
+    calibration: Annotated[
+        bool, typer.Option("--calibration", help="Say more of how far the probabilities can be believed.")
+    ] = False,
     as_json: opt.AsJson = False,
     device: opt.Device = "auto",
 ) -> None:
-    """Accuracy on every file, or on every value of --by; of replies, several figures.
+    """Accuracy and expected calibration error on every file, or on every value of --by; of replies, several figures.
 
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
     columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
     learner = Learner.load(model, device)
+    if calibration and learner.task == REPLY:
+        raise SettingsError("--calibration is about the probabilities of labels, and this model replies: leave it out")
     loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
     if learner.task == REPLY:
         found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=vectors) for domain in loaded.stream}
         shown: dict[str, Any] = {name: figures.to_json() for name, figures in found.items()}
         table = replies_table(found)
     else:
-        scores = learner.evaluate(loaded.stream)
-        shown = dict(scores)
-        table = scores_table(scores, {domain.name: len(domain.test) for domain in loaded.stream})
+        scores = {domain.name: learner.reliability(domain) for domain in loaded.stream}
+        plain = {domain.name: learner.reliability(domain, temperature=1.0) for domain in loaded.stream if calibration}
+        shown = {name: one.accuracy for name, one in scores.items()}
+        if calibration:
+            at = {"temperature": learner.calibration.temperature}
+            shown = {name: asdict(one) | at | {"ece_uncalibrated": plain[name].ece} for name, one in scores.items()}
+        table = scores_table(scores, plain)
     for notice in loaded.notices:
         note_to_stderr(notice)
     note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)

@@ -12,6 +12,7 @@ from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew
+from memgrow.metrics.calibration import Reliability
 from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.report.table import Column, Table, numbers, percent, validation_text
@@ -57,6 +58,8 @@ class About:
     words: int | None  # None: they are not counted, as its encoder has pieces
     hidden_units: Sequence[int] | None  # of each column
     parameters: int
+    temperature: float | None  # that probabilities are calibrated by; None: they are not
+    calibration_error: Mapping[str, float]  # by domain, on its validation examples when it was learnt
 
 
 def about(learner: Learner) -> About:
@@ -80,6 +83,8 @@ def about(learner: Learner) -> About:
         words=None if encoder else len(learner.vocabulary) - 2,
         hidden_units=None if encoder else model.encoder.hidden_units,
         parameters=count_parameters(model),
+        temperature=learner.calibration.temperature if learner.calibration.domains else None,
+        calibration_error={name: one.after.ece for name, one in learner.calibration.domains.items()},
     )
 
 
@@ -88,7 +93,8 @@ def about_table(learner: Learner) -> rich.table.Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in vars(about(learner)).items():
-        if value is not None and (name != "labels_by_domain" or _differ(value, learner.labels)):
+        unsaid = value is None or (name == "calibration_error" and not value)
+        if not unsaid and (name != "labels_by_domain" or _differ(value, learner.labels)):
             shown = SHOWN.get(name, _in_words)(value)
             table.add_row(name.replace("_", " "), Text(shown))
     return table
@@ -118,6 +124,8 @@ def _in_words(value: object) -> str:
 SHOWN: Mapping[str, Callable[[Any], str]] = {  # facts that have a form of their own
     "weights": lambda checksum: f"{checksum[:SHORT]}… (SHA-256)",
     "labels_by_domain": _by_domain,
+    "temperature": lambda temperature: f"{temperature:.3f}",
+    "calibration_error": lambda errors: _in_words({name: f"{percent(error)}%" for name, error in errors.items()}),
 }
 
 
@@ -187,9 +195,18 @@ def matrix_title(task: str | None) -> str:
     return TITLES.get(task or "", ACCURACY)
 
 
-def scores_table(scores: Mapping[str, float], examples: Mapping[str, int]) -> Table:
-    rows = [(name, f"{examples[name]:,}", percent(score)) for name, score in scores.items()]
-    return Table(None, [Column("domain", wrap="letters"), *numbers("examples", "accuracy, %")], rows)
+def scores_table(scores: Mapping[str, Reliability], uncalibrated: Mapping[str, Reliability] | None = None) -> Table:
+    """Accuracy and calibration error of each domain; beside those at temperature 1, if they are given, more of it."""
+    more = ("at temperature 1", "confidence, %", "NLL") if uncalibrated else ()
+
+    def figures(name: str, one: Reliability) -> tuple[str, ...]:
+        usual = (f"{one.examples:,}", percent(one.accuracy), percent(one.ece))
+        if not uncalibrated:
+            return usual
+        return (*usual, percent(uncalibrated[name].ece), percent(one.confidence), f"{one.nll:.3f}")
+
+    rows = [(name, *figures(name, one)) for name, one in scores.items()]
+    return Table(None, [Column("domain", wrap="letters"), *numbers("examples", "accuracy, %", "ECE, %", *more)], rows)
 
 
 def replies_table(figures: Mapping[str, ReplyFigures]) -> Table:
