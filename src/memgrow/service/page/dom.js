@@ -1,0 +1,38 @@
+// Elements made by script. Text becomes text nodes: a name or a label is shown, and never read as markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export const byId = (id) => document.getElementById(id);
+
+/** An element; a property that is a function listens to the event of that name, null leaves an attribute out. */
+export function make(tag, properties = {}, ...children) {
+  return filled(document.createElement(tag), properties, children);
+}
+
+/** The same for SVG. */
+export function draw(tag, properties = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), properties, children);
+}
+
+function filled(element, properties, children) {
+  for (const [name, value] of Object.entries(properties)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") element.addEventListener(name, value);
+    else element.setAttribute(name, value === true ? "" : value);
+  }
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  return element;
+}
+
+export function show(place, ...children) {
+  place.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+}
+
+/** A sentence in a place that screen readers announce; without one the place is emptied. */
+export function say(place, sentence, bad = false) {
+  place.textContent = sentence ?? "";
+  place.classList.toggle("bad", bad);
+  place.hidden = !sentence;
+}
+
+export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}`;

@@ -1,0 +1,171 @@
+// "Teach it a new domain": upload a file, watch it train, compare, publish or discard; and go back to a version.
+
+import { byId, make, percent, say, show } from "./dom.js";
+import { get, post, upload } from "./service.js";
+
+const MOST = 8; // jobs that are shown, the newest first
+const STATES = {
+  queued: "waits for its turn",
+  training: "is being learnt",
+  ready: "has been learnt; look, then publish or discard it",
+  published: "has been published",
+  discarded: "has been discarded",
+  failed: "could not be learnt",
+};
+const UNDER_WAY = ["queued", "training"];
+const cards = new Map(); // by job: its element and what it shows, so that a new look at it changes only what is new
+let onChange = () => {};
+let onRefusal = () => {};
+
+export function startTeaching(changed, refused) {
+  onChange = changed;
+  onRefusal = refused;
+  byId("teach").addEventListener("submit", (event) => {
+    event.preventDefault();
+    teach();
+  });
+}
+
+async function teach() {
+  const file = byId("file").files[0], name = byId("domain").value.trim(), place = byId("upload-result");
+  if (!file) return say(place, "Choose a file first.", true);
+  const form = new FormData();
+  form.append("file", file);
+  if (name) form.append("name", name);
+  const publish = byId("teach").elements.publish.value;
+  await doing(byId("upload"), place, "Uploading and checking the file …", async () => {
+    await upload(`adapt?publish=${publish}`, form);
+    byId("teach").reset();
+    await refreshJobs();
+    return "The file is in order. Its training is shown below.";
+  });
+}
+
+/** Do something at a button's wish, and say what came of it. */
+async function doing(button, place, meanwhile, action) {
+  if (button.getAttribute("aria-disabled") === "true") return;
+  button.setAttribute("aria-disabled", "true"); // and not disabled, which would lose the keyboard's place
+  say(place, meanwhile);
+  try {
+    say(place, await action());
+  } catch (error) {
+    say(place, error.message, true);
+    onRefusal(error);
+  } finally {
+    button.removeAttribute("aria-disabled");
+  }
+}
+
+/** Look at all jobs; whether one of them is under way. */
+export async function refreshJobs() {
+  const found = await get("jobs");
+  const jobs = (Array.isArray(found) ? found : found.jobs).slice(-MOST).reverse();
+  const place = byId("jobs");
+  for (const job of jobs) {
+    const told = JSON.stringify(job), card = cards.get(job.id);
+    if (card?.told === told) continue;
+    if (card && card.state !== job.state && job.state === "published") onChange();
+    const element = card?.element ?? make("article", { class: "job" });
+    fill(element, job, card?.state !== job.state);
+    cards.set(job.id, { element, told, state: job.state });
+  }
+  const elements = jobs.map((job) => cards.get(job.id).element);
+  if (elements.length !== place.children.length || elements.some((one, at) => place.children[at] !== one)) show(place, elements);
+  return jobs.some((job) => UNDER_WAY.includes(job.state));
+}
+
+/** Where the state is the same only the bar moves: the rest keeps the keyboard's place. */
+function fill(element, job, isNew) {
+  if (!isNew && UNDER_WAY.includes(job.state)) return move(element, job);
+  element.dataset.state = job.state;
+  const result = make("p", { class: "result", "aria-live": "polite", hidden: true });
+  show(element,
+    make("h3", { "aria-live": "polite" }, make("span", { class: "domain-name" }, job.domain), " ", STATES[job.state] ?? job.state),
+    job.error ? make("p", { class: "bad" }, job.error) : null,
+    UNDER_WAY.includes(job.state) ? [make("progress", { max: 1, "aria-label": "Progress of the training" }), make("p", { class: "hint epoch" })] : null,
+    comparison(job),
+    job.state === "ready" ? make("p", { class: "actions" },
+      decision(job, "publish", "Publish", result), decision(job, "discard", "Discard", result)) : null,
+    result);
+  if (UNDER_WAY.includes(job.state)) move(element, job);
+}
+
+function move(element, job) {
+  element.querySelector("progress").value = job.progress ?? 0;
+  element.querySelector(".epoch").textContent = job.state === "queued" ? "Nothing to do but wait: one domain is learnt at a time."
+    : [job.epochs ? `epoch ${job.epoch ?? 0} of at most ${job.epochs}` : "getting ready",
+      `${percent(job.progress ?? 0, 0)} %`, job.seconds ? `${Math.round(job.seconds)} s` : null].filter(Boolean).join(" · ");
+}
+
+function decision(job, what, title, result) {
+  const button = make("button", { type: "button", class: what === "discard" ? "quiet" : null,
+    click: () => doing(button, result, `${title}ing …`, async () => {
+      await post(`jobs/${encodeURIComponent(job.id)}/${what}`);
+      await refreshJobs();
+      onChange();
+    }) }, title);
+  return button;
+}
+
+/** What the new domain brought and what it cost, domain by domain. */
+function comparison(job) {
+  const before = job.before ?? {}, after = job.after ?? {};
+  const domains = [...new Set([...Object.keys(before), ...Object.keys(after)])];
+  if (!Object.keys(after).length) return null;
+  const rows = domains.map((name) => {
+    const change = name in before && name in after ? 100 * (after[name] - before[name]) : null;
+    return make("tr", {}, make("th", { scope: "row" }, name, name === job.domain ? " (new)" : null),
+      figure(before[name]), figure(after[name]),
+      make("td", { class: "figure" }, change === null ? "–" : `${Math.abs(change) < 0.05 ? "±" : change > 0 ? "▲ +" : "▼ −"}${Math.abs(change).toFixed(1)}`));
+  });
+  return make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Before and after" },
+    make("table", { class: "plain compare" }, make("caption", {}, "Accuracy before and after, %"),
+      make("thead", {}, make("tr", {}, ["domain", "before", "after", "change"].map((title) => make("th", { scope: "col" }, title)))),
+      make("tbody", {}, rows)));
+}
+
+const figure = (score) => make("td", { class: "figure" }, score === undefined || score === null ? "–" : percent(score));
+
+export function showVersions(model) {
+  const versions = [...model.versions].sort((a, b) => b.number - a.number);
+  const result = byId("version-result");
+  const rows = versions.map((one) => make("tr", { "aria-current": one.number === model.version ? "true" : null },
+    make("th", { scope: "row" }, String(one.number)),
+    make("td", {}, one.domain ?? "–"),
+    make("td", {}, date(one.date)),
+    make("td", {}, one.number === model.version ? "served now" : one.number < model.version ? back(one, model, result) : null)));
+  show(byId("versions"),
+    make("table", { class: "plain versions" },
+      make("thead", {}, make("tr", {}, ["version", "learnt last", "when", ""].map((title) => make("th", { scope: "col" }, title || make("span", { class: "unseen" }, "action"))))),
+      make("tbody", {}, rows)),
+    versions.some((one) => one.number < model.version) ? null
+      : make("p", { class: "hint" }, "No earlier version is kept, so there is none to go back to."));
+}
+
+/** Rolling back takes away what was learnt since, so a second press is asked for. */
+function back(one, model, result) {
+  const lost = model.version - one.number;
+  const button = make("button", { type: "button", class: "quiet", click: () => {
+    if (!button.dataset.sure) {
+      button.dataset.sure = "yes";
+      button.textContent = `Forget ${lost === 1 ? "the last domain" : `the last ${lost} domains`}: sure?`;
+      return;
+    }
+    doing(button, result, "Going back …", async () => {
+      const { version } = await post("rollback", { version: one.number });
+      await onChange();
+      return `Version ${version} is served now.`;
+    });
+  }, blur: () => {
+    delete button.dataset.sure;
+    button.textContent = title;
+  } });
+  const title = `Go back to ${one.number}`;
+  button.textContent = title;
+  return button;
+}
+
+function date(text) {
+  const at = text ? new Date(/Z|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`) : null;
+  return at && !Number.isNaN(at.valueOf()) ? at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : "–";
+}
