@@ -20,11 +20,7 @@ from memgrow.service.openapi_page import openapi_page
 from memgrow.service.running import Service
 
 PAGE = Path(__file__).parent / "page"
-FILES = {
-    "/": ("index.html", "text/html"),
-    "/page.css": ("page.css", "text/css"),
-    "/page.js": ("page.js", "text/javascript"),
-}
+TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 STATUS: Mapping[type[MemgrowError], int] = {DataError: 422, ModelError: 409}
 SENTENCES = {
     404: "there is nothing at this address: /docs says what there is",
@@ -106,8 +102,9 @@ def _add_looking(app: FastAPI, service: Service) -> None:
     async def docs() -> Response:
         return Response(openapi_page(app.openapi()), media_type="text/html")
 
-    for path, (name, kind) in FILES.items():
-        if (file := PAGE / name).exists():
+    for file in sorted(PAGE.iterdir()):  # read once: no address that is asked for becomes a path
+        path = "/" if file.name == "index.html" else f"/page/{file.name}"
+        if kind := TYPES.get(file.suffix):
             app.add_api_route(path, _file(file.read_bytes(), kind), include_in_schema=False)
 
 

@@ -10,6 +10,8 @@ const FIELDS = { // by task: the field of an input, and what stands above it
   reply: [["message", "Message"]],
 };
 const TEXTS = { text: ["Words"], pair: ["First text", "Second text"], reply: ["Message", "Reply"] };
+const ABOVE = 0.5; // a share that is so much larger than an even one, in parts of that, has the full colour
+const FAINT = 0.1; // of the full colour: below it a word is not coloured
 const MOST = 12; // bars of labels that are shown at once
 let task = null;
 let asked = 0; // so that the answer to an older question never replaces that to a newer one
@@ -82,37 +84,47 @@ function answer(found) {
 /** The words, coloured by the domain whose slots get the largest share of their attention. */
 function words(found) {
   if (!found.domains.length) return make("p", { class: "hint note" }, found.note ?? "This model has no slots to read.");
+  // A recurrent model divides its attention among all slots. A pretrained encoder asks each domain by itself.
+  const divided = found.words.every((one) => Math.abs(sum(one.shares) - 1) < 0.02);
   const titles = TEXTS[task], last = Math.max(...found.words.map((one) => one.text ?? 0), 0);
   const rows = Array.from({ length: last + 1 }, (_, text) => {
     const own = found.words.filter((one) => (one.text ?? 0) === text);
     return own.length === 0 ? null : make("p", { class: "words" },
       last > 0 ? make("span", { class: "which" }, titles[text] ?? "Text", ": ") : null,
-      own.flatMap((one) => [word(one, found.domains), " "]));
+      own.flatMap((one) => [word(one, found.domains, divided), " "]));
   });
   return make("figure", { class: "reading" },
     make("figcaption", {}, "Whose slots each word reads"),
-    rows,
-    make("p", { class: "hint" }, "The number and the colour are those of the domain that is read most; the strip below a "
-      + "word shows the share of each."),
-    legend(found), table(found));
+    rows, legend(found),
+    make("p", { class: "hint" }, "Colour and number: the domain that is read most; ", divided
+      ? "the stronger, the more than an even share; grey: all about alike. " : "the stronger, the more. ",
+    "The strip below a word: the share of each domain."),
+    table(found));
 }
 
-function word(one, domains) {
-  const most = one.shares.indexOf(Math.max(...one.shares));
+function word(one, domains, divided) {
+  const top = Math.max(...one.shares), most = domains[one.shares.indexOf(top)], even = sum(one.shares) / domains.length;
+  const strength = domains.length === 1 ? 1 : divided ? (top / even - 1) / ABOVE : top;
+  const plain = strength < FAINT;
   const told = domains.map((name, at) => `${name} ${percent(one.shares[at], 0)} %`).join(", ");
-  const strip = make("span", { class: "strip", "aria-hidden": "true" }, one.shares.map((share, at) => {
-    const part = make("span", { class: colourOf(domains[at]) });
+  const rest = divided ? 0 : Math.max(domains.length - sum(one.shares), 0);
+  const strip = make("span", { class: "strip", "aria-hidden": "true" }, [...one.shares, rest].map((share, at) => {
+    const part = make("span", { class: at < domains.length ? colourOf(domains[at]) : "nothing" });
     part.style.flexGrow = share;
     return part;
   }));
-  return make("span", { class: `word ${colourOf(domains[most])}`, title: told },
-    one.word, make("sup", {}, numberOf(domains[most])), strip);
+  const found = make("span", { class: plain ? "word" : `word ${colourOf(most)}`, title: told },
+    one.word, plain ? null : make("sup", {}, numberOf(most)), strip);
+  if (!plain) found.style.setProperty("--strength", `${Math.round(12 + 48 * Math.min(strength, 1))}%`);
+  return found;
 }
+
+const sum = (values) => values.reduce((total, value) => total + value, 0);
 
 function legend(found) {
   const total = found.words.length || 1;
   return make("ul", { class: "legend" }, found.domains.map((name, at) => {
-    const mean = found.words.reduce((sum, one) => sum + one.shares[at], 0) / total;
+    const mean = sum(found.words.map((one) => one.shares[at])) / total;
     return make("li", { class: colourOf(name) },
       make("span", { class: "swatch" }, numberOf(name)), " ", name, make("span", { class: "hint" }, ` ${percent(mean, 0)} %`));
   }));

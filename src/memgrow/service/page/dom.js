@@ -20,12 +20,12 @@ function filled(element, properties, children) {
     if (typeof value === "function") element.addEventListener(name, value);
     else element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
 export function show(place, ...children) {
-  place.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  place.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
 /** A sentence in a place that screen readers announce; without one the place is emptied. */

@@ -3,11 +3,26 @@
 import { byId, draw, make, percent, show } from "./dom.js";
 import { allDomains, colourOf, dashOf, numberOf } from "./domains.js";
 
-const WIDTH = 640, HEIGHT = 300, LEFT = 52, RIGHT = 40, TOP = 14, BOTTOM = 58;
+const HEIGHT = 300, LEFT = 52, RIGHT = 48, TOP = 14, BOTTOM = 58; // pixels
+const LETTER = 7; // pixels of a letter, about
+const FEW = 6; // columns whose names are written from left to right
 const MARKS = ["circle", "square", "diamond", "triangle"];
+
+let latest = null;
+
+/** Draw the curves again when their place has another width. */
+export function startDrawing() {
+  let width = 0;
+  new ResizeObserver(([place]) => {
+    const now = Math.round(place.contentRect.width);
+    if (now !== width && latest) show(byId("curves"), curves(latest.stages, latest.figure));
+    width = now;
+  }).observe(byId("curves"));
+}
 
 export function showHistory(model) {
   const stages = model.matrix;
+  latest = null;
   if (!stages.some((row) => Object.keys(row.scores).length)) {
     show(byId("matrix"), make("p", { class: "hint" }, "No domain was tested when it was learnt, so there are no figures."));
     show(byId("curves"));
@@ -16,6 +31,7 @@ export function showHistory(model) {
   const figure = model.task === "reply" ? "100 / perplexity" : "accuracy, %";
   show(byId("matrix"), heatMap(stages, figure));
   show(byId("curves"), curves(stages, figure));
+  latest = { stages, figure };
 }
 
 /** The stage, from 0, in which each domain was first learnt. */
@@ -33,19 +49,20 @@ function heatMap(stages, figure) {
   const head = [
     make("tr", {}, make("td", { class: "corner" }), make("th", { class: "axis", scope: "colgroup", colspan: domains.length }, "tested on")),
     make("tr", {}, make("th", { class: "axis", scope: "col" }, "after learning"), domains.map((name) => make("th", { scope: "col" },
-      make("span", { class: `swatch ${colourOf(name)}` }, numberOf(name)), make("br"), name))),
+      make("span", { class: `swatch ${colourOf(name)}` }, numberOf(name)), make("span", { class: "column" }, name)))),
   ];
   const rows = stages.map((row, stage) => make("tr", {},
     make("th", { scope: "row" }, `${stage + 1}. ${row.learned.join(" + ")}`),
     domains.map((name) => cell(row.scores[name], stage, at.get(name), (row.scores[name] - low) / span))));
+  const table = make("table", { class: domains.length > FEW ? "heat many" : "heat" }, make("thead", {}, head), make("tbody", {}, rows));
+  table.style.setProperty("--columns", domains.length);
   return make("figure", {},
     make("figcaption", {}, `Test figures after each stage (${figure})`),
     make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Accuracy matrix" },
-      make("table", { class: "heat" }, make("thead", {}, head), make("tbody", {}, rows))),
+      table),
     make("p", { class: "hint keys" },
-      make("span", { class: "key learnt" }, "00"), " learnt in this stage ",
-      make("span", { class: "key" }, "00"), " learnt before: what is left of it ",
-      make("span", { class: "key zero" }, "00"), " not learnt yet (zero-shot)"));
+      [["learnt", "learnt in this stage"], ["", "learnt before"], ["zero", "not learnt yet (zero-shot)"]].map(([kind, told]) => [
+        make("span", {}, make("span", { class: `key ${kind}` }, "00"), ` ${told}`), " "])));
 }
 
 function cell(score, stage, learned, shade) {
@@ -58,21 +75,22 @@ function cell(score, stage, learned, shade) {
 }
 
 function curves(stages, figure) {
+  const width = Math.max(byId("curves").clientWidth, 260), inner = width - LEFT - RIGHT - 14;
   const domains = allDomains().filter((name) => stages.some((row) => name in row.scores));
   const all = stages.flatMap((row) => Object.values(row.scores)).map((score) => 100 * score);
   const [low, high, step] = scale(Math.min(...all), Math.max(...all));
-  const x = (stage) => stages.length === 1 ? (LEFT + WIDTH - RIGHT) / 2
-    : LEFT + 14 + stage * (WIDTH - LEFT - RIGHT - 14) / (stages.length - 1);
+  const x = (stage) => stages.length === 1 ? (LEFT + width - RIGHT) / 2
+    : LEFT + 14 + stage * inner / (stages.length - 1);
   const y = (value) => TOP + (high - value) * (HEIGHT - TOP - BOTTOM) / (high - low);
   const at = learnedAt(stages);
   const ends = spread(domains.map((name) => lastOf(stages, name)).map((end, index) => ({ ...end, name: domains[index], y: y(end.value) })));
-  const svg = draw("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "curves", role: "img",
+  const svg = draw("svg", { viewBox: `0 0 ${width} ${HEIGHT}`, class: "curves", role: "img",
     "aria-label": `${figure} of each domain over the stages; the figures are in the table above` },
     ticks(low, high, step).map((value) => [
-      draw("line", { class: "grid", x1: LEFT, x2: WIDTH - RIGHT + 8, y1: y(value), y2: y(value) }),
+      draw("line", { class: "grid", x1: LEFT, x2: width - RIGHT + 6, y1: y(value), y2: y(value) }),
       draw("text", { class: "tick", x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, String(value))]).flat(),
-    named(stages.length).map((stage) => draw("text", { class: "tick", x: x(stage), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, String(stage + 1))),
-    draw("text", { class: "axis", x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - BOTTOM + 42, "text-anchor": "middle" }, "stage (domains learnt)"),
+    named(stages, inner).map(([stage, name]) => draw("text", { class: "tick", x: x(stage), y: HEIGHT - BOTTOM + 18, "text-anchor": "middle" }, name)),
+    draw("text", { class: "axis", x: (LEFT + width - RIGHT) / 2, y: HEIGHT - BOTTOM + 42, "text-anchor": "middle" }, "after learning (stage)"),
     draw("text", { class: "axis", x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle",
       transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, figure),
     domains.map((name) => line(stages, name, at.get(name) ?? Infinity, x, y)),
@@ -122,10 +140,12 @@ function ticks(low, high, step) {
   return Array.from({ length: Math.round((high - low) / step) + 1 }, (_, index) => Number((low + index * step).toFixed(2)));
 }
 
-/** The stages whose number is written: of very many every other or less. */
-function named(count) {
-  const every = Math.ceil(count / 20);
-  return Array.from({ length: count }, (_, stage) => stage).filter((stage) => stage % every === 0);
+/** What is written below the stages: number and domain if there is room for all, else numbers; of very many some. */
+function named(stages, width) {
+  const room = width / Math.max(stages.length - 1, 1) / LETTER, every = Math.max(Math.ceil(4 / room), 1);
+  const names = stages.map((row, stage) => `${stage + 1}. ${row.learned.join(" + ")}`);
+  const fits = names.every((name) => name.length < room && name.length * LETTER < 2 * RIGHT);
+  return names.map((name, stage) => [stage, fits ? name : `${stage + 1}`]).filter(([stage]) => stage % every === 0);
 }
 
 /** Numbers at the ends of lines, moved apart so that none covers another. */

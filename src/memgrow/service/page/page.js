@@ -3,11 +3,12 @@
 import { showFields, startAsking } from "./answer.js";
 import { byId, say } from "./dom.js";
 import { nameDomains } from "./domains.js";
-import { showHistory } from "./history.js";
+import { showHistory, startDrawing } from "./history.js";
 import { get, setToken } from "./service.js";
 import { refreshJobs, showVersions, startTeaching } from "./teach.js";
 
-const SOON = 700, LATER = 8000; // milliseconds between two looks at the jobs, while one is under way or not
+const SOON = 1000, LATER = 8000; // milliseconds between two looks at the jobs, while one is under way or not
+let waiting; // the next look
 let shown = null; // the model card on the page, as text
 
 async function refreshModel() {
@@ -31,43 +32,34 @@ function sentence(model) {
 }
 
 async function refreshDrift() {
-  try {
-    const drift = await get("drift");
-    say(byId("drift"), drift.sentence);
-    byId("drift").classList.toggle("due", Boolean(drift.due));
-  } catch (error) {
-    if (error.status === undefined) throw error; // a service without a monitor of drift has nothing to say of it
-    say(byId("drift"), null);
-  }
+  const drift = await get("drift");
+  say(byId("drift"), drift.sentence);
+  byId("drift").classList.toggle("due", Boolean(drift.due));
 }
 
 /** Look at everything again, for ever: soon while something trains, and not while nobody sees the page. */
 async function watch() {
-  let wait = LATER;
-  try {
-    if (!document.hidden) {
-      wait = (await refreshJobs()) ? SOON : LATER;
-      await refreshModel();
-      await refreshDrift();
-    }
-    say(byId("problem"), null);
-  } catch (error) {
-    say(byId("problem"), error.message, true);
+  let isTraining = false;
+  if (!document.hidden) {
+    const looks = [refreshModel(), refreshJobs().then((found) => { isTraining = found; }), refreshDrift()];
+    const failed = (await Promise.allSettled(looks)).find((look) => look.reason && look.reason.status !== 404);
+    say(byId("problem"), failed?.reason.message, true);
   }
-  waiting = setTimeout(watch, wait);
-}
-
-let waiting;
-function lookNow() {
   clearTimeout(waiting);
-  return watch();
+  waiting = setTimeout(watch, isTraining ? SOON : LATER);
 }
 
-byId("token").addEventListener("input", (event) => setToken(event.target.value));
-byId("token-form").addEventListener("submit", (event) => event.preventDefault());
-document.addEventListener("visibilitychange", () => document.hidden || lookNow());
-startAsking(refreshDrift);
-startTeaching(refreshModel, (error) => {
-  if (error.status === 401) byId("token").focus();
+byId("token").addEventListener("input", (event) => {
+  setToken(event.target.value);
+  say(byId("token-result"), null);
 });
-refreshModel().catch(() => {}).finally(watch);
+byId("token-form").addEventListener("submit", (event) => event.preventDefault());
+document.addEventListener("visibilitychange", () => document.hidden || watch());
+startDrawing();
+startAsking(() => refreshDrift().catch(() => {}));
+startTeaching(watch, (error) => {
+  if (error.status !== 401) return;
+  say(byId("token-result"), byId("token").value ? "The service does not know this token; copy it again." : "Enter the token here, and try again.", true);
+  byId("token").focus();
+});
+watch();

@@ -136,7 +136,7 @@ export function showVersions(model) {
     make("td", {}, one.number === model.version ? "served now" : one.number < model.version ? back(one, model, result) : null)));
   show(byId("versions"),
     make("table", { class: "plain versions" },
-      make("thead", {}, make("tr", {}, ["version", "learnt last", "when", ""].map((title) => make("th", { scope: "col" }, title || make("span", { class: "unseen" }, "action"))))),
+      make("thead", {}, make("tr", {}, ["version", "learnt", "when", ""].map((title) => make("th", { scope: "col" }, title || make("span", { class: "unseen" }, "action"))))),
       make("tbody", {}, rows)),
     versions.some((one) => one.number < model.version) ? null
       : make("p", { class: "hint" }, "No earlier version is kept, so there is none to go back to."));
@@ -145,10 +145,11 @@ export function showVersions(model) {
 /** Rolling back takes away what was learnt since, so a second press is asked for. */
 function back(one, model, result) {
   const lost = model.version - one.number;
-  const button = make("button", { type: "button", class: "quiet", click: () => {
+  const button = make("button", { type: "button", class: "quiet", "aria-label": `Go back to version ${one.number}`, click: () => {
     if (!button.dataset.sure) {
       button.dataset.sure = "yes";
       button.textContent = `Forget ${lost === 1 ? "the last domain" : `the last ${lost} domains`}: sure?`;
+      button.setAttribute("aria-label", button.textContent);
       return;
     }
     doing(button, result, "Going back …", async () => {
@@ -159,13 +160,17 @@ function back(one, model, result) {
   }, blur: () => {
     delete button.dataset.sure;
     button.textContent = title;
+    button.setAttribute("aria-label", `Go back to version ${one.number}`);
   } });
-  const title = `Go back to ${one.number}`;
+  const title = "Go back";
   button.textContent = title;
   return button;
 }
 
 function date(text) {
   const at = text ? new Date(/Z|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`) : null;
-  return at && !Number.isNaN(at.valueOf()) ? at.toLocaleString([], { dateStyle: "medium", timeStyle: "short" }) : "–";
+  if (!at || Number.isNaN(at.valueOf())) return "–";
+  const isOld = at.getFullYear() !== new Date().getFullYear();
+  const shown = at.toLocaleString([], { day: "numeric", month: "short", ...(isOld ? { year: "numeric" } : { hour: "2-digit", minute: "2-digit" }) });
+  return make("time", { datetime: at.toISOString(), title: at.toLocaleString() }, shown);
 }
