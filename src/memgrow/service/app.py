@@ -3,10 +3,11 @@
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request, Response
+from fastapi import Depends, FastAPI, File, Form, Query, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
+from fastapi.security import HTTPBearer
 from starlette.exceptions import HTTPException
 
 from memgrow import __version__
@@ -18,6 +19,7 @@ from memgrow.service.limits import RefusedError
 from memgrow.service.metrics import TEXT
 from memgrow.service.openapi_page import openapi_page
 from memgrow.service.running import Service
+from memgrow.service.training_queue import TrainingQueue
 
 PAGE = Path(__file__).parent / "page"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -26,15 +28,27 @@ SENTENCES = {
     404: "there is nothing at this address: /docs says what there is",
     405: "this address is not asked in this way: /docs says how",
 }
+Answers = dict[int | str, dict[str, Any]]
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": schemas.Error, "description": what}
     for status, what in {
         400: "A body that cannot be read.",
+        401: "The token is missing or wrong.",
         403: "A page of another site, or a service that only reads.",
         413: "A body that is too large.",
         422: "An input that cannot be used.",
         503: "Too much is waiting.",
     }.items()
+}
+
+
+UNKNOWN: Answers = {
+    404: {"model": schemas.Error, "description": "There is no such training."},
+    409: {"model": schemas.Error, "description": "The model, or the training, is not in a state for this."},
+}
+QUEUED: Answers = {
+    409: {"model": schemas.Error, "description": "The model has learnt this very data."},
+    429: {"model": schemas.Error, "description": "Too many trainings wait."},
 }
 
 
@@ -58,6 +72,7 @@ def create_app(service: Service, access: Access | None = None) -> Gate:
     )
     _add_answering(app, service)
     _add_looking(app, service)
+    _add_changing(app, service)
     _add_errors(app)
     return Gate(app, access or Access(), service.limits, service.metrics, service.log)
 
@@ -106,6 +121,51 @@ def _add_looking(app: FastAPI, service: Service) -> None:
         path = "/" if file.name == "index.html" else f"/page/{file.name}"
         if kind := TYPES.get(file.suffix):
             app.add_api_route(path, _file(file.read_bytes(), kind), include_in_schema=False)
+
+
+def _add_changing(app: FastAPI, service: Service) -> None:
+    """Routes that change the model; the gate has checked the token by then, and the framework tells of it."""
+    token = [Depends(HTTPBearer(auto_error=False, description="Needed where the service has a token."))]
+
+    def queue() -> TrainingQueue:
+        if service.queue is None:
+            raise RefusedError(403, "this service only reads: it was started with --read-only")
+        return service.queue
+
+    @app.post("/adapt", status_code=202, dependencies=token, responses={202: {"model": schemas.Accepted}, **QUEUED})
+    def adapt(
+        file: Annotated[UploadFile, File(description="Rows of a new domain as JSONL, CSV or TSV.")],
+        name: Annotated[str | None, Form(description="Of the domain; without it, that of the file.")] = None,
+        publish: Annotated[bool, Query(description="Publish the model once it has been trained.")] = True,
+    ) -> Response:
+        """Learn a new domain from a file: it is checked now and learnt in its turn."""
+        return _json({"job": queue().add(file.file, file.filename, name, publish).id}, 202)
+
+    @app.get("/jobs", responses={200: {"model": schemas.Jobs}})
+    async def jobs() -> Response:
+        """All trainings, the latest first."""
+        return _json({"jobs": service.queue.list() if service.queue is not None else []})
+
+    @app.get("/jobs/{job}", responses={200: {"model": schemas.Job}, **UNKNOWN})
+    async def job(job: str) -> Response:
+        """How far a training is, or what has come of it."""
+        return _json(queue().tell(job))
+
+    @app.post("/jobs/{job}/publish", dependencies=token, responses={200: {"model": schemas.Job}, **UNKNOWN})
+    def publish(job: str) -> Response:
+        """Publish a trained model that waits for it."""
+        return _json(queue().publish(job))
+
+    @app.post("/jobs/{job}/discard", dependencies=token, responses={200: {"model": schemas.Job}, **UNKNOWN})
+    def discard(job: str) -> Response:
+        """Give up a training, or the model that has come of it."""
+        return _json(queue().discard(job))
+
+    @app.post("/rollback", dependencies=token, responses={200: {"model": schemas.RolledBack}, **UNKNOWN})
+    def rollback(asked: schemas.AskedBack) -> Response:
+        """Go back to an earlier version, for good: what came later is removed."""
+        queue()
+        return _json({"version": service.publisher.roll_back(asked.version)})
 
 
 def _add_errors(app: FastAPI) -> None:

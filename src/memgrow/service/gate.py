@@ -7,7 +7,8 @@ It stands outside the framework, so that a request is refused before its body ha
 import asyncio
 import hmac
 import time
-from collections.abc import Awaitable, Callable, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +80,7 @@ class Gate:
 
     def __init__(self, app: App, access: Access, limits: Limits, metrics: Metrics, log: Log) -> None:
         self._app, self._access, self._limits, self._metrics, self._log = app, access, limits, metrics, log
+        self._uploads = 0  # that arrive at this moment
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -100,8 +102,9 @@ class Gate:
         try:
             headers = dict(scope["headers"])
             self._access.check(scope["method"], scope["path"], headers)
-            body.expect(headers, upload=scope["path"] == UPLOAD)
-            await self._app(scope, body.receive, send_safely)
+            with self._room(scope["path"]):
+                body.expect(headers, upload=scope["path"] == UPLOAD)
+                await self._app(scope, body.receive, send_safely)
         except RefusedError as error:
             body.refused = error
         finally:
@@ -111,6 +114,17 @@ class Gate:
             seconds = time.perf_counter() - started
             self._metrics.request(getattr(scope.get("route"), "path", "other"), scope["method"], status, seconds)
             self._log.request(scope, status, seconds, state)
+
+    @contextmanager
+    def _room(self, path: str) -> Iterator[None]:
+        """Refuse one more upload than may arrive at once: each takes room on the disk."""
+        if path == UPLOAD and self._uploads >= self._limits.uploads:
+            raise RefusedError(503, "other files are being uploaded: try again in a moment")
+        self._uploads += path == UPLOAD
+        try:
+            yield
+        finally:
+            self._uploads -= path == UPLOAD
 
 
 class _Body:

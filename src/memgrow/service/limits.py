@@ -20,6 +20,7 @@ class Limits:
     texts: int = 512  # of one batch, unless a single request has more
     jobs: int = 8  # trainings that wait or are under way
     ended: int = 100  # trainings that have ended and are still told of
+    uploads: int = 2  # that arrive at the same time
     connections: int = 512
     body_s: float = 60.0  # seconds in which a request must have arrived
     answer_s: float = 30.0  # seconds in which it is answered

@@ -1,15 +1,20 @@
 """A service as it runs: the model, the thread that answers, and what is told of both."""
 
+import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from memgrow.data import load_for_evaluation
 from memgrow.errors import MemgrowError
+from memgrow.forgetting import check_bound
 from memgrow.service.batching import Batcher
 from memgrow.service.limits import Limits
 from memgrow.service.logs import Log
 from memgrow.service.metrics import Labels, Metrics
 from memgrow.service.published import Publisher
+from memgrow.service.training_queue import TrainingQueue
+from memgrow.versions import check_keep_versions
 
 LOOK_S = 1.0  # between two looks at the folder, which another command may change
 
@@ -25,20 +30,41 @@ class Service:
         limits: Limits | None = None,
         log: Log | None = None,
         keep_versions: int | None = None,
+        jobs: Path | None = None,
+        read_only: bool = False,
+        watch: Sequence[Path] = (),
+        max_forgetting: float | None = None,
     ) -> None:
+        """`jobs` is the folder of trainings, beside the model unless given; a service that only reads has none.
+
+        `watch` are files of test examples of earlier domains, which are tried before and after each training.
+        """
         self.limits, self.log, self.metrics = limits or Limits(), log or Log(), Metrics()
+        check_keep_versions(keep_versions)
+        check_bound(max_forgetting)
+        if watch:
+            load_for_evaluation(watch)  # what cannot be read is told now, and not when somebody waits
         self.publisher = Publisher(folder, device, keep_versions)
         self.batcher = Batcher(lambda: self.publisher.current, self.limits)
+        place = self.publisher.folder
+        jobs = place.with_name(f"{place.name}.jobs") if jobs is None else Path(os.path.realpath(jobs))
+        self.queue = (
+            None if read_only else TrainingQueue(jobs, self.publisher, self.limits, self.log, watch, max_forgetting)
+        )
         self._stopped = threading.Event()
         self._looking = threading.Thread(target=self._look, name="looking", daemon=True)
 
     def start(self) -> None:
         self.batcher.start()
+        if self.queue is not None:
+            self.queue.start()
         self._looking.start()
 
     def stop(self) -> None:
         """Finish what has been begun."""
         self._stopped.set()
+        if self.queue is not None:
+            self.queue.stop()
         self.batcher.stop()
         self._looking.join()
 
@@ -54,8 +80,13 @@ class Service:
         """Figures that hold at this moment."""
         return {
             "memgrow_waiting_requests": ("Requests that are not being computed yet.", {(): self.batcher.waiting}),
+            **self._job_gauges(),
             "memgrow_model_version": ("Version that is served.", {(): self.publisher.current.version}),
         }
+
+    def _job_gauges(self) -> Mapping[str, tuple[str, Mapping[Labels, float]]]:
+        counts = self.queue.counts() if self.queue is not None else {}
+        return {"memgrow_jobs": ("Trainings by state.", {(("state", state),): n for state, n in counts.items()})}
 
     def _look(self) -> None:
         """Serve what another command has made of the folder."""

@@ -91,6 +91,35 @@ class Health(BaseModel):
     version: int
 
 
+class Accepted(BaseModel):
+    job: str
+
+
+class Job(BaseModel):
+    """A training. `before` and `after` are test accuracies by domain, as far as they are known."""
+
+    id: str
+    domain: str
+    state: State
+    epoch: int | None
+    epochs: int | None
+    progress: float
+    seconds: float
+    before: dict[str, float]
+    after: dict[str, float]
+    error: str | None
+    publish: bool
+    version: int | None
+
+
+class Jobs(BaseModel):
+    jobs: list[Job]
+
+
+class RolledBack(BaseModel):
+    version: int
+
+
 class Error(BaseModel):
     detail: str
 

@@ -1,0 +1,132 @@
+"""The process that learns an uploaded domain: `python -m memgrow.service.trainer FOLDER`, started by the service.
+
+It reads what it is to do from the job's folder and leaves there its progress, the trained model and the result. It
+changes nothing else; publishing is the service's. Killed and started again it goes on where it was. It ends with the
+service that started it, whose end of a pipe closes then.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memgrow.data import Domain, load_for_evaluation
+from memgrow.device import allow_tf32, is_out_of_memory
+from memgrow.errors import MemgrowError
+from memgrow.history import History
+from memgrow.learner import Learner
+from memgrow.progress import Step
+from memgrow.service.jobs import PROGRESS, RESULT, JobFolder, fault, read_object
+from memgrow.service.uploads import load_upload
+from memgrow.stage_data import domains_of_stage, validate
+from memgrow.storage import atomic_write, finite, pack_json
+
+ORDER = "order.json"
+EVERY_S = 0.5  # between two words on the progress
+NICE = 10  # answers come first
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a trainer is to do."""
+
+    model: str  # the folder to go on from
+    domain: str
+    suffix: str
+    device: str = "auto"
+    watch: Sequence[str] = ()  # files of test examples of earlier domains
+    max_forgetting: float | None = None
+
+    def write(self, folder: Path) -> None:
+        atomic_write(folder / ORDER, pack_json(asdict(self)))
+
+
+class FileProgress:
+    """Writes the latest step into a file from time to time."""
+
+    def __init__(self, file: Path) -> None:
+        self._file, self._next = file, 0.0
+
+    def step(self, step: Step) -> None:
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + EVERY_S
+        done = (step.epoch - 1 + step.batch / max(step.batches, 1)) / max(step.epochs, 1)
+        told = {"epoch": step.epoch, "epochs": step.epochs, "progress": min(max(done, 0.0), 1.0)}
+        atomic_write(self._file, pack_json(told))
+
+    def note(self, sentence: str) -> None:
+        return
+
+
+def train(folder: Path, order: Order) -> dict[str, Any]:
+    """Learn the domain in the job's folder, and say how well each domain was known before and is known after."""
+    place = JobFolder(folder)
+    learner = Learner.load(order.model, order.device)
+    allow_tf32(learner.device)
+    domain = load_upload(place.data(order.suffix), order.domain)
+    stage = validate(domains_of_stage(learner.method, learner.history, domain, ()), learner.task, learner.labels)
+    watched = [one for one in load_for_evaluation(order.watch).stream if one.name != domain.name] if order.watch else []
+    before = {**_last_known(learner.history), **_scores(learner, [domain, *watched])}
+    wanted = [*(past.fingerprint for past in learner.history.stages), stage.fingerprint]
+    if _learnt(place.candidate) != wanted:  # else it was killed just after it had ended
+        learner.adapt(
+            domain,
+            watch=watched,
+            folder=place.candidate,
+            overwrite=True,  # one that began from another version of the model
+            save_every=10.0,
+            progress=FileProgress(folder / PROGRESS),
+            keep_versions=0,
+            max_forgetting=order.max_forgetting,
+        )
+        history = learner.history
+    else:
+        history = Learner.load(place.candidate, "cpu").history
+    return {"before": before, "after": dict(history.matrix.rows[-1].scores)}
+
+
+def _learnt(candidate: Path) -> list[str] | None:
+    with suppress(MemgrowError):
+        return [stage.fingerprint for stage in Learner.load(candidate, "cpu").history.stages]
+    return None
+
+
+def _last_known(history: History) -> dict[str, float]:
+    return {name: score for row in history.matrix.rows for name, score in row.scores.items()}
+
+
+def _scores(learner: Learner, domains: Sequence[Domain]) -> dict[str, float]:
+    """Accuracy on the test examples of each; a label that the model does not have yet counts as wrong."""
+    model, tested = learner.trained(), [domain for domain in domains if domain.test]
+    return {domain.name: model.score(learner.encode(domain.test, strange=True)) for domain in tested}
+
+
+def _end_with_parent() -> None:
+    """Wait until the service has gone; nothing is ever written to the pipe."""
+    os.read(0, 1)
+    os._exit(1)
+
+
+def learn_order(folder: Path) -> None:
+    """Do what the order in a job's folder says, and leave the result there, or a sentence on why there is none."""
+    try:
+        result = train(folder, Order(**read_object(folder / ORDER)))
+    except MemgrowError as error:
+        result = {"error": str(error)}
+    except Exception as error:
+        full = is_out_of_memory(error)
+        result = {"error": "there is not enough memory to learn this file: send less" if full else fault(error)}
+    atomic_write(folder / RESULT, pack_json(finite(result)))
+
+
+if __name__ == "__main__":
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(OSError):
+        os.nice(NICE)
+    learn_order(Path(sys.argv[1]))

@@ -1,0 +1,196 @@
+"""A domain is uploaded, learnt in another process, published and taken back, while others ask."""
+
+import threading
+import time
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from memgrow.data import Domain, Stream, write_jsonl
+from memgrow.learner import Learner
+from memgrow.service.trainer import Order, train
+from memgrow.versions import undo
+from tests.service.conftest import PAIR, Serve
+
+ENDED = ("ready", "published", "discarded", "failed")
+
+
+@pytest.fixture(scope="session")
+def third(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A file of the third domain."""
+    last = list(stream)[2]
+    whole = Domain("new", train=[*last.train, *last.validation])
+    (file,) = write_jsonl(Stream([whole]), tmp_path_factory.mktemp("upload"))
+    return file.read_bytes()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Train in this process, which takes no time to start."""
+
+    def run(queue: Any, job: Any) -> None:
+        from memgrow.service import trainer
+
+        folder = queue.folder / job.id
+        trainer.learn_order(folder)
+
+    monkeypatch.setattr("memgrow.service.training_queue.TrainingQueue.run_trainer", run)
+
+
+def upload(client: TestClient, content: bytes, name: str = "new.jsonl", **query: str) -> Any:
+    return client.post("/adapt", files={"file": (name, BytesIO(content))}, params=query)
+
+
+def wait(client: TestClient, job: str, seconds: float = 60) -> dict[str, Any]:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        told: dict[str, Any] = client.get(f"/jobs/{job}").json()
+        if told["state"] in ENDED and not (told["state"] == "ready" and told["publish"] and not told["error"]):
+            return told
+        time.sleep(0.02)
+    raise AssertionError(f"it took longer than {seconds} seconds: {told}")
+
+
+@pytest.mark.parametrize(
+    "process", [False, pytest.param(True, marks=pytest.mark.extras)], ids=["within", "another process"]
+)
+def test_a_domain_is_learnt_and_no_request_is_lost(
+    serve: Serve, third: bytes, folder: Path, process: bool, request: pytest.FixtureRequest
+) -> None:
+    if not process:
+        request.getfixturevalue("at_once")
+    served = serve()
+    seen: list[tuple[int, int]] = []
+    over = threading.Event()
+
+    def ask() -> None:
+        while not over.is_set():
+            answer = served.client.post("/predict", json={"inputs": [PAIR]})
+            seen.append((answer.status_code, answer.json()["version"]))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        job = upload(served.client, third).json()["job"]
+        told = wait(served.client, job)
+    finally:
+        time.sleep(0.05)
+        over.set()
+        asking.join()
+    assert (told["state"], told["version"], told["error"]) == ("published", 3, None)
+    assert "new" in told["after"]
+    assert set(told["before"]) > {"new"}
+    assert {status for status, _ in seen} == {200}
+    versions = [version for _, version in seen]
+    assert versions == sorted(versions)
+    assert set(versions) == {2, 3}
+    assert Learner.load(folder, "cpu").history.domains[-1] == "new"
+    assert [path.name for path in (folder.parent / "model.jobs" / job).iterdir()] == ["job.json"]
+
+
+def test_a_model_that_waits_is_published_or_discarded(serve: Serve, third: bytes, at_once: None) -> None:
+    client = serve().client
+    first, second = (upload(client, third, f"{name}.jsonl", publish="false").json()["job"] for name in "ab")
+    assert wait(client, first)["state"] == wait(client, second)["state"] == "ready"
+    assert client.get("/model").json()["version"] == 2
+    assert client.post(f"/jobs/{first}/publish").json()["state"] == "published"
+    assert client.get("/model").json()["version"] == 3
+    late = client.post(f"/jobs/{second}/publish")
+    assert late.status_code == 409
+    assert "has changed since" in late.json()["detail"]
+    assert client.post(f"/jobs/{second}/discard").json()["state"] == "discarded"
+    assert client.post(f"/jobs/{second}/discard").status_code == 409
+    assert [job["id"] for job in client.get("/jobs").json()["jobs"]] == [second, first]
+
+
+def test_a_roll_back_is_served_at_once_and_stays(serve: Serve, third: bytes, at_once: None, folder: Path) -> None:
+    client = serve().client
+    before = client.post("/predict", json={"inputs": [PAIR]}).json()
+    waiting = upload(client, third, "early.jsonl", publish="false").json()["job"]
+    wait(client, upload(client, third).json()["job"])
+    assert client.get("/model").json()["version"] == 3
+    assert client.post("/rollback", json={}).json() == {"version": 2}
+    assert client.post("/predict", json={"inputs": [PAIR]}).json() == before
+    assert Learner.load(folder, "cpu").history.stages[-1].learned != ("new",)
+    assert client.post("/rollback", json={"version": 1}).status_code == 409
+    # It went on from the very version that holds again.
+    assert client.post(f"/jobs/{waiting}/publish").json()["version"] == 3
+
+
+def test_what_was_rolled_back_does_not_come_back_with_a_training(serve: Serve, third: bytes, at_once: None) -> None:
+    client = serve().client
+    waiting = upload(client, third, publish="false").json()["job"]
+    wait(client, waiting)
+    assert client.post("/rollback", json={"version": 1}).json() == {"version": 1}
+    refused = client.post(f"/jobs/{waiting}/publish")
+    assert refused.status_code == 409
+    assert client.get("/model").json()["version"] == 1
+
+
+def test_a_change_by_another_command_is_served(serve: Serve, folder: Path) -> None:
+    served = serve()
+    undo(folder)
+    assert served.service.publisher.refresh()
+    assert served.client.get("/health").json()["version"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "name", "domain", "sentence"),
+    [
+        (b"", "new.jsonl", None, "empty"),
+        (b"\xff\xfe\x00", "new.csv", None, "UTF-8"),
+        (b'{"text": "one text"}\n', "new.jsonl", None, "label"),
+        (b"not json\n", "new.jsonl", None, "line 1"),
+        (b"x", "new.exe", None, ".jsonl"),
+        (b"x", "../../etc/passwd.jsonl", None, "name of a domain"),
+        (b"x", "new.jsonl", "../up", "name of a domain"),
+        (b"x", "new.jsonl", "a\nb", "name of a domain"),
+    ],
+)
+def test_a_file_that_cannot_be_learnt_is_refused_before_it_is_queued(
+    serve: Serve, content: bytes, name: str, domain: str | None, sentence: str, folder: Path
+) -> None:
+    client = serve().client
+    form = {} if domain is None else {"name": domain}
+    answer = client.post("/adapt", files={"file": (name, BytesIO(content))}, data=form)
+    assert answer.status_code == 422, answer.text
+    assert sentence in answer.json()["detail"]
+    assert "model.jobs" not in answer.text
+    assert "data.jsonl" not in answer.text
+    assert client.get("/jobs").json() == {"jobs": []}
+    jobs = folder.parent / "model.jobs"
+    assert not jobs.exists() or not list(jobs.iterdir())
+
+
+def test_learning_the_same_again_and_too_much_at_once_are_refused(
+    serve: Serve, third: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from memgrow.service.limits import Limits
+
+    never = threading.Event()
+    monkeypatch.setattr(
+        "memgrow.service.training_queue.TrainingQueue.run_trainer", lambda queue, job: never.wait(0.5) or "stopped"
+    )
+    client = serve(limits=Limits(jobs=1)).client
+    assert upload(client, third).status_code == 202
+    more = upload(client, third, "more.jsonl")
+    assert more.status_code == 429
+    assert "trainings" in more.json()["detail"]
+    never.set()
+
+
+def test_a_trainer_that_was_killed_after_the_end_trains_nothing_again(
+    folder: Path, third: bytes, tmp_path: Path
+) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "data.jsonl").write_bytes(third)
+    order = Order(str(folder), "new", ".jsonl", "cpu")
+    first = train(job, order)
+    (job / "data.jsonl").write_bytes(third)
+    files = {path: path.stat().st_mtime_ns for path in job.rglob("*") if path.is_file()}
+    assert train(job, order) == first
+    assert files == {path: path.stat().st_mtime_ns for path in job.rglob("*") if path.is_file()}
