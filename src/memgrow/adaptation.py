@@ -18,6 +18,7 @@ from memgrow.checkpoint import Learnt, Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.device import warm_up
+from memgrow.domain_parts import parts_after
 from memgrow.errors import SettingsError
 from memgrow.history import Stage
 from memgrow.methods import Evaluate, Grew, Plugins, Trains
@@ -219,8 +220,11 @@ class Adaptation:
         history.baseline |= {name: most_frequent_share(part.test) for name, part in self.tested.items()}
         if self.stage.labels:
             history.labels |= {domain.name: domain.labels for domain in self.stage.domains}
+        parts = parts_after(
+            self.before.parts, self.old, self.model, self.setup.method, self.stage.learned, self.stage.labels
+        )
         known = (self.stage.task, self.stage.labels, self.model, self.vocabulary, self.plugins, history)
-        return Learnt(*known), stage
+        return Learnt(*known, parts=parts), stage
 
     def calibrated(self, learnt: Learnt) -> Learnt:
         """What has been learnt, with probabilities that the validation examples of this stage bear out."""

@@ -6,7 +6,7 @@ and the temperature as they were when it was learnt.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -33,6 +33,10 @@ class Calibration:
 
     temperature: float = 1.0
     domains: Mapping[str, DomainCalibration] = field(default_factory=dict)  # none: nothing is known
+
+    def of_domain(self, name: str) -> "Calibration":
+        """The same with the temperature as it was when a domain had been learnt, if that is known."""
+        return replace(self, temperature=self.domains[name].temperature if name in self.domains else 1.0)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,6 +19,7 @@ from memgrow.calibration import Calibration
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_large
 from memgrow.data.domain import LargeExamples
+from memgrow.domain_parts import HEADS, Parts, describe_parts, heads_of, restore_parts
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.folder_reader import TRIES, find_damage, read_folder
 from memgrow.history import History
@@ -93,6 +94,7 @@ class Learnt:
     plugins: Plugins
     history: History
     calibration: Calibration = field(default_factory=Calibration)
+    parts: Parts = field(default_factory=dict)  # what each domain has of its own, where the encoder is frozen
 
 
 def read_checkpoint(
@@ -152,6 +154,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "options": asdict(setup.options),
         "shape": learnt.model.shape(),
         **({"licences": list(setup.encoder.licences)} if setup.encoder else {}),
+        **({"domains": describe_parts(learnt.parts)} if learnt.parts else {}),
     }
     files: dict[str, Content] = {
         **pack_weights(learnt.model, bases),
@@ -162,8 +165,8 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
     }
     if learnt.calibration.domains:
         files[CALIBRATION] = pack_json(learnt.calibration.to_json())
-    remembered = learnt.plugins.tensors()
-    return {**files, REMEMBERED: pack_tensors(remembered)} if remembered else files
+    tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
+    return {**files, **{name: pack_tensors(some) for name, some in tensors.items() if some}}
 
 
 def pack_weights(model: Model, bases: Sequence[Path] = ()) -> dict[str, Content]:
@@ -238,7 +241,9 @@ def unpack(
     if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
         raise ModelError(f"{REMEMBERED}: {wrong}; copy the model again, or go back to a saved one")
     calibration = unpack_calibration(files)
-    return setup, Learnt(config["task"], labels, model.to(device), vocabulary, plugins, history, calibration)
+    parts = restore_parts(config.get("domains", []), load_tensors(files, HEADS), model)
+    known = (config["task"], labels, model.to(device), vocabulary, plugins, history, calibration, parts)
+    return setup, Learnt(*known)
 
 
 def unpack_history(files: Mapping[str, Content]) -> History:

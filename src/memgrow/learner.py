@@ -1,8 +1,8 @@
 """A learner learns domain after domain (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,8 @@ from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, collate, encode
 from memgrow.defaults import defaults_for
 from memgrow.device import find_device
+from memgrow.domain_files import read_domain, with_domain, write_domain
+from memgrow.domain_parts import Parts, encoder_of, find_part
 from memgrow.errors import DataError, ForgettingError, ModelError, SettingsError
 from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
@@ -85,6 +87,7 @@ class Learner:
         self.plugins = self.method.plugins(options)
         self.history = History()
         self.calibration = Calibration()
+        self.parts: Parts = {}
         self._folder: Path | None = None  # where it was last written to or read from
 
     @classmethod
@@ -242,14 +245,17 @@ class Learner:
 
     # Answering
 
-    def evaluate(self, domains: Domain | Iterable[Domain], split: str = "test") -> dict[str, float]:
+    def evaluate(
+        self, domains: Domain | Iterable[Domain], split: str = "test", for_domain: str | None = None
+    ) -> dict[str, float]:
         """Accuracy on one part (train, validation or test) of each domain; of replies, 1 / perplexity.
 
-        A label that the model does not have is refused.
+        A label that the model does not have is refused. With `for_domain` it answers as in `answering_for`.
         """
         model = self.trained()
         given = [domains] if isinstance(domains, Domain) else domains
-        return {domain.name: model.score(self._part(domain, split)) for domain in given}
+        with self.answering_for(for_domain):
+            return {domain.name: model.score(self._part(domain, split)) for domain in given}
 
     def correct(self, domain: Domain, split: str = "test") -> list[bool]:
         """For each example of one part of a domain, whether it is answered rightly.
@@ -265,18 +271,19 @@ class Learner:
         at = self.calibration.temperature if temperature is None else temperature
         return reliability(self.classifier().logits(data), torch.tensor(data.labels), at)
 
-    def predict(self, texts: Sequence[Text]) -> list[Prediction]:
+    def predict(self, texts: Sequence[Text], for_domain: str | None = None) -> list[Prediction]:
         """Labels and probabilities of texts (of pairs for a pair model), without being told their domain.
 
         The temperature of `calibration` makes the probabilities more or less sure, and never changes a label.
+        With `for_domain` the domain is told, and it answers as in `answering_for`.
         """
-        model, labels = self.classifier(), self.labels or ()
-        logits = model.logits(self.encode([_as_example(text) for text in texts], labelled=False))
-        rows = (logits / self.calibration.temperature).softmax(-1).tolist()
-        chosen = logits.argmax(-1).tolist()
+        data = self.encode([_as_example(text) for text in texts], labelled=False)
+        with self.answering_for(for_domain):
+            labels, logits = self.labels or (), self.classifier().logits(data)
+            rows = (logits / self.calibration.temperature).softmax(-1).tolist()
         return [
             Prediction(labels[best], dict(zip(labels, row, strict=True)))
-            for best, row in zip(chosen, rows, strict=True)
+            for best, row in zip(logits.argmax(-1).tolist(), rows, strict=True)
         ]
 
     def reply(
@@ -309,6 +316,40 @@ class Learner:
         """The words, or pieces of words, that the model reads a text as; those of a pair may be one row."""
         (found,) = self.settings.kind.spelled(self.setup.tokenized([_as_example(text)]), self.encoder)
         return found
+
+    @contextmanager
+    def answering_for(self, domain: str | None) -> Iterator[None]:
+        """Within, texts are known to be of that domain: it answers as it did when it had just learnt that domain.
+
+        This needs an encoder and slots that no later domain has moved (frozen, frozen+M), or an imported domain.
+        """
+        if domain is None:
+            yield
+            return
+        encoder_of(model := self.classifier())
+        part = find_part(self.parts, domain, self.history.domains)
+        labels, calibration = self.labels, self.calibration
+        self.labels, self.calibration = part.labels, calibration.of_domain(domain)
+        try:
+            with part.answering(model):
+                yield
+        finally:
+            self.labels, self.calibration = labels, calibration
+
+    # Domains that move
+
+    def export_domain(self, domain: str, path: str | Path) -> None:
+        """Write what a domain has of its own, its slots and its head, as one small file."""
+        write_domain(path, self.setup, self.learnt, domain)
+
+    def import_domain(self, path: str | Path, name: str | None = None) -> Stage:
+        """Take in a domain that `export_domain` wrote, under its own name or another; it needs the same encoder.
+
+        It is read by `answering_for` alone: whoever does not tell a domain gets the answers of before.
+        """
+        learnt = with_domain(self.setup, self.learnt, read_domain(path), name)
+        self.take(learnt)
+        return learnt.history.stages[-1]
 
     # Keeping
 
@@ -354,14 +395,14 @@ class Learner:
     def learnt(self) -> Learnt:
         """The model, the vocabulary and the history so far."""
         known = (self.task, self.labels, self.model, self.vocabulary, self.plugins, self.history)
-        return Learnt(*known, self.calibration)
+        return Learnt(*known, self.calibration, self.parts)
 
     def take(self, learnt: Learnt) -> None:
         """Know this from now on."""
         self.task, self.labels = learnt.task, learnt.labels
         self.model, self.vocabulary = learnt.model, learnt.vocabulary
         self.plugins, self.history = learnt.plugins, learnt.history
-        self.calibration = learnt.calibration
+        self.calibration, self.parts = learnt.calibration, learnt.parts
 
     def _bound(self, points: float, tested: Mapping[str, Domain], coming: Collection[str]) -> Bound:
         """How much may be lost, and of what: tried with the model as it is."""

@@ -25,6 +25,12 @@ def check_size(file: BinaryIO, path: Path, most: int = LARGEST_TEXT) -> None:
         if size > most:
             raise ModelError(f"{path} has {size >> 20:,} MB, which is no file of a model: copy it again, or go back")
         return
+    check_tensors(file, path)
+
+
+def check_tensors(file: BinaryIO, path: Path) -> None:
+    """Refuse a file of tensors that is not as long as its own header says."""
+    size = os.fstat(file.fileno()).st_size
     promised = _promised(file)
     file.seek(0)
     if promised != size:

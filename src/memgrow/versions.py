@@ -7,7 +7,8 @@ the same.
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,20 +135,12 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
     A process that is killed meanwhile leaves the model as it was or as it is to be, and a reader sees one or the
     other. A model whose own files are damaged can be taken back, too.
     """
-    path = Path(os.path.realpath(folder))
-    if not path.is_dir() and not aside(path).is_dir():  # where one that was killed has left it
-        raise ModelError(f"there is no model at {folder}: check the name")
+    path = _model_at(folder)
     with hold(path):
         newest, *earlier = list_versions(path)
         there = [one.number for one in earlier if one.number is not None]
         target = _target(folder, newest.number, there, to)
-        resume = ResumeFolder.beside(path, newest.number or 0, {}, 0)
-        resume.clear_ended()
-        if resume.folder is not None and resume.folder.exists():
-            raise ModelError(
-                f"{folder} has an unfinished adaptation, which goes on from what is to be taken back: finish it first "
-                f"(run it again as it was), or remove {resume.folder} to give it up"
-            )
+        _refuse_unfinished(folder, path, newest.number or 0, "what is to be taken back")
         manifest = Manifest.of(path)
         version = manifest.earlier[target]
         files = read_folder(path, FORMAT, version.sha256.keys() - {CONFIG}, target)  # if it is whole
@@ -160,6 +153,32 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
     return Undone(
         taken, load_json(files, CONFIG)["task"], history, tuple(one.number for one in now[1:] if one.number is not None)
     )
+
+
+@contextmanager
+def changing(folder: str | Path) -> Iterator[None]:
+    """Within, nobody else changes a model that is there and is to be changed by something else than an adaptation."""
+    path = _model_at(folder)
+    with hold(path):
+        _refuse_unfinished(folder, path, list_versions(path)[0].number or 0, "the model as it is")
+        yield
+
+
+def _model_at(folder: str | Path) -> Path:
+    path = Path(os.path.realpath(folder))
+    if not path.is_dir() and not aside(path).is_dir():  # where one that was killed has left it
+        raise ModelError(f"there is no model at {folder}: check the name")
+    return path
+
+
+def _refuse_unfinished(folder: str | Path, path: Path, number: int, needed: str) -> None:
+    resume = ResumeFolder.beside(path, number, {}, 0)
+    resume.clear_ended()
+    if resume.folder is not None and resume.folder.exists():
+        raise ModelError(
+            f"{folder} has an unfinished adaptation, which goes on from {needed}: finish it first "
+            f"(run it again as it was), or remove {resume.folder} to give it up"
+        )
 
 
 def read_version(

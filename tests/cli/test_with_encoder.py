@@ -273,3 +273,28 @@ def test_methods_are_compared_on_an_encoder(memgrow, data, encoder, tmp_path):
     assert not written["failures"]
     again = memgrow.done(*words, "--workers", 1, "--seeds", 2)
     assert ": validation" not in again
+
+
+def test_a_domain_moves_to_another_copy_as_a_file(memgrow, data, taught, model, tmp_path):
+    out = " ".join(memgrow.done("export-domain", taught, "harbour", "-o", tmp_path / "harbour.memgrow").split())
+    assert "harbour is in" in out
+    assert "kB" in out
+    memgrow.done("undo", model)
+    texts = ("the boat is late", "it is not here")
+    plain = memgrow.done("predict", model, *texts)
+    out = " ".join(memgrow.done("import-domain", model, tmp_path / "harbour.memgrow", "--as", "port").split())
+    assert "has the domain port now, with 8 slots; memgrow undo takes it back." in out
+    assert memgrow.done("predict", model, *texts) == plain
+    told = memgrow.done("predict", taught, *texts, "--for-domain", "harbour")
+    assert memgrow.done("predict", model, *texts, "--for-domain", "port") == told
+    scores = memgrow.done("evaluate", taught, data["harbour"], "--for-domain", "harbour", "--json")
+    assert scores == memgrow.done("evaluate", model, data["harbour"], "--for-domain", "port", "--json")
+    assert memgrow.learnt(model) == [("kitchen",), ("port",)]
+    memgrow.done("history", model)
+    memgrow.done("verify", model)
+    assert "has a domain 'port' already" in memgrow.refused(
+        "import-domain", model, tmp_path / "harbour.memgrow", "--as", "port"
+    )
+    assert "no domain 'ports'" in memgrow.refused("export-domain", model, "ports")
+    memgrow.done("undo", model)
+    assert memgrow.learnt(model) == [("kitchen",)]

@@ -27,6 +27,7 @@ def evaluate(
     domains: opt.Domains = None,
     split_column: opt.SplitColumn = None,
     skip_empty: opt.SkipEmpty = False,
+    for_domain: opt.ForDomain = None,
     beam: opt.Beam = 1,
     vectors: Annotated[
         Path | None, typer.Option(metavar="FILE", help="word2vec vectors, to compare replies by their meaning.")
@@ -51,11 +52,12 @@ def evaluate(
         shown: dict[str, Any] = {name: figures.to_json() for name, figures in found.items()}
         table = replies_table(found)
     else:
-        scores = {domain.name: learner.reliability(domain) for domain in loaded.stream}
-        plain = {domain.name: learner.reliability(domain, temperature=1.0) for domain in loaded.stream if calibration}
+        with learner.answering_for(for_domain):
+            scores = {one.name: learner.reliability(one) for one in loaded.stream}
+            plain = {one.name: learner.reliability(one, temperature=1.0) for one in loaded.stream if calibration}
+            at = {"temperature": learner.calibration.temperature}
         shown = {name: one.accuracy for name, one in scores.items()}
         if calibration:
-            at = {"temperature": learner.calibration.temperature}
             shown = {name: asdict(one) | at | {"ece_uncalibrated": plain[name].ece} for name, one in scores.items()}
         table = scores_table(scores, plain)
     for notice in loaded.notices:

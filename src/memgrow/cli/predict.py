@@ -33,6 +33,7 @@ def predict(
     ] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,
+    for_domain: opt.ForDomain = None,
     beam: opt.Beam = 1,
     device: opt.Device = "auto",
 ) -> None:
@@ -59,7 +60,7 @@ def predict(
     cut = 0
     for chunk in in_chunks(examples, size):
         cut += count_cut_texts(chunk, learner)
-        for example, answer in zip(chunk, _answers(learner, chunk, beam), strict=True):
+        for example, answer in zip(chunk, _answers(learner, chunk, beam, for_domain), strict=True):
             write_json({"texts": example.texts, **answer})
         sys.stdout.flush()
     note_cut_texts(cut, learner)
@@ -98,9 +99,11 @@ def chat(
             say("   " + ", ".join(f"{name} {percent(share)}%" for name, share in shares.items()), "dim")
 
 
-def _answers(learner: Learner, examples: Sequence[Example], beam: int) -> Iterator[dict[str, Any]]:
-    if learner.task != REPLY:
-        for answer in learner.predict(examples):
+def _answers(
+    learner: Learner, examples: Sequence[Example], beam: int, for_domain: str | None = None
+) -> Iterator[dict[str, Any]]:
+    if learner.task != REPLY or for_domain is not None:
+        for answer in learner.predict(examples, for_domain):
             yield {"label": answer.label, "probabilities": answer.probabilities}
         return
     for reply in learner.reply(examples, beam=beam):

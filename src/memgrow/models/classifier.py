@@ -1,7 +1,8 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, cast
 
 import torch
@@ -110,6 +111,21 @@ class Classifier(Model):
     def tally(self, data: Encoded) -> Tally:
         return tally_of(self.correct(data))
 
+    @contextmanager
+    def answering_by(self, head: Mapping[str, Tensor], blocks: Sequence[int]) -> Iterator[None]:
+        """Within, another head answers: one of these tensors, whose labels came together in such blocks."""
+        own, labels = self.heads[-1], self.labels
+        self.labels = sum(blocks)
+        try:
+            with torch.random.fork_rng(devices=[]):  # what is drawn for it is not kept
+                other = self._new_head(len(self.encoder.sizes))
+            other.load_state_dict(dict(head))
+            cast(LabelLayer, other[-1])._arrange(blocks)
+            self.heads[-1] = other.train(self.training)
+            yield
+        finally:
+            self.heads[-1], self.labels = own, labels
+
     def _plan(
         self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
     ) -> None:
@@ -134,6 +150,11 @@ class Classifier(Model):
                 "again, or go back to a saved one"
             )
         self._answering.blocks = tuple(blocks)
+
+    @property
+    def label_blocks(self) -> tuple[int, ...]:
+        """How many of its labels came together each time."""
+        return self._answering.blocks
 
     @property
     def _answering(self) -> LabelLayer:

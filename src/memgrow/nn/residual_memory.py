@@ -107,7 +107,9 @@ class ResidualMemory(nn.Module):
         self.query = QueryNetwork(width)
         self.bank = MemoryBank(key_size if self._reading.queried else width, width)
         self._asked: tuple[int, ...] = ()  # for each segment, the slots that were asked for
+        self._apart: frozenset[int] = frozenset()  # numbers of segments that are read where they are asked for alone
         self._silent: frozenset[str] = frozenset()
+        self._only: tuple[int, ...] | None = None  # numbers of the segments that are asked for
         if slots:
             self.grow(slots, domain)
 
@@ -121,22 +123,34 @@ class ResidualMemory(nn.Module):
         # What new slots add has to be 0.0 and is subtracted: -0.0 + 0.0 would be 0.0, another bit. It is 0.0 as no
         # factor is -0.0, in whatever order it is summed.
         places, result = states.reshape(-1, self.width), states
-        for number, segment in enumerate(self.bank.segments):
+        for number in self.read_segments:
+            segment = self.bank.segments[number]
             if segment.domain not in self._silent:
                 values = 0.0 - self.bank.values[segment.start : segment.stop]
                 weights = self._weights(places, number).to(values)  # (places, slots)
                 result = result - (weights @ values).to(states).view_as(states)
         return result
 
+    @property
+    def read_segments(self) -> Sequence[int]:
+        """The numbers of the segments that are read, in order: those that are asked for, or all but those apart."""
+        if self._only is not None:
+            return self._only
+        return [number for number in range(len(self.bank.segments)) if number not in self._apart]
+
     def weights(self, states: Tensor) -> Tensor:
         """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing."""
-        shares = [self._reading.share(self._weights(states, number)) for number in range(len(self.bank.segments))]
-        return torch.cat(shares, dim=-1) if shares else states.new_zeros(*states.shape[:-1], 0)
+        read, shares = set(self.read_segments), [states.new_zeros(*states.shape[:-1], 0)]
+        for number, segment in enumerate(self.bank.segments):
+            none = states.new_zeros(*states.shape[:-1], segment.stop - segment.start)
+            shares.append(self._reading.share(self._weights(states, number)) if number in read else none)
+        return torch.cat(shares, dim=-1)
 
     def contents(self, states: Tensor) -> dict[str, Tensor]:
         """What the slots of each domain add to states (..., width), by domain: of the same shape."""
         added: dict[str, Tensor] = {}
-        for number, segment in enumerate(self.bank.segments):
+        for number in self.read_segments:
+            segment = self.bank.segments[number]
             values = self.bank.values[segment.start : segment.stop]
             content = self._weights(states, number).to(values) @ values
             added[segment.domain] = added[segment.domain] + content if segment.domain in added else content
@@ -159,6 +173,15 @@ class ResidualMemory(nn.Module):
             yield
         finally:
             self._silent = before
+
+    @contextmanager
+    def reading_only(self, numbers: Sequence[int]) -> Iterator[None]:
+        """Within, the segments of these numbers are read, in this order, and no others."""
+        before, self._only = self._only, tuple(numbers)
+        try:
+            yield
+        finally:
+            self._only = before
 
     # What follows depends on one segment's own rows alone, in numbers and in the shapes of all operations.
 
@@ -189,15 +212,21 @@ class ResidualMemory(nn.Module):
         domain: str | None = None,
         quiet: float = 0.0,
         *,
+        apart: bool = False,
         optimiser: torch.optim.Optimizer | None = None,
         generator: torch.Generator | None = None,
     ) -> None:
-        """Add slots for a domain, and a query network that reads them; outputs keep their bits."""
+        """Add slots for a domain, and a query network that reads them; outputs keep their bits.
+
+        Slots that stand `apart` are read within `reading_only` alone.
+        """
         growth = Growth(optimiser, generator)
-        self.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        self.plan(growth, slots=slots, domain=domain, quiet=quiet, apart=apart)
         growth.commit()
 
-    def plan(self, growth: Growth, *, slots: int = 0, domain: str | None = None, quiet: float = 0.0) -> None:
+    def plan(
+        self, growth: Growth, *, slots: int = 0, domain: str | None = None, quiet: float = 0.0, apart: bool = False
+    ) -> None:
         """Make new slots part of a larger growth. New rows stand at the end of each parameter."""
         if slots and self._reading.queried:
             rows = len(self.query.weight)
@@ -212,7 +241,11 @@ class ResidualMemory(nn.Module):
             draw_values=torch.zeros,
         )
         if slots:
-            growth.then(lambda: setattr(self, "_asked", (*self._asked, slots)))
+            growth.then(lambda: self._note_growth(slots, apart))
+
+    def _note_growth(self, slots: int, apart: bool) -> None:
+        self._apart |= {len(self._asked)} if apart else set()
+        self._asked = (*self._asked, slots)
 
     def matching_units(self, slots: int) -> int:
         """The number of an adapter's hidden units that have as many parameters as `slots` slots with their query."""
@@ -225,8 +258,13 @@ class ResidualMemory(nn.Module):
     def growths(self) -> list[dict[str, Any]]:
         """The calls of `grow` that give a new layer the shape of this one, as JSON: to load a state dict."""
         return [
-            {"slots": slots, "domain": segment.domain, "quiet": float(segment.quiet)}
-            for slots, segment in zip(self._asked, self.bank.segments, strict=True)
+            {
+                "slots": slots,
+                "domain": segment.domain,
+                "quiet": float(segment.quiet),
+                **({"apart": True} if number in self._apart else {}),
+            }
+            for number, (slots, segment) in enumerate(zip(self._asked, self.bank.segments, strict=True))
         ]
 
     @torch.no_grad()
@@ -258,6 +296,15 @@ class ResidualMemory(nn.Module):
         if self._reading.queried:
             rows["query.weight"] = slice(number * self.key_size, (number + 1) * self.key_size)
         return rows
+
+    def segment_tensors(self, number: int) -> dict[str, Tensor]:
+        """All numbers that one segment is made of, by the parameter's name: views, which may be written to."""
+        segment, named = self.bank.segments[number], dict(self.named_parameters())
+        parts = {name: named[name].data[rows] for name, rows in self.rows(segment).items()}
+        if segment.quiet:
+            before = sum(one.stop - one.start for one in self.bank.segments[:number] if one.quiet)
+            parts["bank.bias"] = self.bank.bias.data[before : before + segment.stop - segment.start]
+        return parts
 
     def _newest(self, domain: str) -> int:
         numbers = [n for n, segment in enumerate(self.bank.segments) if segment.domain == domain]

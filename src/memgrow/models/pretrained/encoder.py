@@ -1,7 +1,7 @@
 """A pretrained Transformer as an encoder, with memories in its residual stream that grow by domains."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Self, cast
 
 import torch
@@ -328,6 +328,22 @@ class PretrainedEncoder(Encoder):
         self.plan(growth, slots=slots, domain=domain, quiet=quiet)
         growth.commit()
 
+    def add_apart(self, slots: int, domain: str, quiet: float = 0.0) -> int:
+        """Add slots that are read only within `reading_only`, to be filled in; the number of their segment."""
+        growth = Growth()
+        for memory in self.memories:
+            memory.plan(growth, slots=slots, domain=domain, quiet=quiet, apart=True)
+        growth.commit()
+        return len(self.memories[0].bank.segments) - 1
+
+    @contextmanager
+    def reading_only(self, numbers: Sequence[int]) -> Iterator[None]:
+        """Within, its memories read the segments of these numbers alone, in this order."""
+        with ExitStack() as stack:
+            for memory in self.memories:
+                stack.enter_context(memory.reading_only(numbers))
+            yield
+
     # In a checkpoint
 
     def shape(self) -> dict[str, Any]:
@@ -339,7 +355,9 @@ class PretrainedEncoder(Encoder):
         new = cls(settings, build_backbone(files, settings), files)
         tokenizer_of(files).check(cast(Any, new.backbone).get_input_embeddings().num_embeddings)
         for growth in shape["memory"]:
-            new._grow(**growth)
+            (new.add_apart if growth.get("apart") else new._grow)(
+                **{name: value for name, value in growth.items() if name != "apart"}
+            )
         return new
 
 

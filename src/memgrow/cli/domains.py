@@ -1,0 +1,52 @@
+"""`memgrow export-domain` and `import-domain`: a domain as a small file, out of one model and into another."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memgrow.cli import options as opt
+from memgrow.cli.output import say
+from memgrow.learner import Learner
+from memgrow.report.history import in_bytes
+from memgrow.versions import changing
+
+Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name.", show_default=False)]
+File = Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="The domain's file.", show_default=False)]
+
+
+def export_domain(
+    model: opt.Model,
+    domain: Name,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="The file to write; DOMAIN.memgrow unless given."),
+    ] = None,
+) -> None:
+    """Write what a domain has of its own in a model, its slots and its head, as one small file.
+
+    Example: memgrow export-domain model/ books -o books.memgrow
+    """
+    path = output or Path(f"{domain}.memgrow")
+    Learner.load(model, "cpu").export_domain(domain, path)
+    say(f"{domain} is in {path} ({in_bytes(path.stat().st_size)}).", soft_wrap=True)
+
+
+def import_domain(
+    model: opt.Model,
+    file: File,
+    name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Another name for the domain.")] = None,
+) -> None:
+    """Put a domain that was exported into a model with the same encoder.
+
+    It is read when it is asked for (predict --for-domain); other answers stay as they are.
+
+    Example: memgrow import-domain model/ books.memgrow
+    """
+    with changing(model):
+        learner = Learner.load(model, "cpu")
+        stage = learner.import_domain(file, name)
+        learner.save(model)
+    (called,) = stage.learned
+    say(f"{model} has the domain {called} now, with {stage.grew.slots} slots; memgrow undo takes it back.")
+    say(f"Ask for it: memgrow predict {model} --for-domain {called}", "dim", soft_wrap=True)
