@@ -2,7 +2,8 @@
 
 import copy
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -30,6 +31,7 @@ from memgrow.seeding import derive, seeded
 from memgrow.stage_data import StageData, most_frequent_share, warnings_of
 from memgrow.starting_model import starting_model
 from memgrow.text import StoredWords, Vocabulary
+from memgrow.training.data_parallel import DataParallel, ParallelStepper
 from memgrow.training.evaluation import tally_each
 from memgrow.training.loop import Outcome, PlainStepper, train
 from memgrow.training.recorded import RecordedStepper
@@ -129,10 +131,12 @@ class Adaptation:
             started,
         )
 
-    def learn(self, progress: Progress, resume: ResumeFolder, loop: str | None = None) -> tuple[Learnt, Stage]:
-        """Learn by the loop that is asked for or, unless one is, by the faster."""
+    def learn(
+        self, progress: Progress, resume: ResumeFolder, loop: str | None = None, group: DataParallel | None = None
+    ) -> tuple[Learnt, Stage]:
+        """Learn by the loop that is asked for or, unless one is, by the faster; with a group, by all its processes."""
         if self.setup.method.closed_form:
-            return self._solve(progress, resume)
+            return self._solve(progress, resume, group)
         parts = (self.data, self.validation)
         chosen = choose_loop(self.model, self.device, *parts, training=self.setup.training, asked=loop)
         if chosen.name == STACKED:
@@ -142,6 +146,8 @@ class Adaptation:
             self.plugins.before_domain(self.old, self._old_logits)
         # Asked only now: a plugin may begin to hold something as the domain arrives.
         recorded = chosen.name == RECORDED and self.plugins.recording_obstacle() is None
+        if group is not None:
+            return self._learn_alone(partial(ParallelStepper, group=group), progress, resume, group)
         return self._learn_alone(RecordedStepper if recorded else PlainStepper, progress, resume)
 
     def _old_logits(self) -> Tensor:
@@ -149,7 +155,11 @@ class Adaptation:
         return self.old.logits(self.data.as_known_to(self.old.vocabulary_size))
 
     def _learn_alone(
-        self, stepper: type[PlainStepper], progress: Progress, resume: ResumeFolder
+        self,
+        stepper: Callable[..., PlainStepper],
+        progress: Progress,
+        resume: ResumeFolder,
+        group: DataParallel | None = None,
     ) -> tuple[Learnt, Stage]:
         settings = self.setup.training
         with seeded(self.seed, "train", device=self.device):
@@ -170,22 +180,32 @@ class Adaptation:
                 resume=resume,
                 progress=progress,
             )
-        return self._finish_plainly(outcome)
+        return self._finish_plainly(outcome, group)
 
-    def _solve(self, progress: Progress, resume: ResumeFolder) -> tuple[Learnt, Stage]:
+    def _solve(self, progress: Progress, resume: ResumeFolder, group: DataParallel | None) -> tuple[Learnt, Stage]:
         """Learn without training; a run that was killed begins again."""
         resume.restore()  # which refuses to give up another's unfinished training
 
         def tell(done: int, total: int) -> None:
             progress.step(Step(self.stage.name, 1, 1, done, total))
 
-        self.plugins.solve(self.model, self.data, tell)
-        return self._finish_plainly(Outcome(0, 0, self.model.score(self.validation), 0.0))
+        with self._read_by(group):
+            self.plugins.solve(self.model, self.data, tell)
+            validation = self.model.score(self.validation)
+        return self._finish_plainly(Outcome(0, 0, validation, 0.0), group)
 
-    def _finish_plainly(self, outcome: Outcome) -> tuple[Learnt, Stage]:
+    def _read_by(self, group: DataParallel | None) -> AbstractContextManager[None]:
+        """Within, all processes of a group read what the model is given; its encoder stays as it is."""
+        if group is None:
+            return nullcontext()
+        group.take(self.model.encoder)
+        return group.sharing(self.model.encoder)
+
+    def _finish_plainly(self, outcome: Outcome, group: DataParallel | None) -> tuple[Learnt, Stage]:
         self.after_training(partial(tally_each, self.model, self.validation))
         note = self.plugins.after_domain(self.model, self.data, self.device, self.seed)
-        scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}
+        with self._read_by(group if self.tested else None):
+            scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}
         return self.finish(outcome, note, scores)
 
     def after_training(self, evaluate: Evaluate) -> None:

@@ -31,7 +31,9 @@ from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
 from memgrow.stage_data import StageData, check_examples, check_tests, domains_of_stage, labels_in, validate
 from memgrow.text import Vocabulary
+from memgrow.training.data_parallel import DataParallel
 from memgrow.training.loop import TrainingSettings
+from memgrow.training.processes import check_processes, started
 from memgrow.training.resume import ResumeFolder
 from memgrow.versions import check_extends, check_keep_versions, read_version, write_checkpoint
 
@@ -137,6 +139,7 @@ class Learner:
         overwrite: bool = False,
         keep_versions: int | None = None,
         max_forgetting: float | None = None,
+        processes: int = 1,
     ) -> Stage:
         """Learn a domain; the learner is unchanged until that has succeeded.
 
@@ -150,13 +153,16 @@ class Learner:
         was said before, or one: see `undo`.
         With `max_forgetting`, a domain that costs more than so many points on one of those that are watched is not
         kept: there is a ForgettingError, and learner and folder are as they were.
+        The texts of each batch are shared by so many `processes`, for a pretrained encoder; each has a GPU of its own,
+        or its part of the CPU's threads. The result is that of one up to rounding and, with dropout, chance.
         """
+        check_processes(processes, self.settings, self.device)
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)
         check_tests(watch, stage)
         saving = (folder, save_every, overwrite, keep_versions)
-        with _holding(folder):
-            return self._adapt(stage, watch, vectors, *saving, progress, loop, max_forgetting, stage.learned)
+        with _holding(folder), started(processes, self.device, progress or NoProgress()) as group:
+            return self._adapt(stage, watch, vectors, *saving, progress, loop, max_forgetting, stage.learned, group)
 
     def _adapt(
         self,
@@ -171,6 +177,7 @@ class Learner:
         loop: str | None = None,
         max_forgetting: float | None = None,
         coming: Collection[str] = (),
+        group: DataParallel | None = None,
     ) -> Stage:
         """Learn from data that has been checked; `coming` are the domains that are being learnt, now or later."""
         check_keep_versions(keep_versions)
@@ -184,7 +191,7 @@ class Learner:
             progress.note(adaptation.words.sentence(stage.name))
         key = {"data": stage.fingerprint, "settings": self._key(stage, vectors)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
-        learnt, record = adaptation.learn(progress, resume, loop)
+        learnt, record = adaptation.learn(progress, resume, loop, group)
         if bound is not None:
             try:
                 bound.check(stage.name, learnt.history.matrix.rows[-1].scores)
@@ -205,6 +212,7 @@ class Learner:
         watch: Iterable[Domain] = (),
         again: bool = False,
         on_stage: Callable[[Stage, bool], None] = lambda stage, new: None,
+        processes: int = 1,
         **options: Any,
     ) -> History:
         """Adapt to each domain of a stream in turn, testing all of its domains, and those to `watch`, after each.
@@ -212,8 +220,9 @@ class Learner:
         All data is checked before the first domain is learnt. A domain that has been learnt from this very data is
         skipped, unless `again` asks for it, so that a learner loaded after a broken run goes on. A method that trains
         on all domains together does so once. `on_stage` is called with each stage, and whether it is new.
-        The further options are those of `adapt`.
+        The further options, and `processes`, are those of `adapt`.
         """
+        check_processes(processes, self.settings, self.device)
         domains = Stream(stream)
         watch = [*watch, *domains]
         stages: list[StageData] = []
@@ -225,9 +234,11 @@ class Learner:
         coming = [name for stage in stages for name in stage.learned]
         with _holding(folder := options.get("folder")):
             ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
-            for stage in stages:
-                found = None if again else self.history.find(stage.fingerprint)
-                on_stage(found or self._adapt(stage, watch, **options, coming=coming), found is None)
+            new = again or any(self.history.find(stage.fingerprint) is None for stage in stages)
+            with started(processes if new else 1, self.device, options.get("progress") or NoProgress()) as group:
+                for stage in stages:
+                    found = None if again else self.history.find(stage.fingerprint)
+                    on_stage(found or self._adapt(stage, watch, **options, coming=coming, group=group), found is None)
         return self.history
 
     def use(self, method: str, options: MethodSettings | None = None) -> None:

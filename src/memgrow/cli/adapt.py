@@ -27,6 +27,7 @@ from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.report.learner import matrix_title, stage_line, summary_line
 from memgrow.report.matrix import MatrixTable
 from memgrow.report.progress_bars import TrainingBar
+from memgrow.training.processes import check_processes
 
 
 def adapt(
@@ -65,6 +66,14 @@ def adapt(
             metavar="N", help="Earlier versions that undo can go back to; 1 at first.", rich_help_panel=opt.SETTINGS
         ),
     ] = None,
+    processes: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            help="Share the texts of each batch, with --encoder: one GPU or part of the CPU to a process.",
+            rich_help_panel=opt.SETTINGS,
+        ),
+    ] = 1,
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
@@ -78,6 +87,7 @@ def adapt(
     with hold(model, *((inf, partial(say, style="dim")) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
         learner = open_or_create(model, read_recipe(recipe, set_ or (), encoder), method, seed, device)
+        check_processes(processes, learner.settings, learner.device)
         columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
         chosen, watch_files, watch_names = split_names(domains), *_files_and_names(watch or ())
         loaded = load_stream(
@@ -109,6 +119,7 @@ def adapt(
                 vectors=vectors,
                 max_forgetting=max_forgetting,
                 keep_versions=keep_versions,
+                processes=processes,
             )
         console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
         say(summary_line(learner.history))

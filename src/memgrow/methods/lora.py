@@ -5,7 +5,7 @@ keeps its shape, and one set of weights holds what all domains have added.
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, cast
 
 import torch
@@ -67,7 +67,7 @@ class LowRankAdditions(Plugin):
     def before_training(self, model: Model) -> None:
         pairs = [(layer, LowRank(layer, self.settings.rank)) for layer in adapted_layers(model)]
         model.add_module(ADDITIONS, nn.ModuleList(addition for _, addition in pairs))
-        self._hooks = [layer.register_forward_hook(_added(addition)) for layer, addition in pairs]
+        self._hooks = [layer.register_forward_hook(AdditionHook(addition)) for layer, addition in pairs]
 
     @torch.no_grad()
     def after_training(self, old: Model, new: Model) -> None:
@@ -83,11 +83,14 @@ class LowRankAdditions(Plugin):
         return {"rank": self.settings.rank}
 
 
-def _added(addition: LowRank) -> Callable[[nn.Module, tuple[Tensor], Tensor], Tensor]:
-    def add(layer: nn.Module, given: tuple[Tensor], output: Tensor) -> Tensor:
-        return output + cast(Tensor, addition(given[0]))
+class AdditionHook:
+    """Adds what an addition gives to the output of a layer; an object, so that models can be sent elsewhere with it."""
 
-    return add
+    def __init__(self, addition: LowRank) -> None:
+        self.addition = addition
+
+    def __call__(self, layer: nn.Module, given: tuple[Tensor], output: Tensor) -> Tensor:
+        return output + cast(Tensor, self.addition(given[0]))
 
 
 def needs_linear_layers(settings: ModelSettings) -> str | None:
