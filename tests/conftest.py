@@ -1,5 +1,6 @@
 """Small things that many tests start from."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,14 @@ def nothing_fetched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
     left = [str(path.relative_to(shelf)) for path in shelf.rglob("*") if path.is_file()]
     assert not left, f"tests fetched without a place of their own: {left}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def nothing_flushed() -> Iterator[None]:
+    """To the disk itself: no test cuts the power, and tens of thousands of small files would wait for it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

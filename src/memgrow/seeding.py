@@ -17,5 +17,7 @@ def derive(seed: int, *path: object) -> int:
 def seeded(seed: int, *path: object, device: torch.device) -> Iterator[None]:
     """Run with torch's generators set for one purpose; the caller's generators are put back afterwards."""
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.manual_seed(derive(seed, *path))
+        # Where there is no GPU, torch.manual_seed would still note down for one, with a whole stack, what it was asked.
+        seeding = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
+        seeding(derive(seed, *path))
         yield

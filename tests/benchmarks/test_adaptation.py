@@ -24,6 +24,7 @@ def benchmark():
     return module
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_both_modes_tell_seconds_parts_epochs_and_accuracies(tmp_path):
     command = [sys.executable, str(SCRIPT), "--quick", "--out", str(tmp_path / "found.json")]

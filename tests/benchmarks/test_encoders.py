@@ -13,6 +13,7 @@ from tests.support.tiny_encoder import make_encoder
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_every_part_tells_seconds_memory_and_ratios(tmp_path):
     folder, out = make_encoder(tmp_path / "encoder"), tmp_path / "found.json"

@@ -22,6 +22,7 @@ def benchmark():
     del sys.modules[spec.name]
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_both_ways_are_timed_on_the_same_batches(tmp_path):
     lengths, out = tmp_path / "lengths.txt", tmp_path / "found.json"

@@ -216,11 +216,11 @@ def test_what_must_stay_frozen_keeps_its_bits_and_the_rest_trains(learnt, later)
 
 @pytest.mark.slow
 def test_saving_and_loading_between_domains_changes_nothing(learnt, stream, tmp_path):
-    learner, twin = learnt.learner, Learner.load(learnt.folders[0], device="cpu")
-    for number in (1, 2):
-        adapt(twin, stream, number)
-        twin.save(tmp_path / "model")
-        twin = Learner.load(tmp_path / "model", device="cpu")
+    # After two domains a folder has all that it can have: what a method remembers of one, and what grew for the other.
+    learner, twin = learnt.learner, Learner.load(learnt.folders[1], device="cpu")
+    adapt(twin, stream, 2)
+    twin.save(tmp_path / "model")
+    twin = Learner.load(tmp_path / "model", device="cpu")
     ours, theirs = learnt.weights[-1], weights(twin)
     assert list(ours) == list(theirs)
     for name, tensor in ours.items():

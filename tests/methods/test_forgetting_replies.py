@@ -23,7 +23,7 @@ MODEL = ModelSettings(cell="gru", embedding=32, hidden=64, slots=32, bidirection
 TRAINING = TrainingSettings(rate=5e-3, epochs=20, patience=5)
 GENTLE = TrainingSettings(rate=1e-3, epochs=20)
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.extras]
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ learner.adapt(domain, folder=sys.argv[1], save_every=0, progress=Told())
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_a_process_killed_at_some_moment_goes_on_and_ends_with_the_same_bits(tmp_path):
     def start(folder: str) -> subprocess.Popen[str]:
         command = [sys.executable, "-c", CHILD, str(tmp_path / folder)]

