@@ -50,6 +50,9 @@ class Lines:
         self.jobs = jobs
         say(f"{jobs} stages to be made, {work:,.0f} examples")
 
+    def start(self, job: Job, where: str) -> None:
+        return
+
     def step(self, job: Job, step: Step) -> None:
         return
 

@@ -54,6 +54,9 @@ class Lines:
         self.jobs = jobs
         say(f"{self.stream}: {jobs} jobs, {work:,.0f} examples")
 
+    def start(self, job: Job, where: str) -> None:
+        return
+
     def step(self, job: Job, step: Step) -> None:
         return
 

@@ -5,7 +5,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from statistics import fmean
 from types import SimpleNamespace
 
@@ -22,43 +22,14 @@ from memgrow.experiments.workers import Worker
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.progress import Step
 from memgrow.training.loop import TrainingSettings
 from tests.support.new_labels import with_label
+from tests.support.witness import Witness, without_seconds
 
 MODEL = ModelSettings(embedding=4, hidden=3, slots=2, perceptron=4)
 TRAINING = TrainingSettings(rate=0.01, batch=12, epochs=1)
 OPTIONS = MethodSettings(fisher_examples=4)
 METHODS = ("F", "F+M+V", "EWC", "EWC+A", "F+V+D", "Progressive", "multi-task")
-
-
-@dataclass
-class Witness:
-    """A watcher that remembers everything; `on_end` and `on_step` may interfere."""
-
-    begun: list[tuple[int, float]] = field(default_factory=list)
-    ended: list[Result] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-    on_end: Callable[[Result], None] = lambda _: None
-    on_step: Callable[[Job], None] = lambda _: None
-
-    def begin(self, jobs: int, work: float) -> None:
-        self.begun.append((jobs, work))
-
-    def step(self, job: Job, step: Step) -> None:
-        self.on_step(job)
-
-    def end(self, result: Result) -> None:
-        self.ended.append(result)
-        self.on_end(result)
-
-    def note(self, sentence: str) -> None:
-        self.notes.append(sentence)
-
-    @property
-    def made(self) -> list[Run]:
-        """The stages that were made, whichever way they ended."""
-        return [task.run for result in self.ended for task in result.job.tasks]
 
 
 @pytest.fixture(scope="module")
@@ -110,13 +81,6 @@ def alone(stream, runs, tmp_path_factory) -> Outcome:
 
 def scores(records) -> list[dict[str, float]]:
     return [{name: fmean(right) for name, right in record.test.items()} for record in records]
-
-
-def without_seconds(outcome) -> dict:
-    return {
-        run: [replace(record, stage=replace(record.stage, seconds=0.0)) for record in records]
-        for run, records in outcome.records.items()
-    }
 
 
 @pytest.mark.parametrize("method", METHODS)

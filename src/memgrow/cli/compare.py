@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, save_picture, say, split_names
+from memgrow.cli.output import console, opened, save_picture, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError, counted
@@ -25,6 +25,7 @@ from memgrow.experiments.comparison_setup import (
 from memgrow.experiments.demo import METHODS as DEMO_METHODS
 from memgrow.experiments.demo import run_demo
 from memgrow.experiments.grid import Grid
+from memgrow.experiments.on_ray import LOCAL, find_backend
 from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.store import Store
 from memgrow.methods import MethodSettings
@@ -55,6 +56,7 @@ def compare(
     seeds: Seeds = 3,
     out: Out = Path("memgrow-compare"),
     workers: Workers = None,
+    on: opt.On = LOCAL,
     encoder: opt.Encoder = None,
     vectors: opt.Vectors = None,
     recipe: opt.Recipe = None,
@@ -83,6 +85,7 @@ def compare(
     Example: memgrow compare sentiment --methods F+V,F+M+V --seeds 3
     """
     # What is quick to check comes first: a long file need not be read for a misspelt method.
+    backend = find_backend(on)
     asked = read_recipe(recipe, set_ or (), encoder)
     named = split_names(methods)
     chosen = named or ([asked.method] if asked.method else [])
@@ -109,7 +112,7 @@ def compare(
     settings = _settings(asked, vectors, kind)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
     _introduce(loaded.stream, settings, kind)
-    with GridBar(console) as bar:
+    with opened(backend), GridBar(console) as bar:
         grid = Grid(
             loaded.stream,
             Store(out / "runs"),
@@ -119,6 +122,7 @@ def compare(
             stack=1 if settings.model.kind.is_pretrained else kind.stack,  # these are trained one by one
             progress=bar,
             reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.is_dialogue else None,
+            backend=backend,
         )
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
     beside = _references(grid, kind, range(first, first + seeds))

@@ -114,6 +114,12 @@ Seed = Annotated[
     int | None,
     typer.Option(metavar="N", help="Decides everything that is left to chance.", rich_help_panel=SETTINGS),
 ]
+On = Annotated[
+    str,
+    typer.Option(
+        "--on", metavar="WHERE", help="local; ray, a Ray of its own; or a cluster: ray://HOST:PORT, HOST:PORT."
+    ),
+]
 Beam = Annotated[int, typer.Option("--beam", metavar="N", help="Of replies: search with so many beams at once.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 ForDomain = Annotated[

@@ -2,7 +2,8 @@
 
 import errno
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -13,6 +14,7 @@ from rich.text import Text
 from memgrow.data import Example
 from memgrow.data.records import in_chunks
 from memgrow.errors import SettingsError, counted
+from memgrow.experiments.executor import Backend
 from memgrow.learner import Learner
 from memgrow.printable import json_text, printable
 from memgrow.storage import atomic_open, finite
@@ -73,6 +75,17 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
         note_to_stderr(f"There is no picture: {error}")
     else:
         say(f"The picture is {path}.")
+
+
+@contextmanager
+def opened(backend: Backend) -> Iterator[Backend]:
+    """Machines to make runs on, which may take a while to be ready."""
+    with ExitStack() as within:
+        with console.status("Waiting for the machines"):
+            within.enter_context(backend)
+            about = backend.about
+        say(about, "dim", soft_wrap=True)
+        yield backend
 
 
 def count_cut_texts(examples: Iterable[Example], learner: Learner) -> int:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, save_picture, say
+from memgrow.cli.output import console, opened, save_picture, say
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def paper(
     w2v: Similar = None,
     device: opt.Device = "auto",
     workers: Workers = None,
+    on: opt.On = "local",
 ) -> None:
     """The paper's tables, on MultiNLI and on dialogue: our figures beside the paper's.
 
@@ -73,6 +74,7 @@ def paper(
 
     Example: memgrow paper table2 --data multinli/ --vectors glove.300d.txt
     """
+    from memgrow.experiments.on_ray import find_backend
     from memgrow.experiments.paper.protocol import DIALOGUE, PAPER, QUICK, QUICK_DIALOGUE, asked
     from memgrow.experiments.paper.session import DIALOGUE as DIALOGUE_TABLES
     from memgrow.experiments.paper.session import PAGE, RUNS, Runner, Session, named
@@ -81,6 +83,7 @@ def paper(
     from memgrow.report.progress_bars import GridBar
 
     names = named(what)
+    backend = find_backend(on)
     tables = [name for name in names if name in TABLES]
     is_dialogue = any(name in DIALOGUE_TABLES for name in names)
     if study and "conditions" not in tables:
@@ -94,10 +97,11 @@ def paper(
     settings = replace(settings, studies=tuple(study) if study else None, extra=extra is not None)
     folder = out or Path("results/paper-quick" if quick else "results/paper")
     options = {"data": data, "vectors": vectors, "w2v": w2v, "seeds": seeds, "limit": limit, "extra": extra}
-    with GridBar(console) as bar:
+    with opened(backend), GridBar(console) as bar:
         corpus = _dialogues(data, bar, made=quick) if is_dialogue else _multinli(data, extra, bar, needed=bool(tables))
         store, evaluation = Store(folder / RUNS[settings.corpus]), settings.evaluation(w2v) if is_dialogue else None
-        runner = Runner(corpus, store, vectors, device, workers, bar, not no_runs, evaluation) if corpus else None
+        how = (device, workers, bar, not no_runs, evaluation, backend)
+        runner = Runner(corpus, store, vectors, *how) if corpus else None
         session = Session(settings, folder, runner, _words(options, quick))
         ran = session.run(names)
     if not only_runs:

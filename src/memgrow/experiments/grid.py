@@ -1,6 +1,5 @@
 """A grid of runs: each stage is made once, by several processes where that pays, and never again once finished."""
 
-import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,18 +8,15 @@ from typing import Protocol
 
 from memgrow.data import Stream
 from memgrow.data.domain import file_fingerprint
-from memgrow.device import find_device
 from memgrow.errors import SettingsError
+from memgrow.experiments.executor import Backend, Executor, Said, Started
 from memgrow.experiments.job import WorkerContext
 from memgrow.experiments.plan import Job, JobQueue, Ledger, Result, jobs_for
 from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
-from memgrow.experiments.workers import ThisProcess, WorkerPool
+from memgrow.experiments.workers import ThisMachine
 from memgrow.progress import Step
-
-ON_A_GPU = 4  # processes that share one: more wait for each other
-LITTLE = 5000  # examples to learn from in all: with less, it takes longer to start processes than to do without
 
 
 class Watcher(Protocol):
@@ -28,6 +24,9 @@ class Watcher(Protocol):
 
     def begin(self, jobs: int, work: float) -> None:
         """Called once, with the number of jobs and the examples that they learn from in all."""
+
+    def start(self, job: Job, where: str) -> None:
+        """Called when a job begins on a node of a cluster."""
 
     def step(self, job: Job, step: Step) -> None:
         """Called as the training of a job goes on."""
@@ -43,6 +42,9 @@ class NoWatcher:
     """Shows nothing."""
 
     def begin(self, jobs: int, work: float) -> None:
+        return
+
+    def start(self, job: Job, where: str) -> None:
         return
 
     def step(self, job: Job, step: Step) -> None:
@@ -75,7 +77,8 @@ class Outcome:
 class Grid:
     """Makes runs on one stream and keeps their stages in a store.
 
-    `workers` is how many processes work side by side (1: this one alone; None: as many as suit the device). On a GPU
+    `backend` is where the runs are made: on this machine, unless another is given. `workers` is how many jobs are done
+    side by side (1, on this machine: in this process; None: as many as suit the device). On a GPU
     up to `stack` seeds are trained together. With `keep_models` the learner of every stage is in the store afterwards.
     `reply_evaluation` is how models that answer with words are evaluated: a stream of replies needs one.
     With `only_learnt` a model is evaluated on the domains that it has learnt alone, and at the end of the stream, if it
@@ -96,11 +99,13 @@ class Grid:
         reply_evaluation: ReplyEvaluation | None = None,
         only_learnt: bool = False,
         until: float | None = None,
+        backend: Backend | None = None,
     ) -> None:
         if stack < 1 or (workers is not None and workers < 0):
             raise SettingsError(f"stack must be at least 1 and workers not below 0, not {stack} and {workers}")
         self.stream, self.store, self.vectors = stream, store, vectors
-        self.device = find_device(device).type
+        self.backend = backend or ThisMachine()
+        self.device = self.backend.device(device)
         self.workers, self.stack = workers, stack if self.device == "cuda" else 1
         self.progress, self.keep_models = progress or NoWatcher(), keep_models
         self.reply_evaluation, self.until = reply_evaluation, until
@@ -138,11 +143,11 @@ class Grid:
         """Do all jobs that can be done; returns the keys of the stages that failed, and why."""
         queue = JobQueue(jobs, by_seed=self.until is not None)
         self.progress.begin(len(jobs), sum(job.total for job in jobs))
-        with self._workers(jobs) as workers:
+        with self._executor(jobs) as executor:
             while True:
-                while workers.free and not self._is_late() and (job := queue.take()):
-                    workers.start(job)
-                results = workers.wait()
+                while executor.free and not self._is_late() and (job := queue.take()):
+                    executor.submit(job)
+                results = executor.results()
                 if not results:
                     return queue.reasons
                 for result in results:
@@ -154,7 +159,7 @@ class Grid:
     def _is_late(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
 
-    def _workers(self, jobs: Sequence[Job]) -> ThisProcess | WorkerPool:
+    def _executor(self, jobs: Sequence[Job]) -> Executor:
         context = WorkerContext(
             self.stream,
             dict(self.ledger.held_out),
@@ -164,20 +169,18 @@ class Grid:
             self.reply_evaluation,
             self.ledger.only_learnt,
         )
-        suitable = ON_A_GPU if self.device == "cuda" else _cores()
-        if sum(job.total for job in jobs) < LITTLE:
-            suitable = 1
-        count = min(suitable if self.workers is None else self.workers, len(jobs))
         notes: set[str] = set()
 
-        def report(job: Job, said: Step | str) -> None:
+        def report(job: Job, said: Said) -> None:
             if isinstance(said, Step):
                 self.progress.step(job, said)
+            elif isinstance(said, Started):
+                self.progress.start(job, said.where)
             elif said not in notes:  # every seed and method has the same to say of a domain
                 notes.add(said)
                 self.progress.note(said)
 
-        return WorkerPool(context, report, count) if count > 1 else ThisProcess(context, report)
+        return self.backend.executor(context, report, jobs, self.workers)
 
     def _outcome(self, runs: Iterable[Run], reasons: Mapping[str, str]) -> Outcome:
         records, failures = {}, []
@@ -200,8 +203,3 @@ class Grid:
             validation={name: record.validation[name] for name in names},
             test={name: record.test[name] for name in names},
         )
-
-
-def _cores() -> int:
-    """Those that this process may use, where the system tells."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

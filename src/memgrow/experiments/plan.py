@@ -55,6 +55,7 @@ class Result:
     job: Job
     records: tuple[Record, ...] = ()
     reason: str | None = None  # why it failed
+    where: str = ""  # the node of a cluster that did it
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ import io
 import json
 import shutil
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from memgrow.checkpoint import checkpoint_files
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.experiments.run import Record
+from memgrow.folder_writer import write_file
+from memgrow.folders import atomic_folder, contents
 from memgrow.storage import atomic_write
 
 BUNDLE, RECORDS, MODELS = "records.jsonl.gz", "records", "models"
@@ -52,6 +54,17 @@ class Store:
         except ModelError:
             shutil.rmtree(self.model(key), ignore_errors=True)
             return False
+
+    def model_files(self, key: str) -> dict[str, bytes]:
+        """The files of that stage's learner by name, to be sent to where there is no such folder."""
+        folder = self.model(key)
+        return {name: (folder / name).read_bytes() for name in sorted(contents(folder) - {KEPT})}
+
+    def put_model(self, key: str, files: Mapping[str, bytes]) -> None:
+        """Keep a learner that was sent, whole or not at all, in place of an older one."""
+        with atomic_folder(self.model(key)) as folder:
+            for name, content in files.items():
+                write_file(folder / name, content)
 
     def keep_model(self, key: str) -> None:
         (self.model(key) / KEPT).touch()

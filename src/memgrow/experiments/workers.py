@@ -1,30 +1,50 @@
-"""The workers that do the jobs: this process, or a pool of processes, each of which is replaced when it dies."""
+"""Jobs done on this machine: in this process, or in a pool of processes, each of which is replaced when it dies."""
 
 import multiprocessing
+import os
 import signal
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
 import torch
 
-from memgrow.device import allow_tf32
+from memgrow.device import find_device
 from memgrow.errors import SettingsError
+from memgrow.experiments.executor import ON_A_GPU, REPORT_EVERY_S, Executor, Report, Reporter, set_threads
 from memgrow.experiments.job import WorkerContext, run_job
 from memgrow.experiments.plan import Job, Result
 from memgrow.models.pretrained.tokenizer import tokens_kept
-from memgrow.progress import Step
 
-Report = Callable[[Job, Step | str], None]
-"""Takes what a job says while it is done: how far training is, or a sentence."""
-
+LITTLE = 5000  # examples to learn from in all: with less, it takes longer to start processes than to do without
 READY = "ready"
-REPORT_EVERY_S = 1.0  # at most, by one worker
 TIMEOUT_S = 5.0  # for a worker to end by itself
+
+
+class ThisMachine:
+    """The backend of a single machine: as many processes as there are cores, or as can share its GPU."""
+
+    about = ""
+
+    def __enter__(self) -> "ThisMachine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def device(self, asked: str) -> str:
+        return find_device(asked).type
+
+    def executor(
+        self, context: WorkerContext, report: Report, jobs: Sequence[Job], workers: int | None = None
+    ) -> Executor:
+        suitable = ON_A_GPU if context.device == "cuda" else _cores()
+        if sum(job.total for job in jobs) < LITTLE:
+            suitable = 1
+        count = min(suitable if workers is None else workers, len(jobs))
+        return WorkerPool(context, report, count) if count > 1 else ThisProcess(context, report)
 
 
 class ThisProcess:
@@ -37,7 +57,7 @@ class ThisProcess:
         self._within = ExitStack()
 
     def __enter__(self) -> "ThisProcess":
-        _set_threads(self.context)
+        set_threads(self.context.device)
         self._within.enter_context(tokens_kept())
         return self
 
@@ -49,10 +69,10 @@ class ThisProcess:
     def free(self) -> bool:
         return self._job is None
 
-    def start(self, job: Job) -> None:
+    def submit(self, job: Job) -> None:
         self._job = job
 
-    def wait(self) -> list[Result]:
+    def results(self) -> list[Result]:
         job, self._job = self._job, None
         return [] if job is None else [run_job(job, self.context, Reporter(lambda said: self.report(job, said)))]
 
@@ -79,11 +99,10 @@ class WorkerPool:
     def free(self) -> bool:
         return any(worker.job is None for worker in self._workers)
 
-    def start(self, job: Job) -> None:
+    def submit(self, job: Job) -> None:
         next(worker for worker in self._workers if worker.job is None).start(job)
 
-    def wait(self) -> list[Result]:
-        """At least one result of what is under way; none if nothing is."""
+    def results(self) -> list[Result]:
         results: list[Result] = []
         while not results and any(worker.job is not None for worker in self._workers):
             readable = wait([worker.pipe for worker in self._workers])
@@ -122,7 +141,7 @@ class Worker:
 
     def start(self, job: Job) -> None:
         self.job = job
-        with suppress(OSError):  # it has just died: `wait` will find out
+        with suppress(OSError):  # it has just died: `results` will find out
             self.pipe.send(job)
 
     def lost(self) -> list[Result]:
@@ -155,35 +174,16 @@ class Worker:
         self.pipe.close()
 
 
-@dataclass
-class Reporter:
-    """Passes on what a training tells: every sentence, and a step at most every `every_s` seconds."""
-
-    send: Callable[[Step | str], None]
-    every_s: float = 0.0
-    sent_at: float = 0.0
-
-    def step(self, step: Step) -> None:
-        if time.monotonic() - self.sent_at >= self.every_s:
-            self.sent_at = time.monotonic()
-            self.send(step)
-
-    def note(self, sentence: str) -> None:
-        self.send(sentence)
-
-
 def _work(pipe: Connection, context: WorkerContext) -> None:
     """The main function of a worker: job after job until there is none, or nobody is left to ask."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one sees to the others
-    _set_threads(context)
+    set_threads(context.device)
     with tokens_kept(), suppress(EOFError, BrokenPipeError, ConnectionResetError):
         pipe.send(READY)
         while (job := pipe.recv()) is not None:
             pipe.send(run_job(job, context, Reporter(pipe.send, REPORT_EVERY_S)))
 
 
-def _set_threads(context: WorkerContext) -> None:
-    """On a CPU one thread to a job: what a seed gives must not depend on how many workers there are."""
-    if context.device == "cpu":
-        torch.set_num_threads(1)
-    allow_tf32(torch.device(context.device))
+def _cores() -> int:
+    """Those that this process may use, where the system tells."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,7 @@
 """Progress of long work: a bar on a terminal, now and then a line of a log where there is none."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Self
@@ -16,6 +17,7 @@ from memgrow.progress import Step
 from memgrow.report.table import percent, validation_text
 
 LOG_EVERY_S = 30.0  # between two lines of a log: enough to see that there is life
+NODES = 3  # of a cluster that a bar has room for
 NAME_WIDTH = 20  # letters of a domain's name that a bar has room for
 TELLING_SHARE = 0.02  # of the work, from which on the time left is worth telling
 MINUTE, HOUR = 60, 3600
@@ -148,9 +150,14 @@ class GridBar(ProgressBar):
         self._started = self.clock()
         self._jobs, self._ended, self._work, self._done = jobs, 0, work, 0.0
         self._running: dict[Job, float] = {}  # the share of each that is done
+        self._places: dict[Job, str] = {}  # the node of each, on a cluster
         self.clear()
         if jobs:
             self._show()
+
+    def start(self, job: Job, where: str) -> None:
+        self._places[job] = where
+        self._show()
 
     def step(self, job: Job, step: Step) -> None:
         self._running[job] = ((step.epoch - 1) + step.batch / max(step.batches, 1)) / step.epochs
@@ -158,6 +165,7 @@ class GridBar(ProgressBar):
 
     def end(self, result: Result) -> None:
         self._running.pop(result.job, None)
+        self._places.pop(result.job, None)
         self._done += result.job.total
         self._ended += 1
         line = job_line(result)
@@ -169,7 +177,14 @@ class GridBar(ProgressBar):
 
     def _show(self) -> None:
         stage = f"stage {min(self._ended + 1, self._jobs)} of {self._jobs}"
-        self.show(stage, self._so_far(), self._work, self._left())
+        state = ", ".join(filter(None, (self._where(), self._left())))
+        self.show(stage, self._so_far(), self._work, state)
+
+    def _where(self) -> str:
+        """How many jobs run on which nodes."""
+        nodes = Counter(self._places.values())
+        shown = [f"{count} on {name}" for name, count in sorted(nodes.items())]
+        return ", ".join(shown if len(shown) <= NODES else [*shown[:NODES], f"{len(shown) - NODES} more nodes"])
 
     def _so_far(self) -> float:
         return self._done + sum(job.total * share for job, share in self._running.items())
@@ -200,6 +215,8 @@ def job_line(result: Result) -> Text:
         line.append(f": validation {validation_text(mean, is_dialogue)}, {duration(seconds)}")
         if kept := [stage.note["keep"] for stage in stages if "keep_chosen" in stage.note]:
             line.append(f", went {percent(fmean(kept), digits=0)}% back")
+    if result.where:
+        line.append(f", on {result.where}", "dim")
     return line
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.errors import SettingsError
+from memgrow.experiments.executor import Backend
 from memgrow.experiments.grid import Failure, Grid, Outcome, Watcher
 from memgrow.experiments.paper.corpora import Corpus, sizes
 from memgrow.experiments.paper.dialogue import TUNING, dialogue_tables, echo_of
@@ -148,6 +149,7 @@ class Runner:
     watcher: Watcher
     makes: bool = True  # False: only what is in the store
     evaluation: ReplyEvaluation | None = None  # of models that reply
+    backend: Backend | None = None  # where runs are made; None: on this machine
     _grids: dict[tuple[Data, bool], Grid] = field(default_factory=dict)
 
     def run(self, data: Data, runs: Sequence[Run]) -> Outcome:
@@ -168,6 +170,7 @@ class Runner:
                 progress=self.watcher,
                 keep_models=keep_models,
                 reply_evaluation=self.evaluation,
+                backend=self.backend,
                 **stack,
             )
         return self._grids[data, keep_models]

@@ -53,7 +53,8 @@ class TheoremTable:
             grid = self.grid_for(self.protocol.data, False)
             runs = {row.name: row.run(self.protocol, 0) for row in MODELS}
             ready = {name: run for name, run in runs.items() if run in outcome.records}
-            learners = {name: Learner.load(grid.model(run), grid.device) for name, run in ready.items()}
+            device = "auto" if grid.device == "cuda" else "cpu"  # on a cluster, the runs may have had a GPU alone
+            learners = {name: Learner.load(grid.model(run), device) for name, run in ready.items()}
             domains = [grid.stream[name] for name in PAIR]
         failures = outcome.failures if outcome is not None else ()
         return {
