@@ -74,6 +74,7 @@ def test_a_method_that_fails_is_told_with_its_reason_and_the_others_are_shown(me
         (("--set", "joy=1"), "there is no setting 'joy'"),
         (("--vectors", "nowhere.txt"), "nowhere.txt"),
         (("--beam", "4"), "--beam is for replies"),
+        (("--on", "mars"), "--on 'mars' is no place for runs"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_made(memgrow, compare, tmp_path, words, says):

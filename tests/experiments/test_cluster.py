@@ -1,6 +1,7 @@
 """Jobs on a cluster: what goes to a node and what comes back, on a stand-in whose nodes see nothing of the store."""
 
 import pickle
+import socket
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from memgrow.errors import MissingExtraError, SettingsError
 from memgrow.experiments import on_ray
 from memgrow.experiments.cluster import NEEDS, ClusterExecutor, LostError, Packages, device_of, do_job
 from memgrow.experiments.grid import Grid, Outcome
-from memgrow.experiments.on_ray import find_backend
+from memgrow.experiments.on_ray import RayBackend, find_backend
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
 from memgrow.experiments.workers import ThisMachine
@@ -236,3 +237,12 @@ def test_places_for_runs_are_known_by_their_names(monkeypatch):
     for on in ("ray", "ray://head:10001", "10.0.0.1:6379", "[::1]:6379"):
         with pytest.raises(MissingExtraError, match=r"pip install 'memgrow\[ray\]'"):
             find_backend(on)
+
+
+@pytest.mark.parametrize("kind", ["", "ray://"])
+def test_a_cluster_that_is_not_there_is_a_sentence_at_once(kind):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]  # which nobody listens at once the block has ended
+    for address in (f"{kind}127.0.0.1:{port}", f"{kind}127.0.0.1:99999"):
+        with pytest.raises(SettingsError, match=f"no Ray cluster to be reached at {address}"), RayBackend(address):
+            pass

@@ -210,6 +210,19 @@ def test_a_terminal_shows_a_bar_that_moves_within_a_job():
         assert "dvds by F, seed 0: validation 50.0%, 30 s" in console.file.getvalue()
 
 
+def test_on_a_cluster_the_bar_and_the_lines_tell_what_runs_where():
+    console, clock = terminal(), Clock()
+    jobs = [result("F", seeds=(number,)) for number in range(5)]
+    with GridBar(console, clock) as bar:
+        bar.begin(5, 500.0)
+        for one, where in zip(jobs, ("b", "a", "b", "c", "d"), strict=True):
+            bar.start(one.job, where)
+        assert frames(bar)[-1].endswith("1 on a, 2 on b, 1 on c, 1 more node")
+        bar.end(replace(jobs[0], where="b"))
+        assert "1 on a, 1 on b, 1 on c, 1 more node" in frames(bar)[-1]
+        assert "seed 0: validation 50.0%, 30 s, on b" in console.file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("seconds", "said"), [(0.12, "0.1 s"), (30, "30 s"), (119, "119 s"), (150, "2 min"), (9000, "2.5 h")]
 )

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import signal
+import socket
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -30,6 +31,7 @@ SILENT = {"RAY_USAGE_STATS_ENABLED": "0"}
 # this variable, whose name speaks of other systems, says that there will be no other machines.
 OWN = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 LOOPBACK = "127.0.0.1"
+CONNECT_S = 5.0  # for a cluster to take a connection
 
 
 def find_backend(on: str) -> Backend:
@@ -56,6 +58,8 @@ class RayBackend:
         self._devices: dict[str, str] = {}
 
     def __enter__(self) -> "RayBackend":
+        if self.address is not None:
+            _reach(self.address)
         os.environ.update(SILENT if self.address else {**SILENT, **OWN})
         import ray
 
@@ -180,10 +184,23 @@ def _connect(ray: Any, address: str | None) -> None:
     try:
         ray.init(address, **quiet)
     except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
-        raise SettingsError(
-            f"there is no Ray cluster to be reached at {address} ({brief(error)}): check the address; HOST:PORT is for "
-            "a machine that belongs to the cluster, ray://HOST:PORT for any other"
-        ) from error
+        raise _unreachable(address, error) from error
+
+
+def _reach(address: str) -> None:
+    """Refuse an address that nobody listens at: Ray would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str, error: Exception) -> SettingsError:
+    return SettingsError(
+        f"there is no Ray cluster to be reached at {address} ({brief(error)}): check the address; HOST:PORT is for a "
+        "machine that belongs to the cluster, ray://HOST:PORT for any other"
+    )
 
 
 def _task(shared: tuple[Any], number: int, job: Job, parents: Models, reports: Any, packages: Packages) -> Finished:

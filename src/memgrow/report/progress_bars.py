@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TaskID, TextColum
 from rich.table import Column
 from rich.text import Text
 
+from memgrow.errors import counted
 from memgrow.experiments.plan import Job, Result
 from memgrow.methods import find_method
 from memgrow.progress import Step
@@ -184,7 +185,8 @@ class GridBar(ProgressBar):
         """How many jobs run on which nodes."""
         nodes = Counter(self._places.values())
         shown = [f"{count} on {name}" for name, count in sorted(nodes.items())]
-        return ", ".join(shown if len(shown) <= NODES else [*shown[:NODES], f"{len(shown) - NODES} more nodes"])
+        more = [counted(len(shown) - NODES, "more node")] if len(shown) > NODES else []
+        return ", ".join([*shown[:NODES], *more])
 
     def _so_far(self) -> float:
         return self._done + sum(job.total * share for job, share in self._running.items())
