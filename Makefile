@@ -33,8 +33,15 @@ style: lint docs
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu
 
+# Only root on Debian installs it by itself: whoever is not root may not, and other systems call it something else.
+FIND_BROWSER := { command -v chromium-headless-shell || command -v chromium || command -v google-chrome; } > /dev/null
+INSTALL_BROWSER := { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && echo "Installing a browser for tests." && \
+	apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium-headless-shell > /dev/null; }
+
 .venv/extras: .venv/installed
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[test-extras]'
+	@$(FIND_BROWSER) || $(INSTALL_BROWSER) || echo "No browser is here and none could be installed:" \
+		"the page's tests in a browser will be skipped (on Debian: apt-get install chromium-headless-shell)."
 	touch $@
 
 test-extras: .venv/extras ## the tests that need a browser, a cluster or minutes; what cannot be had is told and skipped

@@ -18,6 +18,7 @@ from memgrow.service.gate import Access
 from memgrow.service.logs import Log
 from memgrow.service.running import Service
 from memgrow.training.loop import TrainingSettings
+from tests.support.browser import Look, Page, open_browser, served
 
 PAIR = {"premise": "the soup was cold", "hypothesis": "there was a soup"}
 
@@ -63,3 +64,29 @@ def serve(folder: Path) -> Iterator[Serve]:
             return Served(service, stack.enter_context(client), log)
 
         yield start
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with open_browser() as found:
+        yield found
+
+
+@pytest.fixture
+def look(browser: Any) -> Iterator[Look]:
+    """Look an address in a new tab, which is closed in the end."""
+    with ExitStack() as stack:
+
+        def start(address: str, *options: str) -> Page:
+            page = Page(browser, address, *options)
+            stack.callback(page.context.close)
+            return page
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def reader(learnt_two: Path, browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a service whose model no test changes."""
+    with served(Path(copytree(learnt_two, tmp_path_factory.mktemp("read") / "model"))) as address:
+        yield address

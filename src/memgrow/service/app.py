@@ -144,7 +144,8 @@ def _add_changing(app: FastAPI, service: Service) -> None:
     @app.get("/jobs", responses={200: {"model": schemas.Jobs}})
     async def jobs() -> Response:
         """All trainings, the latest first."""
-        return _json({"jobs": service.queue.list() if service.queue is not None else []})
+        queue = service.queue
+        return _json({"jobs": [] if queue is None else queue.list(), "read_only": queue is None})
 
     @app.get("/jobs/{job}", responses={200: {"model": schemas.Job}, **UNKNOWN})
     async def job(job: str) -> Response:

@@ -14,8 +14,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from memgrow import __version__, versions
 from memgrow.data import Example
 from memgrow.errors import ModelError, listed
@@ -24,6 +22,7 @@ from memgrow.learner import Learner
 from memgrow.locking import hold
 from memgrow.manifest import MANIFEST
 from memgrow.models import REPLY
+from memgrow.reading import read_reply, read_words
 from memgrow.report.learner import about
 from memgrow.storage import finite, identity_of
 from memgrow.versions import list_versions
@@ -66,15 +65,14 @@ class Published:
 
     def explain(self, example: Example) -> dict[str, Any]:
         """The answer, and for each word the shares that the slots of each domain have of what is read there."""
-        banks = self.learner.reading(example)
-        domains = list(dict.fromkeys(domain for bank in banks for domain in bank))
-        words = [
-            {"word": word, "text": text, "shares": [_share(banks, domain, text, place) for domain in domains]}
-            for text, row in enumerate(self.learner.tokens(example))
-            for place, word in enumerate(row)
-        ]
-        (answer,) = self.answers([example])
-        return {**answer, "domains": domains, "words": words, "note": None if domains else NO_SLOTS}
+        learner = self.learner
+        if learner.task == REPLY:
+            (reply,) = learner.reply([example])
+            answer, reading = {"reply": reply.text, "ended": reply.ended}, read_reply(learner, example, reply)
+        else:
+            (answer,), reading = self.answers([example]), read_words(learner, example)
+        words = [asdict(word) for word in reading.words]
+        return {**answer, "domains": reading.domains, "words": words, "note": None if reading.domains else NO_SLOTS}
 
     @cached_property
     def card(self) -> dict[str, Any]:
@@ -175,9 +173,3 @@ def _version_json(one: versions.SavedVersion) -> dict[str, Any]:
         "date": last.date if last else None,
         "bytes": one.size,
     }
-
-
-def _share(banks: Sequence[dict[str, torch.Tensor]], domain: str, text: int, place: int) -> float:
-    """The mean over the banks that have slots of the domain."""
-    found = [float(bank[domain][text, place]) for bank in banks if domain in bank]
-    return sum(found) / len(found)

@@ -114,6 +114,7 @@ class Job(BaseModel):
 
 class Jobs(BaseModel):
     jobs: list[Job]
+    read_only: bool  # nobody can change the model
 
 
 class RolledBack(BaseModel):

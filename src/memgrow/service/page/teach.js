@@ -3,7 +3,7 @@
 import { byId, make, percent, say, show } from "./dom.js";
 import { get, post, upload } from "./service.js";
 
-const MOST = 8; // jobs that are shown, the newest first
+const MOST = 8; // jobs that are shown, the latest first
 const STATES = {
   queued: "waits for its turn",
   training: "is being learnt",
@@ -58,9 +58,8 @@ async function doing(button, place, meanwhile, action) {
 
 /** Look at all jobs; whether one of them is under way. */
 export async function refreshJobs() {
-  const found = await get("jobs");
-  const jobs = (Array.isArray(found) ? found : found.jobs).slice(-MOST).reverse();
-  const place = byId("jobs");
+  const found = await get("jobs"), jobs = found.jobs.slice(0, MOST), place = byId("jobs");
+  document.body.classList.toggle("read-only", found.read_only);
   for (const job of jobs) {
     const told = JSON.stringify(job), card = cards.get(job.id);
     if (card?.told === told) continue;
@@ -84,8 +83,9 @@ function fill(element, job, isNew) {
     job.error ? make("p", { class: "bad" }, job.error) : null,
     UNDER_WAY.includes(job.state) ? [make("progress", { max: 1, "aria-label": "Progress of the training" }), make("p", { class: "hint epoch" })] : null,
     comparison(job),
-    job.state === "ready" ? make("p", { class: "actions" },
-      decision(job, "publish", "Publish", result), decision(job, "discard", "Discard", result)) : null,
+    make("p", { class: "actions" },
+      job.state === "ready" ? decision(job, "publish", "Publish", result) : null,
+      UNDER_WAY.includes(job.state) || job.state === "ready" ? decision(job, "discard", "Discard", result) : null),
     result);
   if (UNDER_WAY.includes(job.state)) move(element, job);
 }
