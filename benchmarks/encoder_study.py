@@ -12,10 +12,8 @@ else. While runs are made only validation figures are shown.
 import argparse
 import json
 import os
-import sys
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -27,48 +25,23 @@ from memgrow.experiments.encoders.figures import write_figures
 from memgrow.experiments.encoders.rows import ALONE, ROWS, Row, rows_called
 from memgrow.experiments.encoders.streams import STREAMS, prepare, stream_called
 from memgrow.experiments.encoders.study import Study
-from memgrow.experiments.plan import Job, Result
+from memgrow.experiments.plan import Result
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
-from memgrow.progress import Step
+from memgrow.report.study_lines import StudyLines, say, whole_runs
 
 RUNS, FIGURES = Path("results/encoders/runs"), Path("results/encoders")
 
 
-def say(sentence: str) -> None:
-    sys.stdout.write(f"{sentence}\n")
-    sys.stdout.flush()
-
-
-class Lines:
-    """Writes a line for each job that has ended."""
-
-    def __init__(self, domains: int) -> None:
-        self.domains, self.jobs, self.ended, self.started = domains, 0, 0, time.monotonic()
-
-    def begin(self, jobs: int, work: float) -> None:
-        self.jobs = jobs
-        say(f"{jobs} stages to be made, {work:,.0f} examples")
-
-    def start(self, job: Job, where: str) -> None:
-        return
-
-    def step(self, job: Job, step: Step) -> None:
-        return
-
-    def note(self, sentence: str) -> None:
-        say(f"note: {sentence}")
-
-    def end(self, result: Result) -> None:
-        self.ended += len(result.job.tasks)
-        run = result.job.run
-        what = f"{run.method} {settings_of(run.model, run.options)}".strip()
-        at = f"{time.monotonic() - self.started:6.0f} s  {self.ended:4}/{self.jobs}"
-        learnt = f"{len(run.learns)}/{self.domains} {run.learns[-1]}"
-        if result.reason is not None:
-            say(f"{at}  {what}, seed {run.seed}, {learnt}: FAILED, {result.reason}")
-        for record in result.records:
-            say(f"{at}  {what}, seed {record.run['seed']}, {learnt}: {told(record)}")
+def described(result: Result) -> Iterator[str]:
+    """A job's lines: only validation figures are in them."""
+    run = result.job.run
+    what = f"{run.method} {settings_of(run.model, run.options)}".strip()
+    learnt = f"{len(run.learns)} {run.learns[-1]}"
+    if result.reason is not None:
+        yield f"{what}, seed {run.seed}, {learnt}: FAILED, {result.reason}"
+    for record in result.records:
+        yield f"{what}, seed {record.run['seed']}, {learnt}: {told(record)}"
 
 
 def settings_of(model: Any, options: Any) -> str:
@@ -156,10 +129,8 @@ def run(given: argparse.Namespace) -> None:
     until = time.monotonic() + 60 * given.minutes if given.minutes is not None else None
     study, rows, orders = study_of(given), known_rows(given.rows), given.orders.split(",")
     runs = study.runs(rows, orders, seeds_of(given))
-    grid = study.grid(given.device, 1 if given.alone else given.workers, until, Lines(len(study.stream)))
-    outcome = study.run(runs, grid)
-    reasons = Counter(failure.reason for failure in outcome.failures)
-    say(f"{len(outcome.records)} of {len(runs)} runs are whole" + "".join(f"; {n}: {r}" for r, n in reasons.items()))
+    grid = study.grid(given.device, 1 if given.alone else given.workers, until, StudyLines(described))
+    say(whole_runs(study.run(runs, grid), len(runs)))
     if given.bundle:
         say(f"records are in {Store(given.runs).bundle()}")
 

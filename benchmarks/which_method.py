@@ -13,10 +13,8 @@ nothing else. While runs for checking are made no test figure is shown.
 
 import argparse
 import os
-import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -26,52 +24,26 @@ from memgrow.experiments.bag_of_words import reference_records
 from memgrow.experiments.comparison import Comparison
 from memgrow.experiments.encoders.streams import prepare, read
 from memgrow.experiments.grid import Outcome
-from memgrow.experiments.plan import Job, Ledger, Result
+from memgrow.experiments.plan import Ledger, Result
 from memgrow.experiments.store import Store
 from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family, family_called
 from memgrow.experiments.which_method.decision import Choice
 from memgrow.experiments.which_method.figures import by_family, choice_of, found_in, write_figures
 from memgrow.experiments.which_method.streams import PARTS, SOURCES, TRIALS, TrialStream, trial_called, trials
 from memgrow.experiments.which_method.trial import Trial
-from memgrow.progress import Step
+from memgrow.report.study_lines import StudyLines, say, whole_runs
 from memgrow.storage import atomic_write, finite, pack_json
 
 RUNS, FIGURES, STUDY = Path("results/which-method/runs"), Path("results/which-method"), Path("results/encoders/runs")
 
 
-def say(sentence: str) -> None:
-    sys.stdout.write(f"{sentence}\n")
-    sys.stdout.flush()
-
-
-class Lines:
-    """Writes a line for each job that has ended."""
-
-    def __init__(self, stream: str) -> None:
-        self.stream, self.jobs, self.ended, self.started = stream, 0, 0, time.monotonic()
-
-    def begin(self, jobs: int, work: float) -> None:
-        self.jobs = jobs
-        say(f"{self.stream}: {jobs} jobs, {work:,.0f} examples")
-
-    def start(self, job: Job, where: str) -> None:
-        return
-
-    def step(self, job: Job, step: Step) -> None:
-        return
-
-    def note(self, sentence: str) -> None:
-        say(f"note: {sentence}")
-
-    def end(self, result: Result) -> None:
-        self.ended += 1
-        run, seeds = result.job.run, [task.run.seed for task in result.job.tasks]
-        what = f"{run.method} {run.options.keep if '+A' in run.method else ''}".strip()
-        where = f"{len(run.learns)} {run.learns[-1]}, seeds {min(seeds)} to {max(seeds)}"
-        seconds = max((record.stage.seconds for record in result.records), default=0.0)
-        how = f"FAILED, {result.reason}" if result.reason else f"{seconds:.1f} s"
-        passed = time.monotonic() - self.started
-        say(f"{passed:6.0f} s  {self.ended:4}/{self.jobs}  {self.stream}: {what}, {where}: {how}")
+def described(result: Result) -> Iterator[str]:
+    """A job's line: no test figure is in it."""
+    run, seeds = result.job.run, [task.run.seed for task in result.job.tasks]
+    what = f"{run.method} {run.options.keep if '+A' in run.method else ''}".strip()
+    seconds = max((record.stage.seconds for record in result.records), default=0.0)
+    how = f"FAILED, {result.reason}" if result.reason else f"{seconds:.1f} s"
+    yield f"{what}, {len(run.learns)} {run.learns[-1]}, seeds {min(seeds)} to {max(seeds)}: {how}"
 
 
 def data(given: argparse.Namespace) -> None:
@@ -154,11 +126,9 @@ def run(given: argparse.Namespace) -> None:
         runs = trial.runs(some, seeds)
         if trial.material.encoder and stream.part == "choosing" and STUDY.is_dir():
             say(f"{stream.name}: {trial.take(runs, Store(STUDY))} stages are taken from the study of encoders")
-        grid = trial.grid(given.device, given.workers, given.stack, until, Lines(f"{family.name}, {stream.name}"))
-        outcome = trial.run(runs, grid)
-        reasons = Counter(failure.reason for failure in outcome.failures)
-        told = "".join(f"; {number}: {reason}" for reason, number in reasons.items())
-        say(f"{family.name}, {stream.name}: {len(outcome.records)} of {len(runs)} runs are whole{told}")
+        lines = StudyLines(described, f"{family.name}, {stream.name}")
+        outcome = trial.run(runs, trial.grid(given.device, given.workers, until, lines, stack=given.stack))
+        say(f"{family.name}, {stream.name}: {whole_runs(outcome, len(runs))}")
         if stream.part == "choosing" and not outcome.failures:
             say(f"out by now: {', '.join(choice(given, family).out) or 'nobody'}")
     if given.bundle:

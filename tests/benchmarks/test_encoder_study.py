@@ -23,6 +23,7 @@ from tests.support.tiny_encoder import make_encoder
 SCRIPT = Path(__file__).parents[2] / "benchmarks/encoder_study.py"
 DOMAINS = ("bread", "ships")
 TRAINING = TrainingSettings(epochs=1, rate=1e-3)
+STEPS = {"F": [1, 1], "multi-task": [2], "ridge": [0, 0]}  # for 24 texts of each domain, 32 in a batch
 KNOWN = {"small": StudyStream("small", "two small domains", DOMAINS, lambda folder: None)}
 
 
@@ -99,6 +100,11 @@ def test_a_control_trains_what_it_says_though_its_first_domain_is_shared(study, 
     keys = study.jobs(study.runs([ROWS["adapter"]], ["1"], [0]), anew=True)
     record = study.grid("cpu", 1).ledger.record(keys[-1].run)
     assert record.run["model"]["memory"] == "adapter"
+
+
+def test_steps_are_those_of_training(study):
+    steps = {name: [study.steps(job) for job in study.jobs(study.runs([ROWS[name]], ["1"], [0]))] for name in STEPS}
+    assert steps == STEPS
 
 
 def test_rows_without_an_order_are_made_once_for_all_orders(study):

@@ -13,12 +13,12 @@ from memgrow.data.files import write_jsonl
 from memgrow.data.synthetic import synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import DataError, SettingsError
-from memgrow.experiments.encoders.study import materials as studied
+from memgrow.experiments.encoders.study import Material as StudyMaterial
 from memgrow.experiments.store import Store
 from memgrow.experiments.which_method.candidates import FAMILIES
 from memgrow.experiments.which_method.figures import found_in, write_figures
 from memgrow.experiments.which_method.streams import PARTS, TRIALS, Settings, TrialStream, trial_called, trials
-from memgrow.experiments.which_method.trial import Material, Trial, materials
+from memgrow.experiments.which_method.trial import Material, Trial
 from memgrow.models import ModelSettings
 from memgrow.report.encoder_picture import checksum
 from memgrow.report.which_method import choice_page
@@ -70,7 +70,7 @@ def test_what_is_not_known_is_refused_in_a_sentence():
 
 
 def test_the_records_of_the_study_of_encoders_serve_for_choosing():
-    study = {one.stream: one for one in studied(ROOT / "results/encoders/runs")}
+    study = {one.stream: one for one in StudyMaterial.all_in(ROOT / "results/encoders/runs")}
     store, family = Store(ROOT / "results/encoders/runs"), FAMILIES["encoder"]
     for name, expected in {"sentiment": 5, "reviews": 2}.items():
         one, trial = study[name], TRIALS[name]
@@ -151,12 +151,12 @@ def test_records_of_another_folder_are_taken_once(runs, data, tmp_path):
 
 
 def test_a_material_comes_back_as_it_was_and_a_damaged_one_is_told(runs, tmp_path):
-    for one in materials(runs):
+    for one in Material.all_in(runs):
         one.save(tmp_path)
-    assert materials(tmp_path) == materials(runs)
+    assert Material.all_in(tmp_path) == Material.all_in(runs)
     (tmp_path / "bilstm-made.json").write_text("{}")
     with pytest.raises(DataError, match=r"bilstm-made.json is damaged"):
-        materials(tmp_path)
+        Material.all_in(tmp_path)
 
 
 def test_streams_that_start_with_vectors_ask_for_their_file(data, tmp_path):

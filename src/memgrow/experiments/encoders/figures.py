@@ -9,7 +9,7 @@ from typing import Any
 from memgrow.experiments.encoders.measured import PARTS, Found, RunFigures, found_in, so_far
 from memgrow.experiments.encoders.rows import ALONE, QUESTIONS, ROWS, Row
 from memgrow.experiments.encoders.streams import STREAMS
-from memgrow.experiments.encoders.study import Material, materials
+from memgrow.experiments.encoders.study import Material
 from memgrow.experiments.store import Store
 from memgrow.methods import find_method
 from memgrow.metrics.significance import holm, paired_over_seeds
@@ -61,7 +61,7 @@ def write_figures(folder: Path, out: Path, enough: int = ENOUGH) -> list[Path]:
     """A file for each stream that has records in the folder, with all encoders that it was tried with."""
     store = Store(folder)
     by_stream: dict[str, dict[str, Any]] = {}
-    for material in materials(folder):
+    for material in Material.all_in(folder):
         by_stream.setdefault(material.stream, {})[material.encoder] = figures_of(material, store, enough)
     return [
         atomic_write(out / f"{stream}.json", pack_json({"stream": stream, **_about(stream), "encoders": encoders}))

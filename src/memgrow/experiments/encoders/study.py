@@ -1,29 +1,26 @@
 """The runs of the study on one stream with one encoder, and what has to be known to read their records elsewhere."""
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from math import ceil
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from memgrow.data import Stream
 from memgrow.defaults import FINE_TUNING
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import SettingsError
 from memgrow.experiments.encoders.rows import Row
 from memgrow.experiments.encoders.streams import STREAMS, StudyStream, read, stream_called
-from memgrow.experiments.grid import Grid, Outcome, Watcher
-from memgrow.experiments.plan import Job, Ledger, jobs_for
+from memgrow.experiments.grid import Grid
+from memgrow.experiments.plan import Ledger
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
+from memgrow.experiments.stored_runs import StoredRuns, StudyMaterial, sizes_of
 from memgrow.methods import find_method
 from memgrow.models import PretrainedSettings
-from memgrow.storage import atomic_write, pack_json
 from memgrow.training.loop import TrainingSettings
 
 
 @dataclass(frozen=True)
-class Material:
+class Material(StudyMaterial):
     """What all runs on one stream with one encoder share. With it their records can be read without data or weights."""
 
     stream: str
@@ -53,42 +50,20 @@ class Material:
             for seed in seeds
         }
 
-    def ledger(self, store: Store) -> Ledger:
-        """For reading records: the stream has names alone."""
-        return Ledger(Stream(()), store, self.data, self.held_out, only_learnt=True)
+    @property
+    def file_name(self) -> str:
+        return f"{self.stream}-{self.encoder}.json"
 
-    def save(self, folder: Path) -> None:
-        """Write it among the records; another one of the same name is refused."""
-        path = folder / f"{self.stream}-{self.encoder}.json"
-        if path.exists() and _read(path) != self:
-            raise SettingsError(
-                f"{path} is of runs on other data, with other weights or other settings: give another folder"
-            )
-        atomic_write(path, pack_json(asdict(self)))
-
-
-def materials(folder: Path) -> list[Material]:
-    """All that runs in this folder were made of, by stream and encoder."""
-    return [_read(path) for path in sorted(folder.glob("*.json"))]
-
-
-def _read(path: Path) -> Material:
-    try:
-        value = json.loads(path.read_bytes())
-        orders = {order: tuple(names) for order, names in value["orders"].items()}
-        return Material(**{**value, "orders": orders, "training": TrainingSettings(**value["training"])})
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path} is damaged, or of another version: put a whole copy in its place") from error
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Material":
+        return cls(**{**value, "orders": {order: tuple(names) for order, names in value["orders"].items()}})
 
 
 @dataclass(frozen=True)
-class Study:
+class Study(StoredRuns[Material]):
     """Runs on one stream with one encoder, kept in a folder."""
 
-    material: Material
-    stream: Stream
     encoder: str  # its name or folder, as `find_encoder` reads it
-    folder: Path
 
     @classmethod
     def open(
@@ -109,21 +84,19 @@ class Study:
         stream = read(source.domains, data)
         settings, _ = PretrainedSettings(encoder=encoder).resolved()
         ledger = Ledger.of(stream, Store(folder), only_learnt=True)
-        parts = ("train", "validation", "test")
-        sizes = {domain.name: {part: len(getattr(domain, part)) for part in parts} for domain in stream}
         material = Material(
             name,
             called or Path(encoder).name,
             settings.weights or "",
             rounded_from,
             source.orders(),
-            sizes,
+            sizes_of(stream),
             ledger.data,
             ledger.held_out,
             training,
             model or {},
         )
-        return cls(material, stream, encoder, folder)
+        return cls(material, stream, folder, encoder)
 
     def runs(self, rows: Sequence[Row], orders: Sequence[str], seeds: Iterable[int]) -> list[Run]:
         """The distinct runs, with the encoder as it is found on this machine."""
@@ -133,28 +106,6 @@ class Study:
         here = replace(self.material, encoder=self.encoder)
         return list(dict.fromkeys(here.runs(rows, orders, seeds).values()))
 
-    def grid(
-        self, device: str = "auto", workers: int | None = None, until: float | None = None, watch: Watcher | None = None
-    ) -> Grid:
+    def grid(self, *given: Any, **more: Any) -> Grid:
         """Makes the runs. One seed to a job: pretrained encoders are not stacked."""
-        store = Store(self.folder)
-        options: dict[str, Any] = {"workers": workers, "stack": 1, "progress": watch}
-        return Grid(self.stream, store, device=device, only_learnt=True, until=until, **options)
-
-    def run(self, runs: Sequence[Run], grid: Grid) -> Outcome:
-        self.material.save(self.folder)
-        return grid.run(runs)
-
-    def jobs(self, runs: Sequence[Run], anew: bool = False) -> list[Job]:
-        """The jobs that these runs still need, or would need if nothing had been made."""
-        store = Store(self.folder / "nothing" if anew else self.folder)
-        return jobs_for(runs, Ledger.of(self.stream, store, only_learnt=True), stack=1)
-
-    def steps(self, job: Job) -> int:
-        """The steps of training that a job takes at most."""
-        run = job.run
-        if run.takes_notes():
-            return 0
-        names = run.learns if find_method(run.method).together else run.learns[-1:]
-        examples = sum(len(self.stream[name].train) for name in names)
-        return ceil(examples / run.training.batch) * run.training.epochs
+        return super().grid(*given, stack=1, **more)

@@ -11,7 +11,7 @@ from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family
 from memgrow.experiments.which_method.decision import Choice, Scores, check, choose
-from memgrow.experiments.which_method.trial import Material, materials
+from memgrow.experiments.which_method.trial import Material
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import paired_over_seeds
 from memgrow.storage import atomic_write, pack_json
@@ -171,7 +171,7 @@ def by_family(folder: Path, order: Sequence[str]) -> dict[str, dict[str, Materia
     """The materials in a folder by family and stream; streams in the order that is given."""
     found: dict[str, dict[str, Material]] = {}
     for one in sorted(
-        materials(folder), key=lambda one: order.index(one.stream) if one.stream in order else len(order)
+        Material.all_in(folder), key=lambda one: order.index(one.stream) if one.stream in order else len(order)
     ):
         found.setdefault(one.family, {})[one.stream] = one
     return found
