@@ -7,6 +7,7 @@ and reply, which are checked alike.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from memgrow.data.splits import PART_NAMES
 from memgrow.errors import DataError, SettingsError, listed
 
 NO_GOLD_LABEL = "-"  # so MultiNLI and SNLI mark the pairs on which their annotators did not agree
+LONGEST_NAMES = 500  # letters of the columns of an object, together, that are remembered
 KINDS: dict[type, str] = {int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 
 
@@ -143,8 +145,19 @@ def _from_json(line: str, number: int, columns: Columns, place: str) -> Example:
 
 
 def _from_fields(values: Mapping[str, object], columns: Columns, place: str, number: int = 1) -> Example:
-    found = columns.among(values, place, labelled=False)
-    return _example(Row(number, values, number), replace(found, label=None, reply=None), place, labelled=False)
+    names = tuple(values)
+    # Finding the columns takes longer than the rest, and those who ask a service have the same ones each time.
+    find = _found if sum(map(len, names)) < LONGEST_NAMES else _found.__wrapped__
+    try:
+        found = find(columns, names)
+    except DataError:
+        found = columns.among(values, place, labelled=False)  # an error with the place
+    return _example(Row(number, values, number), found, place, labelled=False)
+
+
+@lru_cache(maxsize=64)
+def _found(columns: Columns, names: tuple[str, ...]) -> Columns:
+    return replace(columns.among(names, "the object", labelled=False), label=None, reply=None)
 
 
 def _from_text(line: str, task: str | None, place: str) -> Example:

@@ -1,5 +1,6 @@
 """The web application of a model: its routes, and what each error becomes."""
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from memgrow import __version__
 from memgrow.errors import DataError, MemgrowError, ModelError
-from memgrow.printable import json_text, printable
+from memgrow.printable import printable
 from memgrow.service import schemas
 from memgrow.service.gate import Access, Gate
 from memgrow.service.limits import RefusedError
@@ -201,8 +202,8 @@ def _file(content: bytes, kind: str) -> Any:
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    return Response(json_text(value), status, media_type="application/json")
+    return Response(json.dumps(value), status, media_type="application/json")
 
 
 def _error(status: int, sentence: str, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json_text({"detail": sentence}), status, headers, media_type="application/json")
+    return Response(json.dumps({"detail": sentence}), status, headers, media_type="application/json")

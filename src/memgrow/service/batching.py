@@ -1,12 +1,14 @@
 """Requests that arrive together are computed as one batch.
 
 One thread owns the model. It takes all that waits, up to a bound, as one batch, and while it computes, the next
-requests gather. Nobody waits for company that may never come. With `together=1` each request is computed by itself,
-which is the naive twin that the benchmark compares with.
+requests gather. If the batch before had several, more are on their way: then it lingers for as long as they keep
+coming, and for some milliseconds at most. Who asks alone never waits for company. With `together=1` each request is
+computed by itself, which is the naive twin that the benchmark compares with.
 """
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from memgrow.service.published import Published
 
 Answered = tuple[int, list[dict[str, Any]]]  # by which version, and the answer to each example
 Observer = Callable[[Published, Sequence[Example], Sequence[dict[str, Any]]], None]
+LINGER_S, GAP_S = 0.01, 0.001  # how long a batch is waited for at most, and for the next request of it
 BUSY = "more requests wait than this service takes on: try again in a moment"
 
 
@@ -39,7 +42,8 @@ class Batcher:
         self._current, self._limits, self._observers = current, limits, observers
         self._waiting: deque[Asked] = deque()
         self._changed = threading.Condition()
-        self._stopped = False
+        self._idle, self._stopped = False, False
+        self._several = False  # requests in the batch before
         self._thread = threading.Thread(target=self._work, name="batches", daemon=True)
 
     def start(self) -> None:
@@ -65,9 +69,10 @@ class Batcher:
         if len(self._waiting) >= self._limits.waiting or self._stopped:
             raise RefusedError(503, BUSY)
         future: asyncio.Future[Answered] = asyncio.get_running_loop().create_future()
-        with self._changed:
-            self._waiting.append(Asked(examples, explain, future))
-            self._changed.notify()
+        self._waiting.append(Asked(examples, explain, future))
+        if self._idle:  # else the thread looks by itself before it rests
+            with self._changed:
+                self._changed.notify()
         try:
             async with asyncio.timeout(self._limits.answer_s):
                 return await future
@@ -93,16 +98,28 @@ class Batcher:
     def _take(self) -> list[Asked]:
         """The next batch: requests of one kind, those that came first; none at the end."""
         with self._changed:
+            self._idle = True
             self._changed.wait_for(lambda: self._waiting or self._stopped)
-            batch: list[Asked] = []
-            texts = 0
-            while self._waiting and len(batch) < self._limits.together:
-                one = self._waiting[0]
-                texts += len(one.examples)
-                if batch and (one.explain != batch[0].explain or texts > self._limits.texts):
-                    break
-                batch.append(self._waiting.popleft())
+            self._idle = False
+        if self._several and not self._stopped:
+            self._linger()
+        batch: list[Asked] = []
+        texts = 0
+        while self._waiting and len(batch) < self._limits.together:
+            one = self._waiting[0]
+            texts += len(one.examples)
+            if batch and (one.explain != batch[0].explain or texts > self._limits.texts):
+                break
+            batch.append(self._waiting.popleft())
+        self._several = len(batch) > 1
         return batch
+
+    def _linger(self) -> None:
+        """Wait for as long as requests keep coming."""
+        until, before = time.monotonic() + LINGER_S, 0
+        while before < len(self._waiting) < self._limits.together and time.monotonic() < until:
+            before = len(self._waiting)
+            time.sleep(GAP_S)
 
     def _together(self, published: Published, batch: Sequence[Asked]) -> list[Answered | Exception]:
         """One forward pass for all; where that fails each is tried by itself, so that one cannot spoil the others."""

@@ -6,13 +6,13 @@ It stands outside the framework, so that a request is refused before its body ha
 
 import asyncio
 import hmac
+import json
 import time
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from memgrow.printable import json_text
 from memgrow.service.limits import MIB, Limits, RefusedError
 from memgrow.service.logs import Log
 from memgrow.service.metrics import Metrics
@@ -168,7 +168,7 @@ def _too_large(most: int) -> RefusedError:
 
 
 async def _refuse(refused: RefusedError, send: Send) -> None:
-    body = json_text({"detail": str(refused)}).encode()
+    body = json.dumps({"detail": str(refused)}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if refused.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -5,6 +5,7 @@ import logging
 import sys
 import time
 from collections.abc import Mapping, MutableMapping
+from functools import lru_cache
 from typing import Any, TextIO
 
 
@@ -66,4 +67,9 @@ class LogHandler(logging.Handler):
 
 def _now() -> str:
     now = time.time()
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(now))}.{int(now % 1 * 1000):03d}Z"
+    return f"{_second(int(now))}.{int(now % 1 * 1000):03d}Z"
+
+
+@lru_cache(maxsize=1)
+def _second(now: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
