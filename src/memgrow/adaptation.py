@@ -20,6 +20,7 @@ from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.device import warm_up
 from memgrow.domain_parts import parts_after
+from memgrow.drift import Reference, summarise
 from memgrow.errors import SettingsError
 from memgrow.history import Stage
 from memgrow.methods import Evaluate, Grew, Plugins, Trains
@@ -246,13 +247,27 @@ class Adaptation:
         known = (self.stage.task, self.stage.labels, self.model, self.vocabulary, self.plugins, history)
         return Learnt(*known, parts=parts), stage
 
-    def calibrated(self, learnt: Learnt) -> Learnt:
-        """What has been learnt, with probabilities that the validation examples of this stage bear out."""
-        if not isinstance(learnt.model, Classifier):
-            return learnt
-        sizes = {domain.name: len(domain.validation) for domain in self.stage.domains}
-        known, stage = self.before.calibration, len(learnt.history.stages)
-        return replace(learnt, calibration=calibrate(learnt.model, self.validation, sizes, known, stage))
+    def described(self, learnt: Learnt) -> Learnt:
+        """What has been learnt, with what is to be known later of this stage's data: it is at hand only now."""
+        stage, names = len(learnt.history.stages), self.stage.learned
+        sizes = [len(domain.validation) for domain in self.stage.domains]
+        confidences: Sequence[Tensor] = [torch.empty(0)] * len(names)
+        if isinstance(learnt.model, Classifier):
+            logits, labels = learnt.model.logits(self.validation), torch.tensor(self.validation.labels)
+            known = self.before.calibration
+            calibration = calibrate(logits, labels, dict(zip(names, sizes, strict=True)), known, stage)
+            learnt = replace(learnt, calibration=calibration)
+            sure = (logits / calibration.temperature).softmax(-1).max(-1).values
+            confidences = torch.split(sure, sizes)
+        kind = self.setup.model.kind
+        tokenizer, vocabulary = kind.tokenizer(self.setup.model), None if kind.is_pretrained else self.vocabulary
+        found = {
+            domain.name: summarise(domain.train, domain.validation, tokenizer, vocabulary, one.tolist(), stage)
+            for domain, one in zip(self.stage.domains, confidences, strict=True)
+        }
+        earlier = {} if self.old is None else self.before.reference.domains  # a new model knows nothing of them
+        kept = {name: one for name, one in {**earlier, **found}.items() if one is not None}
+        return replace(learnt, reference=Reference(kept))
 
 
 def learn_together(

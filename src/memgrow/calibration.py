@@ -10,10 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from memgrow.data.batches import Encoded
 from memgrow.metrics.calibration import Reliability, fit_temperature, reliability
-from memgrow.models import Classifier
 from memgrow.storage import finite
 
 
@@ -58,11 +57,8 @@ class Calibration:
         return cls(temperature, domains)
 
 
-def calibrate(
-    model: Classifier, validation: Encoded, parts: Mapping[str, int], before: Calibration, stage: int
-) -> Calibration:
+def calibrate(logits: Tensor, labels: Tensor, parts: Mapping[str, int], before: Calibration, stage: int) -> Calibration:
     """Fit the temperature on the validation examples of a stage: so many of each domain, one domain after another."""
-    logits, labels = model.logits(validation), torch.tensor(validation.labels)
     temperature = fit_temperature(logits, labels)
     found: dict[str, DomainCalibration] = {}
     sizes = list(parts.values())

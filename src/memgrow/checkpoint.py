@@ -9,7 +9,7 @@ long as half of it is still true; `MODEL` then holds all that differs from it or
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
@@ -20,6 +20,7 @@ from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_large
 from memgrow.data.domain import LargeExamples
 from memgrow.domain_parts import HEADS, Parts, describe_parts, heads_of, restore_parts
+from memgrow.drift import Reference
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.folder_reader import TRIES, find_damage, read_folder
 from memgrow.history import History
@@ -53,9 +54,12 @@ ENCODER = "encoder.json"  # the configuration of a pretrained encoder, as transf
 TOKENIZER = "tokenizer.json"  # its tokenizer, as the library tokenizers reads it
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
 CALIBRATION = "calibration.json"  # the temperature of its probabilities; folders of earlier memgrows have none
+DRIFT = "drift.json"  # a summary of each domain's texts, for telling drift; likewise
 LONGEST = 300  # characters that an error repeats of what a folder holds
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)  # values of a file
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
+
+Noted = TypeVar("Noted", Calibration, Reference)
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,7 @@ class Learnt:
     history: History
     calibration: Calibration = field(default_factory=Calibration)
     parts: Parts = field(default_factory=dict)  # what each domain has of its own, where the encoder is frozen
+    reference: Reference = field(default_factory=Reference)
 
 
 def read_checkpoint(
@@ -165,6 +170,8 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
     }
     if learnt.calibration.domains:
         files[CALIBRATION] = pack_json(learnt.calibration.to_json())
+    if learnt.reference.domains:
+        files[DRIFT] = pack_json(learnt.reference.to_json())
     tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
     return {**files, **{name: pack_tensors(some) for name, some in tensors.items() if some}}
 
@@ -240,10 +247,10 @@ def unpack(
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
     if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
         raise ModelError(f"{REMEMBERED}: {wrong}; copy the model again, or go back to a saved one")
-    calibration = unpack_calibration(files)
     parts = restore_parts(config.get("domains", []), load_tensors(files, HEADS), model)
-    known = (config["task"], labels, model.to(device), vocabulary, plugins, history, calibration, parts)
-    return setup, Learnt(*known)
+    known = (config["task"], labels, model.to(device), vocabulary, plugins, history)
+    calibration, reference = _unpack_noted(files, CALIBRATION, Calibration), _unpack_noted(files, DRIFT, Reference)
+    return setup, Learnt(*known, calibration, parts, reference)
 
 
 def unpack_history(files: Mapping[str, Content]) -> History:
@@ -256,16 +263,16 @@ def unpack_history(files: Mapping[str, Content]) -> History:
     return history
 
 
-def unpack_calibration(files: Mapping[str, Content]) -> Calibration:
-    """The calibration among the files of a model; where there is none, probabilities are as the model gives them."""
-    if CALIBRATION not in files:
-        return Calibration()
+def _unpack_noted(files: Mapping[str, Content], name: str, kind: type[Noted]) -> Noted:
+    """What was noted of the data of each stage; of a folder that has no such file, nothing."""
+    if name not in files:
+        return kind()
     try:
-        calibration = Calibration.from_json(load_json(files, CALIBRATION))
+        noted = kind.from_json(load_json(files, name))
     except NOT_UNDERSTOOD as error:
-        raise _wrong(CALIBRATION) from error
-    _check_kinds({CALIBRATION: calibration})
-    return calibration
+        raise _wrong(name) from error
+    _check_kinds({name: noted})
+    return noted
 
 
 def _check_kinds(values: Mapping[str, Any]) -> None:

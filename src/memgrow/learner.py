@@ -18,6 +18,7 @@ from memgrow.defaults import defaults_for
 from memgrow.device import find_device
 from memgrow.domain_files import read_domain, with_domain, write_domain
 from memgrow.domain_parts import Parts, encoder_of, find_part
+from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ForgettingError, ModelError, SettingsError
 from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
@@ -90,6 +91,7 @@ class Learner:
         self.history = History()
         self.calibration = Calibration()
         self.parts: Parts = {}
+        self.reference = Reference()
         self._folder: Path | None = None  # where it was last written to or read from
 
     @classmethod
@@ -198,7 +200,7 @@ class Learner:
             except ForgettingError:
                 resume.clear()
                 raise
-        learnt = adaptation.calibrated(learnt)
+        learnt = adaptation.described(learnt)
         if folder:
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
@@ -347,6 +349,16 @@ class Learner:
         finally:
             self.labels, self.calibration = labels, calibration
 
+    def drift_monitor(self, window: int = WINDOW, alpha: float = ALPHA) -> DriftMonitor:
+        """A running window of so many texts that tells when they are no longer like those that were learnt.
+
+        At most a share `alpha` of all windows of known domains raises a false alarm. It keeps no text.
+        """
+        kind = self.settings.kind
+        vocabulary = None if kind.is_pretrained else self.vocabulary
+        tokenizer = kind.tokenizer(self.settings)
+        return DriftMonitor(self.reference, vocabulary, self.history.domains, tokenizer, window, alpha)
+
     # Domains that move
 
     def export_domain(self, domain: str, path: str | Path) -> None:
@@ -406,14 +418,14 @@ class Learner:
     def learnt(self) -> Learnt:
         """The model, the vocabulary and the history so far."""
         known = (self.task, self.labels, self.model, self.vocabulary, self.plugins, self.history)
-        return Learnt(*known, self.calibration, self.parts)
+        return Learnt(*known, self.calibration, self.parts, self.reference)
 
     def take(self, learnt: Learnt) -> None:
         """Know this from now on."""
         self.task, self.labels = learnt.task, learnt.labels
         self.model, self.vocabulary = learnt.model, learnt.vocabulary
         self.plugins, self.history = learnt.plugins, learnt.history
-        self.calibration, self.parts = learnt.calibration, learnt.parts
+        self.calibration, self.parts, self.reference = learnt.calibration, learnt.parts, learnt.reference
 
     def _bound(self, points: float, tested: Mapping[str, Domain], coming: Collection[str]) -> Bound:
         """How much may be lost, and of what: tried with the model as it is."""
