@@ -48,6 +48,11 @@ class Prediction:
     label: str
     probabilities: dict[str, float]
 
+    @property
+    def confidence(self) -> float:
+        """The probability of the label."""
+        return self.probabilities[self.label]
+
 
 @dataclass(frozen=True)
 class Answer:

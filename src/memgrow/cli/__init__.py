@@ -22,6 +22,7 @@ from memgrow.cli import (
     theorem,
     undo,
     verify,
+    watch,
 )
 from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output, hear_sigterm, interruption, say_stopped, stop_hearing
 
@@ -39,6 +40,7 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --
     "evaluate": evaluate.evaluate,
     "predict": predict.predict,
     "chat": predict.chat,
+    "watch": watch.watch,
     "serve": serve.serve,
     "compare": compare.compare,
     "paper": paper.paper,

@@ -1,6 +1,6 @@
 """Whether texts are still like those that a model has learnt: a summary of each domain, tests, a running window."""
 
-from memgrow.drift.monitor import ALPHA, WINDOW, DriftMonitor, DriftReport
+from memgrow.drift.monitor import ALPHA, WINDOW, DriftMonitor, DriftReport, in_words, together
 from memgrow.drift.reference import DomainReference, Reference, Shares, summarise
 from memgrow.drift.two_sample import Verdict
 
@@ -13,5 +13,7 @@ __all__ = [
     "Reference",
     "Shares",
     "Verdict",
+    "in_words",
     "summarise",
+    "together",
 ]

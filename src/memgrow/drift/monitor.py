@@ -22,6 +22,7 @@ from memgrow.text.random_features import FEATURES, text_features
 WINDOW = 100  # texts
 LEAST = 20  # texts of a window: with fewer, means are not yet spread as the tests take them to be
 ALPHA = 0.01
+TINY = 1e-12  # smaller probabilities say no more than this
 NO_REFERENCE = (
     "this model keeps no summary of its domains, so that drift cannot be told: it was saved by an earlier memgrow or "
     "learnt from too few texts, and will have one from the next domain on that it learns"
@@ -119,10 +120,6 @@ class DriftMonitor:
                 shown.confidence if shown else None,
             )
 
-    def sentence_of(self, verdict: Verdict, alpha: float | None = None) -> str:
-        """What a verdict says, in one sentence."""
-        return in_words(verdict, self.alpha if alpha is None else alpha)
-
     @property
     def note(self) -> str:
         """Of which domains nothing is known, if there are such."""
@@ -169,6 +166,24 @@ class DriftMonitor:
         return f"{said}; {self.note}" if self.note else said
 
 
+def together(verdicts: Sequence[Verdict], alpha: float, texts: int) -> tuple[bool, str]:
+    """Whether adapting seems due by all windows of some texts, and the sentence.
+
+    Each window counts for as many as there are (Bonferroni), so that `alpha` holds for all of them together.
+    """
+    if not verdicts:
+        return False, f"{counted(texts, 'text')} are too few to tell whether they are new: give {LEAST} or more"
+    worst = min(verdicts, key=lambda one: one.p)
+    each = alpha / len(verdicts)
+    new = sum(one.p <= each for one in verdicts)
+    if not new:
+        return False, f"no window of these {counted(texts, 'text')} is unlike what was learnt"
+    said = in_words(worst, each)
+    if len(verdicts) == 1:
+        return True, said
+    return True, f"{new:,} of {counted(len(verdicts), 'window')} are new to the model; of the most so: {said}"
+
+
 def in_words(verdict: Verdict, alpha: float) -> str:
     """What a verdict says, in one sentence."""
     mixture = listed(f"{name} {share:.0%}" for name, share in sorted(verdict.mixture.items(), key=lambda one: -one[1]))
@@ -182,4 +197,5 @@ def in_words(verdict: Verdict, alpha: float) -> str:
         "confidence": f"their answers are {sure[0]} sure ({sure[1]} at least before)",
     }
     told = " and ".join(reasons[name] for name in rejected)
-    return f"adapting seems due, by the last {counted(verdict.texts, 'text')}: {told} (p = {verdict.p:.1g})"
+    chance = f"p = {verdict.p:.1g}" if verdict.p > TINY else f"p below {TINY:g}"
+    return f"adapting seems due, by the last {counted(verdict.texts, 'text')}: {told} ({chance})"

@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 
 from memgrow.drift.reference import DomainReference, Shares
 
-STEPS = 500  # of the search for the nearest mixture
+STEPS = 500  # of the search for the nearest mixture, at most
+ENOUGH = 1e-7  # change of a weight in a step after which there is no other
 SEEN = 0.005  # of a mixture: domains with less are not told of
 Vector = NDArray[np.float64]
 
@@ -52,12 +53,10 @@ class Verdict:
 
     def rejected(self, alpha: float) -> list[str]:
         """The tests that reject what they test, by Holm's procedure."""
-        found = []
-        for place, (name, p) in enumerate(sorted(self.tests.items(), key=lambda one: one[1])):
+        for place, p in enumerate(sorted(self.tests.values())):
             if p * (len(self.tests) - place) > alpha:
-                break
-            found.append(name)
-        return found
+                return [name for name, one in self.tests.items() if one < p]
+        return list(self.tests)
 
 
 def judge(window: Window, domains: Mapping[str, DomainReference], all_known: bool = True) -> Verdict:
@@ -125,8 +124,10 @@ def nearest_mixture(point: Vector, means: Vector) -> Vector:
     for _ in range(STEPS if len(means) > 1 and largest > 0 else 0):
         new = _on_simplex(ahead - (products @ ahead - target) / largest)
         faster = (1 + math.sqrt(1 + 4 * speed**2)) / 2
-        ahead = new + (speed - 1) / faster * (new - weights)
+        ahead, moved = new + (speed - 1) / faster * (new - weights), float(np.abs(new - weights).max())
         weights, speed = new, faster
+        if moved < ENOUGH:
+            break
     return weights
 
 
@@ -140,9 +141,16 @@ def _on_simplex(point: Vector) -> Vector:
 
 
 def _above(mean: float, usual: Shares, texts: int, below: bool = False) -> float:
-    """The probability that so many texts of a domain have as high a mean, or as low a one."""
-    higher = usual.mean - mean if below else mean - usual.mean
-    error = math.sqrt(usual.variance * (1 / texts + 1 / usual.examples))
-    if error == 0:
-        return 0.0 if higher > 1e-9 else 1.0
+    """The probability that so many texts of a domain have as high a mean, or as low a one.
+
+    The domain counts as if it had one example more, at the far end: where all validation examples are alike, one that
+    is not would be proof of anything.
+    """
+    count, end = usual.examples + 1, 0.0 if below else 1.0
+    centre = usual.mean + (end - usual.mean) / count
+    variance = (usual.variance * (count - 2) + (end - usual.mean) ** 2 * (1 - 1 / count)) / (count - 1)
+    error = math.sqrt(variance * (1 / texts + 1 / count))
+    if error == 0:  # all are at that end already
+        return 1.0
+    higher = centre - mean if below else mean - centre
     return math.erfc(higher / error / math.sqrt(2)) / 2

@@ -1,0 +1,89 @@
+"""`memgrow watch`: whether texts are still like those that a model has learnt."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memgrow.cli import options as opt
+from memgrow.cli.output import note_to_stderr, say, write_json
+from memgrow.data import Columns, Example
+from memgrow.data.files import bounded_lines
+from memgrow.data.records import examples_from_lines, in_chunks, iterate_unlabelled
+from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Verdict, in_words, together
+from memgrow.errors import ModelError
+from memgrow.learner import Learner
+from memgrow.models import REPLY
+
+SHOWN = 20  # windows that have a line of their own
+
+
+def watch(
+    model: opt.Model,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            readable=False,
+            metavar="[TEXTS]",
+            help="JSONL, CSV, TSV or Parquet file of texts; without it, standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    text: opt.Text = None,
+    pair: opt.Pair = None,
+    window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = WINDOW,
+    alpha: Annotated[float, typer.Option(metavar="SHARE", help="How often texts like those learnt may alarm.")] = ALPHA,
+    as_json: opt.AsJson = False,
+    device: opt.Device = "auto",
+) -> None:
+    """Tell whether texts are still like those that a model has learnt, or adapting seems due.
+
+    A line for each window of texts, as soon as it is full, and what they say together. Texts need no labels.
+
+    Example: memgrow watch model/ asked.jsonl
+    """
+    learner = Learner.load(model, device)
+    monitor = learner.drift_monitor(window, alpha)
+    if not learner.reference.domains:
+        raise ModelError(f"{model}: {monitor.report().sentence}")
+    columns = Columns(text=text, pair=pair)
+    examples: Iterable[Example] = (
+        iterate_unlabelled(file, columns)
+        if file
+        else examples_from_lines(bounded_lines(sys.stdin.buffer), columns, learner.task)
+    )
+    found: list[Verdict] = []
+    texts = 0
+    for chunk in in_chunks(examples, window):
+        full = monitor.add(chunk, _confidences(learner, chunk))
+        texts += len(chunk)
+        if len(chunk) < window and (rest := monitor.finish()) is not None:
+            full.append(rest)
+        for verdict in full:
+            found.append(verdict)
+            _show(monitor, verdict, len(found), texts, as_json)
+        sys.stdout.flush()
+    if len(found) > SHOWN and not as_json:
+        say(f"... {len(found):,} windows in all")
+    due, sentence = together(found, alpha, texts)
+    if monitor.note:
+        note_to_stderr(monitor.note)
+    if as_json:
+        write_json({"texts": texts, "windows": len(found), "due": due, "sentence": sentence, "alpha": alpha})
+    else:
+        say(sentence, soft_wrap=True)
+
+
+def _confidences(learner: Learner, examples: list[Example]) -> list[float] | None:
+    if learner.task == REPLY:
+        return None
+    return [one.confidence for one in learner.predict(examples)]
+
+
+def _show(monitor: DriftMonitor, verdict: Verdict, number: int, texts: int, as_json: bool) -> None:
+    if as_json:
+        write_json({"until": texts, **vars(verdict), "alarm": verdict.p <= monitor.alpha})
+    elif number <= SHOWN:
+        say(f"{texts - verdict.texts + 1:,} to {texts:,}: {in_words(verdict, monitor.alpha)}", soft_wrap=True)
