@@ -43,7 +43,8 @@ def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path
     assert written["domains"]["clinic"] == {"train": 24, "validation": 24, "test": 24}
     assert written["methods"]["F+V"]["against"]["F"]["n"] == 2
     assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["compare.json", "compare.png", "runs"]
+    files = ["compare.json", "compare.png", "report.html", "runs"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
 
 
 def test_the_second_time_nothing_is_learnt_and_more_seeds_add_to_what_is_there(memgrow, compare, tmp_path):

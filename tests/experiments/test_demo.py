@@ -90,12 +90,20 @@ def test_json_has_all_runs_and_their_settings(made, tiny):
             for run, history in zip(found["runs"][method], runs.values(), strict=True)
         ]
         assert read == list(runs.values())
+    again = demo.Demo.from_json(found)
+    assert again.comparison == made.comparison
+    assert again.memory == made.memory
+    assert set(made.memory["F+M+V"].shares) == set(NAMES)
 
 
 def test_the_command_writes_figures_and_picture_and_shows_both_matrices(tmp_path):
     result = CliRunner().invoke(app, ["demo", "--seeds", "2", "--seed", "5", "--out", str(tmp_path / "deep" / "out")])
     assert result.exit_code == 0, result.output
-    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == ["demo.json", "demo.png"]
+    assert sorted(path.name for path in (tmp_path / "deep" / "out").iterdir()) == [
+        "demo.json",
+        "demo.png",
+        "report.html",
+    ]
     assert json.loads((tmp_path / "deep" / "out" / "demo.json").read_text())["seeds"] == 2
     assert (tmp_path / "deep" / "out" / "demo.png").read_bytes().startswith(b"\x89PNG")
     for method in demo.METHODS:
@@ -108,5 +116,5 @@ def test_without_matplotlib_the_figures_are_there_all_the_same(tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     result = CliRunner().invoke(app, ["demo", "--methods", "F", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["demo.json", "report.html"]
     assert "There is no picture: pictures need matplotlib" in result.stderr

@@ -9,6 +9,7 @@ import typer
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, opened, save_picture, say, split_names
 from memgrow.cli.recipe import Recipe, read_recipe
+from memgrow.cli.report import check_replaceable, write_report
 from memgrow.data import Columns, Stream
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
@@ -34,8 +35,11 @@ from memgrow.report.comparison import compared_table, demo_table, digits, domain
 from memgrow.report.matrix import MatrixTable
 from memgrow.report.plots import draw_comparison, draw_matrices
 from memgrow.report.progress_bars import GridBar, TrainingBar
+from memgrow.report.run_report import read_figures
 from memgrow.storage import atomic_write, pack_json
 from memgrow.text.vector_files import detect
+
+REPORT = "report.html"
 
 Given = Annotated[
     list[str],
@@ -47,7 +51,7 @@ Methods = Annotated[
 ]
 Seeds = Annotated[int, typer.Option(metavar="N", help="How many runs of each, with seeds in turn.", min=1)]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes; else as many as suit.", min=1)]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="For figures, picture and finished runs.")]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="For figures, picture, report and finished runs.")]
 
 
 def compare(
@@ -86,6 +90,7 @@ def compare(
     """
     # What is quick to check comes first: a long file need not be read for a misspelt method.
     backend = find_backend(on)
+    check_replaceable(out / REPORT)
     asked = read_recipe(recipe, set_ or (), encoder)
     named = split_names(methods)
     chosen = named or ([asked.method] if asked.method else [])
@@ -222,6 +227,7 @@ def _write(comparison: Comparison, stream: Stream, settings: Settings, seeds: ra
     say(f"The figures are in {figures}.")
     title = f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})"
     save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
+    write_report(read_figures(figures), out / REPORT)
 
 
 def _failed(comparison: Comparison, runs: int) -> str:
@@ -238,7 +244,7 @@ def demo(
     methods: Annotated[str, typer.Option(metavar="A,B,C", help="Which methods to compare.")] = ",".join(DEMO_METHODS),
     seeds: Seeds = 1,
     seed: opt.Seed = 0,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the picture and the figures.")] = Path(
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the report, the picture and the figures.")] = Path(
         "memgrow-demo"
     ),
     device: opt.Device = "auto",
@@ -247,6 +253,7 @@ def demo(
 
     Example: memgrow demo --seeds 3
     """
+    check_replaceable(out / REPORT)
     out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt
     say("Four domains arrive one after another; cues of one conflict with those of the next.")
     first = seed or 0
@@ -262,3 +269,4 @@ def demo(
     title = f"Four synthetic domains in turn ({runs})"
     forgot = {name: values["forgetting"].mean or 0.0 for name, values in made.comparison.summary.items()}
     save_picture(out / "demo.png", lambda file: draw_matrices(matrices, file, title, forgot))
+    write_report(read_figures(figures), out / REPORT)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from math import fsum, isfinite
+from math import fsum, inf, isfinite
 from statistics import fmean, geometric_mean, stdev
 from types import MappingProxyType
 from typing import Any
@@ -175,6 +175,11 @@ class Comparison:
             flipped = sign_flip(np.array(differences))
             return Paired(fmean(differences), _spread(differences), len(both), None, None, None, flipped)
 
+    @classmethod
+    def from_json(cls, methods: Mapping[str, Any], kind: Kind = LABELS) -> "Comparison":
+        """The comparison that `to_json` wrote; who failed is not among its figures."""
+        return cls({name: _results(figures) for name, figures in methods.items()}, kind=kind)
+
     def to_json(self) -> dict[str, Any]:
         """All figures; null stands for a number that is beyond a float, as a perplexity may be."""
         plain: dict[str, Any] = finite({method: self._figures(method) for method in self.order})
@@ -190,6 +195,20 @@ class Comparison:
             "matrices": {seed: result.matrix.to_json() for seed, result in results.items()},
             **({"perplexities": by_seed} if by_seed else {}),
         }
+
+
+def _results(figures: Mapping[str, Any]) -> dict[int, RunResult]:
+    """The runs of a method by seed, from its figures in JSON."""
+    cost, said = (figures["parameters"]["seeds"], figures["seconds"]["seeds"]), figures.get("perplexities", {})
+    return {
+        int(seed): RunResult(
+            AccuracyMatrix.from_json(matrix),
+            int(cost[0][seed]),
+            float(cost[1][seed]),
+            {name: inf if value is None else float(value) for name, value in said.get(seed, {}).items()},
+        )
+        for seed, matrix in figures["matrices"].items()
+    }
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -79,6 +79,8 @@ REPLIES = Kind(
     is_dialogue=True,
 )
 
+KINDS = {kind.measure: kind for kind in (LABELS, REPLIES)}
+
 
 def kind_of(stream: Stream) -> Kind:
     return REPLIES if any(domain.has_replies for domain in stream) else LABELS

@@ -1,11 +1,12 @@
 """The demo: a small comparison of methods on the synthetic stream, where each seed makes its own data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
 from memgrow.data import synthetic_stream
+from memgrow.experiments.attention import MemoryUse, measure_attention
 from memgrow.experiments.comparison import Comparison, RunResult
 from memgrow.history import History
 from memgrow.learner import Learner
@@ -21,9 +22,10 @@ METHODS = ("F", "F+M+V")
 
 @dataclass(frozen=True)
 class Demo:
-    """The histories of each method by seed."""
+    """The histories of each method by seed, and what the texts read of the memory that the first seed ended with."""
 
     histories: Mapping[str, Mapping[int, History]]
+    memory: Mapping[str, MemoryUse] = field(default_factory=dict)
 
     @cached_property
     def comparison(self) -> Comparison:
@@ -51,15 +53,29 @@ class Demo:
                 method: [history.to_json() for history in by_seed.values()]
                 for method, by_seed in self.histories.items()
             },
+            "memory": {method: use.to_json() for method, use in self.memory.items()},
         }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Demo":
+        """The demo that `to_json` wrote; one of an earlier version tells nothing of its memory."""
+        first = value["first_seed"]
+        histories = {
+            method: {first + number: History.from_json(run) for number, run in enumerate(runs)}
+            for method, runs in value["runs"].items()
+        }
+        return cls(histories, {name: MemoryUse.from_json(use) for name, use in value.get("memory", {}).items()})
 
 
 def run_demo(methods: Iterable[str], seeds: range, device: str, progress: Progress) -> Demo:
     """Learn the synthetic stream by each method, with each seed for data and model alike."""
     histories: dict[str, dict[int, History]] = {find_method(method).name: {} for method in methods}
+    memory: dict[str, MemoryUse] = {}
     for seed in seeds:
         stream = synthetic_stream(seed=seed)
         for method, by_seed in histories.items():
             learner = Learner.create(method, model=MODEL, training=TRAINING, seed=seed, device=device)
             by_seed[seed] = learner.learn(stream, progress=progress)
-    return Demo(histories)
+            if seed == seeds[0] and (use := measure_attention(learner, stream)) is not None:
+                memory[method] = use
+    return Demo(histories, memory)

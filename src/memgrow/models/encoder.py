@@ -178,6 +178,10 @@ class Encoder(nn.Module, ABC):
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
         """For each of `banks`: the share of attention that each domain's slots get, (R, T) each, 0 after the end."""
 
+    def slot_weights(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
+        """For each of `banks`: the weight of every slot, (R, T, slots), 0 after the end; none if it cannot be told."""
+        return []
+
     # Training
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:

@@ -80,11 +80,15 @@ class Columns(nn.Module):
 
     def shares(self, packed: PackedSequence, first: Sequence[State] | None = None) -> list[dict[str, Tensor]]:
         """For each bank of the newest column: the share of attention that each domain's slots get, (B, steps) each."""
+        weights = self.attention(packed, first)
+        return [bank.share(each) for bank, each in zip(self.newest.banks, weights, strict=True)]
+
+    def attention(self, packed: PackedSequence, first: Sequence[State] | None = None) -> list[Tensor]:
+        """For each bank of the newest column: the weight of every slot at every step, (B, steps, slots)."""
         earlier, _ = run_columns(self.columns[:-1], packed, first)
         seen = packed._replace(data=torch.cat((packed.data, earlier), dim=-1))
         weights = self.newest.reading(seen, None if first is None else first[-1])
-        padded = [pad_packed_sequence(each, batch_first=True)[0] for each in weights]
-        return [bank.share(each) for bank, each in zip(self.newest.banks, padded, strict=True)]
+        return [pad_packed_sequence(each, batch_first=True)[0] for each in weights]
 
 
 class Message(NamedTuple):
@@ -152,8 +156,14 @@ class RecurrentEncoder(Columns, Encoder):
         return Message(states, there), first
 
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
+        return self.shares(self._embedded(words, lengths))
+
+    def slot_weights(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
+        return self.attention(self._embedded(words, lengths))
+
+    def _embedded(self, words: Tensor, lengths: Tensor) -> PackedSequence:
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        return self.shares(packed._replace(data=self.embedding(packed.data)))
+        return packed._replace(data=self.embedding(packed.data))
 
     def plan(
         self,

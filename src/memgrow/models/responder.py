@@ -156,6 +156,12 @@ class Responder(Model):
         decoder = self.decoder.shares(self._inputs(teacher_forced(replies, reply_lengths)), first)
         return Shares(self.encoder.reading(words, lengths), decoder)
 
+    def slot_weights(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> list[Tensor]:
+        """For each of `banks`: the weight of every slot for messages and their replies, (B, steps, slots)."""
+        _, first = self.encoder.read(words, lengths)
+        decoder = self.decoder.attention(self._inputs(teacher_forced(replies, reply_lengths)), first)
+        return [*self.encoder.slot_weights(words, lengths), *decoder]
+
     def _plan(
         self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
     ) -> None:

@@ -264,11 +264,15 @@ class PretrainedEncoder(Encoder):
 
     @torch.no_grad()
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
+        weights = self.slot_weights(words, lengths)
+        return [memory.bank.share(each) for memory, each in zip(self.memories, weights, strict=True)]
+
+    def slot_weights(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
         there = token_mask(words, lengths)
         with self.memory_inputs() as inputs:
             self.states(words, there)
         return [
-            memory.bank.share(memory.weights(states.float()) * there.unsqueeze(-1))
+            memory.weights(states.float()) * there.unsqueeze(-1)
             for memory, states in zip(self.memories, inputs, strict=True)
         ]
 

@@ -1,0 +1,114 @@
+"""`memgrow report`: a model, a comparison or the demo as one page to look at, and as pictures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, note_to_stderr, say, split_names
+from memgrow.data import Columns, Stream, load_for_evaluation
+from memgrow.errors import SettingsError
+from memgrow.learner import Learner
+from memgrow.report.html.page import GENERATOR, render
+from memgrow.report.run_report import RunReport, find_figures, read_figures, report_of_model
+from memgrow.storage import atomic_write
+
+BEGINNING = 1000  # bytes of a page in which its maker is named
+
+What = Annotated[
+    Path,
+    typer.Argument(
+        readable=False,
+        metavar="RUN_OR_MODEL",
+        help="A model's folder, or what compare or demo has written.",
+        show_default=False,
+    ),
+]
+Data = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        readable=False,
+        metavar="[DATA]...",
+        help="Of a model: files of its domains, to see whose slots their test texts read.",
+        show_default=False,
+    ),
+]
+
+
+def report(
+    what: What,
+    data: Data = None,
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path("report.html"),
+    comparison: Annotated[
+        Path | None,
+        typer.Option(
+            readable=False,
+            metavar="FOLDER",
+            help="Of a model: what compare wrote of the same domains, to stand beside it.",
+        ),
+    ] = None,
+    method: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a comparison: which method it is about; else the best.")
+    ] = None,
+    text: opt.Text = None,
+    pair: opt.Pair = None,
+    label: opt.Label = None,
+    reply: opt.Reply = None,
+    by: opt.By = None,
+    domains: opt.Domains = None,
+    split_column: opt.SplitColumn = None,
+    skip_empty: opt.SkipEmpty = False,
+    device: opt.Device = "auto",
+) -> None:
+    """What the new domain brought and what it cost, as a page that needs nothing beside it.
+
+    Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
+    """
+    check_replaceable(out)
+    figures = find_figures(what)
+    if figures is not None:
+        if data or comparison:
+            raise SettingsError(
+                f"{what} holds figures and no model: leave out the data and --comparison, or give a model's folder"
+            )
+        made = read_figures(figures, method)
+    else:
+        if method is not None:
+            raise SettingsError(f"--method is for comparisons, and {what} is none: leave it out")
+        beside = None if comparison is None else read_comparison(comparison)
+        learner = Learner.load(what, device)
+        stream = Stream(())
+        if data:
+            columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
+            loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
+            stream = loaded.stream
+            for notice in loaded.notices:
+                note_to_stderr(notice)
+        with console.status("reading the texts" if data else "reading the model"):
+            made = report_of_model(learner, str(what), tuple(stream), beside)
+    write_report(made, out)
+
+
+def read_comparison(path: Path) -> RunReport:
+    figures = find_figures(path)
+    if figures is None:
+        raise SettingsError(f"{path} has no figures of memgrow compare: give the folder that it wrote with --out")
+    return read_figures(figures)
+
+
+def write_report(made: RunReport, out: Path) -> None:
+    """Write the page whole or not at all, and say where it is."""
+    atomic_write(out, render(made))
+    say(f"The report is {out}.")
+
+
+def check_replaceable(out: Path) -> None:
+    """Refuse to write over anything but an earlier report."""
+    if not out.exists():
+        return
+    if out.is_dir():
+        raise SettingsError(f"{out} is a folder: give the name of a file with -o, such as {out / 'report.html'}")
+    with out.open("rb") as file:
+        if f'content="{GENERATOR}"'.encode() not in file.read(BEGINNING):
+            raise SettingsError(f"{out} is there already, and is no report of memgrow's: give another name with -o")

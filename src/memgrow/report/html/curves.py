@@ -1,0 +1,197 @@
+"""Curves as inline SVG: each domain's score over the stages, the chosen method beside what it is measured by."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil, floor, log10
+
+from memgrow.metrics import AccuracyMatrix
+from memgrow.report.html.element import Html, element
+from memgrow.report.measures import Measure
+
+WIDTH, HEIGHT = 360, 220
+LEFT, RIGHT, TOP, BOTTOM = 46, 10, 26, 44
+NAMED = 5  # stages that are named below their axis; more of them are numbered
+LETTERS = 10  # of such a name
+PADDING = 0.06  # of the range, above and below
+INSET = 14  # of the first and last stage from the ends of their axis
+HIGHEST = 1e9  # of a figure that has a place of its own
+
+
+@dataclass(frozen=True)
+class Line:
+    """The scores of a method; `kind` (own, fine, all) decides its looks."""
+
+    name: str
+    kind: str
+    matrix: AccuracyMatrix
+    spread: "Spread | None" = None
+
+    def points(self, domain: str, stages: int) -> list[tuple[int, float]]:
+        """(stage, score); of a method with one stage its score from end to end, as a line to hold others against."""
+        if len(self.matrix.rows) == 1 and stages > 1:
+            score = self.matrix.score(0, domain)
+            return [] if score is None else [(0, score), (stages - 1, score)]
+        found = ((stage, self.matrix.score(stage, domain)) for stage in range(len(self.matrix.rows)))
+        return [(stage, score) for stage, score in found if score is not None]
+
+
+Spread = dict[tuple[int, str], float]
+"""By stage and domain: the standard deviation over seeds."""
+
+
+@dataclass(frozen=True)
+class Axes:
+    """The places of stages and figures in a panel; perplexities are on a logarithmic axis."""
+
+    stages: int
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    logarithmic: bool = False
+
+    @classmethod
+    def over(cls, stages: int, figures: Sequence[float], logarithmic: bool = False) -> "Axes":
+        known = [figure for figure in figures if figure < HIGHEST]
+        low, high = min(known, default=1.0), max(known, default=2.0)
+        if logarithmic:
+            room = max((high / low) ** PADDING, 1.05)
+            low, high = low / room, high * room
+            powers = range(floor(log10(low)), ceil(log10(high)) + 1)
+            every = [10.0**power * times for power in powers for times in (1, 2, 5)]
+            return cls(stages, low, high, tuple(tick for tick in every if low <= tick <= high), True)
+        room = (high - low) * PADDING or max(abs(high) * PADDING, 0.5)
+        low, high = max(0.0, low - room), high + room
+        step = _step(high - low)
+        ticks = tuple(step * number for number in range(ceil(low / step), floor(high / step) + 1))
+        return cls(stages, low, high, ticks)
+
+    def x(self, stage: int) -> float:
+        room = WIDTH - LEFT - RIGHT - 2 * INSET
+        return LEFT + INSET + (room * stage / (self.stages - 1) if self.stages > 1 else room / 2)
+
+    def y(self, figure: float) -> float:
+        low, high, at = self.low, self.high, min(self.high, max(self.low, figure))
+        share = log10(at / low) / log10(high / low) if self.logarithmic else (at - low) / (high - low)
+        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share
+
+
+def _step(room: float) -> float:
+    """A round number that goes at most six times into a range."""
+    power = 10.0 ** floor(log10(room / 4))
+    return next(power * times for times in (1, 2, 5, 10) if room / (power * times) <= 6)
+
+
+def axes_of(lines: Sequence[Line], domains: Sequence[str], measure: Measure, stages: int) -> Axes:
+    """The same axes for all panels, so that domains can be compared."""
+    scores = [
+        score + sign * (line.spread or {}).get((stage, name), 0.0)
+        for line in lines
+        for name in domains
+        for stage, score in line.points(name, stages)
+        for sign in (1, -1)
+    ]
+    return Axes.over(stages, [measure.figure(score) for score in scores], measure.better == "lower")
+
+
+def panel(
+    domain: str, lines: Sequence[Line], axes: Axes, measure: Measure, names: Sequence[str], learned: int | None
+) -> Html:
+    """The curves of one domain. Before it was learnt, lines are thin and points hollow."""
+    parts: list[Html] = [*_grid(axes), *_axis_names(axes, measure, names)]
+    if learned is not None and axes.stages > 1 and learned > 0:
+        x = axes.x(learned)
+        parts.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(HEIGHT - BOTTOM), class_="learnt"))
+    for line in reversed(lines):  # the first is on top
+        parts += _curve(line, domain, axes, measure, learned)
+    label = f"{measure.axis} on {domain} after each stage"
+    drawing = element("svg", element("title", label), *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img")
+    return element("figure", element("figcaption", element("b", domain)), drawing, class_="panel")
+
+
+def _grid(axes: Axes) -> list[Html]:
+    parts = []
+    digits = 0 if len(axes.ticks) < 2 or axes.ticks[1] - axes.ticks[0] >= 1 else 1
+    for tick in axes.ticks:
+        y = axes.y(tick)
+        parts.append(element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, class_="grid"))
+        parts.append(element("text", f"{tick:,.{digits}f}", x=float(LEFT - 6), y=y + 4, class_="tick end"))
+    return parts
+
+
+def _axis_names(axes: Axes, measure: Measure, names: Sequence[str]) -> list[Html]:
+    named = axes.stages <= NAMED
+    every = 1 if axes.stages <= 12 else ceil(axes.stages / 10)
+    parts = [element("text", measure.axis, x=4.0, y=14.0, class_="axis")]
+    for stage in range(0, axes.stages, every):
+        name = names[stage]
+        short = (name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…") if named else str(stage + 1)
+        mark = element(
+            "text", short, element("title", name), x=axes.x(stage), y=float(HEIGHT - BOTTOM + 16), class_="tick middle"
+        )
+        parts.append(mark)
+    below = "after learning" if named else "after learning stage"
+    return [
+        *parts,
+        element("text", below, x=float((LEFT + WIDTH - RIGHT) / 2), y=float(HEIGHT - 8), class_="axis middle"),
+    ]
+
+
+def _curve(line: Line, domain: str, axes: Axes, measure: Measure, learned: int | None) -> list[Html]:
+    points = line.points(domain, axes.stages)
+    if not points:
+        return []
+    level = len(line.matrix.rows) == 1 and axes.stages > 1
+    after = points if learned is None or level else [point for point in points if point[0] >= learned]
+    before = [] if after is points else [point for point in points if learned is not None and point[0] <= learned]
+    parts = [_band(line, domain, points, axes, measure)] if line.spread and not level else []
+    for some, kind in ((before, "before"), (after, "")):
+        if len(some) > 1:
+            path = " ".join(f"{axes.x(stage):.1f},{axes.y(measure.figure(score)):.1f}" for stage, score in some)
+            parts.append(element("polyline", points=path, class_=f"curve {line.kind} {kind}".rstrip()))
+    for stage, score in points if not level else ():
+        hollow = " hollow" if learned is None or stage < learned else ""
+        title = element("title", f"{line.name} after stage {stage + 1}: {measure.shown(score)}")
+        parts.append(
+            _mark(line.kind, axes.x(stage), axes.y(measure.figure(score)), f"point {line.kind}{hollow}", title)
+        )
+    return parts
+
+
+def _mark(kind: str, x: float, y: float, looks: str, title: Html) -> Html:
+    """A round point for the method in question, a square one for others: not by colour alone."""
+    if kind == "own":
+        return element("circle", title, cx=x, cy=y, r=4.0, class_=looks)
+    return element("rect", title, x=x - 3.5, y=y - 3.5, width=7.0, height=7.0, class_=looks)
+
+
+def _band(line: Line, domain: str, points: Sequence[tuple[int, float]], axes: Axes, measure: Measure) -> Html:
+    """One standard deviation over seeds on either side."""
+    spread = line.spread or {}
+    sides = [[], []]  # type: list[list[str]]
+    for stage, score in points:
+        away = spread.get((stage, domain), 0.0)
+        for side, sign in zip(sides, (1, -1), strict=True):
+            side.append(f"{axes.x(stage):.1f},{axes.y(measure.figure(max(score + sign * away, 1e-12))):.1f}")
+    return element("polygon", points=" ".join([*sides[0], *reversed(sides[1])]), class_=f"band {line.kind}")
+
+
+def curve_legend(lines: Sequence[Line], spread: bool) -> Html:
+    keys = [
+        element(
+            "span",
+            element("svg", *_sample(line), viewBox="0 0 34 12", class_="sample", aria_hidden="true"),
+            " ",
+            line.name,
+            class_="nowrap key",
+        )
+        for line in lines
+    ]
+    notes = ["hollow: before the domain was learnt"] + (["band: ± one standard deviation over seeds"] if spread else [])
+    return element("p", *keys, *(element("span", note, class_="nowrap key") for note in notes), class_="legend")
+
+
+def _sample(line: Line) -> list[Html]:
+    stroke = element("polyline", points="1,6 33,6", class_=f"curve {line.kind}")
+    if len(line.matrix.rows) == 1 and line.kind == "all":
+        return [stroke]
+    return [stroke, _mark(line.kind, 17.0, 6.0, f"point {line.kind}", element("title", line.name))]

@@ -1,0 +1,83 @@
+"""`memgrow report`: a page of a model, of a comparison and of the demo; nothing else is written over."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_a_model_and_its_data_make_a_page_without_the_texts(memgrow, made, data, tmp_path):
+    out = tmp_path / "deep" / "page.html"
+    assert f"The report is {out}." in memgrow.done("report", made, data["kitchen"], data["clinic"], "-o", out).replace(
+        "\n", ""
+    )
+    page = out.read_text(encoding="utf-8")
+    matrix = json.loads((made / "history.json").read_text())["matrix"]
+    for row in matrix:
+        for score in row["scores"].values():
+            assert f">{100 * score:.1f}<" in page
+    assert "The slots that are read most" in page
+    for line in data["kitchen"].read_text().splitlines():
+        assert json.loads(line)["premise"] not in page
+    assert [path.name for path in out.parent.iterdir()] == ["page.html"]
+
+
+@pytest.mark.parametrize("name", ["sentiment", "demo"])
+def test_what_is_kept_of_earlier_runs_makes_a_page(memgrow, name, tmp_path):
+    memgrow.done("report", ROOT / "results" / name, "-o", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "F: fine-tuning" in page
+    assert ("multi-task: retraining on everything" in page) == (name == "sentiment")
+
+
+def test_a_method_can_be_chosen(memgrow, tmp_path):
+    source = ROOT / "results/sentiment/compare.json"
+    memgrow.done("report", source, "--method", "f+m+v", "-o", tmp_path / "page.html")
+    assert "Method F+M+V, mean of 5 seeds" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "it has" in memgrow.refused("report", source, "--method", "EWC", "-o", tmp_path / "other.html")
+
+
+def test_an_earlier_report_is_replaced_and_nothing_else_is(memgrow, tmp_path):
+    source = ROOT / "results/demo"
+    for _ in range(2):
+        memgrow.done("report", source, "-o", tmp_path / "page.html")
+    (tmp_path / "thesis.html").write_text("<p>years of work</p>")
+    assert "no report of memgrow's" in memgrow.refused("report", source, "-o", tmp_path / "thesis.html")
+    assert (tmp_path / "thesis.html").read_text() == "<p>years of work</p>"
+    assert "is a folder" in memgrow.refused("report", source, "-o", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"runs": []}',
+        '{"methods": {}, "measure": "accuracy", "settings": {}, "failures": []}',
+        "\x00",
+        "[" * 99999,
+    ],
+)
+def test_a_file_that_is_no_run_is_refused(memgrow, content, tmp_path):
+    (tmp_path / "x.json").write_text(content)
+    memgrow.refused("report", tmp_path / "x.json", "-o", tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
+
+
+def test_scores_that_are_no_numbers_are_refused(memgrow, tmp_path):
+    value = json.loads((ROOT / "results/sentiment/compare.json").read_text())
+    value["methods"]["F"]["matrices"]["0"][0]["scores"]["films"] = "<b>"
+    (tmp_path / "compare.json").write_text(json.dumps(value))
+    assert "a score is no number" in memgrow.refused("report", tmp_path, "-o", tmp_path / "page.html")
+
+
+def test_what_does_not_go_together_is_refused(memgrow, made, data, tmp_path):
+    out = ("-o", tmp_path / "page.html")
+    assert "no model" in memgrow.refused("report", ROOT / "results/demo", data["kitchen"], *out)
+    assert "--method is for comparisons" in memgrow.refused("report", made, "--method", "F", *out)
+    assert "same domains" in memgrow.refused("report", made, "--comparison", ROOT / "results/sentiment", *out)
+    assert "no figures" in memgrow.refused("report", made, "--comparison", made, *out)
+    assert not (tmp_path / "page.html").exists()
