@@ -19,6 +19,8 @@ def test_a_model_and_its_data_make_a_page_without_the_texts(memgrow, made, data,
         for score in row["scores"].values():
             assert f">{100 * score:.1f}<" in page
     assert "The slots that are read most" in page
+    for one in json.loads((made / "calibration.json").read_text())["domains"].values():
+        assert f">{100 * one['after']['ece']:.1f}<" in page
     for line in data["kitchen"].read_text().splitlines():
         assert json.loads(line)["premise"] not in page
     assert [path.name for path in out.parent.iterdir()] == ["page.html"]

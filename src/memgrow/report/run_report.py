@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
+from memgrow.calibration import Calibration
 from memgrow.data import Domain
 from memgrow.errors import DataError, SettingsError, brief, listed
 from memgrow.experiments.attention import MemoryUse, measure_attention
@@ -57,6 +58,7 @@ class RunReport:
     failures: tuple[str, ...] = ()
     memory: MemoryUse | None = None
     no_memory: str = NO_TEXTS  # why there is nothing to show of it
+    calibration: Calibration = field(default_factory=Calibration)
     tested: Table | None = None  # how the model does on the data that was given
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
@@ -90,6 +92,7 @@ def report_of_model(
         beside,
         memory=memory,
         no_memory=NO_MEMORY if bare else NO_TEXTS,
+        calibration=learner.calibration,
         tested=_tested(learner, data) if data else None,
         settings={
             "model": asdict(learner.settings),
@@ -103,7 +106,8 @@ def report_of_model(
 def _tested(learner: Learner, data: Sequence[Domain]) -> Table:
     if learner.task == REPLY:
         return replies_table({domain.name: evaluate_replies(learner, domain) for domain in data})
-    return scores_table(learner.evaluate(data), {domain.name: len(domain.test) for domain in data})
+    plain = {domain.name: learner.reliability(domain, temperature=1.0) for domain in data}
+    return scores_table({domain.name: learner.reliability(domain) for domain in data}, plain)
 
 
 def _fitting(report: RunReport, history: History, learner: Learner) -> Comparison:

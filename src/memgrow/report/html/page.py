@@ -237,6 +237,36 @@ def _most_read(memory: MemoryUse) -> Table:
     return Table(None, columns, rows)
 
 
+def _calibration(report: RunReport) -> Html | None:
+    known = report.calibration.domains
+    if not known:
+        return None
+    rows = [
+        (
+            name,
+            f"{one.after.examples:,}",
+            f"{one.temperature:.2f}",
+            percent(one.before.ece),
+            percent(one.after.ece),
+            percent(one.after.confidence),
+            percent(one.after.accuracy),
+        )
+        for name, one in known.items()
+    ]
+    figures = ("examples", "temperature", "ECE before, %", "ECE after, %", "confidence, %", "accuracy, %")
+    return _section(
+        "Can the probabilities be believed?",
+        element(
+            "p",
+            "The expected calibration error (ECE) is how far confidence and accuracy lie apart: here on each domain's "
+            "validation examples when it was learnt, before and after the temperature that was fitted to them. "
+            f"Probabilities are made at the last temperature, {report.calibration.temperature:.2f}.",
+            class_="soft",
+        ),
+        table_html(Table(None, ["domain", *numbers(*figures)], rows)),
+    )
+
+
 def _tested(report: RunReport) -> Html | None:
     if report.tested is None:
         return None
@@ -284,7 +314,7 @@ def _settings(report: RunReport) -> Html:
     return _section("Settings", element("div", *lists, class_="settings"))
 
 
-SECTIONS = (_matrix, _curves, _methods, _memory, _tested, _stages, _settings)
+SECTIONS = (_matrix, _curves, _methods, _memory, _calibration, _tested, _stages, _settings)
 
 
 def _section(title: str, *children: str | None) -> Html:
