@@ -1,5 +1,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
+# Compiled modules are kept, also where the machine is set not to: the tests start Python many times.
+unexport PYTHONDONTWRITEBYTECODE
 # One process a core, each with one thread (tests/conftest.py): the models of the tests are tiny.
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 

@@ -265,13 +265,13 @@ FURTHER = ["F+V+A", "F+M+V+D", "F+M+V+Q+L", "EWC+M+V", "F+M+V+A+D+Q", "F+V+A+E",
 @pytest.fixture(scope="module")
 def domains() -> list[Domain]:
     first, second = (
-        Domain(domain.name, domain.train[:70], domain.validation[:20], domain.test[:30])
+        Domain(domain.name, domain.train[:48], domain.validation[:20], domain.test[:30])
         for domain in synthetic_stream(seed=0)[:2]
     )
     return [first, with_label(second)]
 
 
-def seeds(method: str, count: int = 3, keep: float | str = 0.5) -> list[Learner]:
+def seeds(method: str, count: int = 2, keep: float | str = 0.5) -> list[Learner]:
     return [
         Learner.create(
             method,

@@ -117,7 +117,8 @@ def test_gradients_with_memory_are_right(kind, backend):
         out, states = torch.func.functional_call(layer, parameters, (batch,))
         return torch.cat([out.data.flatten(), *(state.flatten() for state in flat(states))])
 
-    assert torch.autograd.gradcheck(run, (*sequences, *layer.parameters()))
+    # Along a random direction: every entry by itself takes twenty times as long.
+    assert torch.autograd.gradcheck(run, (*sequences, *layer.parameters()), fast_mode=True)
 
 
 def test_one_step_follows_the_papers_equations():

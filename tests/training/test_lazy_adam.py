@@ -89,7 +89,7 @@ def test_it_ends_where_plain_adam_does(scale, allowed, steps, seed):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("before", [1, 10, 300])
-@pytest.mark.parametrize("missed", [1, 2, 100, 900])
+@pytest.mark.parametrize("missed", [1, 100, 900])
 def test_a_row_that_no_batch_needs_for_long_is_where_plain_adam_has_it(before, missed):
     """The moments of such a row die away in closed form, early in a training and late."""
     slope = torch.full((1, SIZE), 1e-5, dtype=torch.double)

@@ -110,6 +110,7 @@ def test_a_single_graph_is_refused_and_the_naive_backend_that_the_error_names_ha
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_a_compiled_backward_pass_is_right():
     from torch._dynamo import compiled_autograd
 

@@ -70,9 +70,13 @@ def test_both_loops_teach_the_same(method, stream):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("large", "kept"), [(1, LAST), (2000, LAST), (1, FIRST)], ids=["words wait", "words do not wait", "first is best"]
+    ("method", "large", "kept"),
+    [
+        *((method, 1, LAST) for method in ("F+M+V", "EWC", "F+V+A+E")),  # words wait
+        ("F+M+V", 2000, LAST),  # they do not
+        ("EWC", 1, FIRST),  # the first epoch is the best
+    ],
 )
-@pytest.mark.parametrize("method", ["F+M+V", "EWC", "F+V+A+E"])
 def test_a_stack_of_one_broken_off_again_and_again_ends_with_the_same_bits(
     method, large, kept, stream, tmp_path, monkeypatch
 ):
