@@ -8,6 +8,7 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import note_to_stderr
+from memgrow.drift import WINDOW
 from memgrow.service.limits import MIB, Limits
 from memgrow.service.logs import Log
 from memgrow.service.running import Service
@@ -79,6 +80,9 @@ def serve(
         int | None,
         typer.Option(metavar="N", min=1, help="Threads of one forward pass on the CPU.", rich_help_panel=LIMITS),
     ] = None,
+    window: Annotated[
+        int, typer.Option(metavar="N", help="Texts that are tested together for drift.", rich_help_panel=LEARNING)
+    ] = WINDOW,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Let the log hold the texts that are sent.")] = False,
     device: opt.Device = "auto",
 ) -> None:
@@ -99,6 +103,7 @@ def serve(
         read_only=read_only,
         watch=watch or (),
         max_forgetting=max_forgetting,
+        window=window,
     )
 
     def tell(address: str) -> None:

@@ -21,6 +21,7 @@ from memgrow.service.metrics import TEXT
 from memgrow.service.openapi_page import openapi_page
 from memgrow.service.running import Service
 from memgrow.service.training_queue import TrainingQueue
+from memgrow.storage import finite
 
 PAGE = Path(__file__).parent / "page"
 TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -101,6 +102,11 @@ def _add_looking(app: FastAPI, service: Service) -> None:
     async def model() -> Response:
         """The model card: what it is, what it has learnt and how well it knows it."""
         return _json(service.publisher.current.card)
+
+    @app.get("/drift", responses={200: {"model": schemas.Drift}}, response_class=Response)
+    async def drift() -> Response:
+        """Whether what is asked is still like what was learnt, or adapting seems due."""
+        return _json(finite(service.drift.report(service.publisher.current).to_json()))
 
     @app.get("/health", responses={200: {"model": schemas.Health}}, response_class=Response)
     async def health() -> Response:

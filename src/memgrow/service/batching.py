@@ -94,6 +94,10 @@ class Batcher:
             loop = batch[0].future.get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(_deliver, list(zip(batch, answers, strict=True)))
+            answered = [(one, found[1]) for one, found in zip(batch, answers, strict=True) if isinstance(found, tuple)]
+            for observe in self._observers if answered else ():
+                examples = [example for one, _ in answered for example in one.examples]
+                observe(published, examples, [answer for _, found in answered for answer in found])
 
     def _take(self) -> list[Asked]:
         """The next batch: requests of one kind, those that came first; none at the end."""

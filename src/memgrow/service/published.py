@@ -96,7 +96,7 @@ class Published:
                     "options": asdict(learner.options),
                     "seed": learner.seed,
                 },
-                "calibration": None,
+                "calibration": learner.calibration.to_json() if learner.calibration.domains else None,
                 "memgrow": __version__,
             }
         )

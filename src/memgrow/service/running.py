@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from memgrow.data import load_for_evaluation
+from memgrow.drift import WINDOW
 from memgrow.errors import MemgrowError
 from memgrow.forgetting import check_bound
 from memgrow.service.batching import Batcher
+from memgrow.service.drift_watch import DriftWatch
 from memgrow.service.limits import Limits
 from memgrow.service.logs import Log
 from memgrow.service.metrics import Labels, Metrics
@@ -34,10 +36,12 @@ class Service:
         read_only: bool = False,
         watch: Sequence[Path] = (),
         max_forgetting: float | None = None,
+        window: int = WINDOW,
     ) -> None:
         """`jobs` is the folder of trainings, beside the model unless given; a service that only reads has none.
 
         `watch` are files of test examples of earlier domains, which are tried before and after each training.
+        `window` is the number of texts that are tested for drift together.
         """
         self.limits, self.log, self.metrics = limits or Limits(), log or Log(), Metrics()
         check_keep_versions(keep_versions)
@@ -45,7 +49,8 @@ class Service:
         if watch:
             load_for_evaluation(watch)  # what cannot be read is told now, and not when somebody waits
         self.publisher = Publisher(folder, device, keep_versions)
-        self.batcher = Batcher(lambda: self.publisher.current, self.limits)
+        self.drift = DriftWatch(self.publisher.current, window)
+        self.batcher = Batcher(lambda: self.publisher.current, self.limits, [self.drift.show])
         place = self.publisher.folder
         jobs = place.with_name(f"{place.name}.jobs") if jobs is None else Path(os.path.realpath(jobs))
         self.queue = (
@@ -55,6 +60,7 @@ class Service:
         self._looking = threading.Thread(target=self._look, name="looking", daemon=True)
 
     def start(self) -> None:
+        self.drift.start()
         self.batcher.start()
         if self.queue is not None:
             self.queue.start()
@@ -66,6 +72,7 @@ class Service:
         if self.queue is not None:
             self.queue.stop()
         self.batcher.stop()
+        self.drift.stop()
         self._looking.join()
 
     @property
@@ -81,6 +88,7 @@ class Service:
         return {
             "memgrow_waiting_requests": ("Requests that are not being computed yet.", {(): self.batcher.waiting}),
             **self._job_gauges(),
+            **self.drift.gauges(self.publisher.current),
             "memgrow_model_version": ("Version that is served.", {(): self.publisher.current.version}),
         }
 

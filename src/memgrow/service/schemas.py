@@ -86,6 +86,24 @@ class Card(BaseModel):
     calibration: dict[str, Any] | None
 
 
+class Drift(BaseModel):
+    """Whether what is asked is like what was learnt, by the last full window; figures that are not known are null."""
+
+    texts: int  # that were looked at
+    due: bool  # whether adapting seems due
+    sentence: str
+    unknown_words: float | None
+    distance: float | None  # from the domains learnt; 1 is what chance gives
+    p: float | None
+    confidence: float | None
+    mixture: dict[str, float] | None  # of domains that is the nearest
+    tests: dict[str, float] | None  # p of each
+    windows: int
+    alarms: int
+    window: int
+    alpha: float
+
+
 class Health(BaseModel):
     status: str
     version: int
