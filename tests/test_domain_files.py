@@ -65,6 +65,39 @@ def files(folders, tmp_path_factory) -> dict[str, Path]:
     return {one.name: place / one.name for one in DOMAINS}
 
 
+def test_domains_that_are_read_by_the_nearest_texts_alone_answer_for_themselves_and_move_too(encoder, tmp_path):
+    learner = Learner.create(
+        "frozen+M",
+        model=PretrainedSettings(encoder=str(encoder), slots=4, domains_read=1),
+        training=replace(FAST, epochs=1),
+        options=MethodSettings(slots=4),
+        device="cpu",
+    )
+    after = []
+    for one in DOMAINS[::2]:
+        learner.adapt(one, folder=tmp_path / "m", keep_versions=1)
+        after.append(learner.predict(TEXTS))
+    loaded = Learner.load(tmp_path / "m", "cpu")
+    assert loaded.predict(TEXTS) == after[1]
+    assert loaded.predict(TEXTS, "things") == after[0]
+    loaded.export_domain("films", tmp_path / "films")
+    first = Learner.load(tmp_path / "m", "cpu", version=1)
+    first.import_domain(tmp_path / "films")
+    assert first.predict(TEXTS, "films") == after[1]
+    assert first.predict(TEXTS) == after[0]
+
+
+def test_a_recurrent_network_whose_texts_read_one_domain_is_the_same_when_it_was_saved(tmp_path):
+    sizes = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=8, domains_read=1)
+    learner = Learner.create("F+M+V", model=sizes, training=TrainingSettings(epochs=1), device="cpu")
+    learner.learn(DOMAINS[::2], folder=tmp_path / "m")
+    loaded = Learner.load(tmp_path / "m", "cpu")
+    assert loaded.predict(TEXTS) == learner.predict(TEXTS)
+    (shares,) = {tuple(found) for found in loaded.reading(TEXTS[0])}
+    assert shares == ("things", "films")
+    assert [bool(share.any()) for share in loaded.reading(TEXTS[0])[0].values()] == [True, False]
+
+
 def bits(learner: Learner) -> dict[str, torch.Tensor]:
     return {name: tensor.clone() for name, tensor in learner.trained().state_dict().items()}
 

@@ -36,7 +36,15 @@ FORMAT = 1  # of the file; a later one is refused
 DESCRIPTION = "memgrow domain"  # the header's name for the description
 LARGEST = 1 << 32  # bytes: a domain is small
 AGAIN = "export the domain again"
-READ_BY = ("pooling", "perceptron", "pairs", "memory", "key_size", "best")  # settings that decide on an answer
+READ_BY = (
+    "pooling",
+    "perceptron",
+    "pairs",
+    "memory",
+    "key_size",
+    "best",
+    "domains_read",
+)  # settings that decide on an answer
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ def write_domain(path: str | Path, setup: Setup, learnt: Learnt, name: str) -> N
         segments.append(SlotSegment(segment.domain, _checksum(encoder, number), own, asked, segment.quiet))
         if own:
             prefix = f"slots/{sum(one.own for one in segments) - 1}/"
-            tensors |= {prefix + key: tensor for key, tensor in _tensors(encoder, number).items()}
+            tensors |= {prefix + key: tensor for key, tensor in encoder.segment_tensors(number).items()}
     stage = next(stage for stage in reversed(learnt.history.stages) if name in stage.learned)
     described = DomainDescription(
         domain=name,
@@ -246,7 +254,7 @@ def _put_in(encoder: PretrainedEncoder, segment: SlotSegment, name: str, tensors
     if segment.slots < 1 or sum(tensor.numel() for tensor in tensors.values()) < segment.slots:
         raise ModelError(f"the domain has {segment.slots} slots and no numbers for them: {AGAIN}")
     number = encoder.add_apart(segment.slots, name, float(segment.quiet))
-    for key, own in _tensors(encoder, number).items():
+    for key, own in encoder.segment_tensors(number).items():
         given = tensors.get(key)
         if given is None or given.shape != own.shape or given.dtype != own.dtype or not all_finite(given):
             raise ModelError(f"the domain's {key} is missing, of another size or no finite number: {AGAIN}")
@@ -260,18 +268,9 @@ def _reads(setup: Setup, encoder: PretrainedEncoder) -> dict[str, Any]:
     return {**values, "memory_layers": ",".join(map(str, encoder.memory_layers)), "longest text": setup.limit}
 
 
-def _tensors(encoder: PretrainedEncoder, number: int) -> dict[str, Tensor]:
-    """All numbers of a segment, in all memories."""
-    return {
-        f"{place}/{name}": tensor
-        for place, memory in enumerate(encoder.memories)
-        for name, tensor in memory.segment_tensors(number).items()
-    }
-
-
 def _checksum(encoder: PretrainedEncoder, number: int) -> str:
     digest = hashlib.sha256()
-    _hash(digest, _tensors(encoder, number))
+    _hash(digest, encoder.segment_tensors(number))
     return digest.hexdigest()
 
 

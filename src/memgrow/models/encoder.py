@@ -25,6 +25,7 @@ from memgrow.nn.growth import Layout
 from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise
 
 SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
+ROUTED_TEXTS = 1024  # of a domain, at most, that a router is told of
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class ModelSettings:
     perceptron: int = 300  # hidden units between features and labels
     dropout: float = 0.0  # on word vectors, between layers and in the perceptron
     tied: bool = False  # a responder scores words by their own vectors; a classifier has no use for it
+    domains_read: int = 0  # a text reads the slots of so many domains, the nearest ones; 0: of all
 
     poolings: ClassVar[tuple[str, ...]] = ("mean", "last")
     at_least_one: ClassVar[tuple[str, ...]] = ("embedding", "hidden", "layers", "perceptron")
@@ -55,6 +57,8 @@ class ModelSettings:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.slots < 0 or (self.slot_size is not None and self.slot_size < 1):
             raise SettingsError(f"slots must be 0 or more and slot_size 1 or more, not {self.slots}, {self.slot_size}")
+        if self.domains_read < 0:
+            raise SettingsError(f"domains_read must be 0 or more, not {self.domains_read}")
         if not 0 <= self.dropout < 1:
             raise SettingsError(f"dropout must be at least 0 and below 1, not {self.dropout}")
 

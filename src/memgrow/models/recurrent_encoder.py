@@ -8,10 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from memgrow.models.encoder import ENCODERS, SPREAD, Encoder, ModelSettings, segments_of
+from memgrow.data.batches import Encoded, by_length, collate, token_mask
+from memgrow.errors import SettingsError
+from memgrow.models.encoder import ENCODERS, ROUTED_TEXTS, SPREAD, Encoder, ModelSettings, segments_of
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import LAYERS, Growth, MemoryBank, MemoryRecurrent
 from memgrow.nn.growth import Layout
+from memgrow.nn.routing import DomainRouter, grouped
 
 State = tuple[Tensor, ...]
 """Of one column: (h,) or, for an LSTM, (h, c), each (layers * directions, B, H)."""
@@ -43,6 +46,8 @@ class Columns(nn.Module):
     def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
         """Add a column that reads those that are there."""
         settings = self.settings
+        if len(self.columns) and settings.domains_read:
+            raise SettingsError("a model of several columns reads the slots of all domains: leave domains_read at 0")
         slot_size = settings.hidden if settings.slot_size is None else settings.slot_size
         sizes = (settings.embedding + sum(self.sizes), hidden, slots, slot_size, settings.layers)
         column = LAYERS[settings.cell](
@@ -83,11 +88,13 @@ class Columns(nn.Module):
         weights = self.attention(packed, first)
         return [bank.share(each) for bank, each in zip(self.newest.banks, weights, strict=True)]
 
-    def attention(self, packed: PackedSequence, first: Sequence[State] | None = None) -> list[Tensor]:
+    def attention(
+        self, packed: PackedSequence, first: Sequence[State] | None = None, segments: Sequence[int] | None = None
+    ) -> list[Tensor]:
         """For each bank of the newest column: the weight of every slot at every step, (B, steps, slots)."""
         earlier, _ = run_columns(self.columns[:-1], packed, first)
         seen = packed._replace(data=torch.cat((packed.data, earlier), dim=-1))
-        weights = self.newest.reading(seen, None if first is None else first[-1])
+        weights = self.newest.reading(seen, None if first is None else first[-1], segments)
         return [pad_packed_sequence(each, batch_first=True)[0] for each in weights]
 
 
@@ -116,6 +123,9 @@ class RecurrentEncoder(Columns, Encoder):
         self.bidirectional = settings.bidirectional
         self.columns = cast(list[MemoryRecurrent], nn.ModuleList())
         self.add_column(settings.hidden, settings.slots, domain)
+        self.router = DomainRouter(settings.embedding) if settings.domains_read else None
+        if settings.slots:
+            self._grow_router(1)
 
     @property
     def vocabulary_size(self) -> int:
@@ -127,12 +137,45 @@ class RecurrentEncoder(Columns, Encoder):
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        if self._routes:
+            return self._forward_routed(packed)
         seen, pooled = self.dropout(self.embedding(packed.data)), []
         for column in self.columns:
             output, final = column(packed._replace(data=seen))
             pooled.append(self._pool(output, final))
             seen = torch.cat((seen, output.data), dim=-1)
         return torch.cat(pooled, dim=-1)
+
+    @property
+    def _routes(self) -> bool:
+        """Whether a text reads the slots of some domains alone."""
+        return self.router is not None and len(self.newest.banks[0].segments) > self.settings.domains_read
+
+    def _forward_routed(self, packed: PackedSequence) -> Tensor:
+        """The same where texts read the slots of some domains: those of the same domains are read together."""
+        vectors = self.embedding(packed.data)
+        lengths, groups = self._grouped(packed._replace(data=vectors.detach()))
+        packed = packed._replace(data=self.dropout(vectors))
+        if len(groups) == 1:
+            return self._pool(*self.newest(packed, segments=groups[0][0]))
+        padded, _ = pad_packed_sequence(packed, batch_first=True)
+        pooled = []
+        for segments, rows in groups:
+            some = pack_padded_sequence(padded[rows], lengths[rows], batch_first=True, enforce_sorted=False)
+            pooled.append(self._pool(*self.newest(some, segments=segments)))
+        return torch.cat(pooled)[torch.cat([rows for _, rows in groups]).argsort().to(padded.device)]
+
+    def _grouped(self, vectors: PackedSequence) -> tuple[Tensor, list[tuple[tuple[int, ...], Tensor]]]:
+        """The lengths of texts, and which of them (rows) read the same segments, by those; of their words' vectors."""
+        assert self.router is not None
+        padded, lengths = pad_packed_sequence(vectors, batch_first=True)  # zeros after each text's end
+        among = range(len(self.newest.banks[0].segments))
+        means = padded.sum(1) / lengths.to(padded).unsqueeze(1)
+        chosen = self.router.choose(means, among, self.settings.domains_read).sort(1).values.cpu()
+        each, group = torch.unique(chosen, dim=0, return_inverse=True)
+        order, groups = grouped(group)
+        parts = torch.split(order, [count for _, count in groups])
+        return lengths, [(tuple(each[n].tolist()), rows) for (n, _), rows in zip(groups, parts, strict=True)]
 
     def _pool(self, output: PackedSequence, final: Any) -> Tensor:
         if self.settings.pooling == "mean":
@@ -156,10 +199,21 @@ class RecurrentEncoder(Columns, Encoder):
         return Message(states, there), first
 
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
-        return self.shares(self._embedded(words, lengths))
+        weights = self.slot_weights(words, lengths)
+        return [bank.share(each) for bank, each in zip(self.banks, weights, strict=True)]
 
     def slot_weights(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        return self.attention(self._embedded(words, lengths))
+        packed = self._embedded(words, lengths)
+        if not self._routes:
+            return self.attention(packed)
+        padded, _ = pad_packed_sequence(packed, batch_first=True)
+        lengths, groups = self._grouped(packed)
+        answers = [padded.new_zeros(*padded.shape[:2], len(bank)) for bank in self.banks]
+        for segments, rows in groups:
+            some = pack_padded_sequence(padded[rows], lengths[rows], batch_first=True, enforce_sorted=False)
+            for answer, weights in zip(answers, self.attention(some, segments=segments), strict=True):
+                answer[rows.to(weights.device), : weights.shape[1]] = weights
+        return answers
 
     def _embedded(self, words: Tensor, lengths: Tensor) -> PackedSequence:
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
@@ -176,7 +230,27 @@ class RecurrentEncoder(Columns, Encoder):
         words: Tensor | None = None,
     ) -> None:
         self.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
+        if slots and self.router is not None:
+            self.router.plan(growth)
         self._plan_words(growth, words)
+
+    @torch.no_grad()
+    def start_slots(self, domain: str, data: Encoded) -> None:
+        """Tell the router, if there is one, of the texts that the newest slots are for."""
+        if self.router is None:
+            return
+        some, vectors = data.some(range(0, len(data), 1 + len(data) // ROUTED_TEXTS)), []
+        for indices in by_length(some, 32):
+            batch = collate(some, indices, self.router.means.device)
+            there = token_mask(batch.words, batch.lengths).unsqueeze(-1)
+            vectors.append((self.embedding(batch.words) * there).sum(1) / there.sum(1))
+        self.router.fit(len(self.router.means) - 1, torch.cat(vectors))
+
+    def _grow_router(self, segments: int) -> None:
+        if self.router is not None and segments:
+            growth = Growth()
+            self.router.plan(growth, segments)
+            growth.commit()
 
     def shape(self) -> dict[str, Any]:
         columns = [{"hidden": column.hidden_size, "slots": segments_of(column.banks[0])} for column in self.columns]
@@ -188,6 +262,7 @@ class RecurrentEncoder(Columns, Encoder):
         first, *further = shape["columns"]
         new = cls(replace(sized, hidden=first["hidden"], slots=0), shape["words"])
         grow_by(new.newest, first["slots"])
+        new._grow_router(len(first["slots"]))
         for column in further:
             new.add_column(column["hidden"])
             grow_by(new.newest, column["slots"])
@@ -197,8 +272,11 @@ class RecurrentEncoder(Columns, Encoder):
 
 def grow_by(column: MemoryRecurrent, segments: Iterable[Mapping[str, Any]]) -> None:
     """Give a column the slots that a shape tells of."""
-    for segment in segments:
-        column.grow(slots=segment["count"], domain=segment["domain"], quiet=float(segment["quiet"]))
+    every = [(one["domain"], one["count"], bool(one["quiet"])) for one in segments]
+    for domain, count, quiet in every[:1]:  # it brings the weights that read slots
+        column.grow(slots=count, domain=domain, quiet=float(quiet))
+    for bank in column.banks:
+        bank.restore(every[1:])
 
 
 ENCODERS |= dict.fromkeys(LAYERS, RecurrentEncoder)

@@ -90,6 +90,8 @@ class Responder(Model):
                 f"a reply is written by a recurrent network that starts from the encoder's last state, which "
                 f"{encoder.settings.cell!r} has not: set cell to lstm, gru or rnn"
             )
+        if encoder.settings.domains_read:
+            raise SettingsError("a model that replies reads the slots of all domains: leave domains_read at 0")
         self.encoder = encoder
         self.decoder = ReplyDecoder(encoder.settings, encoder.shape()["columns"])
         self.dropout = nn.Dropout(encoder.settings.dropout)

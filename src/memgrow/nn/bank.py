@@ -1,7 +1,7 @@
 """The memory bank: slots of a key and a value each, which are read by attention and belong to domains."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,15 +24,16 @@ class Segment:
 
 
 class NoTraceWhileEmpty(nn.Module):
-    """Parameters without entries are left out of a state dict: a layer without slots exchanges weights with torch's."""
+    """Tensors without entries are left out of a state dict: a layer without slots exchanges weights with torch's."""
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        for name, parameter in self.named_parameters():
-            if len(parameter):
-                destination[prefix + name] = parameter if keep_vars else parameter.detach()
+        for name, tensor in (*self.named_parameters(), *self.named_buffers()):
+            if len(tensor):
+                destination[prefix + name] = tensor if keep_vars else tensor.detach()
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        absent = {prefix + name: p.detach() for name, p in self.named_parameters() if not len(p)}
+        tensors = (*self.named_parameters(), *self.named_buffers())
+        absent = {prefix + name: tensor.detach() for name, tensor in tensors if not len(tensor)}
         super()._load_from_state_dict({**absent, **state_dict}, prefix, *rest)
 
 
@@ -77,6 +78,17 @@ class MemoryBank(NoTraceWhileEmpty):
         """Keys, values and biases as the recurrence reads them; None while there are no slots."""
         return Memory(self.keys, self.values, self.logit_bias()) if len(self) else None
 
+    def memory_of(self, numbers: Sequence[int]) -> Memory:
+        """The same of the segments of these numbers alone."""
+        segments = [self.segments[number] for number in numbers]
+
+        def some(of_all: Tensor) -> Tensor:
+            parts = [of_all[segment.start : segment.stop] for segment in segments]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+        bias = self.logit_bias()
+        return Memory(some(self.keys), some(self.values), None if bias is None else some(bias))
+
     def logit_bias(self, bias: Tensor | None = None) -> Tensor | None:
         """The bias of every slot (N), zero where a slot has none of its own; None when no slot has.
 
@@ -93,9 +105,18 @@ class MemoryBank(NoTraceWhileEmpty):
             at += size if segment.quiet else 0
         return torch.cat(pieces, dim=-1)
 
-    def attend(self, query: Tensor) -> tuple[Tensor, Tensor]:
-        """For queries (..., key_size): the content (..., value_size), and the weight of each slot (..., N)."""
-        return attend(query, Memory(self.keys, self.values, self.logit_bias()))
+    def attend(self, query: Tensor, segments: Sequence[int] | None = None) -> tuple[Tensor, Tensor]:
+        """For queries (..., key_size): the content (..., value_size), and the weight of each slot (..., N).
+
+        Slots that are not of the `segments` which are read, where these are given, have no weight.
+        """
+        if segments is None:
+            return attend(query, Memory(self.keys, self.values, self.logit_bias()))
+        content, some = attend(query, self.memory_of(segments))
+        ranges = [torch.arange(self.segments[number].start, self.segments[number].stop) for number in segments]
+        weights = some.new_zeros(*some.shape[:-1], len(self))
+        weights[..., torch.cat(ranges).to(some.device)] = some
+        return content, weights
 
     def share(self, weights: Tensor) -> dict[str, Tensor]:
         """How the attention `weights` (..., N) divide among the domains: (...) each."""
@@ -120,6 +141,20 @@ class MemoryBank(NoTraceWhileEmpty):
         """
         growth = Growth(optimiser, generator)
         self.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        growth.commit()
+
+    def restore(self, segments: Sequence[tuple[str, int, bool]]) -> None:
+        """Have the slots of further segments (domain, slots, quiet), to be filled in: at once, and not one by one."""
+        if any(type(slots) is not int or slots < 1 for _, slots, _ in segments):
+            raise SettingsError("a bank grew by something that is no number of slots")
+        growth, count = Growth(), sum(slots for _, slots, _ in segments)
+        quiet = sum(slots for _, slots, is_quiet in segments if is_quiet)
+        for parameter, rows in ((self.keys, count), (self.values, count), (self.bias, quiet)):
+            growth.enlarge(parameter, 0, [(len(parameter), rows)], torch.zeros)
+        stop = len(self)
+        for domain, slots, is_quiet in segments:
+            self.segments = (*self.segments, Segment(domain, stop, stop + slots, is_quiet))
+            stop += slots
         growth.commit()
 
     def plan(

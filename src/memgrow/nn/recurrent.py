@@ -94,11 +94,18 @@ class MemoryRecurrent(nn.Module):
 
         return Weights(part("weight_ih"), part("weight_hh"), part("bias_ih"), part("bias_hh"))
 
-    def directions(self, layer: int, initial: Sequence[State]) -> list[Direction]:
-        """The states, weights and slots of each direction of one layer; `initial` has the first state of each."""
+    def directions(
+        self, layer: int, initial: Sequence[State], segments: Sequence[int] | None = None
+    ) -> list[Direction]:
+        """The states, weights and slots of each direction of one layer; `initial` has the first state of each.
+
+        The slots are those of all segments, or of the segments of these numbers.
+        """
+        banks = [self.bank(layer, d) for d in range(len(initial))]
+        memories = [bank.memory if segments is None else bank.memory_of(segments) for bank in banks]
         return [
-            Direction(state, self.weights(layer, d), self.bank(layer, d).memory, reverse=d == 1)
-            for d, state in enumerate(initial)
+            Direction(state, self.weights(layer, d), memory, reverse=d == 1)
+            for d, (state, memory) in enumerate(zip(initial, memories, strict=True))
         ]
 
     def backend_for(self, input: Any) -> tuple[str, str]:
@@ -120,35 +127,40 @@ class MemoryRecurrent(nn.Module):
 
     # Running
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
-        """As torch's layers: `input` is (T, B, I), (B, T, I) with batch_first, (T, I), or a PackedSequence."""
+    def forward(self, input: Any, hx: Any = None, segments: Sequence[int] | None = None) -> tuple[Any, Any]:
+        """As torch's layers: `input` is (T, B, I), (B, T, I) with batch_first, (T, I), or a PackedSequence.
+
+        With `segments`, the slots of these segments of each bank are read, and no others.
+        """
         packed = self._pack(input)
-        layers, finals = self._run(packed, self._initial(hx, packed))
+        layers, finals = self._run(packed, self._initial(hx, packed), segments)
         output = like(layers[-1], packed, self.batch_first)
         states = [states_like(torch.stack(parts), packed) for parts in zip(*finals, strict=True)]
         return output, tuple(states) if len(states) > 1 else states[0]
 
-    def reading(self, input: Any, hx: Any = None) -> list[Any]:
+    def reading(self, input: Any, hx: Any = None, segments: Sequence[int] | None = None) -> list[Any]:
         """For each bank, the weight of every slot at every step, in the form of `input` (T, B, slots)."""
         packed = self._pack(input)
         initial = self._initial(hx, packed)
-        layers, _ = self._run(packed, initial)
+        layers, _ = self._run(packed, initial, segments)
         answers = []
         for index, bank in enumerate(self.banks):
             layer, direction = divmod(index, self.num_directions)
             states = layers[layer].chunk(self.num_directions, dim=-1)[direction]
             queries = previous(states, initial[index][0], packed.batch_sizes, reverse=direction == 1)
-            answers.append(like(bank.attend(queries)[1], packed, self.batch_first))
+            answers.append(like(bank.attend(queries, segments)[1], packed, self.batch_first))
         return answers
 
-    def _run(self, packed: Packed, initial: list[State]) -> tuple[list[Tensor], list[State]]:
+    def _run(
+        self, packed: Packed, initial: list[State], segments: Sequence[int] | None = None
+    ) -> tuple[list[Tensor], list[State]]:
         """The output of each layer, packed, and the last state of each layer and direction."""
         data = packed.data
         layers: list[Tensor] = []
         finals: list[State] = []
         for layer in range(self.num_layers):
             first = layer * self.num_directions
-            directions = self.directions(layer, initial[first : first + self.num_directions])
+            directions = self.directions(layer, initial[first : first + self.num_directions], segments)
             data, last = kernels.run(self.cell, data, packed.batch_sizes, directions, self.backend)
             finals += last
             layers.append(data)

@@ -5,7 +5,7 @@ output, whatever was there before.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from memgrow.errors import SettingsError
 from memgrow.nn.bank import MemoryBank, NoTraceWhileEmpty, Segment
 from memgrow.nn.growth import Growth
+from memgrow.nn.routing import current_routes, grouped
 
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread
 NOISE = 0.1  # length of what is added to a start of unit length when a key begins where another one does
@@ -122,6 +123,8 @@ class ResidualMemory(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         # What new slots add has to be 0.0 and is subtracted: -0.0 + 0.0 would be 0.0, another bit. It is 0.0 as no
         # factor is -0.0, in whatever order it is summed.
+        if (routes := current_routes()) is not None:
+            return self._read_routed(states, routes)
         places, result = states.reshape(-1, self.width), states
         for number in self.read_segments:
             segment = self.bank.segments[number]
@@ -129,6 +132,24 @@ class ResidualMemory(nn.Module):
                 values = 0.0 - self.bank.values[segment.start : segment.stop]
                 weights = self._weights(places, number).to(values)  # (places, slots)
                 result = result - (weights @ values).to(states).view_as(states)
+        return result
+
+    def _read_routed(self, states: Tensor, routes: Tensor) -> Tensor:
+        """The same where each row of states (R, ..., width) reads the segments of its routes (R, count) alone."""
+        result = states
+        for choice in routes.unbind(1):
+            order, groups = grouped(choice)
+            contents = []
+            for (number, count), rows in zip(groups, torch.split(order, [count for _, count in groups]), strict=True):
+                segment, some = self.bank.segments[number], states if count == len(states) else states[rows]
+                if segment.domain in self._silent:
+                    contents.append(torch.zeros_like(some))
+                    continue
+                values = 0.0 - self.bank.values[segment.start : segment.stop]
+                weights = self._weights(some.reshape(-1, self.width), number).to(values)  # (places, slots)
+                contents.append((weights @ values).to(states).view_as(some))
+            content = contents[0] if len(groups) == 1 else torch.cat(contents)[order.argsort()]
+            result = result - content
         return result
 
     @property
@@ -139,11 +160,18 @@ class ResidualMemory(nn.Module):
         return [number for number in range(len(self.bank.segments)) if number not in self._apart]
 
     def weights(self, states: Tensor) -> Tensor:
-        """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing."""
-        read, shares = set(self.read_segments), [states.new_zeros(*states.shape[:-1], 0)]
+        """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing.
+
+        Where rows are routed, states are (R, ..., width).
+        """
+        read, routes, shares = set(self.read_segments), current_routes(), [states.new_zeros(*states.shape[:-1], 0)]
         for number, segment in enumerate(self.bank.segments):
             none = states.new_zeros(*states.shape[:-1], segment.stop - segment.start)
-            shares.append(self._reading.share(self._weights(states, number)) if number in read else none)
+            share = self._reading.share(self._weights(states, number)) if number in read else none
+            if routes is not None:
+                reads = (routes == number).any(1)
+                share = share * reads.view(-1, *[1] * (states.ndim - 1))
+            shares.append(share)
         return torch.cat(shares, dim=-1)
 
     def contents(self, states: Tensor) -> dict[str, Tensor]:
@@ -158,7 +186,10 @@ class ResidualMemory(nn.Module):
 
     def counts(self, states: Tensor, mask: Tensor) -> Tensor:
         """How often each slot is read at the places of the `mask` (...), each time by its weight: (N)."""
-        weights = self.weights(states.reshape(-1, self.width))  # (places, N)
+        if current_routes() is None:
+            weights = self.weights(states.reshape(-1, self.width))  # (places, N)
+        else:
+            weights = self.weights(states).flatten(0, -2)
         return mask.flatten().to(weights) @ weights
 
     def queries(self, states: Tensor, domain: str) -> Tensor:
@@ -266,6 +297,19 @@ class ResidualMemory(nn.Module):
             }
             for number, (slots, segment) in enumerate(zip(self._asked, self.bank.segments, strict=True))
         ]
+
+    def restore(self, growths: Sequence[Mapping[str, Any]]) -> None:
+        """Have the shape of a layer with these `growths`, to be filled in: at once, and not one after another."""
+        if any(type(one["slots"]) is not int or one["slots"] < 1 for one in growths):
+            raise SettingsError("a memory grew by something that is no number of slots")
+        sizes = [one["slots"] if self._reading.queried else self.matching_units(one["slots"]) for one in growths]
+        named = [(one["domain"], size, bool(one["quiet"])) for one, size in zip(growths, sizes, strict=True)]
+        growth, rows = Growth(), self.key_size * len(growths) * self._reading.queried
+        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], torch.zeros)
+        growth.commit()
+        self.bank.restore(named)
+        for one in growths:
+            self._note_growth(one["slots"], bool(one.get("apart")))
 
     @torch.no_grad()
     def start_keys(self, domain: str, queries: Tensor, generator: torch.Generator | None = None) -> None:

@@ -35,6 +35,8 @@ def recording_obstacle(model: Model) -> str | None:
         return "only classifiers with a pretrained encoder are recorded"
     if not model.encoder.masks_itself:
         return f"the library decides in each step anew which attention mask {model.encoder.files.name} needs"
+    if model.settings.domains_read:
+        return "which domains' slots a text reads is decided text by text"
     return None
 
 

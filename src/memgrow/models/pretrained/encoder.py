@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, Self, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -12,7 +13,7 @@ from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, by_length, collate, token_mask
 from memgrow.device import multiplies_bfloat16
 from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
-from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
+from memgrow.models.encoder import ENCODERS, ROUTED_TEXTS, Encoder, ModelSettings
 from memgrow.models.pretrained.backbone import (
     CastWeights,
     build_backbone,
@@ -27,6 +28,7 @@ from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.residual_memory import ResidualMemory
+from memgrow.nn.routing import DomainRouter, routed
 
 TRIED = ("bert", "distilbert", "roberta", "modernbert")  # families that the tests hold against transformers
 LONG = 600  # pieces, at most, with which other families are tried: more than most have positions
@@ -87,6 +89,8 @@ class PretrainedEncoder(Encoder):
         key_size, best, reading = self.settings.key_size, self.settings.best, self.settings.memory
         memories = [ResidualMemory(self.width, key_size=key_size, best=best, reading=reading) for _ in places]
         self.memories = cast(list[ResidualMemory], nn.ModuleList(memories))
+        table = cast(nn.Embedding, cast(Any, backbone).get_input_embeddings())
+        self.router = DomainRouter(table.embedding_dim) if self.settings.domains_read else None
         self._hooks = [MemoryHook(memory) for memory in self.memories]
         for place, hook in zip(places, self._hooks, strict=True):
             layers[place].register_forward_hook(hook)
@@ -153,9 +157,23 @@ class PretrainedEncoder(Encoder):
             separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self._padding)
-        with self._precision(), self._attention():
+        with self._routed(pieces, there), self._precision(), self._attention():
             mask = None if full else self._mask(there)
             return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=mask, **given)[0])
+
+    def _routed(self, pieces: Tensor, there: Tensor) -> AbstractContextManager[None]:
+        """Within, each row reads the slots of the domains that are nearest to it, where not all are read."""
+        read, count = self.memories[0].read_segments, self.settings.domains_read
+        if self.router is None or len(read) <= count:
+            return nullcontext()
+        return routed(self.router.choose(self._mean_vectors(pieces, there), read, count))
+
+    @torch.no_grad()
+    def _mean_vectors(self, pieces: Tensor, there: Tensor) -> Tensor:
+        """The mean of each row's vectors as they are before the first layer, (R, embedding)."""
+        table = cast(nn.Embedding, cast(Any, self.backbone).get_input_embeddings())
+        vectors = F.embedding(pieces, table.weight).float() * there.unsqueeze(-1)
+        return vectors.sum(1) / there.sum(1, keepdim=True)
 
     def _mask(self, there: Tensor) -> Tensor:
         if not self.masks_itself:
@@ -271,10 +289,11 @@ class PretrainedEncoder(Encoder):
         there = token_mask(words, lengths)
         with self.memory_inputs() as inputs:
             self.states(words, there)
-        return [
-            memory.weights(states.float()) * there.unsqueeze(-1)
-            for memory, states in zip(self.memories, inputs, strict=True)
-        ]
+        with self._routed(words, there):
+            return [
+                memory.weights(states.float()) * there.unsqueeze(-1)
+                for memory, states in zip(self.memories, inputs, strict=True)
+            ]
 
     @torch.no_grad()
     def additions(self, words: Tensor, lengths: Tensor) -> list[dict[str, float]]:
@@ -315,6 +334,7 @@ class PretrainedEncoder(Encoder):
         self.eval()
         device = next(self.parameters()).device
         chosen = data.some(torch.randperm(len(data))[:FIRST_TEXTS].tolist())
+        self._fit_router(data)
         asked: list[list[Tensor]] = [[] for _ in self.memories]
         for indices in by_length(chosen, 32):
             batch = collate(chosen, indices, device)
@@ -327,6 +347,33 @@ class PretrainedEncoder(Encoder):
             memory.start_keys(domain, torch.cat(queries))
         self.train(was_training)
 
+    def _fit_router(self, data: Encoded) -> None:
+        """Tell the router of the texts, or of some that lie evenly among them, that the newest slots are for."""
+        if self.router is None:
+            return
+        some = data.some(range(0, len(data), 1 + len(data) // ROUTED_TEXTS))
+        vectors = []
+        for indices in by_length(some, 32):
+            batch = collate(some, indices, self.router.means.device)
+            there = token_mask(batch.words, batch.lengths)
+            vectors.append(self._mean_vectors(batch.words.masked_fill(~there, self._padding), there))
+        self.router.fit(len(self.router.means) - 1, torch.cat(vectors))
+
+    def plan(self, growth: Growth, *, slots: int = 0, **planned: Any) -> None:
+        super().plan(growth, slots=slots, **planned)
+        if slots and self.router is not None:
+            self.router.plan(growth)
+
+    def segment_tensors(self, number: int) -> dict[str, Tensor]:
+        """All numbers that one segment of slots is made of, in all memories: views, which may be written to."""
+        found = {
+            f"{place}/{name}": tensor
+            for place, memory in enumerate(self.memories)
+            for name, tensor in memory.segment_tensors(number).items()
+        }
+        known = {} if self.router is None else self.router.rows(number)
+        return {**found, **{f"router/{name}": tensor for name, tensor in known.items()}}
+
     def _grow(self, slots: int, domain: str | None, quiet: float = 0.0) -> None:
         growth = Growth()
         self.plan(growth, slots=slots, domain=domain, quiet=quiet)
@@ -337,6 +384,8 @@ class PretrainedEncoder(Encoder):
         growth = Growth()
         for memory in self.memories:
             memory.plan(growth, slots=slots, domain=domain, quiet=quiet, apart=True)
+        if self.router is not None:
+            self.router.plan(growth)
         growth.commit()
         return len(self.memories[0].bank.segments) - 1
 
@@ -358,10 +407,12 @@ class PretrainedEncoder(Encoder):
         assert files is not None
         new = cls(settings, build_backbone(files, settings), files)
         tokenizer_of(files).check(cast(Any, new.backbone).get_input_embeddings().num_embeddings)
-        for growth in shape["memory"]:
-            (new.add_apart if growth.get("apart") else new._grow)(
-                **{name: value for name, value in growth.items() if name != "apart"}
-            )
+        for memory in new.memories:
+            memory.restore(shape["memory"])
+        if new.router is not None:
+            growth = Growth()
+            new.router.plan(growth, len(shape["memory"]))
+            growth.commit()
         return new
 
 

@@ -12,7 +12,7 @@ from memgrow.nn.residual_memory import READINGS
 CELL = "pretrained"
 PAIRS = ("one", "two")
 PRECISIONS = ("auto", "float32", "bfloat16")
-OF_SLOTS = ("memory", "memory_layers", "key_size", "best")  # without any effect where there are none
+OF_SLOTS = ("memory", "memory_layers", "key_size", "best", "domains_read")  # without any effect where there are none
 OF_ITS_OWN = ("embedding", "hidden", "slot_size", "layers", "bidirectional", "tied")  # sizes that come with its files
 
 

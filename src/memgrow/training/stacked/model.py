@@ -21,6 +21,8 @@ def obstacle(models: Sequence[Model]) -> str | None:
         return "only classifiers are stacked"
     if not isinstance(first.encoder, RecurrentEncoder) or first.settings.cell != "lstm" or first.settings.layers != 1:
         return "only models of one LSTM layer are stacked"
+    if first.settings.domains_read:
+        return "which domains' slots a text reads is decided text by text"
     if any(_form(model) != _form(first) for model in models[1:]):
         return "the models are not of one shape"
     return None

@@ -1,0 +1,92 @@
+"""Which domains' slots a text reads: the few whose own texts are nearest to it, so that a hundred domains cost as one.
+
+This is an inverted file whose cells are the segments of slots. What is scored for a text is one centroid for each
+segment, and then the slots of the chosen ones alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+
+from memgrow.nn.bank import NoTraceWhileEmpty
+from memgrow.nn.growth import Growth
+
+FLOOR = 1e-3  # of the mean variance, added to all: what hardly varies among a few texts must not decide alone
+
+_routes: ContextVar[Tensor | None] = ContextVar("routes", default=None)
+
+
+class DomainRouter(NoTraceWhileEmpty):
+    """Knows of each segment the mean and the variance of its texts' vectors, (segments, width), which grow.
+
+    A text is nearest to the segment under which it is the most probable, if the vectors of all segments' texts are
+    normally distributed with one diagonal covariance: the mean of the variances.
+    """
+
+    means: Tensor
+    variances: Tensor
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.register_buffer("means", torch.empty(0, width))
+        self.register_buffer("variances", torch.empty(0, width))
+
+    def plan(self, growth: Growth, segments: int = 1) -> None:
+        """Make further segments, which are still to be told of their texts, part of a larger growth."""
+        for tensor in (self.means, self.variances):
+            growth.enlarge(tensor, 0, [(len(tensor), segments)], torch.zeros)
+
+    @torch.no_grad()
+    def fit(self, number: int, vectors: Tensor) -> None:
+        """Take note of the vectors (texts, width) of a segment's texts."""
+        self.means[number] = vectors.mean(0)
+        self.variances[number] = vectors.var(0, correction=0)
+
+    @torch.no_grad()
+    def choose(self, vectors: Tensor, among: Sequence[int], count: int) -> Tensor:
+        """For texts (R, width) the numbers of the `count` nearest segments `among` some, (R, count), nearest first."""
+        numbers = torch.tensor(among, device=self.means.device)
+        variance = self.variances[numbers].mean(0)
+        scale = (variance + FLOOR * variance.mean() + 1e-12).rsqrt()
+        centres = self.means[numbers] * scale  # (S, width)
+        near = (vectors.to(scale) * scale) @ centres.t() - centres.square().sum(1) / 2  # less than that to itself
+        return numbers[near.topk(count, dim=1).indices]
+
+    def rows(self, number: int) -> dict[str, Tensor]:
+        """What is known of one segment: views, which may be written to."""
+        return {"means": self.means[number], "variances": self.variances[number]}
+
+
+def choose_naively(router: DomainRouter, vector: Tensor, among: Sequence[int], count: int) -> list[int]:
+    """The same for one text (width): from distances, number by number."""
+    variance = torch.stack([router.variances[number] for number in among]).double().mean(0)
+    variance = variance + FLOOR * variance.mean() + 1e-12
+    distances = {
+        number: float(((vector.detach().double() - router.means[number].double()).square() / variance).sum())
+        for number in among
+    }
+    return sorted(among, key=lambda number: distances[number])[:count]
+
+
+@contextmanager
+def routed(routes: Tensor | None) -> Iterator[None]:
+    """Within, and in this thread, each row of a batch reads the segments of its `routes` (R, count); None: all."""
+    token = _routes.set(routes)
+    try:
+        yield
+    finally:
+        _routes.reset(token)
+
+
+def current_routes() -> Tensor | None:
+    return _routes.get()
+
+
+def grouped(routes: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:
+    """The rows (R) in the order of their routes (R), and each route with the number of its rows."""
+    order = routes.argsort(stable=True)
+    numbers, counts = torch.unique_consecutive(routes[order], return_counts=True)
+    return order, list(zip(numbers.tolist(), counts.tolist(), strict=True))
