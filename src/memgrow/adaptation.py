@@ -204,6 +204,8 @@ class Adaptation:
 
     def _finish_plainly(self, outcome: Outcome, group: DataParallel | None) -> tuple[Learnt, Stage]:
         self.after_training(partial(tally_each, self.model, self.validation))
+        if self.grew.slots:
+            self.model.encoder.note_texts(self.data)  # once more: word vectors may have moved
         note = self.plugins.after_domain(self.model, self.data, self.device, self.seed)
         with self._read_by(group if self.tested else None):
             scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}

@@ -27,7 +27,7 @@ from memgrow.history import History
 from memgrow.kinds import wrong_part
 from memgrow.manifest import MANIFEST
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
-from memgrow.models import Model, ModelSettings, rebuild, settings_from
+from memgrow.models import Model, ModelSettings, described, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.storage import (
@@ -154,7 +154,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "labels": learnt.labels,
         **({"labels_by_domain": learnt.history.labels} if learnt.history.labels else {}),
         "seed": setup.seed,
-        "model": asdict(setup.model),
+        "model": described(setup.model),
         "training": asdict(setup.training),
         "options": asdict(setup.options),
         "shape": learnt.model.shape(),

@@ -1,6 +1,7 @@
 """The models: an encoder, and a model around it that classifies texts or pairs of texts, or replies to messages."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier, tally_of
@@ -17,8 +18,13 @@ MODELS: dict[str, type[Model]] = {"text": TextClassifier, "pair": PairClassifier
 TASKS = tuple(MODELS)
 
 
+def described(settings: ModelSettings) -> dict[str, Any]:
+    """Settings as JSON; one that is newer than the format is left out at its default, so that older ones read it."""
+    return {name: value for name, value in asdict(settings).items() if name != "domains_read" or value}
+
+
 def settings_from(values: Mapping[str, Any]) -> ModelSettings:
-    """The settings that `asdict` made JSON of."""
+    """The settings that `described` made JSON of."""
     return (PretrainedSettings if values["cell"] == CELL else ModelSettings)(**values)
 
 
@@ -67,6 +73,7 @@ __all__ = [
     "Tally",
     "TextClassifier",
     "build",
+    "described",
     "rebuild",
     "settings_from",
     "tally_of",

@@ -207,6 +207,9 @@ class Encoder(nn.Module, ABC):
     def start_slots(self, domain: str, data: Encoded) -> None:
         """Begin with a domain's new slots where its data says; by default where they were drawn."""
 
+    def note_texts(self, data: Encoded) -> None:
+        """Take note of a domain's texts, which the newest slots are for; by default nothing is noted."""
+
     def plan(
         self,
         growth: Growth,

@@ -234,9 +234,12 @@ class RecurrentEncoder(Columns, Encoder):
             self.router.plan(growth)
         self._plan_words(growth, words)
 
-    @torch.no_grad()
     def start_slots(self, domain: str, data: Encoded) -> None:
-        """Tell the router, if there is one, of the texts that the newest slots are for."""
+        self.note_texts(data)
+
+    @torch.no_grad()
+    def note_texts(self, data: Encoded) -> None:
+        """Let the router, if there is one, take note of the texts that the newest slots are for."""
         if self.router is None:
             return
         some, vectors = data.some(range(0, len(data), 1 + len(data) // ROUTED_TEXTS)), []

@@ -334,7 +334,7 @@ class PretrainedEncoder(Encoder):
         self.eval()
         device = next(self.parameters()).device
         chosen = data.some(torch.randperm(len(data))[:FIRST_TEXTS].tolist())
-        self._fit_router(data)
+        self.note_texts(data)
         asked: list[list[Tensor]] = [[] for _ in self.memories]
         for indices in by_length(chosen, 32):
             batch = collate(chosen, indices, device)
@@ -347,8 +347,9 @@ class PretrainedEncoder(Encoder):
             memory.start_keys(domain, torch.cat(queries))
         self.train(was_training)
 
-    def _fit_router(self, data: Encoded) -> None:
-        """Tell the router of the texts, or of some that lie evenly among them, that the newest slots are for."""
+    @torch.no_grad()
+    def note_texts(self, data: Encoded) -> None:
+        """Let the router, if there is one, take note of the texts that the newest slots are for."""
         if self.router is None:
             return
         some = data.some(range(0, len(data), 1 + len(data) // ROUTED_TEXTS))
