@@ -31,6 +31,7 @@ def test_a_domain_is_uploaded_watched_compared_published_and_taken_back(
         page.wait(".job .epoch")
         page.wait(".job[data-state=ready]", patience=WHILE)
         assert "a third one (new)" in page.find(".job .compare th").all_inner_texts()
+        page.wait(".job", "No earlier domain was tested again")
         page.check()
         assert page.find(".heat tbody tr").count() == 2, "what is served has not changed"
         page.find(".job button").filter(has_text="Publish").click()

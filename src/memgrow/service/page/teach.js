@@ -116,13 +116,26 @@ function comparison(job) {
     const change = name in before && name in after ? 100 * (after[name] - before[name]) : null;
     return make("tr", {}, make("th", { scope: "row" }, name, name === job.domain ? " (new)" : null),
       figure(before[name]), figure(after[name]),
-      make("td", { class: "figure" }, change === null ? "–" : `${Math.abs(change) < 0.05 ? "±" : change > 0 ? "▲ +" : "▼ −"}${Math.abs(change).toFixed(1)}`));
+      make("td", { class: "figure" }, change === null ? "–" : `${change > 0.05 ? "▲ " : change < -0.05 ? "▼ " : ""}${signed(change)}`));
   });
-  return make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Before and after" },
+  return [make("p", {}, verdict(job, before, after)), make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Before and after" },
     make("table", { class: "plain compare" }, make("caption", {}, "Accuracy before and after, %"),
       make("thead", {}, make("tr", {}, ["domain", "before", "after", "change"].map((title) => make("th", { scope: "col" }, title)))),
-      make("tbody", {}, rows)));
+      make("tbody", {}, rows)))];
 }
+
+/** Gain and cost in one sentence, as far as both are known. */
+function verdict(job, before, after) {
+  const changes = Object.keys(after).filter((name) => name in before).map((name) => [name, 100 * (after[name] - before[name])]);
+  const gain = changes.find(([name]) => name === job.domain), others = changes.filter(([name]) => name !== job.domain);
+  if (!others.length) return "No earlier domain was tested again, so what this costs them is not known.";
+  const mean = others.reduce((total, [, change]) => total + change, 0) / others.length;
+  const [worst, most] = others.reduce((a, b) => (b[1] < a[1] ? b : a));
+  return [gain ? `${signed(gain[1])} points on ${job.domain}; ` : "", `the earlier domains ${signed(mean)} on average`,
+    most < -0.05 ? `, most on ${worst}: ${signed(most)}` : "", "."].join("");
+}
+
+const signed = (points) => `${points < -0.05 ? "−" : points < 0.05 ? "±" : "+"}${Math.abs(points).toFixed(1)}`;
 
 const figure = (score) => make("td", { class: "figure" }, score === undefined || score === null ? "–" : percent(score));
 
