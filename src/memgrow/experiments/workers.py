@@ -1,26 +1,21 @@
 """Jobs done on this machine: in this process, or in a pool of processes, each of which is replaced when it dies."""
 
-import multiprocessing
 import os
-import signal
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 
 import torch
 
 from memgrow.device import find_device
-from memgrow.errors import SettingsError
 from memgrow.experiments.executor import ON_A_GPU, REPORT_EVERY_S, Executor, Report, Reporter, set_threads
 from memgrow.experiments.job import WorkerContext, run_job
 from memgrow.experiments.plan import Job, Result
 from memgrow.models.pretrained.tokenizer import tokens_kept
+from memgrow.piped_process import READY, PipedProcess, begin
 
 LITTLE = 5000  # examples to learn from in all: with less, it takes longer to start processes than to do without
-READY = "ready"
-TIMEOUT_S = 5.0  # for a worker to end by itself
 
 
 class ThisMachine:
@@ -127,17 +122,12 @@ class WorkerPool:
         return []
 
 
-class Worker:
-    """A process at the other end of a pipe."""
+class Worker(PipedProcess):
+    """A process that does one job at a time."""
 
     def __init__(self, context: WorkerContext) -> None:
-        spawn = multiprocessing.get_context("spawn")
-        self.pipe, theirs = spawn.Pipe()
-        self.process: BaseProcess = spawn.Process(target=_work, args=(theirs, context), daemon=True)
-        self.process.start()
-        theirs.close()  # so that the pipe breaks when the process ends
+        super().__init__(_work, context)
         self.job: Job | None = None
-        self.ready = False
 
     def start(self, job: Job) -> None:
         self.job = job
@@ -146,16 +136,9 @@ class Worker:
 
     def lost(self) -> list[Result]:
         """The result of a job whose process has died."""
-        self.join()
-        code = self.process.exitcode or 0
-        if not self.ready:
-            raise SettingsError(
-                f"a worker could not be started (exit code {code}): in a script, put what is run below "
-                "`if __name__ == '__main__':`, or use one worker"
-            )
+        how = self.how_it_died("a worker", "one worker")
         if self.job is None:
             return []
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return [Result(self.job, reason=f"its process died ({how}), perhaps for want of memory: try fewer workers")]
 
     def stop(self) -> None:
@@ -166,20 +149,12 @@ class Worker:
         else:
             self.process.terminate()
 
-    def join(self) -> None:
-        self.process.join(TIMEOUT_S)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self.pipe.close()
-
 
 def _work(pipe: Connection, context: WorkerContext) -> None:
     """The main function of a worker: job after job until there is none, or nobody is left to ask."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one sees to the others
     set_threads(context.device)
     with tokens_kept(), suppress(EOFError, BrokenPipeError, ConnectionResetError):
-        pipe.send(READY)
+        begin(pipe)
         while (job := pipe.recv()) is not None:
             pipe.send(run_job(job, context, Reporter(pipe.send, REPORT_EVERY_S)))
 

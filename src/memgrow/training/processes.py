@@ -4,10 +4,8 @@ What is small goes through pipes, weights and gradients through NCCL on GPUs and
 dies is noticed at its pipe, and one whose first process has died ends at the end of its own.
 """
 
-import multiprocessing
 import os
 import shutil
-import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -16,7 +14,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import cached_property
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +23,14 @@ from torch import Tensor
 
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.models import ModelSettings
+from memgrow.piped_process import READY, TIMEOUT_S, PipedProcess, begin
 from memgrow.progress import Progress
 from memgrow.training.data_parallel import DataParallel, Request
 from memgrow.training.replica import Failed, Replica
 
-READY = "ready"
 BACKENDS = {"cuda": "nccl", "cpu": "gloo"}
 LOOPBACK = ("lo", "lo0")  # as Linux and macOS call it
-TIMEOUT_S = 300.0  # for all to meet: each is at its pipe when it is called
-END_S = 5.0  # for a process to end by itself
+MEETING_S = 300.0  # for all to meet: each is at its pipe when it is called
 
 
 def check_processes(count: int, settings: ModelSettings, device: torch.device) -> None:
@@ -99,7 +95,7 @@ class Distributed:
             init_method=f"file://{self.place.store}",
             rank=self.place.rank,
             world_size=self.place.count,
-            timeout=timedelta(seconds=TIMEOUT_S),
+            timeout=timedelta(seconds=MEETING_S),
         )
         return True
 
@@ -116,21 +112,16 @@ class Distributed:
             dist.destroy_process_group()
 
 
-class ReplicaProcess:
-    """A process with a replica, at the other end of a pipe."""
+class ReplicaProcess(PipedProcess):
+    """A process with a replica."""
 
     def __init__(self, place: Place) -> None:
-        self.place = place
-        spawn = multiprocessing.get_context("spawn")
-        self.pipe, theirs = spawn.Pipe()
-        self.process: BaseProcess = spawn.Process(target=_serve, args=(theirs, place), daemon=True)
-        self.process.start()
-        theirs.close()  # so that the pipe breaks when the process ends
-        self._ready = False
+        super().__init__(_serve, place)
+        self.name = f"process {place.rank + 1} of {place.count}"
 
     def send(self, request: Request) -> None:
-        if not self._ready:
-            self._ready = self.receive() == READY
+        if not self.ready:
+            self.ready = self.receive() == READY
         try:
             self.pipe.send(request)
         except OSError:
@@ -144,36 +135,23 @@ class ReplicaProcess:
         if isinstance(answer, Failed):
             if answer.out_of_memory:
                 raise MemoryError
-            raise RuntimeError(f"process {self.place.rank + 1} of {self.place.count} failed: {answer.what}")
+            raise RuntimeError(f"{self.name} failed: {answer.what}")
         return answer
 
     def lost(self) -> MemgrowError:
         """The sentence about a process that has died."""
-        self.process.join(END_S)
-        code = self.process.exitcode or 0
-        if not self._ready:
-            return SettingsError(
-                f"process {self.place.rank + 1} of {self.place.count} could not be started (exit code {code}): in a "
-                "script, put what is run below `if __name__ == '__main__':`, or use one process"
-            )
-        how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        how = self.how_it_died(self.name, "one process")
         return SettingsError(
-            f"process {self.place.rank + 1} of {self.place.count} died ({how}), perhaps for want of memory; what was "
-            "saved before is unchanged: run the same again to go on from there, with fewer processes or a smaller batch"
+            f"{self.name} died ({how}), perhaps for want of memory; what was saved before is unchanged: run the same "
+            "again to go on from there, with fewer processes or a smaller batch"
         )
 
-    def end(self) -> None:
-        """Ask it to end, and end it if it is busy."""
-        with suppress(OSError):
-            if self._ready:
-                self.pipe.send(None)
-        if not self._ready:
+    def stop(self) -> None:
+        """Ask it to end, or terminate it if it has not begun to listen."""
+        if not self.ready:
             self.process.terminate()
-        self.process.join(END_S)
-        if self.process.is_alive():
-            self.process.kill()
-            self.process.join()
-        self.pipe.close()
+        with suppress(OSError):
+            self.pipe.send(None)
 
 
 class Meeting:
@@ -196,7 +174,7 @@ class Meeting:
             yield
         except RuntimeError as error:
             for peer in self.peers:
-                peer.process.join(END_S)
+                peer.process.join(TIMEOUT_S)
                 if not peer.process.is_alive():
                     raise peer.lost() from error
             raise
@@ -230,19 +208,20 @@ def started(count: int, device: torch.device, progress: Progress) -> Iterator[Da
             yield DataParallel(peers, Meeting(exchange, peers))
         finally:
             for peer in peers:
-                peer.end()
+                peer.stop()
+            for peer in peers:
+                peer.join()
             exchange.close()
             torch.set_num_threads(threads)
 
 
 def _serve(pipe: Connection, place: Place) -> None:
     """The main function of a replica's process."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process; the first one sees to the others
     exchange = Distributed(place)
     try:
         device = place.arrange()
         with suppress(EOFError, OSError):
-            pipe.send(READY)
+            begin(pipe)
             Replica(pipe, exchange, device).serve()
     except Exception as error:
         with suppress(OSError):
