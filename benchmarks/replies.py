@@ -30,7 +30,8 @@ from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, build
 from memgrow.models.responder import teacher_forced
-from memgrow.training.loop import PlainStepper, TrainingSettings
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.plain_stepper import PlainStepper
 
 RECIPE = "paper-dialogue"
 EPOCH = 115_380  # Cornell's training pairs

@@ -19,7 +19,7 @@ from pathlib import Path
 from memgrow.cli.recipe import LARGEST_FILE, read_recipe
 from memgrow.data import load_stream
 from memgrow.data.columns import BY_NAME
-from memgrow.data.files import bounded_lines
+from memgrow.data.lines import bounded_lines
 from memgrow.data.records import examples_from_lines
 from memgrow.errors import MemgrowError
 from memgrow.printable import json_text, printable

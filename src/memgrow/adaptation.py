@@ -34,7 +34,8 @@ from memgrow.starting_model import starting_model
 from memgrow.text import StoredWords, Vocabulary
 from memgrow.training.data_parallel import DataParallel, ParallelStepper
 from memgrow.training.evaluation import tally_each
-from memgrow.training.loop import Outcome, PlainStepper, train
+from memgrow.training.loop import Outcome, train
+from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.recorded import RecordedStepper
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.together import RECORDED, STACKED, StackedDomain, choose_loop, correct

@@ -12,7 +12,8 @@ import pytest
 
 from memgrow.data import files, load_stream
 from memgrow.data.columns import BY_NAME
-from memgrow.data.files import bounded_lines, check_file, read_rows
+from memgrow.data.files import check_file, read_rows
+from memgrow.data.lines import bounded_lines
 from memgrow.data.records import examples_from_lines
 from memgrow.errors import DataError, listed
 
@@ -62,7 +63,7 @@ def test_a_name_with_a_null_byte_is_refused(tmp_path):
 
 @pytest.mark.parametrize(("content", "part"), [(b"\n", "empty lines"), (ROW, "times its size")])
 def test_an_archive_that_unpacks_without_end_is_refused(tmp_path, monkeypatch, content, part):
-    monkeypatch.setattr(files, "ALWAYS_UNPACKED", 1 << 18)
+    monkeypatch.setattr(data_lines, "ALWAYS_UNPACKED", 1 << 18)
     path = tmp_path / "bomb.jsonl.gz"
     path.write_bytes(gzip.compress(content * (2_000_000 // len(content)), 9))
     with refused(part):
@@ -78,7 +79,8 @@ def test_a_small_archive_may_unpack_to_many_times_its_size(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv"])
 def test_a_line_that_never_ends_is_refused(tmp_path, monkeypatch, suffix):
-    monkeypatch.setattr(files, "LONGEST_ROW", 1 << 20)
+    for module in (files, data_lines):
+        monkeypatch.setattr(module, "LONGEST_ROW", 1 << 20)
     path = tmp_path / f"long.{suffix}"
     path.write_bytes(b"{}\n" + b"a" * (30 << 20))  # a row, or a header
     with refused("line 2 has a row of more than 1 MB", megabytes=10):
@@ -86,7 +88,8 @@ def test_a_line_that_never_ends_is_refused(tmp_path, monkeypatch, suffix):
 
 
 def test_a_quoted_field_over_many_lines_is_refused_when_it_is_too_long(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LONGEST_ROW", 1 << 20)
+    for module in (files, data_lines):
+        monkeypatch.setattr(module, "LONGEST_ROW", 1 << 20)
     path = tmp_path / "long.csv"
     path.write_bytes(b'text,label\n"' + b"a line of the text\n" * 100_000 + b'",good\n')
     with refused("line 2 has a row of more than 1 MB", megabytes=20):
@@ -94,7 +97,7 @@ def test_a_quoted_field_over_many_lines_is_refused_when_it_is_too_long(tmp_path,
 
 
 def test_a_line_of_standard_input_that_never_ends_is_refused():
-    lines = bounded_lines(BytesIO(b"fine\n" + b"a" * (files.LONGEST_ROW + 2)))
+    lines = bounded_lines(BytesIO(b"fine\n" + b"a" * (data_lines.LONGEST_ROW + 2)))
     with refused("standard input, line 2 has a row of more than 16 MB"):
         list(examples_from_lines(lines, BY_NAME, "text"))
 

@@ -185,7 +185,7 @@ def test_seeds_are_taught_one_after_another_with_a_note(stream):
 def test_vectors_of_rare_words_wait_until_they_are_needed(stream, monkeypatch):
     learners = []
     for large in (10**9, 1):
-        monkeypatch.setattr("memgrow.training.lazy_adam.LARGE", large)
+        monkeypatch.setattr("memgrow.training.optimiser.LARGE", large)
         learners.append(make("F+V"))
         learners[-1].learn(stream[:2])
     plain, late = (learner.trained().state_dict() for learner in learners)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from memgrow.progress import NoProgress, Step
-from memgrow.training.loop import PlainStepper
+from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.stacked.stepper import StackStepper
 
 FIRST, LAST = "first", "last"

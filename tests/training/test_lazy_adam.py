@@ -14,9 +14,10 @@ from memgrow.methods import MethodSettings, Plugins, Trains, find_method
 from memgrow.methods.plugin import Plugin
 from memgrow.methods.trains import everything, what_is_new
 from memgrow.models import Model, ModelSettings, build
-from memgrow.training import lazy_adam
-from memgrow.training.lazy_adam import LazyAdam, Optimiser, optimiser_for
+from memgrow.training import optimiser
+from memgrow.training.lazy_adam import LazyAdam
 from memgrow.training.loop import TrainingSettings
+from memgrow.training.optimiser import Optimiser, optimiser_for
 from memgrow.training.resume import Position, ResumeFolder, under
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.waiting import count_waiting, with_rare_words
@@ -209,7 +210,7 @@ def learner(method: str = "F+M+V", model: ModelSettings = MODEL, clip: float = 5
 def counted(monkeypatch):
     """Let even a small table wait; says how often one was brought up to date."""
     flushed = []
-    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    monkeypatch.setattr(optimiser, "LARGE", 1)
     whole = LazyAdam.flush
     monkeypatch.setattr(LazyAdam, "flush", lambda self: (flushed.append(self), whole(self))[1])
     return flushed
@@ -228,7 +229,7 @@ def test_a_learner_learns_what_it_learns_by_plain_adam(task, clip, stream, count
     model = MODEL if task == "label" else ModelSettings(cell="gru", embedding=6, hidden=8, slots=4)
     found = []
     for large in (1, 10**9):
-        monkeypatch.setattr(lazy_adam, "LARGE", large)
+        monkeypatch.setattr(optimiser, "LARGE", large)
         one = learner(model=model, clip=clip)
         for domain in domains[:2]:
             one.adapt(domain)
@@ -296,7 +297,7 @@ def waits_in(model: Model, trains: Trains, plugins: Plugins) -> bool:
     [("F", True), ("F+M+V+A", True), ("F+M+V+D+Q", True), ("EWC", False), ("F+V+L", False), ("multi-task+E", False)],
 )
 def test_vectors_wait_unless_the_method_looks_at_all_of_them_in_each_step(method, waits, monkeypatch):
-    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    monkeypatch.setattr(optimiser, "LARGE", 1)
     model = build("text", MODEL, 10, 2, "first")
     plugins = Plugins([part(OPTIONS) for part in find_method(method).remembers])
     assert waits_in(model, everything(None, model), plugins) is waits
@@ -304,7 +305,7 @@ def test_vectors_wait_unless_the_method_looks_at_all_of_them_in_each_step(method
 
 
 def test_vectors_wait_only_where_all_of_them_train_and_none_is_an_answer(monkeypatch):
-    monkeypatch.setattr(lazy_adam, "LARGE", 10)
+    monkeypatch.setattr(optimiser, "LARGE", 10)
     model, nothing = build("text", MODEL, 10, 2, "first"), Plugins([])
     assert waits_in(model, everything(None, model), nothing)
     assert not waits_in(model, Trains({model.name_of(model.word_vectors.weight): (0, 5)}), nothing)

@@ -11,7 +11,8 @@ from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.text import Vocabulary
-from memgrow.training.loop import PlainStepper, TrainingSettings
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.plain_stepper import PlainStepper
 
 
 def lengths(*sizes: int) -> Encoded:

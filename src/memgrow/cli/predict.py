@@ -11,7 +11,7 @@ from rich.text import Text
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, say, write_json
 from memgrow.data import Columns, Example
-from memgrow.data.files import bounded_lines
+from memgrow.data.lines import bounded_lines
 from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks, iterate_unlabelled
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner

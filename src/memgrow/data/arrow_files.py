@@ -7,6 +7,7 @@ from typing import Any
 
 from memgrow.errors import DataError, SettingsError, brief, listed
 
+COLUMNAR = (".parquet", ".arrow", ".feather")  # files of rows that are no lines
 AT_ONCE = 256  # rows that are held in memory
 BUFFER = 1 << 20  # bytes of a column that are read ahead
 

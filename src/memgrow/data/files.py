@@ -1,33 +1,26 @@
 """Data files: rows of JSONL, CSV and TSV, plain or in gzip, of Parquet and Arrow; what a file's name says; writing.
 
-Files are read row by row, and every error names the file and the line. `READERS` is the table of formats. A file may
-come from anywhere, so that there are bounds to what one line may hold and to what may come out of an archive.
+Files are read row by row, and every error names the file and the line. `READERS` is the table of formats.
 """
 
 import csv
-import gzip
 import json
 import os
 import stat
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO
 
-from memgrow.data.arrow_files import ArrowRow, arrow_values, parquet_values
+from memgrow.data.arrow_files import COLUMNAR, ArrowRow, arrow_values, parquet_values
 from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.lines import LONGEST_ROW, is_compressed, text_lines, too_long, unreadable, where
 from memgrow.data.splits import PART_NAMES, PARTS
 from memgrow.errors import DataError, listed
 from memgrow.storage import atomic_open
 
-LONGEST_ROW = 1 << 24  # bytes: more than two thousand pages; a longer one must not fill the memory
 MOST_COLUMNS = 10_000
-MOST_EMPTY = 100_000  # empty lines one after another: nobody's data has so many, and billions take an hour
-MOST_UNPACKED = 200  # times its size; text becomes 3 to 10 times smaller, and at most 1,000 times
-ALWAYS_UNPACKED = 1 << 24  # bytes, however small the archive is
 JOINTS = "_-."  # between the name of a domain and that of a part
 
 
@@ -75,11 +68,6 @@ def domain_and_part(path: Path) -> tuple[str, str | None]:
     return name, None
 
 
-def where(path: Path, line: int) -> str:
-    """The place of something in a file, as every message says it."""
-    return f"{path.name}, {'row' if path.name.lower().endswith(COLUMNAR) else 'line'} {line}"
-
-
 def check_file(path: Path) -> Reader:
     """The reader for a file; refuses what is not there, is no file, or is of no known format."""
     try:
@@ -87,7 +75,7 @@ def check_file(path: Path) -> Reader:
     except (FileNotFoundError, NotADirectoryError):
         raise DataError(f"{path} does not exist; check the name and the folder") from None
     except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        raise _unreadable(path, error) from None
+        raise unreadable(path, error) from None
     if stat.S_ISDIR(mode):
         raise DataError(f"{path} is a folder; name the files in it one by one")
     if not stat.S_ISREG(mode):  # a pipe may wait for ever, and a device may never end
@@ -95,16 +83,11 @@ def check_file(path: Path) -> Reader:
     return _name_and_reader(path)[1]
 
 
-def _unreadable(path: Path, error: OSError | ValueError) -> DataError:
-    reason = getattr(error, "strerror", None) or error
-    return DataError(f"{path} cannot be read ({reason}); check the file and its permissions")
-
-
 def _name_and_reader(path: Path) -> tuple[str, Reader]:
     name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
     for suffix, reader in READERS.items():
         if name.lower().endswith(suffix) and len(name) > len(suffix):
-            if suffix in COLUMNAR and _is_compressed(path):
+            if suffix in COLUMNAR and is_compressed(path):
                 raise DataError(f"{path} is compressed twice; unpack it, and give the file without .gz")
             return name[: -len(suffix)], reader
     lines = ", ".join(suffix for suffix in READERS if suffix not in COLUMNAR)
@@ -114,67 +97,8 @@ def _name_and_reader(path: Path) -> tuple[str, Reader]:
     )
 
 
-def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a plain or compressed file in any encoding, with their numbers and their ends."""
-    number = unpacked = empty = 0
-    try:
-        most = max(MOST_UNPACKED * path.stat().st_size, ALWAYS_UNPACKED) if _is_compressed(path) else None
-        with gzip.open(path) if _is_compressed(path) else path.open("rb") as file:
-            for number, line in enumerate(bounded_lines(file), start=1):
-                if len(line) > LONGEST_ROW:
-                    raise too_long(where(path, number))
-                empty = empty + 1 if line.isspace() else 0
-                unpacked += len(line)
-                if empty > MOST_EMPTY:
-                    raise DataError(
-                        f"{where(path, number)}: there are {MOST_EMPTY:,} empty lines before it; remove them"
-                    )
-                if most is not None and unpacked > most:
-                    raise DataError(
-                        f"{path} unpacks to more than {MOST_UNPACKED} times its size, which is hardly a text; if it is "
-                        "one all the same, unpack it first and give the plain file"
-                    )
-                yield number, line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path} cannot be decompressed after line {number} ({error}); it is damaged, cut short or no gzip file: "
-            "fetch it again, or take .gz off its name if it is not compressed"
-        ) from None
-    except OSError as error:
-        raise _unreadable(path, error) from None
-
-
-def bounded_lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
-    """The lines of a file or of standard input; of one that is too long only so much that this can be told."""
-    return iter(partial(file.readline, LONGEST_ROW + 1), b"")
-
-
-def too_long(place: str) -> DataError:
-    """The error of a row that would fill the memory."""
-    return DataError(
-        f"{place} has a row of more than {LONGEST_ROW >> 20} MB; close every quote, end every line, or cut the texts, "
-        "of which a model reads the beginning alone"
-    )
-
-
-def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a UTF-8 file, decoded one by one, so that an error can say which line it is on."""
-    for number, line in raw_lines(path):
-        try:
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{where(path, number)} is not UTF-8 (byte {error.start + 1} of the line); save the file as UTF-8"
-                + ("" if _is_compressed(path) else ", or add .gz to its name if it is compressed")
-            ) from None
-
-
-def _is_compressed(path: Path) -> bool:
-    return path.name.lower().endswith(".gz")
-
-
 def _json_rows(path: Path) -> Iterator[Row]:
-    for number, line in _lines(path):
+    for number, line in text_lines(path):
         if not line.strip():
             continue
         try:
@@ -201,7 +125,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
 
     def lines() -> Iterator[str]:
         nonlocal held
-        for _, line in _lines(path):
+        for _, line in text_lines(path):
             held += len(line)
             if held > LONGEST_ROW:
                 raise too_long(where(path, start))
@@ -225,7 +149,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
 
 
 def _tsv_rows(path: Path) -> Iterator[Row]:
-    lines = ((number, line.rstrip("\r\n")) for number, line in _lines(path))
+    lines = ((number, line.rstrip("\r\n")) for number, line in text_lines(path))
     yield from _table(path, ((number, line.split("\t") if line else []) for number, line in lines))
 
 
@@ -263,7 +187,6 @@ def _columnar_rows(values: Callable[[Path], Iterator[ArrowRow]], path: Path) -> 
         yield Row(number, row, header=1)
 
 
-COLUMNAR = (".parquet", ".arrow", ".feather")
 READERS: dict[str, Reader] = {
     ".jsonl": _json_rows,
     ".ndjson": _json_rows,

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
 from memgrow.data.domain import Example
-from memgrow.data.files import LONGEST_ROW, Row, read_rows, too_long, where
+from memgrow.data.files import Row, read_rows
+from memgrow.data.lines import LONGEST_ROW, too_long, where
 from memgrow.data.splits import PART_NAMES
 from memgrow.errors import DataError, SettingsError, listed
 

@@ -1,7 +1,8 @@
 """The methods by which a model learns a new domain: their table, what grows, what trains, and the plugins."""
 
 from memgrow.methods.growth import Grew, check_method, grow_for
-from memgrow.methods.plugin import Evaluate, MethodSettings, OptimiserState, Plugin, Plugins
+from memgrow.methods.plugin import Evaluate, MethodSettings, OptimiserState, Plugin
+from memgrow.methods.plugins import Plugins
 from memgrow.methods.table import LETTERS, METHODS, RECOMMENDED, Method, find_method
 from memgrow.methods.trains import Trains
 

@@ -9,7 +9,8 @@ from memgrow.methods.distillation import Distillation
 from memgrow.methods.ewc import ElasticWeights
 from memgrow.methods.lora import LowRankAdditions, needs_linear_layers
 from memgrow.methods.old_weights import Averaging, SlowOldWeights
-from memgrow.methods.plugin import MethodSettings, Plugin, Plugins
+from memgrow.methods.plugin import MethodSettings, Plugin
+from memgrow.methods.plugins import Plugins
 from memgrow.methods.ridge import RidgeHead, needs_features
 from memgrow.methods.sparse import SparseUpdates, needs_slots, slots_and_head
 from memgrow.methods.trains import Trains, everything, newest_column, nothing, what_is_new

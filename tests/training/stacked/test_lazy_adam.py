@@ -11,7 +11,7 @@ from memgrow.lockstep import adapt_together
 from memgrow.methods import MethodSettings
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings
-from memgrow.training import lazy_adam
+from memgrow.training import optimiser
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked.model import Stack
@@ -76,14 +76,14 @@ def test_each_learns_what_it_would_have_learnt_alone_by_plain_adam(
     method, waits, stream, steppers, waiting, monkeypatch
 ):
     alone = trained(stream, together=False, method=method)
-    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    monkeypatch.setattr(optimiser, "LARGE", 1)
     assert_alike(trained(stream, together=True, method=method), alone)
     assert (steppers[0].optimiser.lazy is not None) is waits
     assert any(waiting) is waits
 
 
 def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
-    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    monkeypatch.setattr(optimiser, "LARGE", 1)
     whole = trained(stream, together=True)
     monkeypatch.setattr(stack_data, "USUAL", 3)
     assert_alike(trained(stream, together=True), whole)
@@ -101,7 +101,7 @@ def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, strea
     settings = replace(TRAINING, clip=clip)
     both = []
     for large in (1, 10**9):
-        monkeypatch.setattr(lazy_adam, "LARGE", large)
+        monkeypatch.setattr(optimiser, "LARGE", large)
         stack = Stack([learner.trained() for learner in group])  # each with its own copy
         both.append(stepper_like(steppers[0], stack, group, settings))
     assert [stepper.optimiser.lazy is not None for stepper in both] == [True, False]
@@ -115,7 +115,7 @@ def test_behind_each_epoch_all_vectors_are_where_plain_adam_has_them(clip, strea
 
 
 def test_those_that_stay_when_others_leave_the_stack_go_on_as_they_would_have(stream, steppers, monkeypatch):
-    monkeypatch.setattr(lazy_adam, "LARGE", 1)
+    monkeypatch.setattr(optimiser, "LARGE", 1)
     group = trained(stream[:1], together=True)
     order = torch.randperm(60, generator=torch.Generator().manual_seed(0)).view(-1, 4).tolist()
     whole, fewer = (

@@ -81,7 +81,7 @@ def test_a_stack_of_one_broken_off_again_and_again_ends_with_the_same_bits(
     method, large, kept, stream, tmp_path, monkeypatch
 ):
     keep_epoch(kept, monkeypatch)
-    monkeypatch.setattr("memgrow.training.lazy_adam.LARGE", large)
+    monkeypatch.setattr("memgrow.training.optimiser.LARGE", large)
     waiting, stream = count_waiting(monkeypatch), [with_rare_words(domain) for domain in stream]
     model = replace(MODEL, dropout=0.2)
     whole = make(method, model)

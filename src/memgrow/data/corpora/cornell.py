@@ -9,7 +9,7 @@ from pathlib import Path
 from memgrow.data.columns import BY_NAME
 from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
 from memgrow.data.domain import Domain, Example, Stream
-from memgrow.data.files import raw_lines, where
+from memgrow.data.lines import raw_lines, where
 from memgrow.data.load import Loaded
 from memgrow.data.records import read_table
 from memgrow.data.splits import blocks, sizes_told, without

@@ -16,7 +16,8 @@ from typing import Any
 from memgrow.data.columns import Columns
 from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
 from memgrow.data.domain import Domain, Example, Stream
-from memgrow.data.files import read_rows, where
+from memgrow.data.files import read_rows
+from memgrow.data.lines import where
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.records import read_table
 from memgrow.data.splits import fair_slice

@@ -14,7 +14,8 @@ from pathlib import Path, PurePosixPath
 from memgrow.data.columns import BY_NAME
 from memgrow.data.corpora.download import Watch, copy_stream, find_file, no_progress
 from memgrow.data.domain import Domain, Example, Stream
-from memgrow.data.files import read_rows, where
+from memgrow.data.files import read_rows
+from memgrow.data.lines import where
 from memgrow.data.load import Loaded
 from memgrow.data.records import read_table
 from memgrow.data.splits import draw_parts, each_once, sizes_told
