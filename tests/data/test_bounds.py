@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.data import files, load_stream
+from memgrow.data import lines as data_lines
 from memgrow.data.columns import BY_NAME
 from memgrow.data.files import check_file, read_rows
 from memgrow.data.lines import bounded_lines
