@@ -199,7 +199,7 @@ def test_several_workers_give_what_one_gives_even_if_they_are_killed(grid, runs,
 def test_workers_that_cannot_start_are_not_started_for_ever():
     worker = Worker.__new__(Worker)  # as one whose process ended before it was ready
     vars(worker).update(ready=False, job=None, join=lambda: None, process=SimpleNamespace(exitcode=1))
-    with pytest.raises(SettingsError, match="a worker could not be started.*__main__"):
+    with pytest.raises(SettingsError, match=r"a worker could not be started.*__main__"):
         worker.lost()
 
 
