@@ -10,7 +10,7 @@ import typer
 from memgrow.cli import options as opt
 from memgrow.cli.output import note_to_stderr, say, write_json
 from memgrow.data import Columns, Example
-from memgrow.data.files import bounded_lines
+from memgrow.data.lines import bounded_lines
 from memgrow.data.records import examples_from_lines, in_chunks, iterate_unlabelled
 from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Verdict, in_words, together
 from memgrow.errors import ModelError
