@@ -35,7 +35,8 @@ from memgrow.defaults import FINE_TUNING
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, Model, ModelSettings, PretrainedEncoder, PretrainedSettings, build
-from memgrow.training.loop import PlainStepper, TrainingSettings
+from memgrow.training.loop import TrainingSettings
+from memgrow.training.plain_stepper import PlainStepper
 
 READINGS = {"all": 0, "nearest": 1}
 KINDS = ("transformer", "bilstm")
