@@ -1,6 +1,7 @@
 """`memgrow report`: a page of a model, of a comparison and of the demo; nothing else is written over."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,19 @@ def test_what_does_not_go_together_is_refused(memgrow, made, data, tmp_path):
     assert "same domains" in memgrow.refused("report", made, "--comparison", ROOT / "results/sentiment", *out)
     assert "no figures" in memgrow.refused("report", made, "--comparison", made, *out)
     assert not (tmp_path / "page.html").exists()
+
+
+def test_the_pictures_are_written_as_png_and_svg(memgrow, made, tmp_path):
+    said = memgrow.done("report", made, "-o", tmp_path / "page.html", "--plots", tmp_path / "plots").replace("\n", "")
+    names = sorted(path.name for path in (tmp_path / "plots").iterdir())
+    assert names == ["curves.png", "curves.svg", "matrix.png", "matrix.svg"]
+    assert all(name in said for name in names)
+    assert (tmp_path / "plots/curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "kitchen" in (tmp_path / "plots/matrix.svg").read_text(encoding="utf-8")
+
+
+def test_pictures_without_matplotlib_are_refused_before_anything_is_read(memgrow, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    said = memgrow.refused("report", tmp_path / "none", "-o", tmp_path / "page.html", "--plots", tmp_path / "plots")
+    assert "memgrow[plots]" in said
+    assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,8 @@ import pytest
 
 from memgrow.errors import SettingsError
 from memgrow.metrics import AccuracyMatrix
-from memgrow.report.plots import draw_matrices
+from memgrow.report.measures import MEASURES
+from memgrow.report.plots import Look, draw_matrices
 
 MATRIX = (
     AccuracyMatrix().with_row(["a"], {"a": 0.8, "b": 0.0}).with_row(["b"], {"b": 0.7}).with_row(["$c_$"], {"$c_$": 1.0})
@@ -73,3 +74,13 @@ def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SettingsError, match=r"pip install 'memgrow\[plots\]'"):
         draw_matrices({"F": MATRIX}, tmp_path / "x.png", "")
+
+
+def test_the_lower_perplexity_has_the_lighter_colour_as_the_better_one(tmp_path, texts):
+    matrix = AccuracyMatrix().with_row(["a"], {"a": 1 / 20, "b": 1 / 900}).with_row(["b"], {"a": 1 / 80, "b": 1 / 10})
+    draw_matrices({"F": matrix}, tmp_path / "x.png", "", measure=MEASURES["perplexity"])
+    assert texts == ["20.00", "900", "80.00", "10.00"]
+    look = Look.of(MEASURES["perplexity"], [matrix])
+    assert look.is_light(look.measure.place(1 / 10))
+    assert not look.is_light(look.measure.place(1 / 900))
+    assert look.end_texts == ("900", "10.00")

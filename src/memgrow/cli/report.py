@@ -11,6 +11,8 @@ from memgrow.data import Columns, Stream, load_for_evaluation
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.report.html.page import GENERATOR, render
+from memgrow.report.plots import new_figure
+from memgrow.report.run_plots import save_pictures
 from memgrow.report.run_report import RunReport, find_figures, read_figures, report_of_model
 from memgrow.storage import atomic_write
 
@@ -51,6 +53,9 @@ def report(
     method: Annotated[
         str | None, typer.Option(metavar="NAME", help="Of a comparison: which method it is about; else the best.")
     ] = None,
+    plots: Annotated[
+        Path | None, typer.Option(readable=False, metavar="FOLDER", help="Its pictures as well, as PNG and SVG.")
+    ] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,
     label: opt.Label = None,
@@ -66,6 +71,8 @@ def report(
     Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
     """
     check_replaceable(out)
+    if plots is not None:
+        new_figure(1, 1)  # that there is no matplotlib is told before anything is read
     figures = find_figures(what)
     if figures is not None:
         if data or comparison:
@@ -88,6 +95,9 @@ def report(
         with console.status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(stream), beside)
     write_report(made, out)
+    if plots is not None:
+        names = [path.name for path in save_pictures(made, plots)]
+        say(f"The pictures are in {plots}: {', '.join(names)}.")
 
 
 def read_comparison(path: Path) -> RunReport:

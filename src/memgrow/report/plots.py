@@ -3,7 +3,8 @@
 Every picture is a PNG, or what else the ending of its file's name says.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import ceil, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -13,12 +14,15 @@ from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
 from memgrow.experiments.paper.figures import Figures, Study
 from memgrow.experiments.paper.sheet import Cell
 from memgrow.metrics import AccuracyMatrix
+from memgrow.report.measures import MEASURES, Measure
 from memgrow.report.table import UNKNOWN
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
+
+ACCURACY = MEASURES["accuracy"]
 
 DPI = 130  # dots in an inch; all other sizes are in inches
 
@@ -52,50 +56,86 @@ def draw_matrices(
     path: str | Path | BinaryIO,
     title: str,
     forgot: Mapping[str, float] | None = None,
+    measure: Measure | None = None,
 ) -> None:
     """Draw one heat map for each method, with average and forgetting above it.
 
-    `forgot` is for means over seeds: the forgetting of a mean matrix is another number.
+    `forgot` is for means over seeds: the forgetting of a mean matrix is another number. A `measure` other than accuracy
+    has colours from the worst to the best that is shown.
     """
     columns, rows = min(len(matrices), IN_A_ROW), ceil(len(matrices) / IN_A_ROW)
     figure = new_figure(SIDE * columns, SIDE * rows)
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat[len(matrices) :]:
         axis.set_axis_off()
+    look = Look.of(measure or ACCURACY, matrices.values())
     for axis, (name, matrix) in zip(axes.flat, matrices.items(), strict=False):
-        image = _draw_matrix(axis, name, matrix, (forgot or {}).get(name, matrix.forgetting()))
+        lost = (forgot or {}).get(name, look.measure.forgetting(matrix))
+        image = _draw_matrix(axis, name, matrix, lost, look)
     for axis in axes[:, 0]:
         axis.set_ylabel("after learning")
-    figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label="test accuracy, %")
-    figure.suptitle(title)
+    bar = figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label=look.measure.axis)
+    if look.measure is not ACCURACY:
+        bar.set_ticks(look.ends, labels=look.end_texts)
+    figure.suptitle(title, parse_math=False)
     figure.savefig(path, dpi=DPI)
 
 
-def _draw_matrix(axis: "Axes", name: str, matrix: AccuracyMatrix, forgetting: float | None) -> "AxesImage":
-    domains, learned_at = matrix.domains, matrix.learned_at()
+@dataclass(frozen=True)
+class Look:
+    """The two ends of the colours, as places on a measure's scale, and what they are called."""
+
+    measure: Measure
+    ends: tuple[float, float]
+    end_texts: tuple[str, str]
+
+    @classmethod
+    def of(cls, measure: Measure, matrices: Iterable[AccuracyMatrix]) -> "Look":
+        if measure is ACCURACY:
+            return cls(measure, (DARKEST / 100, LIGHTEST / 100), (str(DARKEST), str(LIGHTEST)))
+        scores = [score for matrix in matrices for row in matrix.rows for score in row.scores.values()] or [0.5, 1.0]
+        worst, best = min(scores), max(scores)
+        low, high = measure.place(worst), measure.place(best)
+        return cls(measure, (min(low, high - measure.least), high), (measure.shown(worst), measure.shown(best)))
+
+    def is_light(self, place: float) -> bool:
+        """Whether the ground is so light that figures have to be black."""
+        low, high = self.ends
+        return (place - low) / (high - low) > (MIDDLE - DARKEST) / (LIGHTEST - DARKEST)
+
+    def text(self, score: float) -> str:
+        return f"{100 * score:.0f}" if self.measure is ACCURACY else self.measure.shown(score)
+
+
+def _draw_matrix(axis: "Axes", name: str, matrix: AccuracyMatrix, lost: float | None, look: Look) -> "AxesImage":
+    domains, learned_at, measure = matrix.domains, matrix.learned_at(), look.measure
     scores = [[matrix.score(stage, domain) for domain in domains] for stage in range(len(matrix.rows))]
-    values = [[nan if score is None else 100 * score for score in row] for row in scores]
-    image = axis.imshow(values, vmin=DARKEST, vmax=LIGHTEST, cmap="viridis")
-    for stage, row in enumerate(values):
-        for column, (domain, value) in enumerate(zip(domains, row, strict=True)):
-            learned = learned_at.get(domain, len(values))
+    places = [[nan if score is None else measure.place(score) for score in row] for row in scores]
+    if measure is ACCURACY:  # so that the bar has percent
+        shown, ends = [[100 * place for place in row] for row in places], (DARKEST, LIGHTEST)
+        image = axis.imshow(shown, vmin=ends[0], vmax=ends[1], cmap="viridis")
+    else:
+        image = axis.imshow(places, vmin=look.ends[0], vmax=look.ends[1], cmap="viridis")
+    for stage, row in enumerate(scores):
+        for column, (domain, score) in enumerate(zip(domains, row, strict=True)):
+            learned = learned_at.get(domain, len(scores))
             axis.text(
                 column,
                 stage,
-                UNKNOWN if value != value else f"{value:.0f}",
+                UNKNOWN if score is None else look.text(score),
                 ha="center",
                 va="center",
-                color="white" if value <= MIDDLE else "black",
+                color="black" if score is None or look.is_light(measure.place(score)) else "white",
                 alpha=1.0 if stage >= learned else 0.55,
                 fontweight="bold" if stage == learned else "normal",
             )
     # A dollar in a name is a dollar, and no formula.
     axis.set_xticks(range(len(domains)), domains, rotation=20, parse_math=False)
-    axis.set_yticks(range(len(values)), ["→ " + "+".join(row.learned) for row in matrix.rows], parse_math=False)
-    axis.set_xlabel("accuracy on")
-    average = matrix.average()
-    parts = [f"average {100 * average:.1f}"] if average is not None else []
-    parts += [f"forgot {100 * forgetting:.1f}"] if forgetting is not None else []
+    axis.set_yticks(range(len(scores)), ["→ " + "+".join(row.learned) for row in matrix.rows], parse_math=False)
+    axis.set_xlabel(f"{measure.name} on")
+    average = measure.average(matrix)
+    parts = [f"average {measure.shown(average).removesuffix('%')}"] if average is not None else []
+    parts += [f"forgot {measure.lost_text(lost).removeprefix('+')}"] if lost is not None else []
     axis.set_title(f"{name}: {', '.join(parts)}" if parts else name, fontsize=11)
     return image
 

@@ -63,6 +63,11 @@ class RunReport:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     facts: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def own_name(self) -> str:
+        """How the page calls what it is about."""
+        return self.method if self.history is None else f"this model ({self.method})"
+
     def spread(self, method: str, stage: int, domain: str) -> float | None:
         """The standard deviation over seeds of a score that a method had."""
         if self.comparison is None or method not in self.comparison.results:

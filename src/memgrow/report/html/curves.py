@@ -4,39 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.element import Html, element
+from memgrow.report.lines import Line
 from memgrow.report.measures import Measure
 
-WIDTH, HEIGHT = 360, 220
-LEFT, RIGHT, TOP, BOTTOM = 46, 10, 26, 44
+WIDTH, HEIGHT = 280, 200
+LEFT, RIGHT, TOP, BOTTOM = 34, 6, 26, 42
 NAMED = 5  # stages that are named below their axis; more of them are numbered
-LETTERS = 10  # of such a name
+LETTERS = 8  # of such a name
 PADDING = 0.06  # of the range, above and below
 INSET = 14  # of the first and last stage from the ends of their axis
 HIGHEST = 1e9  # of a figure that has a place of its own
-
-
-@dataclass(frozen=True)
-class Line:
-    """The scores of a method; `kind` (own, fine, all) decides its looks."""
-
-    name: str
-    kind: str
-    matrix: AccuracyMatrix
-    spread: "Spread | None" = None
-
-    def points(self, domain: str, stages: int) -> list[tuple[int, float]]:
-        """(stage, score); of a method with one stage its score from end to end, as a line to hold others against."""
-        if len(self.matrix.rows) == 1 and stages > 1:
-            score = self.matrix.score(0, domain)
-            return [] if score is None else [(0, score), (stages - 1, score)]
-        found = ((stage, self.matrix.score(stage, domain)) for stage in range(len(self.matrix.rows)))
-        return [(stage, score) for stage, score in found if score is not None]
-
-
-Spread = dict[tuple[int, str], float]
-"""By stage and domain: the standard deviation over seeds."""
 
 
 @dataclass(frozen=True)

@@ -69,9 +69,11 @@ def matrix_legend(scale: Scale) -> Html:
 
 
 def attention_map(memory: MemoryUse) -> Html:
-    """Whose texts down, whose slots across; the last row is what reading all slots alike would give."""
-    owners = list(memory.slots)
-    most = max((share for shares in memory.shares.values() for share in shares.values()), default=1.0) or 1.0
+    """Whose texts down, whose slots across; the last row is what they would get if all slots were read alike."""
+    owners, even = list(memory.slots), _even(memory.slots)
+    shares = [share for found in memory.shares.values() for share in found.values()]
+    # An even share has the middle colour, so that what is read more is stronger and what is read less is paler.
+    most = max([*shares, *(() if memory.apart else (2 * share for share in even.values()))], default=1.0) or 1.0
     rows = [
         element(
             "tr",
@@ -81,9 +83,8 @@ def attention_map(memory: MemoryUse) -> Html:
         for domain, shares in memory.shares.items()
     ]
     if not memory.apart:
-        even = _even(memory.slots)
         cells = [element("td", percent(even[owner]), class_="zero") for owner in owners]
-        rows.append(element("tr", element("th", "if all slots were read alike", scope="row"), *cells, class_="apart"))
+        rows.append(element("tr", element("th", "an even share", scope="row"), *cells, class_="apart"))
     caption = "Attention of a domain's texts, % " + ("of what its slots could get" if memory.apart else "of all")
     return _map(caption, "texts of", "slots of", owners, rows)
 

@@ -16,10 +16,11 @@ def methods_table(comparison: Comparison, measure: Measure, chosen: str) -> Html
     replies = comparison.kind.is_dialogue
     low, high = (percent(end, digits=0 if not replies else 2) for end in ranges["average"])
     lost_low, lost_high = (percent(end, digits=0 if not replies else 2) for end in ranges["forgetting"])
+    unit = "" if replies else ", %"
     head = [
         element("th", "method", scope="col"),
-        element("th", f"average {measure.name} at the end", _axis(low, high), scope="col", colspan="2"),
-        element("th", measure.lost_name, _axis(lost_low, lost_high), scope="col", colspan="2"),
+        element("th", f"average {measure.name} at the end{unit}", _axis(low, high), scope="col"),
+        element("th", measure.lost_name, _axis(lost_low, lost_high), scope="col"),
         element("th", "against F, points", scope="col", class_="number"),
         *([element("th", "perplexity", scope="col", class_="number")] if replies else []),
         element("th", "parameters", scope="col", class_="number"),
@@ -39,8 +40,8 @@ def _cells(comparison: Comparison, method: str, ranges: dict[str, tuple[float, f
     figures, shown = comparison.summary[method], digits(comparison)
     cells = [element("th", method, scope="row")]
     for name in PANELS:
-        cells.append(element("td", _strip(figures[name], ranges[name]), class_="strip"))
-        cells.append(element("td", _with_spread(figures[name], shown), class_="number"))
+        number = element("span", _with_spread(figures[name], shown), class_="number")
+        cells.append(element("td", element("span", _strip(figures[name], ranges[name]), number, class_="seeds")))
     cells.append(element("td", difference(comparison.against(method), shown).replace("·", MISSING), class_="number"))
     if replies:
         cells.append(element("td", perplexity_text(figures["perplexity"].mean or 0.0), class_="number"))

@@ -1,0 +1,122 @@
+"""The pictures of a report by matplotlib, for papers and slides: each as PNG and as SVG."""
+
+from collections.abc import Callable, Iterator
+from math import ceil
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from memgrow.experiments.attention import MemoryUse
+from memgrow.report.lines import Line, report_lines, shown_domains
+from memgrow.report.plots import DPI, draw_comparison, draw_matrices, new_figure
+from memgrow.report.run_report import RunReport
+from memgrow.storage import atomic_open
+
+KINDS = ("png", "svg")
+PANEL, IN_A_ROW = (3.6, 2.9), 3  # inches
+# By the kind of a line, as in style.css: colours that differ to all eyes, and never colours alone.
+LOOKS: dict[str, dict[str, Any]] = {
+    "own": {"color": "#0b62a8", "marker": "o", "linewidth": 2.2},
+    "fine": {"color": "#c05000", "marker": "s", "linestyle": "--"},
+    "all": {"color": "#007a5a", "linestyle": ":"},
+}
+
+
+def save_pictures(report: RunReport, folder: Path) -> list[Path]:
+    """Write all pictures that there are figures for, each whole or not at all, and tell which."""
+    import matplotlib
+
+    written = []
+    for name, draw in _pictures(report):
+        for kind in KINDS:
+            settings: dict[Any, Any] = {"savefig.format": kind, "svg.hashsalt": name, "svg.fonttype": "none"}
+            with atomic_open(folder / f"{name}.{kind}") as file, matplotlib.rc_context(settings):
+                draw(file)
+            written.append(folder / f"{name}.{kind}")
+    return written
+
+
+def _pictures(report: RunReport) -> Iterator[tuple[str, Callable[[BinaryIO], None]]]:
+    comparison, memory = report.comparison, report.memory
+    title = " → ".join("+".join(row.learned) for row in report.matrix.rows)
+    matrices = {report.own_name: report.matrix}
+    if comparison is not None:
+        others = [name for name in comparison.order if name != report.own_name]
+        matrices |= {name: matrix for name in others if len((matrix := comparison.mean_matrix(name)).rows) > 1}
+    if any(row.scores for row in report.matrix.rows):
+        yield "matrix", lambda file: draw_matrices(matrices, file, title, _forgot(report), report.measure)
+    if len(report.matrix.rows) > 1:
+        yield "curves", lambda file: draw_curves(report, file)
+    if comparison is not None and len(comparison.results) > 1:
+        yield "methods", lambda file: draw_comparison(comparison, file, title)
+    if memory is not None:
+        yield "attention", lambda file: draw_attention(memory, file)
+
+
+def _forgot(report: RunReport) -> dict[str, float]:
+    """Of methods that were run with several seeds: the mean, which is not that of the mean matrix."""
+    figures = {} if report.comparison is None else report.comparison.summary
+    return {name: one["forgetting"].mean or 0.0 for name, one in figures.items()}
+
+
+def draw_curves(report: RunReport, path: BinaryIO) -> None:
+    """Draw each domain's score over the stages, the chosen method beside fine-tuning and retraining."""
+    domains, lines, stages = shown_domains(report), report_lines(report), len(report.matrix.rows)
+    across = 2 if len(domains) == 4 else min(len(domains), IN_A_ROW)
+    down = ceil(len(domains) / across)
+    figure = new_figure(PANEL[0] * across, PANEL[1] * down + 0.4)
+    axes = figure.subplots(down, across, squeeze=False, sharey=True)
+    for axis in axes.flat[len(domains) :]:
+        axis.set_axis_off()
+    names = ["+".join(row.learned) for row in report.matrix.rows]
+    for axis, domain in zip(axes.flat, domains, strict=False):
+        for line in lines:
+            points = line.points(domain, stages)
+            axis.errorbar(
+                [stage for stage, _ in points],
+                [report.measure.figure(score) for _, score in points],
+                yerr=_spread(line, domain, points, report) if line.spread and line.kind != "all" else None,
+                label=line.name,
+                markersize=5,
+                capsize=2,
+                **LOOKS[line.kind],
+            )
+        learned = report.matrix.learned_at().get(domain)
+        if learned:
+            axis.axvline(learned, color="#888888", linewidth=0.8, linestyle=":")
+        if report.measure.better == "lower":
+            axis.set_yscale("log")
+        axis.set_title(domain, fontsize=10, parse_math=False)
+        axis.set_xticks(range(stages), names, rotation=20, parse_math=False, fontsize=8)
+        axis.set_xlabel("after learning")
+        axis.grid(axis="y", alpha=0.25)
+    for axis in axes[:, 0]:
+        axis.set_ylabel(report.measure.axis)
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=len(lines), frameon=False)
+    figure.savefig(path, dpi=DPI)
+
+
+def _spread(line: Line, domain: str, points: list[tuple[int, float]], report: RunReport) -> list[float]:
+    """Of scores that are shares; of perplexities there is one seed."""
+    away = (line.spread or {}).get
+    return [abs(report.measure.figure(away((stage, domain), 0.0))) for stage, _ in points]
+
+
+def draw_attention(memory: MemoryUse, path: BinaryIO) -> None:
+    """Draw how the attention of each domain's texts divides among the domains' slots."""
+    owners, readers = list(memory.slots), list(memory.shares)
+    figure = new_figure(2.2 + 0.9 * len(owners), 1.8 + 0.6 * len(readers))
+    axis = figure.subplots()
+    values = [[100 * memory.shares[reader][owner] for owner in owners] for reader in readers]
+    image = axis.imshow(values, vmin=0, cmap="Blues", aspect="auto")
+    middle = max((value for row in values for value in row), default=1.0) * 0.55
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            colour = "white" if value > middle else "black"
+            axis.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
+    axis.set_xticks(range(len(owners)), owners, rotation=20, parse_math=False)
+    axis.set_yticks(range(len(readers)), readers, parse_math=False)
+    axis.set_xlabel("slots of")
+    axis.set_ylabel("texts of")
+    figure.colorbar(image, ax=axis, label="attention, %")
+    figure.savefig(path, dpi=DPI)
