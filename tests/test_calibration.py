@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from memgrow import Learner, undo
-from memgrow.calibration import Calibration
+from memgrow.calibration import Calibration, calibrate
 from memgrow.errors import ModelError
 from memgrow.metrics.calibration import fit_temperature, reliability
 from tests.support.new_labels import with_label
@@ -34,7 +34,7 @@ def test_the_temperature_is_that_of_the_newest_validation_examples(saved, domain
     data = learner.encode(domains[1].validation)
     logits, labels = learner.classifier().logits(data), torch.tensor(data.labels)
     calibration = learner.calibration
-    assert calibration.temperature == fit_temperature(logits, labels) != 1
+    assert calibration.temperature == max(1.0, fit_temperature(logits, labels))
     assert list(calibration.domains) == [domain.name for domain in domains]
     first, second = calibration.domains.values()
     assert (first.stage, second.stage) == (1, 2)
@@ -42,6 +42,16 @@ def test_the_temperature_is_that_of_the_newest_validation_examples(saved, domain
     assert second.before == reliability(logits, labels)
     assert second.after == reliability(logits, labels, calibration.temperature)
     assert learner.reliability(domains[1], "validation") == second.after
+
+
+def test_it_never_makes_a_model_surer_of_domains_whose_examples_are_gone():
+    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0]] * 50)
+    right, wrong = logits.argmax(-1), logits.argmin(-1)
+    first = calibrate(logits, right, {"a": 100}, Calibration(), ["a"], 1)
+    assert first.temperature < 1
+    assert calibrate(logits, right, {"b": 100}, first, ["a", "b"], 2).temperature == 1
+    assert calibrate(logits, wrong, {"b": 100}, first, ["a", "b"], 2).temperature > 1
+    assert calibrate(logits, right, {"a": 50, "b": 50}, first, ["a", "b"], 2).temperature == first.temperature
 
 
 def test_probabilities_follow_it_and_labels_do_not(saved, domains):

@@ -257,8 +257,8 @@ class Adaptation:
         confidences: Sequence[Tensor] = [torch.empty(0)] * len(names)
         if isinstance(learnt.model, Classifier):
             logits, labels = learnt.model.logits(self.validation), torch.tensor(self.validation.labels)
-            known = self.before.calibration
-            calibration = calibrate(logits, labels, dict(zip(names, sizes, strict=True)), known, stage)
+            known, parts = self.before.calibration, dict(zip(names, sizes, strict=True))
+            calibration = calibrate(logits, labels, parts, known, learnt.history.domains, stage)
             learnt = replace(learnt, calibration=calibration)
             sure = (logits / calibration.temperature).softmax(-1).max(-1).values
             confidences = torch.split(sure, sizes)

@@ -1,11 +1,12 @@
 """The calibration of a learner's probabilities: a temperature, and figures of each domain on its validation examples.
 
 The temperature is fitted at the end of each stage on the validation examples of that stage, as those of earlier domains
-are gone; for a method that sees all domains together they are those of all. The figures of a domain are of the model
-and the temperature as they were when it was learnt.
+are gone; for a method that sees all domains together they are those of all. Where there are earlier domains it is never
+below 1: a model that has forgotten some of them is too sure there already, and nothing at hand would tell. The figures
+of a domain are of the model and the temperature as they were when it was learnt.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -57,9 +58,16 @@ class Calibration:
         return cls(temperature, domains)
 
 
-def calibrate(logits: Tensor, labels: Tensor, parts: Mapping[str, int], before: Calibration, stage: int) -> Calibration:
-    """Fit the temperature on the validation examples of a stage: so many of each domain, one domain after another."""
+def calibrate(
+    logits: Tensor, labels: Tensor, parts: Mapping[str, int], before: Calibration, learnt: Collection[str], stage: int
+) -> Calibration:
+    """Fit the temperature on the validation examples of a stage: so many of each domain, one domain after another.
+
+    `learnt` are all domains that have been learnt by now.
+    """
     temperature = fit_temperature(logits, labels)
+    if set(learnt) - set(parts):
+        temperature = max(1.0, temperature)
     found: dict[str, DomainCalibration] = {}
     sizes = list(parts.values())
     for name, scores, answers in zip(parts, torch.split(logits, sizes), torch.split(labels, sizes), strict=True):

@@ -31,7 +31,7 @@ def test_evaluation_tells_how_far_probabilities_can_be_believed(memgrow, made, d
     shown = " ".join(memgrow.done("evaluate", made, data["kitchen"]).split())
     found = json.loads(memgrow.done("evaluate", made, data["kitchen"], "--calibration", "--json"))["kitchen"]
     assert f"kitchen 24 {100 * found['accuracy']:.1f} {100 * found['ece']:.1f}" in shown
-    assert found["temperature"] != 1
+    assert found["temperature"] >= 1
     more = " ".join(memgrow.done("evaluate", made, data["kitchen"], "--calibration").split())
     assert f"{100 * found['ece']:.1f} {100 * found['ece_uncalibrated']:.1f} {100 * found['confidence']:.1f}" in more
     about = json.loads(memgrow.done("inspect", made, "--json"))["about"]
