@@ -1,9 +1,11 @@
 """The page in a real browser, against a real service: asking, looking, and what strangers try."""
 
+import json
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from shutil import copytree
+from urllib.request import urlopen
 
 import pytest
 
@@ -57,6 +59,14 @@ def test_the_matrix_and_the_curves_are_drawn_with_named_axes(
         if box["left"] < around["left"] or box["right"] > around["right"] or box["bottom"] > around["bottom"]
     ]
     assert outside == []
+    page.check()
+
+
+def test_drift_is_told_in_one_sentence(reader: str, look: Look) -> None:
+    page = look(reader)
+    with urlopen(f"{reader}drift", timeout=15) as answer:
+        told = json.loads(answer.read())["sentence"]
+    assert page.wait("#drift").inner_text().lower() == f"{told.lower()}."
     page.check()
 
 

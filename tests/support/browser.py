@@ -95,7 +95,7 @@ class Page:
         self.tab.wait_for_selector("#inputs textarea")
 
     def _told(self, message: Any) -> None:
-        if message.type == "error" and not message.location["url"].endswith("/drift"):
+        if message.type == "error":
             self.errors.append(f"{message.text} ({message.location['url']})")
 
     def find(self, selector: str) -> Any:

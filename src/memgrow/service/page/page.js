@@ -4,7 +4,7 @@ import { showFields, startAsking } from "./answer.js";
 import { byId, say } from "./dom.js";
 import { nameDomains } from "./domains.js";
 import { showHistory, startDrawing } from "./history.js";
-import { get, setToken } from "./service.js";
+import { capital, get, setToken } from "./service.js";
 import { refreshJobs, showVersions, startTeaching } from "./teach.js";
 
 const SOON = 1000, LATER = 8000; // milliseconds between two looks at the jobs, while one is under way or not
@@ -33,7 +33,7 @@ function sentence(model) {
 
 async function refreshDrift() {
   const drift = await get("drift");
-  say(byId("drift"), drift.sentence);
+  say(byId("drift"), capital(drift.sentence));
   byId("drift").classList.toggle("due", Boolean(drift.due));
 }
 
@@ -42,7 +42,7 @@ async function watch() {
   let isTraining = false;
   if (!document.hidden) {
     const looks = [refreshModel(), refreshJobs().then((found) => { isTraining = found; }), refreshDrift()];
-    const failed = (await Promise.allSettled(looks)).find((look) => look.reason && look.reason.status !== 404);
+    const failed = (await Promise.allSettled(looks)).find((look) => look.status === "rejected");
     say(byId("problem"), failed?.reason.message, true);
   }
   clearTimeout(waiting);

@@ -50,4 +50,5 @@ function sentence(value, status) {
   return `The service answered with status ${status} and no reason.`;
 }
 
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+/** A sentence as it stands by itself. */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");

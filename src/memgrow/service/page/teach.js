@@ -1,7 +1,7 @@
 // "Teach it a new domain": upload a file, watch it train, compare, publish or discard; and go back to a version.
 
 import { byId, make, percent, say, show } from "./dom.js";
-import { get, post, upload } from "./service.js";
+import { capital, get, post, upload } from "./service.js";
 
 const MOST = 8; // jobs that are shown, the latest first
 const STATES = {
@@ -80,7 +80,7 @@ function fill(element, job, isNew) {
   const result = make("p", { class: "result", "aria-live": "polite", hidden: true });
   show(element,
     make("h3", { "aria-live": "polite" }, make("span", { class: "domain-name" }, job.domain), " ", STATES[job.state] ?? job.state),
-    job.error ? make("p", { class: "bad" }, job.error) : null,
+    job.error ? make("p", { class: "bad" }, capital(job.error)) : null,
     UNDER_WAY.includes(job.state) ? [make("progress", { max: 1, "aria-label": "Progress of the training" }), make("p", { class: "hint epoch" })] : null,
     comparison(job),
     make("p", { class: "actions" },
