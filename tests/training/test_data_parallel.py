@@ -1,7 +1,7 @@
 """Texts shared by several processes are learnt as by one, up to rounding. Here the processes are threads."""
 
 import copy
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
@@ -9,6 +9,7 @@ from threading import Barrier, Thread
 
 import pytest
 import torch
+from torch import nn
 
 from memgrow import learner as learners
 from memgrow.data import Domain, Stream
@@ -139,6 +140,40 @@ def test_a_step_has_the_gradients_of_one_process(method, folder, small, shared, 
     for (name, a), b in zip(weights(alone).items(), weights(together).values(), strict=True):
         # Where a gradient is next to nothing, rounding turns its sign: then Adam moves the other way.
         assert (a - b).norm() <= 1e-3 * a.norm() + 2e-3 * a.numel() ** 0.5, name
+
+
+class Chosen(nn.Module):
+    """Texts that begin with an odd number have weights of their own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.odd, self.even = (nn.Embedding(9, 3) for _ in range(2))
+
+    def forward(self, words: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        odd = words[:, 0] % 2 == 1
+        made = words.new_zeros(len(words), 3).float()
+        for rows, table in ((odd, self.odd), (~odd, self.even)):
+            if rows.any():
+                made = made.index_put((rows,), table(words[rows, 0]))
+        return made
+
+    def prepared(self):
+        return nullcontext()
+
+
+def test_what_only_another_process_has_used_moves_too():
+    """Where a text reads the slots of its nearest domains alone, the texts of one process may leave some unread."""
+
+    alone, words, lengths = Chosen(), torch.tensor([[2], [3], [4]]), torch.ones(3, dtype=torch.long)
+    shared = copy.deepcopy(alone)
+    alone(words, lengths).square().sum().backward()
+    with in_threads(2, CPU, None) as group:
+        group.take(shared, list(shared.parameters()))
+        with group.sharing(shared, training=True):
+            shared(words, lengths).square().sum().backward()
+            group.backward()
+    for ours, theirs in zip(shared.parameters(), alone.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, theirs.grad)
 
 
 def test_sums_of_ridge_and_its_head_are_those_of_one_process(folder, small, shared):

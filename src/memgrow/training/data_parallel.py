@@ -54,7 +54,7 @@ class Read:
 class Backward:
     """Take the gradient of the vectors just made back to the parameters, and take part in summing theirs.
 
-    None is for who had no share of the batch.
+    The answer are the numbers of those that have one. None is for who had no share of the batch.
     """
 
     gradient: NDArray[np.float32] | None
@@ -128,7 +128,7 @@ class DataParallel:
         self._buffers = Buffers(())
         self._training = False
         self._rows = 0
-        self._made: Tensor | None = None  # our share of the vectors, if they have a gradient
+        self._made: Tensor | None = None  # our share of the vectors, while a backward pass may follow
         self._vectors: list[Tensor] = []  # everybody's, as the rest of the model has them
 
     def take(self, encoder: nn.Module, parameters: Sequence[Tensor] = ()) -> None:
@@ -164,9 +164,12 @@ class DataParallel:
         gradients = [vector.grad for vector in vectors]
         for peer, gradient in zip(self.peers, [*gradients[1:], *[None] * self.count], strict=False):
             peer.send(Backward(None if gradient is None else gradient.cpu().numpy()))
-        made.backward(gradients[0])  # type: ignore[no-untyped-call]
-        for peer in self.peers:
-            peer.receive()  # before all meet: who has failed does not come
+        if made.requires_grad:
+            made.backward(gradients[0])  # type: ignore[no-untyped-call]
+        for peer in self.peers:  # before all meet: who has failed does not come
+            for number in peer.receive():  # of parameters that its texts have used, and perhaps not ours
+                if (parameter := self._parameters[number]).grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
         own = [parameter.grad for parameter in self._parameters]
         self._buffers.fill(own)
         for buffer in self._buffers.whole:
@@ -187,7 +190,7 @@ class DataParallel:
 
     def _join(self, encoder: nn.Module, given: Any, made: Tensor) -> Tensor:
         parts = [made, *(torch.from_numpy(peer.receive()).to(made.device) for _, peer in self._sharing())]
-        if made.requires_grad:  # cut here: the others begin their way back when ours begins
+        if self._training and self._parameters:  # cut here: the others begin their way back when ours begins
             self._made = made
             self._vectors = parts = [part.detach().requires_grad_() for part in parts]
         return torch.cat(parts)[whole_order(self._rows, self.count).to(made.device)]

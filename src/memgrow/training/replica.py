@@ -14,8 +14,6 @@ from memgrow.errors import brief
 from memgrow.models import Encoder
 from memgrow.training.data_parallel import Backward, Buffers, Exchange, Read, Request, Take, Weights
 
-DONE = "done"
-
 
 @dataclass(frozen=True)
 class Failed:
@@ -77,10 +75,11 @@ class Replica:
         vectors, self._vectors = self._vectors, None
         for parameter in self.parameters:
             parameter.grad = None
-        if vectors is not None and request.gradient is not None:
+        if vectors is not None and vectors.requires_grad and request.gradient is not None:
             vectors.backward(torch.from_numpy(request.gradient).to(self.device))  # type: ignore[no-untyped-call]
-        self.buffers.fill([parameter.grad for parameter in self.parameters])
-        self.pipe.send(DONE)
+        found = [parameter.grad for parameter in self.parameters]
+        self.buffers.fill(found)
+        self.pipe.send([number for number, gradient in enumerate(found) if gradient is not None])
         for buffer in self.buffers.whole:
             self.exchange.reduce(buffer)
 
