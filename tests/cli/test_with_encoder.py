@@ -298,3 +298,20 @@ def test_a_domain_moves_to_another_copy_as_a_file(memgrow, data, taught, model, 
     assert "no domain 'ports'" in memgrow.refused("export-domain", model, "ports")
     memgrow.done("undo", model)
     assert memgrow.learnt(model) == [("kitchen",)]
+
+
+def test_slots_that_nobody_reads_are_pruned_after_the_cost_was_told(memgrow, data, taught, model):
+    before = (model / "model.safetensors").read_bytes()
+    words = ("prune", model, "--data", data["harbour"], "--below", "0.2")
+    out = " ".join(memgrow.done(*words, "--dry-run").split())
+    assert "accuracy, %" in out
+    assert "Nothing was written." in out
+    assert (model / "model.safetensors").read_bytes() == before
+    out = " ".join(memgrow.done(*words).split())
+    assert "slots of each bank are gone from" in out
+    assert memgrow.learnt(model) == [("kitchen",), ("harbour",), ("harbour",)]
+    memgrow.done("history", model)
+    memgrow.done("undo", model)
+    assert (model / "model.safetensors").read_bytes() == before
+    assert "give files with --data" in memgrow.refused("prune", model)
+    assert "no slots of clinic" in memgrow.refused("prune", model, "--data", data["clinic"])

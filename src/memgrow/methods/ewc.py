@@ -109,6 +109,12 @@ class ElasticWeights(Plugin):
             part, name = key.split("/", 1)
             parts[part][name] = tensor
 
+    def keep_rows(self, kept: Mapping[str, Tensor]) -> None:
+        for name in self.fisher.keys() & kept.keys():
+            rows = kept[name][kept[name] < len(self.fisher[name])]  # slots that joined later are not in it
+            for part in (self.fisher, self.centre):
+                part[name] = part[name][rows.to(part[name].device)]
+
     def fits(self, model: Model) -> bool:
         weights = dict(model.named_parameters())
         return self.fisher.keys() == self.centre.keys() <= weights.keys() and all(

@@ -204,6 +204,9 @@ class Plugin:
         """Whether what was taken back can be of this model."""
         return True
 
+    def keep_rows(self, kept: Mapping[str, Tensor]) -> None:
+        """Called when slots were given up: of these parameters, by name, only some rows are left."""
+
     def stacked(self, others: Sequence["Plugin"]) -> "Plugin":
         """This one for several models at once: each of `others`, this one among them, remembers of its own.
 

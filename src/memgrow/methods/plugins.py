@@ -115,6 +115,10 @@ class Plugins:
         for prefix, part in self._remembering().items():
             part.restore({name.removeprefix(prefix): t for name, t in tensors.items() if name.startswith(prefix)})
 
+    def keep_rows(self, kept: Mapping[str, Tensor]) -> None:
+        for part in self.parts:
+            part.keep_rows(kept)
+
     def wrong_memory(self, model: Model, learnt: bool) -> str | None:
         """What is wrong with what was taken back for a model that has `learnt` something, if anything is."""
         for part in self.parts:

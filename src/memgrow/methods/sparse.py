@@ -154,6 +154,11 @@ class SparseUpdates(Plugin):
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         self.counts = {name: count.cpu() for name, count in tensors.items()}
 
+    def keep_rows(self, kept: Mapping[str, Tensor]) -> None:
+        for name, count in self.counts.items():
+            if (rows := kept.get(f"{name}.bank.keys")) is not None:
+                self.counts[name] = count[rows[rows < len(count)]]
+
     def fits(self, model: Model) -> bool:
         memories = memories_of(model)
         return self.counts.keys() <= memories.keys() and all(

@@ -157,6 +157,30 @@ class MemoryBank(NoTraceWhileEmpty):
             stop += slots
         growth.commit()
 
+    def plan_pruning(self, growth: Growth, kept: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Plan that of each segment only some slots are left, at least one, numbered within it and in their order.
+
+        Returns the rows that are left of each parameter, by its name.
+        """
+        segments: list[Segment] = []
+        rows, quiet = [], [torch.empty(0, dtype=torch.long)]
+        stop = quiet_before = 0
+        for segment, some in zip(self.segments, kept, strict=True):
+            size = segment.stop - segment.start
+            if not 0 < len(some) <= size:
+                raise SettingsError(f"a segment of {size} slots keeps 1 to {size} of them, not {len(some)}")
+            rows.append(segment.start + some)
+            if segment.quiet:
+                quiet.append(quiet_before + some)
+                quiet_before += size
+            segments.append(Segment(segment.domain, stop, stop + len(some), segment.quiet))
+            stop += len(some)
+        left = {"keys": torch.cat(rows), "values": torch.cat(rows), "bias": torch.cat(quiet)}
+        for name, parameter in self.named_parameters():
+            growth.select(parameter, left[name])
+        growth.then(lambda: setattr(self, "segments", tuple(segments)))
+        return left
+
     def plan(
         self,
         growth: Growth,

@@ -45,6 +45,14 @@ class Growth:
         for name, moment in state.items():
             state[name] = _interleave(moment, torch.zeros_like(new), dim, layout)
 
+    def select(self, parameter: Tensor, rows: Tensor) -> None:
+        """Plan that only these rows are left; they keep their bits, and the optimiser's state for them."""
+        rows = rows.to(parameter.device)
+        self._data[parameter] = self._data.get(parameter, parameter.data)[rows]
+        state = self._state.setdefault(parameter, self._moments(parameter))
+        for name, moment in state.items():
+            state[name] = moment[rows]
+
     def uniform(self, bound: float) -> Draw:
         """A draw from U(-bound, bound), on the CPU, so that a seed means the same on every device."""
 

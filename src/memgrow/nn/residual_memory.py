@@ -278,6 +278,14 @@ class ResidualMemory(nn.Module):
         self._apart |= {len(self._asked)} if apart else set()
         self._asked = (*self._asked, slots)
 
+    def plan_pruning(self, growth: Growth, kept: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Plan that of each segment only some slots are left; the rows that are left, by a parameter's name."""
+        if not self._reading.queried:
+            raise SettingsError("an adapter has no slots that could be pruned")
+        left = self.bank.plan_pruning(growth, kept)
+        growth.then(lambda: setattr(self, "_asked", tuple(map(len, kept))))
+        return {f"bank.{name}": rows for name, rows in left.items()}
+
     def matching_units(self, slots: int) -> int:
         """The number of an adapter's hidden units that have as many parameters as `slots` slots with their query."""
         if slots <= 0:
