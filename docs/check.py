@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]
 
 import figures  # noqa: E402
+import report_picture  # noqa: E402
 
 import chart  # noqa: E402
 
@@ -85,6 +86,15 @@ def pictures_of_studies_show_the_results_as_they_are() -> Iterator[str]:
         drawn = picture.is_file() and Image.open(picture).text["Description"]
         if drawn != checksum(folder):
             yield f"docs/{name}.png is out of date; run python benchmarks/{script}.py figures --picture docs/{name}.png"
+
+
+@check
+def the_picture_of_a_report_shows_the_results_as_they_are() -> Iterator[str]:
+    with Image.open(report_picture.PICTURE) as picture:
+        if picture.text["Description"] != report_picture.checksum():
+            yield "docs/report.png is out of date; run python docs/report_picture.py"
+    if report_picture.PICTURE.stat().st_size > 200_000:
+        yield "docs/report.png has more than 200 kB: show less of the page"
 
 
 @check

@@ -174,13 +174,13 @@ def find_figures(path: Path) -> Path | None:
     return next((path / name for name in (COMPARISON, DEMO) if (path / name).is_file()), None)
 
 
-def read_figures(path: Path, method: str | None = None) -> RunReport:
-    """The report of what `memgrow compare` or `memgrow demo` has written."""
+def read_figures(path: Path, method: str | None = None, shown_as: str | None = None) -> RunReport:
+    """The report of what `memgrow compare` or `memgrow demo` has written; the page calls it by its path."""
     try:
         if path.stat().st_size > LARGEST:
             raise ValueError(f"it has more than {LARGEST:,} bytes")
         value = parse_json(path.read_bytes())
-        name = str(path)
+        name = shown_as or str(path)
         if "runs" in value:
             demo = Demo.from_json(value)
             _check_scores(demo.comparison)

@@ -1,19 +1,19 @@
 """Heat maps as tables: they can be read aloud, searched and copied, and fit a telephone."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from memgrow.experiments.attention import MemoryUse
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.element import Html, element, joined
-from memgrow.report.measures import Scale
+from memgrow.report.measures import Measure, Scale
 from memgrow.report.table import UNKNOWN, percent
 
 STEPS = 9  # colours: h0 to h8 in style.css
 
 
-def matrix_scale(matrices: Iterable[AccuracyMatrix], scale: Callable[[list[float]], Scale]) -> Scale:
+def matrix_scale(matrices: Iterable[AccuracyMatrix], measure: Measure) -> Scale:
     """One scale for several matrices, over the scores of domains that had been learnt."""
-    return scale([score for matrix in matrices for score in _learnt_scores(matrix)])
+    return Scale.over(measure, [score for matrix in matrices for score in _learnt_scores(matrix)])
 
 
 def _learnt_scores(matrix: AccuracyMatrix) -> list[float]:

@@ -6,6 +6,8 @@ from functools import cache
 from importlib.resources import files
 
 from memgrow.errors import counted
+from memgrow.experiments.comparison import sees_all
+from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import legend, verdict
 from memgrow.report.html.curves import axes_of, curve_legend, panel
 from memgrow.report.html.element import Html, element
@@ -101,22 +103,39 @@ def _tiles(report: RunReport) -> Iterable[Html]:
 def _matrix(report: RunReport) -> Html | None:
     if not any(row.scores for row in report.matrix.rows):
         return None
-    others = {}
-    if report.comparison is not None:
-        methods = [name for name in report.comparison.order if name != report.own_name]
-        others = {name: report.comparison.mean_matrix(name) for name in methods}
-    many = max(len(report.matrix.rows), len(report.matrix.domains)) > MANY
-    if many:
+    if max(len(report.matrix.rows), len(report.matrix.domains)) > MANY:
         return section("Every domain", _domains_table(report))
-    scale = matrix_scale([report.matrix, *others.values()], lambda scores: Scale.over(report.measure, scores))
-    small = [matrix_map(matrix, scale, name) for name, matrix in others.items() if len(matrix.rows) > 1]
+    scale = _scale(report)
+    name = report.measure.name
     return section(
-        f"{report.measure.name.capitalize() if report.measure.name != 'BLEU-2' else 'BLEU-2'} after each stage",
+        f"{name[0].upper()}{name[1:]} after each stage",
         element("p", "Read down a column: what became of a domain while later ones were learnt.", class_="soft"),
         matrix_map(report.matrix, scale, report.own_name, wide=True),
         matrix_legend(scale),
-        element("div", *small, class_="maps") if small else None,
     )
+
+
+def _others(report: RunReport) -> dict[str, AccuracyMatrix]:
+    """The matrices of all methods but the one that the report is about."""
+    comparison = report.comparison
+    names = [name for name in comparison.order if name != report.own_name] if comparison is not None else []
+    return {name: comparison.mean_matrix(name) for name in names} if comparison is not None else {}
+
+
+def _scale(report: RunReport) -> Scale:
+    """One scale for all matrices of a page, so that they can be compared."""
+    return matrix_scale([report.matrix, *_others(report).values()], report.measure)
+
+
+def _other_matrices(report: RunReport) -> Html | None:
+    if max(len(report.matrix.rows), len(report.matrix.domains)) > MANY:
+        return None
+    others = {name: matrix for name, matrix in _others(report).items() if len(matrix.rows) > 1}
+    if not others:
+        return None
+    scale = _scale(report)
+    maps = [matrix_map(matrix, scale, name) for name, matrix in others.items()]
+    return section("The other methods' matrices", element("div", *maps, class_="maps"), matrix_legend(scale))
 
 
 def _domains_table(report: RunReport) -> Html:
@@ -155,15 +174,13 @@ def _methods(report: RunReport) -> Html | None:
     if report.comparison is None or len(report.comparison.results) < 2:
         return None
     seeds = max(len(results) for results in report.comparison.results.values())
+    apart = any(map(sees_all, report.comparison.results))
+    below = " Methods below the line see the data of all domains at once." if apart else ""
     return section(
         "Methods side by side",
         methods_table(report.comparison, report.measure, report.method),
         element("p", _sentence(legend(report.comparison, seeds)), class_="soft"),
-        element(
-            "p",
-            "A dot is a seed, an upright their mean. Methods below the line see the data of all domains at once.",
-            class_="soft",
-        ),
+        element("p", f"A dot is a seed, an upright their mean.{below}", class_="soft"),
     )
 
 
@@ -175,6 +192,7 @@ SECTIONS = (
     _matrix,
     _curves,
     _methods,
+    _other_matrices,
     memory_section,
     calibration_section,
     tested_section,
