@@ -40,6 +40,14 @@ def test_a_text_classifier_learns_single_texts(reviews):
     assert [p.label for p in learner.predict(["a superb clock", "a dull lamp"])] == ["good", "bad"]
 
 
+def test_one_text_is_not_taken_for_a_list_of_letters(tiny, short, reviews):
+    learner = make(tiny, short)
+    learner.adapt(reviews)
+    for one in ("a superb clock", Example("a superb clock")):
+        with pytest.raises(DataError, match=r"predict takes a list of texts and was given one text"):
+            learner.predict(one)
+
+
 def test_history_tells_of_each_stage(tiny, short, stream):
     learner = make(tiny, short)
     history = learner.learn(stream)

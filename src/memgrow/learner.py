@@ -1,36 +1,31 @@
 """A learner learns domain after domain (the paper's Algorithm 1): adapt, evaluate, predict, save, load."""
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from memgrow.adaptation import Adaptation
+from memgrow.answering import Answer, Answering, Prediction, Text
 from memgrow.calibration import Calibration
 from memgrow.checkpoint import Learnt, Setup, read_checkpoint
-from memgrow.data import Domain, Example, Stream
-from memgrow.data.batches import Encoded, collate, encode
+from memgrow.data import Domain, Stream
 from memgrow.defaults import defaults_for
 from memgrow.device import find_device
 from memgrow.domain_files import read_domain, with_domain, write_domain
-from memgrow.domain_parts import Parts, encoder_of, find_part
-from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
-from memgrow.errors import DataError, ForgettingError, ModelError, SettingsError
+from memgrow.domain_parts import Parts
+from memgrow.drift import Reference
+from memgrow.errors import ForgettingError, SettingsError
 from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
 from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
-from memgrow.metrics.calibration import Reliability, reliability
-from memgrow.models import TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
-from memgrow.models.decoding import LONGEST, decode_all
+from memgrow.models import TASKS, Model, ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import NoProgress, Progress
-from memgrow.seeding import derive
-from memgrow.stage_data import StageData, check_examples, check_tests, domains_of_stage, labels_in, validate
+from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate
 from memgrow.text import Vocabulary
 from memgrow.training.data_parallel import DataParallel
 from memgrow.training.loop import TrainingSettings
@@ -38,33 +33,10 @@ from memgrow.training.processes import check_processes, started
 from memgrow.training.resume import ResumeFolder
 from memgrow.versions import check_extends, check_keep_versions, read_version, write_checkpoint
 
-Text = str | tuple[str, str] | Example
+__all__ = ["Answer", "Learner", "Prediction", "Text"]
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """The most probable label, and the probability of each."""
-
-    label: str
-    probabilities: dict[str, float]
-
-    @property
-    def confidence(self) -> float:
-        """The probability of the label."""
-        return self.probabilities[self.label]
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A reply in words."""
-
-    text: str
-    ended: bool  # False: it was cut
-    score: float  # its log-probability, as the search counts it
-    words: tuple[int, ...]  # their numbers
-
-
-class Learner:
+class Learner(Answering):
     """One model that meets domain after domain. It keeps no data of a domain once that has been learnt."""
 
     def __init__(
@@ -261,109 +233,6 @@ class Learner:
             )
         self.method, self.options, self.plugins = new, options, plugins
 
-    # Answering
-
-    def evaluate(
-        self, domains: Domain | Iterable[Domain], split: str = "test", for_domain: str | None = None
-    ) -> dict[str, float]:
-        """Accuracy on one part (train, validation or test) of each domain; of replies, 1 / perplexity.
-
-        A label that the model does not have is refused. With `for_domain` it answers as in `answering_for`.
-        """
-        model = self.trained()
-        given = [domains] if isinstance(domains, Domain) else domains
-        with self.answering_for(for_domain):
-            return {domain.name: model.score(self._part(domain, split)) for domain in given}
-
-    def correct(self, domain: Domain, split: str = "test") -> list[bool]:
-        """For each example of one part of a domain, whether it is answered rightly.
-
-        With a label that the model does not have, it is not.
-        """
-        answers: list[bool] = self.classifier().correct(self._part(domain, split, strange=True)).tolist()
-        return answers
-
-    def reliability(self, domain: Domain, split: str = "test", temperature: float | None = None) -> Reliability:
-        """How far probabilities on one part of a domain can be believed; at the calibrated temperature or another."""
-        data = self._part(domain, split)
-        at = self.calibration.temperature if temperature is None else temperature
-        return reliability(self.classifier().logits(data), torch.tensor(data.labels), at)
-
-    def predict(self, texts: Sequence[Text], for_domain: str | None = None) -> list[Prediction]:
-        """Labels and probabilities of texts (of pairs for a pair model), without being told their domain.
-
-        The temperature of `calibration` makes the probabilities more or less sure, and never changes a label.
-        With `for_domain` the domain is told, and it answers as in `answering_for`.
-        """
-        data = self.encode([_as_example(text) for text in texts], labelled=False)
-        with self.answering_for(for_domain):
-            labels, logits = self.labels or (), self.classifier().logits(data)
-            rows = (logits / self.calibration.temperature).softmax(-1).tolist()
-        return [
-            Prediction(labels[best], dict(zip(labels, row, strict=True)))
-            for best, row in zip(logits.argmax(-1).tolist(), rows, strict=True)
-        ]
-
-    def reply(
-        self,
-        messages: Sequence[str | Example],
-        *,
-        beam: int = 1,
-        temperature: float | None = None,
-        max_words: int = LONGEST,
-        seed: int = 0,
-    ) -> list[Answer]:
-        """A reply to each message: the best that a beam search finds, or, with a temperature, one that is drawn."""
-        model = self.responder()
-        asked = [message if isinstance(message, Example) else Example(message) for message in messages]
-        data = self.encode([Example(example.text, where=example.where) for example in asked], labelled=False)
-        generator = torch.Generator(self.device).manual_seed(derive(seed, "replies"))
-        found = decode_all(model, data, beam=beam, temperature=temperature, max_words=max_words, generator=generator)
-        known = self.vocabulary.words
-        texts = [" ".join(known[word] for word in reply.words) for reply in found]
-        return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
-
-    @torch.no_grad()
-    def reading(self, text: Text) -> list[dict[str, torch.Tensor]]:
-        """For each bank, the share of attention that each domain's slots get at each word: (texts, words)."""
-        model = self.trained().eval()
-        batch = collate(self.encode([_as_example(text)], labelled=False), [0], self.device)
-        return model.encoder.reading(batch.words, batch.lengths)
-
-    def tokens(self, text: Text) -> tuple[list[str], ...]:
-        """The words, or pieces of words, that the model reads a text as; those of a pair may be one row."""
-        (found,) = self.settings.kind.spelled(self.setup.tokenized([_as_example(text)]), self.encoder)
-        return found
-
-    @contextmanager
-    def answering_for(self, domain: str | None) -> Iterator[None]:
-        """Within, texts are known to be of that domain: it answers as it did when it had just learnt that domain.
-
-        This needs an encoder and slots that no later domain has moved (frozen, frozen+M), or an imported domain.
-        """
-        if domain is None:
-            yield
-            return
-        encoder_of(model := self.classifier())
-        part = find_part(self.parts, domain, self.history.domains)
-        labels, calibration = self.labels, self.calibration
-        self.labels, self.calibration = part.labels, calibration.of_domain(domain)
-        try:
-            with part.answering(model):
-                yield
-        finally:
-            self.labels, self.calibration = labels, calibration
-
-    def drift_monitor(self, window: int = WINDOW, alpha: float = ALPHA) -> DriftMonitor:
-        """A running window of so many texts that tells when they are no longer like those that were learnt.
-
-        At most a share `alpha` of all windows of known domains raises a false alarm. It keeps no text.
-        """
-        kind = self.settings.kind
-        vocabulary = None if kind.is_pretrained else self.vocabulary
-        tokenizer = kind.tokenizer(self.settings)
-        return DriftMonitor(self.reference, vocabulary, self.history.domains, tokenizer, window, alpha)
-
     # Domains that move
 
     def export_domain(self, domain: str, path: str | Path) -> None:
@@ -437,45 +306,13 @@ class Learner:
         names, model = guarded(tested, self.history.domains, coming), self.model
         if model is None:
             return Bound(points, {})
-        return Bound(points, {name: model.score(self._part(tested[name], "test", strange=True)) for name in names})
+        return Bound(points, {name: model.score(self.part(tested[name], "test", strange=True)) for name in names})
 
     def _write(
         self, path: str | Path, setup: Setup, learnt: Learnt, overwrite: bool, keep_versions: int | None = None
     ) -> None:
         write_checkpoint(path, setup, learnt, self._folder, overwrite, keep_versions)
         self._folder = Path(path).absolute()
-
-    def _part(self, domain: Domain, split: str, strange: bool = False) -> Encoded:
-        examples = getattr(domain, split)
-        if not examples:
-            raise DataError(f"{domain.name} has no {split} examples to evaluate on")
-        return self.encode(examples, strange=strange)
-
-    def classifier(self) -> Classifier:
-        """The model, if it answers with labels."""
-        model = self.trained()
-        if not isinstance(model, Classifier):
-            raise ModelError("this model answers with words, not with labels: ask it for a reply")
-        return model
-
-    def responder(self) -> Responder:
-        """The model, if it answers with words."""
-        model = self.trained()
-        if not isinstance(model, Responder):
-            raise ModelError("this model answers with labels, not with words: it has learnt no replies")
-        return model
-
-    def trained(self) -> Model:
-        """The model, once there is one."""
-        if self.model is None:
-            raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
-        return self.model
-
-    def encode(self, examples: Sequence[Example], labelled: bool = True, strange: bool = False) -> Encoded:
-        """Examples as this learner's model reads them, checked; `strange`: labels that it does not have are allowed."""
-        labels = self.labels if labelled else None
-        check_examples(examples, self.task or "", labels and ((*labels, *labels_in(examples)) if strange else labels))
-        return encode(self.setup.tokenized(examples), self.vocabulary, labels or ())
 
     def _key(self, stage: StageData, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""
@@ -486,7 +323,3 @@ class Learner:
 
 def _holding(folder: str | Path | None) -> AbstractContextManager[None]:
     return hold(folder) if folder else nullcontext()
-
-
-def _as_example(text: Text) -> Example:
-    return text if isinstance(text, Example) else Example(text) if isinstance(text, str) else Example(*text)

@@ -1,0 +1,217 @@
+"""What a model that has learnt something can be asked: labels, replies, figures on examples, what it reads."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from memgrow.calibration import Calibration
+from memgrow.checkpoint import Setup
+from memgrow.data import Domain, Example
+from memgrow.data.batches import Encoded, collate, encode
+from memgrow.domain_parts import Parts, encoder_of, find_part
+from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
+from memgrow.errors import DataError, ModelError
+from memgrow.history import History
+from memgrow.metrics.calibration import Reliability, reliability
+from memgrow.models import Classifier, Model, ModelSettings, Responder
+from memgrow.models.decoding import LONGEST, decode_all
+from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.seeding import derive
+from memgrow.stage_data import check_examples, labels_in
+from memgrow.text import Vocabulary
+
+Text = str | tuple[str, str] | Example
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable label, and the probability of each."""
+
+    label: str
+    probabilities: dict[str, float]
+
+    @property
+    def confidence(self) -> float:
+        """The probability of the label."""
+        return self.probabilities[self.label]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply in words."""
+
+    text: str
+    ended: bool  # False: it was cut
+    score: float  # its log-probability, as the search counts it
+    words: tuple[int, ...]  # their numbers
+
+
+class Answering(ABC):
+    """The side of a learner that answers. What it knows is set by whoever learns or loads."""
+
+    task: str | None
+    labels: tuple[str, ...] | None
+    settings: ModelSettings
+    encoder: EncoderFiles | None
+    device: torch.device
+    model: Model | None
+    vocabulary: Vocabulary
+    history: History
+    calibration: Calibration
+    parts: Parts
+    reference: Reference
+
+    @property
+    @abstractmethod
+    def setup(self) -> Setup:
+        """The method and the settings by which it learns."""
+
+    def evaluate(
+        self, domains: Domain | Iterable[Domain], split: str = "test", for_domain: str | None = None
+    ) -> dict[str, float]:
+        """Accuracy on one part (train, validation or test) of each domain; of replies, 1 / perplexity.
+
+        A label that the model does not have is refused. With `for_domain` it answers as in `answering_for`.
+        """
+        model = self.trained()
+        given = [domains] if isinstance(domains, Domain) else domains
+        with self.answering_for(for_domain):
+            return {domain.name: model.score(self.part(domain, split)) for domain in given}
+
+    def correct(self, domain: Domain, split: str = "test") -> list[bool]:
+        """For each example of one part of a domain, whether it is answered rightly.
+
+        With a label that the model does not have, it is not.
+        """
+        answers: list[bool] = self.classifier().correct(self.part(domain, split, strange=True)).tolist()
+        return answers
+
+    def reliability(self, domain: Domain, split: str = "test", temperature: float | None = None) -> Reliability:
+        """How far probabilities on one part of a domain can be believed; at the calibrated temperature or another."""
+        data = self.part(domain, split)
+        at = self.calibration.temperature if temperature is None else temperature
+        return reliability(self.classifier().logits(data), torch.tensor(data.labels), at)
+
+    def predict(self, texts: Sequence[Text], for_domain: str | None = None) -> list[Prediction]:
+        """Labels and probabilities of texts (of pairs for a pair model), without being told their domain.
+
+        The temperature of `calibration` makes the probabilities more or less sure, and never changes a label.
+        With `for_domain` the domain is told, and it answers as in `answering_for`.
+        """
+        model = self.classifier()
+        _refuse_one(texts, "predict")
+        data = self.encode([_as_example(text) for text in texts], labelled=False)
+        with self.answering_for(for_domain):
+            labels, logits = self.labels or (), model.logits(data)
+            rows = (logits / self.calibration.temperature).softmax(-1).tolist()
+        return [
+            Prediction(labels[best], dict(zip(labels, row, strict=True)))
+            for best, row in zip(logits.argmax(-1).tolist(), rows, strict=True)
+        ]
+
+    def reply(
+        self,
+        messages: Sequence[str | Example],
+        *,
+        beam: int = 1,
+        temperature: float | None = None,
+        max_words: int = LONGEST,
+        seed: int = 0,
+    ) -> list[Answer]:
+        """A reply to each message: the best that a beam search finds, or, with a temperature, one that is drawn."""
+        model = self.responder()
+        _refuse_one(messages, "reply")
+        asked = [message if isinstance(message, Example) else Example(message) for message in messages]
+        data = self.encode([Example(example.text, where=example.where) for example in asked], labelled=False)
+        generator = torch.Generator(self.device).manual_seed(derive(seed, "replies"))
+        found = decode_all(model, data, beam=beam, temperature=temperature, max_words=max_words, generator=generator)
+        known = self.vocabulary.words
+        texts = [" ".join(known[word] for word in reply.words) for reply in found]
+        return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
+
+    @torch.no_grad()
+    def reading(self, text: Text) -> list[dict[str, torch.Tensor]]:
+        """For each bank, the share of attention that each domain's slots get at each word: (texts, words)."""
+        model = self.trained().eval()
+        batch = collate(self.encode([_as_example(text)], labelled=False), [0], self.device)
+        return model.encoder.reading(batch.words, batch.lengths)
+
+    def tokens(self, text: Text) -> tuple[list[str], ...]:
+        """The words, or pieces of words, that the model reads a text as; those of a pair may be one row."""
+        (found,) = self.settings.kind.spelled(self.setup.tokenized([_as_example(text)]), self.encoder)
+        return found
+
+    @contextmanager
+    def answering_for(self, domain: str | None) -> Iterator[None]:
+        """Within, texts are known to be of that domain: it answers as it did when it had just learnt that domain.
+
+        This needs an encoder and slots that no later domain has moved (frozen, frozen+M), or an imported domain.
+        """
+        if domain is None:
+            yield
+            return
+        encoder_of(model := self.classifier())
+        part = find_part(self.parts, domain, self.history.domains)
+        labels, calibration = self.labels, self.calibration
+        self.labels, self.calibration = part.labels, calibration.of_domain(domain)
+        try:
+            with part.answering(model):
+                yield
+        finally:
+            self.labels, self.calibration = labels, calibration
+
+    def drift_monitor(self, window: int = WINDOW, alpha: float = ALPHA) -> DriftMonitor:
+        """A running window of so many texts that tells when they are no longer like those that were learnt.
+
+        At most a share `alpha` of all windows of known domains raises a false alarm. It keeps no text.
+        """
+        kind = self.settings.kind
+        vocabulary = None if kind.is_pretrained else self.vocabulary
+        tokenizer = kind.tokenizer(self.settings)
+        return DriftMonitor(self.reference, vocabulary, self.history.domains, tokenizer, window, alpha)
+
+    def part(self, domain: Domain, split: str, strange: bool = False) -> Encoded:
+        """One part of a domain (train, validation or test) as the model reads it."""
+        examples = getattr(domain, split)
+        if not examples:
+            raise DataError(f"{domain.name} has no {split} examples to evaluate on")
+        return self.encode(examples, strange=strange)
+
+    def classifier(self) -> Classifier:
+        """The model, if it answers with labels."""
+        model = self.trained()
+        if not isinstance(model, Classifier):
+            raise ModelError("this model answers with words, not with labels: ask it for a reply")
+        return model
+
+    def responder(self) -> Responder:
+        """The model, if it answers with words."""
+        model = self.trained()
+        if not isinstance(model, Responder):
+            raise ModelError("this model answers with labels, not with words: it has learnt no replies")
+        return model
+
+    def trained(self) -> Model:
+        """The model, once there is one."""
+        if self.model is None:
+            raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
+        return self.model
+
+    def encode(self, examples: Sequence[Example], labelled: bool = True, strange: bool = False) -> Encoded:
+        """Examples as this learner's model reads them, checked; `strange`: labels that it does not have are allowed."""
+        labels = self.labels if labelled else None
+        check_examples(examples, self.task or "", labels and ((*labels, *labels_in(examples)) if strange else labels))
+        return encode(self.setup.tokenized(examples), self.vocabulary, labels or ())
+
+
+def _as_example(text: Text) -> Example:
+    return text if isinstance(text, Example) else Example(text) if isinstance(text, str) else Example(*text)
+
+
+def _refuse_one(texts: object, asked: str) -> None:
+    """Refuse a text where several are asked for: it would be taken for one text a letter."""
+    if isinstance(texts, str | Example):
+        raise DataError(f"{asked} takes a list of texts and was given one text: write {asked}([text])")
