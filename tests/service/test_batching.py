@@ -98,3 +98,25 @@ def test_answers_in_a_batch_are_those_of_each_alone(learnt_two: Path, stream: St
         (alone,) = published.answers([example])
         assert found["label"] == alone["label"]
         assert found["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-6)
+
+
+def test_what_nobody_waits_for_any_longer_is_not_computed() -> None:
+    model = Model()
+    batcher = Batcher(lambda: model, Limits(answer_s=0.05))  # type: ignore[arg-type, return-value]
+
+    async def flood() -> Any:
+        first = asyncio.create_task(batcher.ask([Example("first")]))
+        await asyncio.to_thread(model.begun.wait, 10)
+        others = [asyncio.create_task(batcher.ask([Example("late")])) for _ in range(20)]
+        refused = await asyncio.gather(first, *others, return_exceptions=True)
+        model.go.set()
+        return refused, await batcher.ask([Example("next")])
+
+    batcher.start()
+    try:
+        refused, answer = asyncio.run(flood())
+    finally:
+        batcher.stop()
+    assert {type(one) for one in refused} == {RefusedError}
+    assert answer == (1, [{"label": "next"}])
+    assert model.batches == [["first"], ["next"]]

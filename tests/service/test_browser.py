@@ -95,7 +95,7 @@ def test_hostile_labels_names_and_words_are_shown_and_never_obeyed(
 ) -> None:
     examples = tuple(Example(f"a {word} thing", None, HOSTILE[word == "bad"]) for word in ("good", "bad") * 6)
     learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
-    for name in (HOSTILE[0], "y" * 200):
+    for name in (HOSTILE[0], "constructor", "y" * 200):
         learner.adapt(Domain(name, *[(*examples, Example(name, None, HOSTILE[0]))] * 3), folder=tmp_path / "model")
     with served(tmp_path / "model") as address:
         for size in SIZES:
@@ -104,6 +104,7 @@ def test_hostile_labels_names_and_words_are_shown_and_never_obeyed(
             assert page.wait("#answer .verdict strong").inner_text() in HOSTILE
             assert sorted(page.find("#answer .bars th").all_inner_texts()) == sorted(HOSTILE)
             assert any(HOSTILE[0] in text for text in page.find(".heat th").all_text_contents())
+            assert page.find(".heat td.untested").count() == 3 + 3, "a name that every object has is no figure"
             assert page.find("img").count() == 0
             assert page.find("main script, main b").count() == 0
             assert page.tab.title() == "model – memgrow"

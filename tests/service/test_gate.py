@@ -111,7 +111,7 @@ def test_a_service_that_only_reads_changes_nothing(serve: Serve) -> None:
     client = serve(read_only=True).client
     assert client.post("/rollback", json={}).status_code == 403
     assert client.post("/adapt", files={"file": ("a.jsonl", b"x")}).status_code == 403
-    assert client.get("/jobs").json() == {"jobs": []}
+    assert client.get("/jobs").json() == {"jobs": [], "read_only": True}
     assert client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
 
 

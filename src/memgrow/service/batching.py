@@ -101,21 +101,30 @@ class Batcher:
 
     def _take(self) -> list[Asked]:
         """The next batch: requests of one kind, those that came first; none at the end."""
-        with self._changed:
-            self._idle = True
-            self._changed.wait_for(lambda: self._waiting or self._stopped)
-            self._idle = False
-        if self._several and not self._stopped:
-            self._linger()
+        while True:
+            with self._changed:
+                self._idle = True
+                self._changed.wait_for(lambda: self._waiting or self._stopped)
+                self._idle = False
+            if self._several and not self._stopped:
+                self._linger()
+            batch = self._first_of_a_kind()
+            self._several = len(batch) > 1
+            if batch or (self._stopped and not self._waiting):
+                return batch
+
+    def _first_of_a_kind(self) -> list[Asked]:
         batch: list[Asked] = []
         texts = 0
         while self._waiting and len(batch) < self._limits.together:
             one = self._waiting[0]
+            if one.future.done():  # nobody waits any longer: after a flood the next one is not late because of it
+                self._waiting.popleft()
+                continue
             texts += len(one.examples)
             if batch and (one.explain != batch[0].explain or texts > self._limits.texts):
                 break
             batch.append(self._waiting.popleft())
-        self._several = len(batch) > 1
         return batch
 
     def _linger(self) -> None:

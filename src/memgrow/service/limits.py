@@ -22,6 +22,7 @@ class Limits:
     ended: int = 100  # trainings that have ended and are still told of
     uploads: int = 2  # that arrive at the same time
     connections: int = 512
+    head_s: float = 10.0  # seconds, or up to twice as many, in which the head of a request must have arrived
     body_s: float = 60.0  # seconds in which a request must have arrived
     answer_s: float = 30.0  # seconds in which it is answered
     training_s: float = 24 * 3600.0  # seconds after which a training is stopped

@@ -40,6 +40,7 @@ def serve(service: Service, access: Access, host: str, port: int, on_ready: Call
         import uvicorn
 
         from memgrow.service.app import create_app
+        from memgrow.service.connections import patient
 
     limits = service.limits
     logging.getLogger("uvicorn").addHandler(LogHandler(service.log))
@@ -51,6 +52,7 @@ def serve(service: Service, access: Access, host: str, port: int, on_ready: Call
             log_config=None,
             access_log=False,
             server_header=False,
+            http=patient(limits.head_s),
             limit_concurrency=limits.connections,
             timeout_graceful_shutdown=int(limits.shutdown_s),
         )

@@ -36,3 +36,6 @@ export function say(place, sentence, bad = false) {
 }
 
 export const percent = (share, digits = 1) => `${(100 * share).toFixed(digits)}`;
+
+/** Whether an answer of the service has such a key: a domain may be called as what every object has, "constructor". */
+export const has = (value, key) => Object.hasOwn(value, key);

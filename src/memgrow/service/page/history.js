@@ -1,11 +1,12 @@
 // "What it knows": the accuracy matrix as a heat map, and the accuracy of each domain over the stages.
 
-import { byId, draw, make, percent, show } from "./dom.js";
+import { byId, draw, has, make, percent, show } from "./dom.js";
 import { allDomains, colourOf, dashOf, numberOf } from "./domains.js";
 
 const HEIGHT = 300, LEFT = 52, RIGHT = 48, TOP = 14, BOTTOM = 58; // pixels
 const LETTER = 7; // pixels of a letter, about
 const FEW = 6; // columns whose names are written from left to right
+const MOST_ENDS = 18; // lines with their number at the end: of more, the numbers would cover each other
 const MARKS = ["circle", "square", "diamond", "triangle"];
 
 let latest = null;
@@ -42,7 +43,7 @@ function learnedAt(stages) {
 }
 
 function heatMap(stages, figure) {
-  const domains = allDomains().filter((name) => stages.some((row) => name in row.scores));
+  const domains = allDomains().filter((name) => stages.some((row) => has(row.scores, name)));
   const at = learnedAt(stages);
   const all = stages.flatMap((row) => Object.values(row.scores));
   const low = Math.min(...all), span = Math.max(...all) - low || 1;
@@ -53,7 +54,8 @@ function heatMap(stages, figure) {
   ];
   const rows = stages.map((row, stage) => make("tr", {},
     make("th", { scope: "row" }, `${stage + 1}. ${row.learned.join(" + ")}`),
-    domains.map((name) => cell(row.scores[name], stage, at.get(name), (row.scores[name] - low) / span))));
+    domains.map((name) => has(row.scores, name) ? cell(row.scores[name], stage, at.get(name), (row.scores[name] - low) / span)
+      : make("td", { class: "untested", title: "not tested" }, "–"))));
   const table = make("table", { class: domains.length > FEW ? "heat many" : "heat" }, make("thead", {}, head), make("tbody", {}, rows));
   table.style.setProperty("--columns", domains.length);
   return make("figure", {},
@@ -66,7 +68,6 @@ function heatMap(stages, figure) {
 }
 
 function cell(score, stage, learned, shade) {
-  if (score === undefined || score === null) return make("td", { class: "untested", title: "not tested" }, "–");
   const zero = learned === undefined || stage < learned;
   const found = make("td", { class: zero ? "zero" : stage === learned ? "learnt" : null,
     title: zero ? "zero-shot: not learnt yet" : null }, percent(score), zero ? make("span", { class: "unseen" }, " zero-shot") : null);
@@ -76,7 +77,7 @@ function cell(score, stage, learned, shade) {
 
 function curves(stages, figure) {
   const width = Math.max(byId("curves").clientWidth, 260), inner = width - LEFT - RIGHT - 14;
-  const domains = allDomains().filter((name) => stages.some((row) => name in row.scores));
+  const domains = allDomains().filter((name) => stages.some((row) => has(row.scores, name)));
   const all = stages.flatMap((row) => Object.values(row.scores)).map((score) => 100 * score);
   const [low, high, step] = scale(Math.min(...all), Math.max(...all));
   const x = (stage) => stages.length === 1 ? (LEFT + width - RIGHT) / 2
@@ -94,7 +95,7 @@ function curves(stages, figure) {
     draw("text", { class: "axis", x: 14, y: (TOP + HEIGHT - BOTTOM) / 2, "text-anchor": "middle",
       transform: `rotate(-90 14 ${(TOP + HEIGHT - BOTTOM) / 2})` }, figure),
     domains.map((name) => line(stages, name, at.get(name) ?? Infinity, x, y)),
-    ends.map((end) => draw("text", { class: `end ${colourOf(end.name)}`, x: x(end.stage) + 10, y: end.y + 4 }, String(numberOf(end.name)))));
+    (domains.length > MOST_ENDS ? [] : ends).map((end) => draw("text", { class: `end ${colourOf(end.name)}`, x: x(end.stage) + 10, y: end.y + 4 }, String(numberOf(end.name)))));
   const legend = make("ul", { class: "legend" }, domains.map((name) => make("li", { class: colourOf(name) },
     make("span", { class: "swatch" }, numberOf(name)), " ", name)));
   return make("figure", {}, make("figcaption", {}, "Each domain over the stages"), svg, legend,
@@ -102,13 +103,13 @@ function curves(stages, figure) {
 }
 
 function lastOf(stages, name) {
-  const stage = stages.findLastIndex((row) => name in row.scores);
+  const stage = stages.findLastIndex((row) => has(row.scores, name));
   return { stage, value: 100 * stages[stage].scores[name] };
 }
 
 /** A line from stage to stage; faint until the domain has been learnt. */
 function line(stages, name, learned, x, y) {
-  const points = stages.flatMap((row, stage) => name in row.scores ? [{ stage, x: x(stage), y: y(100 * row.scores[name]) }] : []);
+  const points = stages.flatMap((row, stage) => has(row.scores, name) ? [{ stage, x: x(stage), y: y(100 * row.scores[name]) }] : []);
   const path = (some) => some.map((point, index) => `${index ? "L" : "M"}${point.x.toFixed(1)} ${point.y.toFixed(1)}`).join("");
   const before = points.filter((point) => point.stage <= learned), since = points.filter((point) => point.stage >= learned);
   return draw("g", { class: colourOf(name) },

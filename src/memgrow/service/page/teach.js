@@ -1,6 +1,6 @@
 // "Teach it a new domain": upload a file, watch it train, compare, publish or discard; and go back to a version.
 
-import { byId, make, percent, say, show } from "./dom.js";
+import { byId, has, make, percent, say, show } from "./dom.js";
 import { capital, get, post, upload } from "./service.js";
 
 const MOST = 8; // jobs that are shown, the latest first
@@ -113,9 +113,9 @@ function comparison(job) {
   const domains = [...new Set([...Object.keys(before), ...Object.keys(after)])];
   if (!Object.keys(after).length) return null;
   const rows = domains.map((name) => {
-    const change = name in before && name in after ? 100 * (after[name] - before[name]) : null;
+    const change = has(before, name) && has(after, name) ? 100 * (after[name] - before[name]) : null;
     return make("tr", {}, make("th", { scope: "row" }, name, name === job.domain ? " (new)" : null),
-      figure(before[name]), figure(after[name]),
+      figure(before, name), figure(after, name),
       make("td", { class: "figure" }, change === null ? "–" : `${change > 0.05 ? "▲ " : change < -0.05 ? "▼ " : ""}${signed(change)}`));
   });
   return [make("p", {}, verdict(job, before, after)), make("div", { class: "wide", tabindex: 0, role: "region", "aria-label": "Before and after" },
@@ -126,7 +126,7 @@ function comparison(job) {
 
 /** Gain and cost in one sentence, as far as both are known. */
 function verdict(job, before, after) {
-  const changes = Object.keys(after).filter((name) => name in before).map((name) => [name, 100 * (after[name] - before[name])]);
+  const changes = Object.keys(after).filter((name) => has(before, name)).map((name) => [name, 100 * (after[name] - before[name])]);
   const gain = changes.find(([name]) => name === job.domain), others = changes.filter(([name]) => name !== job.domain);
   if (!others.length) return "No earlier domain was tested again, so what this costs them is not known.";
   const mean = others.reduce((total, [, change]) => total + change, 0) / others.length;
@@ -137,7 +137,7 @@ function verdict(job, before, after) {
 
 const signed = (points) => `${points < -0.05 ? "−" : points < 0.05 ? "±" : "+"}${Math.abs(points).toFixed(1)}`;
 
-const figure = (score) => make("td", { class: "figure" }, score === undefined || score === null ? "–" : percent(score));
+const figure = (scores, name) => make("td", { class: "figure" }, has(scores, name) ? percent(scores[name]) : "–");
 
 export function showVersions(model) {
   const versions = [...model.versions].sort((a, b) => b.number - a.number);
