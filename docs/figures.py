@@ -15,6 +15,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from large_files_figures import LARGE_FILES
+from scale_figures import SCALE
 from speed_figures import SPEED
 
 from memgrow.experiments.bag_of_words import AT_ONCE, IN_TURN, REFERENCES
@@ -388,6 +389,7 @@ PLACES = {
     "matrix": ("docs/tutorial.md", matrix),
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
     **{name: ("docs/large-files.md", figures) for name, figures in LARGE_FILES.items()},
+    **{name: ("docs/scale.md", figures) for name, figures in SCALE.items()},
     "encoders": ("README.md", pretrained),
     "bag-of-words": ("README.md", bag_of_words),
     "which-method-picture": ("docs/which-method.md", which_method_picture),
