@@ -142,6 +142,8 @@ def test_higher_accuracy_has_the_stronger_colour_and_small_differences_look_smal
     assert [scale.step(score, 9) for score in (0.5, 0.7, 0.9)] == [0, 4, 8]
     near = Scale.over(ACCURACY, [0.90, 0.91])
     assert near.step(0.91, 9) - near.step(0.90, 9) <= 1
+    assert near.worst == pytest.approx(0.81)
+    assert Scale.over(PERPLEXITY, [1 / 10, 1 / 11]).worst == pytest.approx(1 / 15)
 
 
 def test_every_method_stands_in_the_comparison_with_its_means():

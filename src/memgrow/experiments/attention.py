@@ -44,6 +44,19 @@ class MemoryUse:
     most_read: tuple[SlotUse, ...] = ()
     apart: bool = False  # the domains' slots are asked apart, as in a pretrained encoder: shares need not add up to 1
 
+    @property
+    def even(self) -> dict[str, float]:
+        """What the slots of each domain would get if all slots were read alike."""
+        whole = sum(self.slots.values()) or 1
+        return {name: count / whole for name, count in self.slots.items()}
+
+    @property
+    def darkest(self) -> float:
+        """The share that has the strongest colour: twice an even one, or more if slots get more."""
+        found = [share for shares in self.shares.values() for share in shares.values()]
+        even = [] if self.apart else [2 * share for share in self.even.values()]
+        return max([*found, *even], default=1.0) or 1.0
+
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "most_read": [asdict(one) for one in self.most_read]}
 

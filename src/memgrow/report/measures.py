@@ -6,7 +6,7 @@ score, and a figure for people is made of it last.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import inf, log
+from math import exp, inf, log
 from statistics import fmean, geometric_mean
 
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, Kind
@@ -25,6 +25,7 @@ class Measure:
     figure: Callable[[float], float]  # of a score: the number that people read
     text: Callable[[float], str]
     place: Callable[[float], float]  # on a scale on which equal steps look equal; higher is better
+    unplace: Callable[[float], float]  # the score at a place
     least: float  # range of that scale, at least: small differences are to look small
     mean: Callable[[Sequence[float]], float]
     lost: Callable[[float, float], float]  # of the best score and the last: what was lost between them
@@ -64,6 +65,7 @@ def _share(kind: Kind, name: str, axis: str, digits: int, least: float) -> Measu
         lambda score: 100 * score,
         lambda score: percent(score, digits=digits) + ("%" if kind.unit == "%" else ""),
         lambda score: score,
+        lambda place: max(place, 0.0),
         least,
         fmean,
         lambda best, last: best - last,
@@ -86,6 +88,7 @@ MEASURES = {
         _perplexity,
         lambda score: perplexity_text(_perplexity(score)),
         lambda score: log(max(score, 1e-300)),
+        exp,
         log(1.5),
         lambda scores: geometric_mean(scores) if min(scores) > 0 else 0.0,
         lambda best, last: best / last if last > 0 else inf,
@@ -110,8 +113,10 @@ class Scale:
 
     @classmethod
     def over(cls, measure: Measure, scores: Iterable[float]) -> "Scale":
+        """From the worst of the scores to the best; further down where they are so near that they are to look alike."""
         known = list(scores) or [0.0, 1.0]
-        return cls(measure, min(known), max(known))
+        lowest = measure.unplace(measure.place(max(known)) - measure.least)
+        return cls(measure, min(*known, lowest), max(known))
 
     def step(self, score: float, steps: int) -> int:
         """The colour of a score, of so many: 0 is the worst."""

@@ -108,11 +108,11 @@ def draw_attention(memory: MemoryUse, path: BinaryIO) -> None:
     figure = new_figure(2.2 + 0.9 * len(owners), 1.8 + 0.6 * len(readers))
     axis = figure.subplots()
     values = [[100 * memory.shares[reader][owner] for owner in owners] for reader in readers]
-    image = axis.imshow(values, vmin=0, cmap="Blues", aspect="auto")
-    middle = max((value for row in values for value in row), default=1.0) * 0.55
+    most = 100 * memory.darkest
+    image = axis.imshow(values, vmin=0, vmax=most, cmap="Blues", aspect="auto")
     for row, line in enumerate(values):
         for column, value in enumerate(line):
-            colour = "white" if value > middle else "black"
+            colour = "white" if value > 0.6 * most else "black"
             axis.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
     axis.set_xticks(range(len(owners)), owners, rotation=20, parse_math=False)
     axis.set_yticks(range(len(readers)), readers, parse_math=False)

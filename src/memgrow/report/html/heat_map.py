@@ -1,6 +1,6 @@
 """Heat maps as tables: they can be read aloud, searched and copied, and fit a telephone."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from memgrow.experiments.attention import MemoryUse
 from memgrow.metrics import AccuracyMatrix
@@ -70,10 +70,7 @@ def matrix_legend(scale: Scale) -> Html:
 
 def attention_map(memory: MemoryUse) -> Html:
     """Whose texts down, whose slots across; the last row is what they would get if all slots were read alike."""
-    owners, even = list(memory.slots), _even(memory.slots)
-    shares = [share for found in memory.shares.values() for share in found.values()]
-    # An even share has the middle colour, so that what is read more is stronger and what is read less is paler.
-    most = max([*shares, *(() if memory.apart else (2 * share for share in even.values()))], default=1.0) or 1.0
+    owners, even, most = list(memory.slots), memory.even, memory.darkest
     rows = [
         element(
             "tr",
@@ -87,11 +84,6 @@ def attention_map(memory: MemoryUse) -> Html:
         rows.append(element("tr", element("th", "an even share", scope="row"), *cells, class_="apart"))
     caption = "Attention of a domain's texts, % " + ("of what its slots could get" if memory.apart else "of all")
     return _map(caption, "texts of", "slots of", owners, rows)
-
-
-def _even(slots: Mapping[str, int]) -> dict[str, float]:
-    whole = sum(slots.values()) or 1
-    return {name: count / whole for name, count in slots.items()}
 
 
 def _share_cell(share: float, most: float, what: str) -> Html:

@@ -108,7 +108,7 @@ def stages_section(report: RunReport) -> Html | None:
         )
         for number, stage in enumerate(report.history.stages, 1)
     ]
-    columns: list[str | Column] = [*numbers("#"), "domain", "method", "date", "grew"]
+    columns: list[str | Column] = [*numbers("#"), "domain", "method", Column("date", wrap="never"), "grew"]
     columns += numbers("examples", "best epoch", "validation", "parameters", "seconds")
     return section("Stages", table_html(Table(None, columns, rows)))
 

@@ -13,7 +13,7 @@ def section(title: str, *children: str | None) -> Html:
 def table_html(table: Table) -> Html:
     """A table of the terminal's, for a page."""
     columns = [Column(column) if isinstance(column, str) else column for column in table.header]
-    looks = ["number" if column.right else None for column in columns]
+    looks = ["number" if column.right else "nowrap" if column.wrap == "never" else None for column in columns]
 
     def row(cells: Sequence[object], name: str) -> Html:
         return element("tr", *(element(name, str(cell), class_=look) for cell, look in zip(cells, looks, strict=True)))
