@@ -96,7 +96,7 @@ def compare(
     chosen = named or ([asked.method] if asked.method else [])
     names = named or [*(METHODS if asked.encoder is None else ENCODER_METHODS), *chosen]
     first = (asked.seed or 0) if seed is None else seed
-    runs_of(Stream(()), names, (), _settings(asked, vectors, for_data(LABELS, stream)))
+    runs_of(Stream(()), names, (), settings_for(asked, vectors, for_data(LABELS, stream)))
     loaded = open_stream(
         stream,
         columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
@@ -114,7 +114,7 @@ def compare(
     kind = for_data(kind_of(loaded.stream), stream)
     if beam > 1 and not kind.is_dialogue:
         raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
-    settings = _settings(asked, vectors, kind)
+    settings = settings_for(asked, vectors, kind)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
     _introduce(loaded.stream, settings, kind)
     with opened(backend), GridBar(console) as bar:
@@ -139,7 +139,7 @@ def compare(
         raise SettingsError(_failed(comparison, seeds * len(runs)))
 
 
-def _settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
+def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
     """The recipe's settings, on top of small sizes; words are as long as the vectors that are given for them."""
     if recipe.encoder is not None:
         return _encoder_settings(recipe, vectors, kind)

@@ -1,7 +1,7 @@
 """Where jobs are done: the interface behind which the processes of this machine and the nodes of a cluster stand."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -59,9 +59,12 @@ class Backend(Protocol):
         """The device that jobs run on, cpu or cuda, where somebody has `asked` for auto, cpu or cuda."""
 
     def executor(
-        self, context: WorkerContext, report: Report, jobs: Sequence[Job], workers: int | None = None
+        self, context: WorkerContext, report: Report, jobs: int, work: float, workers: int | None = None
     ) -> Executor:
-        """One that is going to do these jobs, at most `workers` at a time; None: as many as suit."""
+        """One that is going to do about so many jobs, which learn from `work` examples in all.
+
+        It does at most `workers` of them at a time; None: as many as suit.
+        """
 
 
 @dataclass

@@ -9,7 +9,7 @@ from typing import Protocol
 from memgrow.data import Stream
 from memgrow.data.domain import file_fingerprint
 from memgrow.errors import SettingsError
-from memgrow.experiments.executor import Backend, Executor, Said, Started
+from memgrow.experiments.executor import Backend, Executor, Report, Said, Started
 from memgrow.experiments.job import WorkerContext
 from memgrow.experiments.plan import Job, JobQueue, Ledger, Result, jobs_for
 from memgrow.experiments.reply_records import ReplyEvaluation
@@ -142,8 +142,9 @@ class Grid:
     def _make(self, jobs: Sequence[Job]) -> Mapping[str, str]:
         """Do all jobs that can be done; returns the keys of the stages that failed, and why."""
         queue = JobQueue(jobs, by_seed=self.until is not None)
-        self.progress.begin(len(jobs), sum(job.total for job in jobs))
-        with self._executor(jobs) as executor:
+        work = sum(job.total for job in jobs)
+        self.progress.begin(len(jobs), work)
+        with self.executor(self._reporter(), len(jobs), work) as executor:
             while True:
                 while executor.free and not self._is_late() and (job := queue.take()):
                     executor.submit(job)
@@ -159,7 +160,8 @@ class Grid:
     def _is_late(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
 
-    def _executor(self, jobs: Sequence[Job]) -> Executor:
+    def executor(self, report: Report, jobs: int, work: float) -> Executor:
+        """What does jobs on this stream: about that many, which learn from that many examples in all."""
         context = WorkerContext(
             self.stream,
             dict(self.ledger.held_out),
@@ -169,6 +171,10 @@ class Grid:
             self.reply_evaluation,
             self.ledger.only_learnt,
         )
+        return self.backend.executor(context, report, jobs, work, self.workers)
+
+    def _reporter(self) -> Report:
+        """Passes what jobs say on to the watcher."""
         notes: set[str] = set()
 
         def report(job: Job, said: Said) -> None:
@@ -180,7 +186,7 @@ class Grid:
                 notes.add(said)
                 self.progress.note(said)
 
-        return self.backend.executor(context, report, jobs, self.workers)
+        return report
 
     def _outcome(self, runs: Iterable[Run], reasons: Mapping[str, str]) -> Outcome:
         records, failures = {}, []

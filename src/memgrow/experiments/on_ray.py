@@ -96,7 +96,7 @@ class RayBackend:
         return self._devices[asked]
 
     def executor(
-        self, context: WorkerContext, report: Report, jobs: Sequence[Job], workers: int | None = None
+        self, context: WorkerContext, report: Report, jobs: int, work: float, workers: int | None = None
     ) -> Executor:
         return ClusterExecutor(self.cluster, context, report, workers)
 

@@ -1,7 +1,6 @@
 """Jobs done on this machine: in this process, or in a pool of processes, each of which is replaced when it dies."""
 
 import os
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Connection, wait
@@ -33,12 +32,12 @@ class ThisMachine:
         return find_device(asked).type
 
     def executor(
-        self, context: WorkerContext, report: Report, jobs: Sequence[Job], workers: int | None = None
+        self, context: WorkerContext, report: Report, jobs: int, work: float, workers: int | None = None
     ) -> Executor:
         suitable = ON_A_GPU if context.device == "cuda" else _cores()
-        if sum(job.total for job in jobs) < LITTLE:
+        if work < LITTLE:
             suitable = 1
-        count = min(suitable if workers is None else workers, len(jobs))
+        count = min(suitable if workers is None else workers, jobs)
         return WorkerPool(context, report, count) if count > 1 else ThisProcess(context, report)
 
 

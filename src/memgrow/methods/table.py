@@ -54,11 +54,15 @@ class Method:
         """The plugins of a new learner by this method; they remember nothing as yet."""
         return Plugins([kind(settings) for kind in self.remembers])
 
+    def reads(self, settings: MethodSettings) -> set[str]:
+        """The settings that make a difference to this method."""
+        read = {name for part in self.plugins(settings).parts for name in part.reads}
+        return read | {name for what in self.grows for name in READ_BY_GROWTH.get(what, ())}
+
     def unread(self, settings: MethodSettings, usual: MethodSettings | None = None) -> list[str]:
         """Settings that were changed, from those that are usual, and that this method does not read."""
         usual = usual or MethodSettings()
-        read = {name for part in self.plugins(settings).parts for name in part.reads}
-        read |= {name for what in self.grows for name in READ_BY_GROWTH.get(what, ())}
+        read = self.reads(settings)
         names = [one.name for one in fields(settings) if one.name not in read]
         return [name for name in names if getattr(settings, name) != getattr(usual, name)]
 

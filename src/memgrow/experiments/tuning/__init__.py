@@ -1,0 +1,1 @@
+"""The search for settings on validation data."""
