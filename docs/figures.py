@@ -14,6 +14,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+from drift_figures import DRIFT
 from large_files_figures import LARGE_FILES
 from scale_figures import SCALE
 from speed_figures import SPEED
@@ -390,6 +391,7 @@ PLACES = {
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
     **{name: ("docs/large-files.md", figures) for name, figures in LARGE_FILES.items()},
     **{name: ("docs/scale.md", figures) for name, figures in SCALE.items()},
+    **{name: ("docs/drift.md", figures) for name, figures in DRIFT.items()},
     "encoders": ("README.md", pretrained),
     "bag-of-words": ("README.md", bag_of_words),
     "which-method-picture": ("docs/which-method.md", which_method_picture),

@@ -117,12 +117,11 @@ def nearest_mixture(point: Vector, means: Vector) -> Vector:
 
     By accelerated gradient steps, each followed by a projection on the simplex.
     """
-    products, target = means @ means.T, means @ point
-    largest = float(np.linalg.eigvalsh(products)[-1])
+    largest = float(np.linalg.norm(means, 2)) ** 2  # curvature of the squared distance, at most
     weights = ahead = np.full(len(means), 1 / len(means))
     speed = 1.0
     for _ in range(STEPS if len(means) > 1 and largest > 0 else 0):
-        new = _on_simplex(ahead - (products @ ahead - target) / largest)
+        new = _on_simplex(ahead - means @ (ahead @ means - point) / largest)
         faster = (1 + math.sqrt(1 + 4 * speed**2)) / 2
         ahead, moved = new + (speed - 1) / faster * (new - weights), float(np.abs(new - weights).max())
         weights, speed = new, faster
