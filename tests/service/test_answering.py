@@ -1,8 +1,11 @@
 """What is answered to those who ask: predictions, explanations, the model card."""
 
+from pathlib import Path
+
 import pytest
 
 from memgrow.learner import Learner
+from memgrow.service.published import encoder_name
 from tests.service.conftest import PAIR, Serve
 
 
@@ -48,3 +51,8 @@ def test_pages_need_nothing_from_elsewhere(serve: Serve) -> None:
         assert "https://" not in page.text
     assert "/predict" in client.get("/docs").text
     assert "/predict" in client.get("/openapi.json").json()["paths"]
+
+
+def test_nobody_is_told_where_an_encoder_lies(tmp_path: Path) -> None:
+    assert encoder_name(str(tmp_path / "mine")) == "mine"
+    assert [encoder_name(name) for name in ("minilm", "owner/name", None)] == ["minilm", "owner/name", None]

@@ -62,6 +62,15 @@ def test_the_matrix_and_the_curves_are_drawn_with_named_axes(
     page.check()
 
 
+@pytest.mark.parametrize("size", SIZES)
+def test_the_interface_is_told_in_one_column_that_fits(reader: str, look: Look, size: str) -> None:
+    page = look(reader, size)
+    page.find("footer a").filter(has_text="Interface").click()
+    page.wait("h2", "POST /explain")
+    assert len({box["left"] for box in page.boxes("main > h2")}) == 1
+    page.check()
+
+
 def test_drift_is_told_in_one_sentence(reader: str, look: Look) -> None:
     page = look(reader)
     with urlopen(f"{reader}drift", timeout=15) as answer:

@@ -22,6 +22,7 @@ def openapi_page(description: Mapping[str, Any]) -> str:
     schemas = description.get("components", {}).get("schemas", {})
     parts += [f'<h2 id="{escape(name)}">{escape(name)}</h2>{_block(schema)}' for name, schema in schemas.items()]
     head = '<!doctype html><html lang="en"><meta charset="utf-8"><title>memgrow: what can be asked</title>'
+    head += '<meta name="viewport" content="width=device-width, initial-scale=1">'
     return f'{head}<link rel="stylesheet" href="page/page.css"><main>{"".join(parts)}</main></html>'
 
 

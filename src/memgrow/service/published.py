@@ -77,7 +77,9 @@ class Published:
     @cached_property
     def card(self) -> dict[str, Any]:
         """The model card."""
-        learner, facts = self.learner, asdict(about(self.learner))
+        learner, facts, settings = self.learner, asdict(about(self.learner)), asdict(self.learner.settings)
+        facts["encoder"] = encoder_name(facts["encoder"])
+        settings |= {"encoder": facts["encoder"]} if "encoder" in settings else {}
         history = learner.history.to_json()
         card: dict[str, Any] = finite(
             {
@@ -91,7 +93,7 @@ class Published:
                 "baseline": history["baseline"],
                 "summary": learner.history.summary(),
                 "settings": {
-                    "model": asdict(learner.settings),
+                    "model": settings,
                     "training": asdict(learner.training),
                     "options": asdict(learner.options),
                     "seed": learner.seed,
@@ -159,6 +161,11 @@ class Publisher:
         _ = loaded.card  # now, and not while somebody waits for it
         self._current = loaded
         return True
+
+
+def encoder_name(encoder: str | None) -> str | None:
+    """What is told of an encoder: of a folder on this machine its own name, and not where it lies."""
+    return Path(encoder).name if encoder and Path(encoder).is_absolute() else encoder
 
 
 def manifest_identity(folder: Path) -> tuple[int, ...]:
