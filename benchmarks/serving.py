@@ -29,6 +29,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import Request, urlopen
 
+import torch
+
 from memgrow.data import Domain, Example, Stream, synthetic_stream, write_jsonl
 from memgrow.experiments.demo import MODEL, TRAINING
 from memgrow.learner import Learner
@@ -224,6 +226,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5.0, help="of each round")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
+    torch.set_num_threads(1)
     first, second, new = synthetic_stream(seed=0, domains=3)
     with TemporaryDirectory() as scratch:
         folder = Path(scratch) / "model"

@@ -4,54 +4,13 @@ import threading
 import time
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
-from memgrow.data import Domain, Stream, write_jsonl
 from memgrow.learner import Learner
 from memgrow.service.trainer import Order, train
 from memgrow.versions import undo
-from tests.service.conftest import PAIR, Serve
-
-ENDED = ("ready", "published", "discarded", "failed")
-
-
-@pytest.fixture(scope="session")
-def third(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """A file of the third domain."""
-    last = list(stream)[2]
-    whole = Domain("new", train=[*last.train, *last.validation])
-    (file,) = write_jsonl(Stream([whole]), tmp_path_factory.mktemp("upload"))
-    return file.read_bytes()
-
-
-@pytest.fixture
-def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Train in this process, which takes no time to start."""
-
-    def run(queue: Any, job: Any) -> None:
-        from memgrow.service import trainer
-
-        folder = queue.folder / job.id
-        trainer.learn_order(folder)
-
-    monkeypatch.setattr("memgrow.service.training_queue.TrainingQueue.run_trainer", run)
-
-
-def upload(client: TestClient, content: bytes, name: str = "new.jsonl", **query: str) -> Any:
-    return client.post("/adapt", files={"file": (name, BytesIO(content))}, params=query)
-
-
-def wait(client: TestClient, job: str, seconds: float = 60) -> dict[str, Any]:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        told: dict[str, Any] = client.get(f"/jobs/{job}").json()
-        if told["state"] in ENDED and not (told["state"] == "ready" and told["publish"] and not told["error"]):
-            return told
-        time.sleep(0.02)
-    raise AssertionError(f"it took longer than {seconds} seconds: {told}")
+from tests.service.conftest import PAIR, Serve, upload, wait
 
 
 @pytest.mark.parametrize(

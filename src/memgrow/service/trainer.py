@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from memgrow.data import Domain, load_for_evaluation
 from memgrow.device import allow_tf32, is_out_of_memory
 from memgrow.errors import MemgrowError
@@ -129,4 +131,5 @@ if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(OSError):
         os.nice(NICE)
+    torch.set_num_threads(max(1, torch.get_num_threads() // 2))
     learn_order(Path(sys.argv[1]))
