@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -87,16 +88,19 @@ class Server:
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder.with_name("log")
         start = [sys.executable, "-c", "from memgrow.cli import main; main()", "serve", str(folder)]
+        options = ["--port", "0", "--device", "cpu", "--threads", "1", "--keep-versions", "9"]
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*start, "--port", "0", "--device", "cpu", "--threads", "1", "--keep-versions", "9"], stderr=log
-            )
+            self.process = subprocess.Popen([*start, *options], stdout=subprocess.DEVNULL, stderr=log)
+        self.client = httpx.Client(base_url=self._address(), timeout=60)
+
+    def _address(self) -> str:
         until = time.monotonic() + 120
-        while "http://" not in (told := self.log.read_text(errors="replace")):
-            assert self.process.poll() is None, told
-            assert time.monotonic() < until, told
+        while (found := re.search(r"http://127\S+:\d+", self.log.read_text(errors="replace"))) is None:
+            if self.process.poll() is not None or time.monotonic() > until:
+                self.process.kill()
+                raise AssertionError(f"the service did not start: {self.log.read_text(errors='replace')}")
             time.sleep(0.02)
-        self.client = httpx.Client(base_url=told.partition("served at ")[2].split()[0].rstrip("/"), timeout=60)
+        return found.group()
 
     @property
     def trainer(self) -> int | None:

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import torch
 import typer
+from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import note_to_stderr
+from memgrow.cli.output import stderr
 from memgrow.drift import WINDOW
 from memgrow.service.limits import MIB, Limits
 from memgrow.service.logs import Log
@@ -107,8 +108,8 @@ def serve(
     )
 
     def tell(address: str) -> None:
-        note_to_stderr(f"{model} is served at {address} (Ctrl-C ends).")
+        stderr.print(Text(f"{model} is served at {address} (Ctrl-C ends)."), soft_wrap=True)
         if made and not read_only:
-            note_to_stderr(f"Whoever changes the model needs this token: {access.token}")
+            stderr.print(Text(f"Whoever changes the model needs this token: {access.token}"), soft_wrap=True)
 
     run_server(service, access, host, port, tell)

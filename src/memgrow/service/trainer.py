@@ -30,7 +30,7 @@ from memgrow.storage import atomic_write, finite, pack_json
 
 ORDER = "order.json"
 EVERY_S = 0.5  # between two words on the progress
-NICE = 10  # answers come first
+NICE = 5  # answers come first
 
 
 @dataclass(frozen=True)
