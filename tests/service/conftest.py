@@ -122,6 +122,16 @@ def upload(client: TestClient, content: bytes, name: str = "new.jsonl", **query:
     return client.post("/adapt", files={"file": (name, BytesIO(content))}, params=query)
 
 
+def is_cleared(job: Path) -> bool:
+    """Whether nothing but its record is left of a job; that is so a moment after it has been told to have ended."""
+    until = time.monotonic() + 10
+    while {path.name for path in job.iterdir()} != {"job.json"}:
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True
+
+
 def wait(client: TestClient, job: str, seconds: float = 60) -> dict[str, Any]:
     until = time.monotonic() + seconds
     while time.monotonic() < until:

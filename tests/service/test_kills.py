@@ -23,7 +23,7 @@ from memgrow.learner import Learner
 from memgrow.service.jobs import Job, JobFolder
 from memgrow.service.published import Publisher
 from memgrow.service.trainer import Order, train
-from tests.service.conftest import PAIR, Serve, wait
+from tests.service.conftest import PAIR, Serve, is_cleared, wait
 
 KILLS = 12
 
@@ -38,10 +38,6 @@ def left(folder: Path, content: bytes, state: str, publish: bool = True) -> JobF
     return place
 
 
-def files(place: JobFolder) -> set[str]:
-    return {path.name for path in place.place.iterdir()}
-
-
 @pytest.mark.parametrize("state", ["queued", "training"])
 def test_a_training_that_was_not_finished_goes_on(
     serve: Serve, third: bytes, at_once: None, folder: Path, state: str
@@ -50,7 +46,7 @@ def test_a_training_that_was_not_finished_goes_on(
     client = serve().client
     assert wait(client, place.place.name)["state"] == "published"
     assert client.get("/model").json()["version"] == 3
-    assert files(place) == {"job.json"}
+    assert is_cleared(place.place)
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["before", "after"])
@@ -62,7 +58,7 @@ def test_a_kill_around_a_publication_publishes_once(serve: Serve, third: bytes, 
     client = serve().client
     assert wait(client, place.place.name)["version"] == 3
     assert client.get("/model").json()["version"] == 3
-    assert files(place) == {"job.json"}
+    assert is_cleared(place.place)
 
 
 def test_nothing_is_left_of_uploads_that_were_not_accepted_and_of_jobs_that_have_ended(
@@ -77,7 +73,7 @@ def test_nothing_is_left_of_uploads_that_were_not_accepted_and_of_jobs_that_have
     told = {job["id"]: job["state"] for job in client.get("/jobs").json()["jobs"]}
     assert told == {over.place.name: "discarded", waits.place.name: "ready"}
     assert not never.place.exists()
-    assert files(over) == {"job.json"}
+    assert is_cleared(over.place)
     refused = client.post(f"/jobs/{waits.place.name}/publish")  # it has no trained model, whoever took it away
     assert refused.status_code == 409
 

@@ -10,7 +10,7 @@ import pytest
 from memgrow.learner import Learner
 from memgrow.service.trainer import Order, train
 from memgrow.versions import undo
-from tests.service.conftest import PAIR, Serve, upload, wait
+from tests.service.conftest import PAIR, Serve, is_cleared, upload, wait
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_domain_is_learnt_and_no_request_is_lost(
     assert versions == sorted(versions)
     assert set(versions) == {2, 3}
     assert Learner.load(folder, "cpu").history.domains[-1] == "new"
-    assert [path.name for path in (folder.parent / "model.jobs" / job).iterdir()] == ["job.json"]
+    assert is_cleared(folder.parent / "model.jobs" / job)
 
 
 def test_a_model_that_waits_is_published_or_discarded(serve: Serve, third: bytes, at_once: None) -> None:
