@@ -17,6 +17,7 @@ from typing import Any
 from drift_figures import DRIFT
 from large_files_figures import LARGE_FILES
 from scale_figures import SCALE
+from serving_figures import SERVING
 from speed_figures import SPEED
 
 from memgrow.experiments.bag_of_words import AT_ONCE, IN_TURN, REFERENCES
@@ -392,6 +393,7 @@ PLACES = {
     **{name: ("docs/large-files.md", figures) for name, figures in LARGE_FILES.items()},
     **{name: ("docs/scale.md", figures) for name, figures in SCALE.items()},
     **{name: ("docs/drift.md", figures) for name, figures in DRIFT.items()},
+    **{name: ("docs/service.md", figures) for name, figures in SERVING.items()},
     "encoders": ("README.md", pretrained),
     "bag-of-words": ("README.md", bag_of_words),
     "which-method-picture": ("docs/which-method.md", which_method_picture),

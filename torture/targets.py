@@ -160,7 +160,42 @@ def encoder_folder(content: bytes, place: Path) -> None:
         (folder / SHARDS).unlink(missing_ok=True)
 
 
+# Requests
+
+
+def request_body(content: bytes, place: Path) -> None:
+    """What is sent to a service to be answered: examples that can be written down, or a sentence."""
+    from pydantic import ValidationError
+
+    from memgrow.service.limits import Limits
+    from memgrow.service.schemas import Asked, examples_of
+
+    try:
+        asked = Asked.model_validate(json.loads(content))
+    except (ValueError, RecursionError, ValidationError):  # which the framework answers
+        return
+    for task in ("text", "pair", "reply"):
+        with suppress(MemgrowError):
+            for example in examples_of(asked.inputs, task, Limits()):
+                "\n".join(example.texts).encode()
+    examples_of(asked.inputs, "text", Limits())
+
+
+def upload_name(content: bytes, place: Path) -> None:
+    """The name of an uploaded file becomes the name of a domain that can stand anywhere, or a sentence."""
+    from memgrow.service.uploads import domain_name, suffix_of
+
+    text = as_text(content)
+    suffix_of(text)
+    found = domain_name(None, text)
+    assert 0 < len(found) <= 64
+    assert not set(found) & set("/\\\0\n")
+    assert not found.startswith(".")
+
+
 ROW = b'{"text": "so fine", "label": "good"}\n{"text": "so dull", "label": "bad", "split": "test"}\n'
+ASKED = b'{"inputs": ["so fine", {"text": "so dull"}]}'
+ASKED_PAIR = b'{"inputs": ["a\\tb", {"premise": "a", "hypothesis": "b"}, {"message": "hello"}]}'
 TABLE = b'text,label\n"a ""fine"" lamp",good\ndull,bad\n'
 DIALOGUE = b'{"message": "hello", "response": "hi"}\n{"message": "why", "response": "so"}\n'
 PAIRS = b"premise\thypothesis\tlabel\na\tb\t1\nc\td\t0\n"
@@ -201,5 +236,7 @@ TARGETS = {
     "vectors.gz": Target(vector_file("x.txt.gz"), (gzip.compress(GLOVE, mtime=0),), ()),
     "vectors.zip": Target(vector_file("x.zip"), (_zip(GLOVE),), ("PK\x03\x04", "PK\x01\x02", "PK\x05\x06")),
     "recipe": Target(recipe, (RECIPE, b"model: {hidden: 1}"), YAML),
+    "request": Target(request_body, (ASKED, ASKED_PAIR), (*JSON, '{"inputs": [', "premise", "\\t", *ODD)),
+    "upload name": Target(upload_name, (b"new.jsonl", b"../up.csv"), (".jsonl", ".tsv", "..", "/", "\\", "CON", *ODD)),
     "encoder folder": Target(encoder_folder, (CONFIG, PIECES, HEADER, INDEX), PARTS),
 }

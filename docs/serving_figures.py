@@ -1,0 +1,43 @@
+"""The figures of docs/service.md on speed, taken from results/; docs/figures.py puts them there."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from memgrow.report.encoder_study import NO_FIGURES
+from memgrow.report.table import Table
+
+ROOT = Path(__file__).resolve().parents[1]
+
+Results = dict[str, Any]
+NAMES = {"batched": "batched", "one_by_one": "one forward pass for each"}
+
+
+def serving(_: Results) -> str:
+    """Requests a second in both ways, and what a publication under load lost."""
+    if not (path := ROOT / "results/serving.json").is_file():
+        return NO_FIGURES
+    found: Results = json.loads(path.read_text(encoding="utf-8"))
+    rows = [
+        [NAMES[name], *(f"{median(one[field] for one in rounds):,.{digits}f}" for field, digits in FIELDS.items())]
+        for name, rounds in found["rounds"].items()
+    ]
+    header = ("serving", "requests a second", "median, ms", "99 of 100 within, ms", "CPU of the server, ms a request")
+    during, machine = found["publication"], found["machine"]
+    versions = " and ".join(during["versions"])
+    sentence = (
+        f"Batched serving answers {found['ratio']:g} times as many requests; of the server's CPU time each takes "
+        f"{1 / found['cpu_ratio']:.0%}.\n"
+        f"While a new domain was uploaded, learnt and published under the same load, {during['requests']:,} requests\n"
+        f"were answered, by versions {versions}, and {during['not_answered_with_200']} were lost.\n"
+        f"{found['connections']} connections over loopback, each with one request at a time; a model of the demo's "
+        f"sizes; {machine['cores']} cores,\nwhich the clients share; medians of {len(found['ratios'])} rounds.\n"
+        "From `python benchmarks/serving.py --out results/serving.json`."
+    )
+    return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
+
+
+FIELDS = {"per_second": 0, "median_ms": 0, "p99_ms": 0, "cpu_ms_per_request": 2}
+SERVING: dict[str, Callable[[Results], str]] = {"serving": serving}
