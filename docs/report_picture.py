@@ -13,7 +13,7 @@ from pathlib import Path
 from PIL import Image, PngImagePlugin
 
 from memgrow.report.html.page import render
-from memgrow.report.run_report import read_figures
+from memgrow.report.stored_figures import read_figures
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES, PICTURE = ROOT / "results/sentiment/compare.json", ROOT / "docs/report.png"

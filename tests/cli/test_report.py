@@ -70,11 +70,30 @@ def test_a_file_that_is_no_run_is_refused(memgrow, content, tmp_path):
     assert not (tmp_path / "page.html").exists()
 
 
-def test_scores_that_are_no_numbers_are_refused(memgrow, tmp_path):
+@pytest.mark.parametrize("junk", ["<b>", None, [], {}, {"a": 1}, float("nan"), 1e308])
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("settings",),
+        ("settings", "model"),
+        ("methods", "F", "matrices"),
+        ("methods", "F", "matrices", "0"),
+        ("methods", "F", "matrices", "0", 0, "scores"),
+        ("methods", "F", "matrices", "0", 0, "scores", "films"),
+    ],
+)
+def test_figures_that_are_none_are_refused(memgrow, place, junk, tmp_path):
     value = json.loads((ROOT / "results/sentiment/compare.json").read_text())
-    value["methods"]["F"]["matrices"]["0"][0]["scores"]["films"] = "<b>"
+    *way, last = place
+    inner = value
+    for key in way:
+        inner = inner[key]
+    inner[last] = junk
     (tmp_path / "compare.json").write_text(json.dumps(value))
-    assert "a score is no number" in memgrow.refused("report", tmp_path, "-o", tmp_path / "page.html")
+    if place[0] == "settings" and isinstance(junk, dict) and (len(place) == 2 or not junk):
+        memgrow.done("report", tmp_path, "-o", tmp_path / "page.html")
+    else:
+        assert "no file of figures" in memgrow.refused("report", tmp_path, "-o", tmp_path / "page.html")
 
 
 def test_what_does_not_go_together_is_refused(memgrow, made, data, tmp_path):

@@ -35,7 +35,7 @@ from memgrow.report.comparison import compared_table, demo_table, digits, domain
 from memgrow.report.matrix import MatrixTable
 from memgrow.report.plots import draw_comparison, draw_matrices
 from memgrow.report.progress_bars import GridBar, TrainingBar
-from memgrow.report.run_report import read_figures
+from memgrow.report.stored_figures import read_figures
 from memgrow.storage import atomic_write, pack_json
 from memgrow.text.vector_files import detect
 

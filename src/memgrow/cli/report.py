@@ -13,7 +13,8 @@ from memgrow.learner import Learner
 from memgrow.report.html.page import GENERATOR, render
 from memgrow.report.plots import new_figure
 from memgrow.report.run_plots import save_pictures
-from memgrow.report.run_report import RunReport, find_figures, read_figures, report_of_model
+from memgrow.report.run_report import RunReport, report_of_model
+from memgrow.report.stored_figures import find_figures, read_figures
 from memgrow.storage import atomic_write
 
 BEGINNING = 1000  # bytes of a page in which its maker is named

@@ -4,18 +4,15 @@ import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from math import isfinite
-from pathlib import Path
 from statistics import stdev
 from typing import Any
 
 from memgrow.calibration import Calibration
 from memgrow.data import Domain
-from memgrow.errors import DataError, SettingsError, brief, listed
+from memgrow.errors import DataError, SettingsError, listed
 from memgrow.experiments.attention import MemoryUse, measure_attention
 from memgrow.experiments.bag_of_words import REFERENCES
 from memgrow.experiments.comparison import Comparison, sees_all
-from memgrow.experiments.comparison_setup import KINDS
 from memgrow.experiments.demo import Demo
 from memgrow.experiments.reply_records import evaluate_replies
 from memgrow.history import History
@@ -26,11 +23,7 @@ from memgrow.models import REPLY
 from memgrow.report.learner import replies_table, scores_table
 from memgrow.report.measures import MEASURES, Measure, measure_of_task
 from memgrow.report.table import Table
-from memgrow.storage import parse_json
 from memgrow.version import __version__
-
-COMPARISON, DEMO, MANIFEST = "compare.json", "demo.json", "manifest.json"
-LARGEST = 2**28  # bytes of a file of figures
 
 NO_MEMORY = "This model has no memory slots: there is nothing that a text could read."
 NO_TEXTS = (
@@ -165,50 +158,6 @@ def report_of_demo(
     demo: Demo, name: str, settings: Mapping[str, Mapping[str, Any]], method: str | None = None
 ) -> RunReport:
     return report_of_comparison(demo.comparison, name, settings, method=method, memory=demo.memory)
-
-
-def find_figures(path: Path) -> Path | None:
-    """The file of figures that a folder or a file is; None if it is neither a comparison nor a demo."""
-    if path.is_file():
-        return path
-    return next((path / name for name in (COMPARISON, DEMO) if (path / name).is_file()), None)
-
-
-def read_figures(path: Path, method: str | None = None, shown_as: str | None = None) -> RunReport:
-    """The report of what `memgrow compare` or `memgrow demo` has written; the page calls it by its path."""
-    try:
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"it has more than {LARGEST:,} bytes")
-        value = parse_json(path.read_bytes())
-        name = shown_as or str(path)
-        if "runs" in value:
-            demo = Demo.from_json(value)
-            _check_scores(demo.comparison)
-            return report_of_demo(demo, name, value["settings"], method)
-        comparison = Comparison.from_json(value["methods"], KINDS[value["measure"]])
-        _check_scores(comparison)
-        failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
-        return report_of_comparison(comparison, name, value["settings"], failures, method)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        if isinstance(error, DataError | SettingsError):
-            raise
-        raise DataError(
-            f"{path} is no file of figures that memgrow compare or memgrow demo has written ({brief(error)}): give the "
-            "folder or the file that one of them names at its end, or a model"
-        ) from error
-
-
-def _check_scores(comparison: Comparison) -> None:
-    """Refuse figures that are no numbers, wherever they come from: pages and pictures are drawn by them."""
-    for results in comparison.results.values():
-        for result in results.values():
-            for row in result.matrix.rows:
-                if not all(isinstance(name, str) for name in row.learned) or not row.learned:
-                    raise ValueError("a stage has no names")
-                if not all(isinstance(one, float | int) and isfinite(one) and one >= 0 for one in row.scores.values()):
-                    raise ValueError("a score is no number")
-            if not result.matrix.rows or not isfinite(result.seconds):
-                raise ValueError("a run has no stages")
 
 
 def versions() -> dict[str, str]:
