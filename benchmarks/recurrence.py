@@ -87,7 +87,7 @@ def measure(size: tuple[Any, ...], device: str, variants: list[str], rounds: int
             layer = TORCH[cell](inputs, hidden, bidirectional=both, device=device)
         else:
             name = variant.removesuffix(", graph")
-            layer = LAYERS[cell](inputs, hidden, slots, bidirectional=both, device=device, backend=name)
+            layer = LAYERS[cell](inputs, hidden, slots=slots, bidirectional=both, device=device, backend=name)
         run = step(layer, x)
         quick = variant != "naive" and device == "cuda"
         times[variant] = best_time(

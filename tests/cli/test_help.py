@@ -1,6 +1,7 @@
 """What the commands say of themselves, at eighty columns."""
 
 import re
+import runpy
 
 import pytest
 
@@ -44,7 +45,7 @@ def test_every_command_shows_an_example_on_one_line(memgrow, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_has_help_and_says_what_it_takes(memgrow, command):
-    rows = re.findall(r"│ +(--[a-z-]+) +(\S+) +(\S.*?) +│", memgrow.done(command, "--help"))
+    rows = re.findall(r"│ +(--[a-z-]+) +(?:-h +)?(\S+) +(\S.*?) +│", memgrow.done(command, "--help"))
     assert "--help" in {option for option, _, _ in rows}
     for option, takes, text in rows:
         assert takes == "<bool>" or re.fullmatch(r"[A-Z,=]+", takes), option
@@ -83,3 +84,16 @@ def test_what_commands_print_fits_as_well(memgrow, made, data, model):
         ("inspect", made, "the soup was cold " * 20, "it was warm"),
     ):
         assert fits(memgrow.done(*words).replace(str(model), "model"))
+
+
+@pytest.mark.parametrize("words", [("-h",), ("adapt", "-h"), ("data", "get", "-h")])
+def test_h_is_help(memgrow, words):
+    assert memgrow.done(*words) == memgrow.done(*words[:-1], "--help")
+
+
+def test_the_package_can_be_run(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["memgrow", "--version"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("memgrow", run_name="__main__")
+    assert not end.value.code
+    assert capsys.readouterr().out.startswith("memgrow ")

@@ -62,7 +62,7 @@ FAMILIES = pytest.mark.parametrize(
 @KINDS
 def test_results_repeat_to_the_bit(kind, tf32, slots):
     torch.backends.cuda.matmul.allow_tf32 = tf32
-    layer = kind(300, 300, slots, bidirectional=True, device="cuda", backend="cuda")
+    layer = kind(300, 300, slots=slots, bidirectional=True, device="cuda", backend="cuda")
     sequences = [torch.randn(1 + (7 * n) % 30, 300, device="cuda") for n in range(64)]
     first = results(layer, sequences)
     for _ in range(3):
@@ -88,7 +88,7 @@ def poison(monkeypatch):
 @FAMILIES
 def test_memory_left_over_by_others_never_matters(tf32, slots, poison):
     torch.backends.cuda.matmul.allow_tf32 = tf32
-    layer = MemoryLSTM(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
+    layer = MemoryLSTM(30, 50, slots=slots, bidirectional=True, device="cuda", backend="cuda")
     sequences = [torch.randn(1 + (7 * n) % 12, 30, device="cuda") for n in range(40)]
     first = results(layer, sequences)
     poison()
@@ -114,7 +114,7 @@ def test_clusters_that_share_out_a_layer(kind, teams, poison):
     torch.backends.cuda.matmul.allow_tf32 = True
     lengths = [1 + (7 * n) % 30 for n in range(30)]
     compare(kind, (40, 70, 300, 20), lengths, 5e-3, bidirectional=True)
-    layer = kind(40, 70, 300, bidirectional=True, device="cuda", backend="cuda")
+    layer = kind(40, 70, slots=300, bidirectional=True, device="cuda", backend="cuda")
     sequences = [torch.randn(length, 40, device="cuda") for length in lengths]
     first = results(layer, sequences)
     poison()
@@ -129,7 +129,7 @@ def test_clusters_that_share_out_a_layer(kind, teams, poison):
 @KINDS
 def test_a_graph_gives_what_a_call_gives(kind, slots):
     torch.backends.cuda.matmul.allow_tf32 = True
-    layer = kind(30, 50, slots, bidirectional=True, device="cuda", backend="cuda")
+    layer = kind(30, 50, slots=slots, bidirectional=True, device="cuda", backend="cuda")
     x = torch.randn(9, 20, 30, device="cuda", requires_grad=True)
     inputs = [x, *(p for p in layer.parameters() if p.numel())]
 

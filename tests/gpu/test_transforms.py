@@ -16,7 +16,7 @@ PRECISIONS = pytest.mark.parametrize("tf32", [False, True], ids=["float32", "tf3
 
 def make(kind, layers=1, both=True):
     torch.manual_seed(0)
-    return kind(5, 7, 6, 3, layers, bidirectional=both, backend="cuda", device="cuda")
+    return kind(5, 7, slots=6, slot_size=3, num_layers=layers, bidirectional=both, backend="cuda", device="cuda")
 
 
 def results(layer, run, packed=False):

@@ -250,3 +250,9 @@ def test_inputs_that_do_not_fit_are_refused_in_a_sentence():
         MemoryGRU(3, 4)(torch.randn(5, 2, 3), (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)))
     with pytest.raises(SettingsError, match="no steps"):
         layer(torch.randn(0, 2, 3))
+
+
+@pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU, MemoryRNN])
+def test_a_third_number_is_neither_layers_nor_slots(kind):
+    with pytest.raises(SettingsError, match=r"by name, as torch's third is num_layers: write num_layers=2, or slots=2"):
+        kind(16, 32, 2)

@@ -39,7 +39,7 @@ def twins(kind, sizes, backend, quiet, dtype=torch.float32, **settings):
     inputs, hidden, slots, slot_size = sizes
     layers = []
     for name in (backend, "naive"):
-        layer = kind(inputs, hidden, slots, slot_size, backend=name, **settings)
+        layer = kind(inputs, hidden, slots=slots, slot_size=slot_size, backend=name, **settings)
         if quiet and slots:
             layer.grow(slots=3, quiet=2.0)
         layers.append(layer)

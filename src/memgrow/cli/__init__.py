@@ -60,6 +60,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
     pretty_exceptions_enable=False,
 )
 for name, command in COMMANDS.items():

@@ -113,7 +113,7 @@ def devices() -> list[str]:
 def backends(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str, str, str]]:
     """(cell, backend, reason) on a device, for a layer of the given size; each is tried with one short sequence."""
     for name, kind in LAYERS.items():
-        layer = kind(8, hidden, slots, bidirectional=True, device=device)
+        layer = kind(8, hidden, slots=slots, bidirectional=True, device=device)
         data = torch.randn(3, 2, 8, device=device)
         with torch.no_grad():
             layer(data)  # a GPU's kernels are compiled now, so that what stands in their way is known

@@ -49,9 +49,15 @@ class Columns(nn.Module):
         if len(self.columns) and settings.domains_read:
             raise SettingsError("a model of several columns reads the slots of all domains: leave domains_read at 0")
         slot_size = settings.hidden if settings.slot_size is None else settings.slot_size
-        sizes = (settings.embedding + sum(self.sizes), hidden, slots, slot_size, settings.layers)
         column = LAYERS[settings.cell](
-            *sizes, dropout=settings.dropout, bidirectional=self.bidirectional, domain=domain
+            settings.embedding + sum(self.sizes),
+            hidden,
+            slots=slots,
+            slot_size=slot_size,
+            num_layers=settings.layers,
+            dropout=settings.dropout,
+            bidirectional=self.bidirectional,
+            domain=domain,
         )
         self.columns.append(column.to(next(self.parameters()).device))
 

@@ -29,6 +29,7 @@ class MemoryRecurrent(nn.Module):
         self,
         input_size: int,
         hidden_size: int,
+        *more: object,
         slots: int = 0,
         slot_size: int | None = None,
         num_layers: int = 1,
@@ -36,13 +37,17 @@ class MemoryRecurrent(nn.Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        *,
         domain: str | None = None,
         backend: str = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
+        if more:
+            raise SettingsError(
+                f"{type(self).__name__} takes two sizes by position and all else by name, as torch's third is "
+                f"num_layers: write num_layers={more[0]}, or slots={more[0]} for so many slots"
+            )
         if backend not in kernels.BACKENDS:
             raise SettingsError(f"there is no backend {backend!r}; there are {', '.join(kernels.BACKENDS)}")
         sizes = {"input_size": input_size, "hidden_size": hidden_size, "num_layers": num_layers}
@@ -278,24 +283,12 @@ class MemoryRNN(MemoryRecurrent):
     """torch.nn.RNN with a memory bank. With slots=0 it is exactly that layer."""
 
     def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        slots: int = 0,
-        slot_size: int | None = None,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        nonlinearity: str = "tanh",
-        **settings: Any,
+        self, input_size: int, hidden_size: int, *more: object, nonlinearity: str = "tanh", **settings: Any
     ) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise SettingsError(f"nonlinearity must be tanh or relu, not {nonlinearity!r}")
         self.cell = f"rnn_{nonlinearity}"
-        sizes = (input_size, hidden_size, slots, slot_size, num_layers)
-        super().__init__(*sizes, bias, batch_first, dropout, bidirectional, **settings)
+        super().__init__(input_size, hidden_size, *more, **settings)
 
 
 LAYERS: dict[str, type[MemoryRecurrent]] = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}

@@ -13,7 +13,7 @@ from memgrow.nn import LAYERS
 def layer(request):
     cell, layers = request.param
     torch.manual_seed(0)
-    return LAYERS[cell](3, 4, 5, 2, num_layers=layers, bidirectional=True).double()
+    return LAYERS[cell](3, 4, slots=5, slot_size=2, num_layers=layers, bidirectional=True).double()
 
 
 @pytest.fixture

@@ -126,4 +126,4 @@ def test_kernels_are_prepared_for_the_rows_of_all_batches(monkeypatch):
 
 def test_nothing_is_prepared_on_a_cpu(monkeypatch):
     monkeypatch.setattr(kernels.cuda.nvrtc, "prepare", lambda *_: pytest.fail("there is no GPU"))
-    kernels.prepare(MemoryLSTM(3, 4, 5), 64, with_gradient=True)
+    kernels.prepare(MemoryLSTM(3, 4, slots=5), 64, with_gradient=True)
