@@ -134,7 +134,7 @@ def _write(found: Found, settings: Settings, asked: Recipe, method: str, out: Pa
     say(
         f"Best of {counted(len(found.trials), 'trial')} ({count['pruned']} given up early, {count['failed']} failed): "
         f"validation {score}, mean of {counted(found.seeds, 'seed')}. It was chosen by these examples, so that others "
-        "will show somewhat less."
+        "will show somewhat worse figures."
     )
     usual = defaults_for(asked.encoder)
     content = recipe_of(settings, Settings(usual.model, usual.training, usual.options), best.values, method)
