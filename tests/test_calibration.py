@@ -70,15 +70,18 @@ def test_probabilities_follow_it_and_labels_do_not(saved, domains):
     assert surest[0] > surest[2] > surest[3]
 
 
-def test_undo_brings_the_earlier_temperature_back(saved, domains, tmp_path):
+def test_undo_brings_the_earlier_temperature_back_and_what_was_known_of_texts(saved, domains, tmp_path):
     before = Learner.load(saved, device="cpu", version=1).calibration
     folder = tmp_path / "model"
     learner = Learner.load(saved, device="cpu", version=1)
     learner.save(folder)
     learner.adapt(domains[1], folder=folder)
     assert Learner.load(folder, device="cpu").calibration == Learner.load(saved, device="cpu").calibration != before
+    assert list(learner.reference.domains) == [domain.name for domain in domains]
     undo(folder)
-    assert Learner.load(folder, device="cpu").calibration == before
+    again = Learner.load(folder, device="cpu")
+    assert again.calibration == before
+    assert list(again.reference.domains) == [domains[0].name]
 
 
 def test_domains_that_are_learnt_together_are_fitted_together(domains, tiny, short):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from memgrow import Learner, undo
+from memgrow import Learner
 from memgrow.data import synthetic_dialogue
 from memgrow.drift import Reference
 from memgrow.errors import ModelError
@@ -27,14 +27,6 @@ def test_each_stage_adds_its_domain_and_leaves_the_others(saved, stream):
     one = both.domains[stream[1].name]
     assert (one.stage, one.texts) == (2, len(stream[1].train))
     assert Reference.from_json(json.loads(json.dumps(both.to_json()))) == both
-
-
-def test_undo_takes_it_back(saved, stream, tmp_path):
-    learner = Learner.load(saved, device="cpu", version=1)
-    learner.save(tmp_path / "model")
-    learner.adapt(stream[1], folder=tmp_path / "model")
-    undo(tmp_path / "model")
-    assert list(Learner.load(tmp_path / "model", device="cpu").reference.domains) == [stream[0].name]
 
 
 def test_a_model_that_starts_anew_knows_nothing_of_earlier_domains(stream, tiny, short):

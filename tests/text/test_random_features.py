@@ -41,7 +41,7 @@ def test_they_are_what_saved_models_hold():
 def test_their_products_are_a_gaussian_kernel_of_what_texts_share(shared):
     pairs = [
         ([f"{number} {word}" for word in range(10)], [f"{number} {word + 10 - shared}" for word in range(10)])
-        for number in range(300)
+        for number in range(100)
     ]
     first, second = (text_features([[pair[side]] for pair in pairs]) for side in (0, 1))
     assert float((first * second).sum(1).mean()) == pytest.approx(math.exp(-(1 - shared / 10)), abs=0.03)
