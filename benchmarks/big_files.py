@@ -1,14 +1,17 @@
 """Peak memory and time against the size of a file: adapting to it, predicting it, and reading it beside others.
 
-    python benchmarks/big_files.py --sizes 10 100 500 --out results/big-files.json
-    python benchmarks/big_files.py --sizes 5000 --out results/big-files.json --reading 500 --peers VENV/bin/python
+    python benchmarks/big_files.py --whole --peers VENV/bin/python --out results/big-files.json
+    python benchmarks/big_files.py --sizes 10 100 --out results/big-files.json
+    python benchmarks/big_files.py --merge part.json other.json --out results/big-files.json
 
 Files are made up: JSON lines of two labels, a thousand letters each in the mean, with some 30,000 different words.
 Sizes are in MB (10^6 bytes). Each command is the one that users run, in a process of its own, and its peak memory is
 what the system says of that process when it has ended (`ru_maxrss`); seconds are those of the CPU, so that it matters
 little what else the machine does. The model is tiny and learns for one epoch, so that what is measured is the data; the
-model that predicts has learnt the smallest file. What `--out` knows of other sizes stays. `--peers` is a Python that
-has pandas and datasets.
+model that predicts has learnt the smallest file. `--whole` measures all that docs/large-files.md shows, which takes an
+hour and ten gigabytes of disk. What `--out` knows of other sizes stays, and is written after each size, so that a run
+may be made in parts; `--merge` takes the parts of runs that wrote elsewhere, later ones over earlier. `--peers` is a
+Python that has pandas and datasets.
 """
 
 import argparse
@@ -18,6 +21,8 @@ import random
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
@@ -37,6 +42,7 @@ SETTINGS: dict[str, Any] = {
     "max_words": 20,
 }
 MEAN_LETTERS, FRAGMENT, FRAGMENTS = 1000, 18, 8192  # letters of a text; words of a fragment; fragments to draw from
+COMMANDS = ("adapt", "predict")
 BASE = 1  # MB: what the command takes for such a file is put down to Python, torch and the model
 
 # How others read the same file. Each prints nothing; time and memory are taken from outside.
@@ -131,6 +137,57 @@ def reading(path: Path, peers: str | None) -> dict[str, dict[str, float]]:
     return found
 
 
+@dataclass(frozen=True)
+class Job:
+    """A file of so many MB, of which at most so many rows of each part are learnt, and what is measured on it."""
+
+    mb: int
+    limit: int | None = None
+    only: tuple[str, ...] = COMMANDS
+
+
+WHOLE = (Job(BASE), Job(10), Job(100), Job(500), Job(1000, only=("adapt",)), Job(5000), Job(5000, 100_000, ("adapt",)))
+WHOLE_READING = 200  # MB
+
+
+def key_of(run: dict[str, Any]) -> tuple[int, int, int]:
+    return run["mb"], run["mean_letters"], run.get("limit") or 0
+
+
+def merged(*parts: dict[str, Any]) -> dict[str, Any]:
+    """What several runs have found, the later ones over the earlier."""
+    runs: dict[tuple[int, int, int], dict[str, Any]] = {}
+    for part in parts:
+        for run in part.get("runs", ()):
+            runs[key_of(run)] = runs.get(key_of(run), {}) | run
+    reading_of = next((part["reading"] for part in reversed(parts) if part.get("reading")), {})
+    return {
+        "command": "benchmarks/big_files.py",
+        "machine": "CPU, one thread",
+        "torch": version("torch"),
+        "settings": SETTINGS,
+        "runs": [runs[key] for key in sorted(runs)],
+        "reading": reading_of,
+    }
+
+
+def measured_on(job: Job, mean: int, folder: Path) -> dict[str, Any]:
+    """What a job finds; a model that has learnt the smallest file is left in the folder, or found there."""
+    path = folder / f"made-{job.mb}.jsonl"
+    rows = make(path, job.mb * 1_000_000, mean)
+    print(f"{job.mb} MB, {rows:,} rows ...", file=sys.stderr, flush=True)
+    run: dict[str, Any] = {"mb": job.mb, "mean_letters": mean, "rows": rows}
+    run |= {} if job.limit is None else {"limit": job.limit}
+    if "adapt" in job.only or job.mb == BASE:
+        run["adapt"] = adapted(path, folder / f"model-{job.mb}-{job.limit}", job.limit)
+        print("adapt", run["adapt"], file=sys.stderr, flush=True)
+    if "predict" in job.only:
+        run["predict"] = predicted(path, folder / f"model-{BASE}-None")
+        print("predict", run["predict"], file=sys.stderr, flush=True)
+    path.unlink()
+    return run
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="*", default=[10, 100], help="MB")
@@ -138,47 +195,48 @@ def main() -> None:
     parser.add_argument(
         "--limit", type=int, help="learn at most so many rows of each part of a file that is read whole"
     )
-    parser.add_argument("--only", nargs="+", choices=["adapt", "predict"], default=["adapt", "predict"])
+    parser.add_argument("--only", nargs="+", choices=COMMANDS, default=COMMANDS)
     parser.add_argument("--reading", type=int, help="MB of the file that readers are compared on")
+    parser.add_argument("--whole", action="store_true", help="all sizes, limits and readers of the documentation")
+    parser.add_argument("--merge", type=Path, nargs="+", metavar="JSON", help="take these parts, and measure nothing")
     parser.add_argument("--peers", help="a Python with pandas and datasets")
     parser.add_argument("--folder", type=Path, help="for the files; a temporary one otherwise")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    known: dict[str, Any] = {}
-    if options.out and options.out.exists():
-        known = json.loads(options.out.read_text(encoding="utf-8"))
+    known = [read(options.out)] if options.out and options.out.exists() else []
+    if options.merge:
+        tell(merged(*known, *map(read, options.merge)), options.out)
+        return
+    jobs: Sequence[Job] = WHOLE
+    if not options.whole:
+        further = [Job(size, options.limit, tuple(options.only)) for size in sorted({*options.sizes} - {BASE})]
+        jobs = [Job(BASE, only=tuple(options.only)), *further]
+    found = merged(*known)
     with tempfile.TemporaryDirectory(dir=options.folder) as made:
         folder = Path(made)
-        runs = {(run["mb"], run["mean_letters"], run.get("limit", 0)): run for run in known.get("runs", [])}
-        for size in sorted({BASE, *options.sizes}):
-            path = folder / f"made-{size}.jsonl"
-            rows = make(path, size * 1_000_000, options.mean)
-            print(f"{size} MB, {rows:,} rows ...", file=sys.stderr, flush=True)
-            limit = None if size == BASE else options.limit
-            run = runs.setdefault((size, options.mean, limit or 0), {"mb": size, "mean_letters": options.mean})
-            run |= {"rows": rows} | ({} if limit is None else {"limit": limit})
-            if "adapt" in options.only or size == BASE:
-                run["adapt"] = adapted(path, folder / f"model-{size}", limit)
-                print("adapt", run["adapt"], file=sys.stderr, flush=True)
-            if "predict" in options.only:
-                run["predict"] = predicted(path, folder / f"model-{BASE}")
-                print("predict", run["predict"], file=sys.stderr, flush=True)
-            path.unlink()
-        found = {
-            "command": "benchmarks/big_files.py",
-            "machine": "CPU, one thread",
-            "torch": version("torch"),
-            "settings": SETTINGS,
-            "runs": [runs[key] for key in sorted(runs)],
-            "reading": known.get("reading", {}),
-        }
-        if options.reading:
+        for job in jobs:
+            found = merged(found, {"runs": [measured_on(job, options.mean, folder)]})
+            keep(found, options.out)
+        if size := WHOLE_READING if options.whole else options.reading:
             path = folder / "made.jsonl"
-            make(path, options.reading * 1_000_000)
-            found["reading"] = {"mb": options.reading, "readers": reading(path, options.peers)}
+            make(path, size * 1_000_000)
+            found = merged(found, {"reading": {"mb": size, "readers": reading(path, options.peers)}})
+    tell(found, options.out)
+
+
+def read(path: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return found
+
+
+def keep(found: dict[str, Any], path: Path | None) -> None:
+    if path is not None:
+        path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def tell(found: dict[str, Any], path: Path | None) -> None:
     print(json.dumps(found, indent=1))
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    keep(found, path)
 
 
 if __name__ == "__main__":

@@ -30,3 +30,19 @@ def test_the_memory_of_a_command_is_its_own():
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
     small, large = json.loads(said)
     assert 50 < large - small < 70
+
+
+def test_parts_of_a_run_are_merged_the_later_over_the_earlier():
+    one = {"runs": [{"mb": 5, "mean_letters": 10, "adapt": 1}, {"mb": 1, "mean_letters": 10}], "reading": {"mb": 2}}
+    two = {"runs": [{"mb": 5, "mean_letters": 10, "adapt": 3, "predict": 2}, {"mb": 5, "mean_letters": 10, "limit": 4}]}
+    found = big_files.merged(one, two)
+    assert [big_files.key_of(run) for run in found["runs"]] == [(1, 10, 0), (5, 10, 0), (5, 10, 4)]
+    assert found["runs"][1] == {"mb": 5, "mean_letters": 10, "adapt": 3, "predict": 2}
+    assert found["reading"] == {"mb": 2}
+
+
+def test_the_whole_run_measures_all_that_the_pages_show():
+    known = json.loads((ROOT / "results/big-files.json").read_text(encoding="utf-8"))
+    whole = {(job.mb, big_files.MEAN_LETTERS, job.limit or 0): set(job.only) for job in big_files.WHOLE}
+    assert {big_files.key_of(run): run.keys() & set(big_files.COMMANDS) for run in known["runs"]} == whole
+    assert known["reading"]["mb"] == big_files.WHOLE_READING
