@@ -118,11 +118,21 @@ def whole(memgrow, data, tmp_path: Path) -> dict[str, bytes]:
     return weights(tmp_path / "whole")
 
 
+def hear_ctrl_c() -> None:
+    """Also where the tests run in the background of a shell, which does not."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.slow
 def test_ctrl_c_in_a_real_process_stops_it_cleanly_and_it_goes_on(memgrow, data, tmp_path):
     command = ("adapt", tmp_path / "broken", data["kitchen"], *memgrow.tiny, "--set", "epochs=3")
     process = subprocess.Popen(
-        [*HANGING, *map(str, command)], env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        [*HANGING, *map(str, command)],
+        env=ENVIRONMENT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_ctrl_c,
     )
     while not (tmp_path / "broken.adapting").exists():  # the first epoch has been saved
         assert process.poll() is None
@@ -142,6 +152,7 @@ def test_ctrl_c_in_a_real_process_stops_it_cleanly_and_it_goes_on(memgrow, data,
 def signals():
     """Handlers are this process's own afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
