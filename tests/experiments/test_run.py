@@ -17,6 +17,7 @@ NAMES = ("books", "dvds", "games")
 DATA = {name: f"hash of {name}" for name in NAMES}
 # Other values of settings that are no positive numbers.
 OTHER = {
+    "domains_read": 2,
     "cell": "gru",
     "pooling": "last",
     "fisher": "sampled",
