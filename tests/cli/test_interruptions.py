@@ -152,7 +152,9 @@ def test_ctrl_c_in_a_real_process_stops_it_cleanly_and_it_goes_on(memgrow, data,
 def signals():
     """Handlers are this process's own afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell takes from what it runs in the background
+    # A shell takes one from what it runs in the background, and an earlier test may have left the other.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)

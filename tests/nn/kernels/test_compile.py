@@ -40,7 +40,7 @@ def fresh():
 
 def make(kind, backend, both, layers):
     torch.manual_seed(0)
-    layer = KINDS[kind](3, 4, 5, 2, layers, bidirectional=both, backend=backend)
+    layer = KINDS[kind](3, 4, slots=5, slot_size=2, num_layers=layers, bidirectional=both, backend=backend)
     layer.grow(slots=2, quiet=1.5)
     return layer.double()
 
