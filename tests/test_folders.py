@@ -153,7 +153,9 @@ def test_whether_a_folder_can_be_replaced_is_found_out_without_touching_it(tmp_p
     assert read_folder(tmp_path / "m") == FILES
 
 
-@pytest.mark.parametrize("way", ["exchange", pytest.param("two renames", marks=pytest.mark.slow), "within"])
+@pytest.mark.parametrize(
+    "way", ["exchange", *(pytest.param(way, marks=pytest.mark.extras) for way in ("two renames", "within"))]
+)
 def test_a_writer_killed_at_any_file_operation_harms_nobody(tmp_path, monkeypatch, way):
     """The same save is killed before its first call of the system, its second, and so on until it succeeds."""
     path = tmp_path / "m"

@@ -71,6 +71,7 @@ def test_no_new_model_comes_of_a_full_disk(memgrow, data, never_made, monkeypatc
     assert "No space left" in memgrow.refused("adapt", never_made, data["kitchen"], *memgrow.tiny)
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 def test_a_file_that_the_system_cuts_short_is_a_sentence(data, untouched):
     def small_files_only() -> None:
@@ -211,6 +212,7 @@ def test_a_reader_that_goes_away_hears_no_complaint(made, tmp_path):
         process.wait()
 
 
+@pytest.mark.extras
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full device")
 def test_answers_that_find_no_room_are_a_mistake(made):

@@ -34,6 +34,7 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.glob("*.json")}
 
 
+@pytest.mark.extras
 def test_all_and_conditions_make_every_table(everything):
     out, printed = everything
     assert set(files(out)) == {f"{name}.json" for name in (*TABLES, "theorem")}
@@ -50,6 +51,7 @@ def test_all_and_conditions_make_every_table(everything):
     assert all(0 <= cell["mean"] <= 100 for line in lines for cell in line["cells"].values())
 
 
+@pytest.mark.extras
 def test_the_same_command_again_makes_the_same_tables_without_a_run(everything, memgrow, quick, monkeypatch):
     out, _ = everything
     before = files(out)
@@ -59,6 +61,7 @@ def test_the_same_command_again_makes_the_same_tables_without_a_run(everything, 
     assert "seed 0" not in printed  # no job has ended
 
 
+@pytest.mark.extras
 def test_the_page_shows_all_of_it(everything, memgrow, tmp_path):
     out, _ = everything
     memgrow.done("paper", "page", "--out", out, "--page", tmp_path / "paper.md")

@@ -67,6 +67,7 @@ def test_with_wait_it_goes_on_from_what_the_first_has_saved(memgrow, data, model
 
 
 @pytest.mark.slow
+@pytest.mark.extras  # `make torture` has a crowd of such commands
 def test_two_domains_at_once_are_both_learnt(memgrow, data, tmp_path):
     memgrow.done("adapt", tmp_path / "m", data["kitchen"], *memgrow.tiny)
     commands = [[*MAIN, "adapt", str(tmp_path / "m"), str(data[name]), "--wait"] for name in ("harbour", "clinic")]

@@ -174,6 +174,7 @@ def test_stopping_keeps_what_is_finished(grid, runs, witness):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 def test_several_workers_give_what_one_gives_even_if_they_are_killed(grid, runs, alone, witness):
     asked = runs("F", "EWC", seeds=2)
     endless = replace(asked[0], training=replace(TRAINING, epochs=10**4, patience=10**4)).upto(1)

@@ -39,7 +39,8 @@ KINDS = {
         for family in ("bert", "distilbert", "roberta", "modernbert")
     },
 }
-QUICK = ("memory", "bert")  # the suite as a whole has all kinds
+# `make check` has two kinds; `make test` those too that are another network and not another name of one.
+MARKS = {"memory": (), "bert": (), **dict.fromkeys(("distilbert", "roberta"), pytest.mark.extras)}
 RECURRENT = [kind for kind, settings in KINDS.items() if not settings.kind.is_pretrained]
 # What cannot be done with a kind of network, and is refused with a sentence.
 REFUSED = {
@@ -76,9 +77,7 @@ class Learnt:
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(case, marks=() if case[0] in QUICK else pytest.mark.slow, id="-".join(case)) for case in CASES
-    ],
+    params=[pytest.param(case, marks=MARKS.get(case[0], pytest.mark.slow), id="-".join(case)) for case in CASES],
     scope="module",
 )
 def case(request) -> tuple[str, str]:

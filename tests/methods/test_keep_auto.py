@@ -272,7 +272,7 @@ def test_stacked_seeds_choose_what_each_chooses_alone(stream):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reports", [2, 9])
+@pytest.mark.parametrize("reports", [pytest.param(2, marks=pytest.mark.extras), 9])
 def test_a_run_that_is_killed_chooses_what_an_unbroken_one_does(
     reports: int, stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

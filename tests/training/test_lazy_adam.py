@@ -82,7 +82,7 @@ def both(made: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 # The gradients of a model's vectors are about 1e-6 to 1e-5; Adam's eps is 1e-8.
 @pytest.mark.parametrize(("scale", "allowed"), [(1e-1, 1e-8), (1e-3, 1e-5), (1e-5, 2e-3), (1e-8, 2e-2)])
 @pytest.mark.parametrize("steps", [1, 2, 5, 20, 400])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_it_ends_where_plain_adam_does(scale, allowed, steps, seed):
     ours, theirs = both(batches(seed, steps, scale))
     assert distance(ours, theirs) < allowed

@@ -96,6 +96,7 @@ def test_directions_at_the_same_time_are_right_when_compiled(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.extras
 @pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
 def test_what_inductor_makes_of_it_is_right():
     check("lstm", "auto", compiler="inductor")

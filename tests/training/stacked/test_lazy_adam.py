@@ -70,7 +70,14 @@ def assert_alike(ours: list[Learner], theirs: list[Learner]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "waits"), [("F", True), ("F+M+V+D", True), ("Progressive", True), ("EWC", False), ("F+M+V+L", False)]
+    ("method", "waits"),
+    [
+        ("F", True),
+        ("EWC", False),
+        pytest.param("F+M+V+D", True, marks=pytest.mark.extras),
+        pytest.param("Progressive", True, marks=pytest.mark.extras),
+        pytest.param("F+M+V+L", False, marks=pytest.mark.extras),
+    ],
 )
 def test_each_learns_what_it_would_have_learnt_alone_by_plain_adam(
     method, waits, stream, steppers, waiting, monkeypatch
