@@ -119,8 +119,16 @@ def _new_version() -> str:
     return f"version-{secrets.token_hex(4)}"
 
 
+def clear_versions(path: Path) -> None:
+    """Remove versions that the manifest does not name, files that it says to be in a version, half manifests.
+
+    A writer does so at its end; one that was killed before it leaves this to whoever holds the folder's lock next.
+    """
+    if (path / MANIFEST).is_file():
+        _clear_versions(path)
+
+
 def _clear_versions(path: Path) -> None:
-    """Remove versions that the manifest does not name, files that it says to be in a version, half manifests."""
     manifest = Manifest.of(path)
     if not manifest.format and (path / MANIFEST).exists():
         return  # it is damaged, and may have named any of them

@@ -18,6 +18,7 @@ from memgrow.domain_files import read_domain, with_domain, write_domain
 from memgrow.domain_parts import Parts
 from memgrow.drift import Reference
 from memgrow.errors import ForgettingError, SettingsError
+from memgrow.folder_writer import clear_versions
 from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
 from memgrow.locking import hold
@@ -212,7 +213,9 @@ class Learner(Answering):
         check_tests(watch, *stages)
         coming = [name for stage in stages for name in stage.learned]
         with _holding(folder := options.get("folder")):
-            ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
+            if folder is not None:  # also where there is nothing new to save
+                ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
+                clear_versions(Path(os.path.realpath(folder)))
             new = again or any(self.history.find(stage.fingerprint) is None for stage in stages)
             with started(processes if new else 1, self.device, options.get("progress") or NoProgress()) as group:
                 for stage in stages:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from memgrow import folder_writer
 from memgrow.errors import ModelError
 from memgrow.folder_reader import read_folder
 from memgrow.folder_writer import write_folder
@@ -269,6 +270,18 @@ def test_what_is_left_of_a_training_that_was_saved_goes_also_where_there_is_noth
     assert (tmp_path / "m.adapting").exists()
     Learner.load(tmp_path / "m", "cpu").learn(stream[:1], folder=tmp_path / "m")
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
+
+
+def test_so_does_a_version_that_a_writer_had_no_time_to_remove(stream, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_writer, "replaceable", lambda path: path.name != "m")  # as a mount point
+    (tmp_path / "m").mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_writer, "_clear_versions", lambda path: None)  # killed just before
+        make().learn(stream[:2], folder=tmp_path / "m", keep_versions=0)
+    assert len(list((tmp_path / "m").glob("version-*"))) == 2
+    Learner.load(tmp_path / "m", "cpu").learn(stream[:2], folder=tmp_path / "m")
+    assert len(list((tmp_path / "m").glob("version-*"))) == 1
+    assert Learner.load(tmp_path / "m", "cpu").history.domains == tuple(stream.names[:2])
 
 
 def test_an_unfinished_training_stays_where_there_is_nothing_new(stream, tmp_path):
