@@ -10,8 +10,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 
+from memgrow.data import Domain, Example, Stream
+from memgrow.learner import Learner
+from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
 from tests.service.test_kills import Server
 
+PARTS = ("train", "validation", "test")
 EXAMPLES = 40  # for each operation, and for each way to make them
 
 
@@ -28,8 +33,19 @@ def asking(session: Any, address: str, seen: Counter[int]) -> Callable[[Any], No
     return ask
 
 
+@pytest.fixture
+def model_of_texts(stream: Stream, tiny: ModelSettings, short: TrainingSettings, tmp_path: Path) -> Path:
+    """The folder of a model of single texts, for which most strings are an input."""
+    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    for domain in list(stream)[:2]:
+        parts = [[Example(one.text, label=one.label) for one in getattr(domain, part)] for part in PARTS]
+        learner.adapt(Domain(domain.name, *parts), folder=tmp_path / "texts")
+    return tmp_path / "texts"
+
+
 @pytest.mark.extras
-def test_no_request_of_the_description_ends_in_a_5xx(folder: Path) -> None:
+@pytest.mark.parametrize("model", ["folder", "model_of_texts"])
+def test_no_request_of_the_description_ends_in_a_5xx(model: str, request: pytest.FixtureRequest) -> None:
     schemathesis = pytest.importorskip(
         "schemathesis", reason="schemathesis is not installed: `make test-extras` installs it"
     )
@@ -44,7 +60,7 @@ def test_no_request_of_the_description_ends_in_a_5xx(folder: Path) -> None:
         suppress_health_check=list(HealthCheck),
     )
     counts: dict[str, Counter[int]] = {}
-    server = Server(folder)
+    server = Server(request.getfixturevalue(model))
     try:
         address = str(server.client.base_url).rstrip("/")
         schema = schemathesis.openapi.from_dict(server.client.get("/openapi.json").json())
@@ -63,3 +79,5 @@ def test_no_request_of_the_description_ends_in_a_5xx(folder: Path) -> None:
     for name, seen in counts.items():
         print(f"{name}: {dict(sorted(seen.items()))}")
     assert len(counts) >= 10
+    if model == "model_of_texts":
+        assert counts["POST /predict"][200], "some of what was made up was to be an input"
