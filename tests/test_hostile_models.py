@@ -18,6 +18,8 @@ from memgrow.checkpoint import find_faults
 from memgrow.errors import ModelError, SettingsError
 from memgrow.manifest import strangers
 from memgrow.methods import find_method
+from memgrow.models import TASKS, ModelSettings, build
+from memgrow.models.fit import check_fits
 from memgrow.tensor_files import check_size
 
 
@@ -284,3 +286,12 @@ def test_a_method_of_very_many_letters_is_no_method(old):
     with pytest.raises(SettingsError, match="there is no method") as caught:
         find_method("F" + "+M" * 100_000)
     assert len(str(caught.value)) < 400
+
+
+def test_a_shape_of_thousands_of_sizes_is_told_in_a_sentence():
+    model = build(next(iter(TASKS)), ModelSettings(embedding=2, hidden=2, slots=0, perceptron=2), 3, labels=2)
+    shapes = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    name = next(iter(shapes))
+    with pytest.raises(ModelError, match=re.escape(name)) as told:
+        check_fits(model, {**shapes, name: (1,) * 10_000})
+    assert len(str(told.value)) < 400

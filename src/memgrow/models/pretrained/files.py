@@ -102,7 +102,9 @@ def check_sizes(config: Mapping[str, Any], stored: Shapes) -> None:
                 raise unfit(f"{name} is {value:,}, and the tensors speak of {most:,} at most")
 
 
-def unfit(what: str) -> ModelError:
+def unfit(what: str, longest: int = 200) -> ModelError:
+    """The error of weights that are not those of the configuration; names and shapes of a file may be of any length."""
+    what = f"{what[:longest]}..." if len(what) > longest else what
     return ModelError(
         f"config.json and the weights do not belong together ({what}): copy the model again, or go back to a saved one"
     )
