@@ -144,6 +144,7 @@ def test_the_verdict_names_the_best_without_old_data_and_who_may_be_as_good(comp
     assert "fine-tuning" in said
     assert "retraining" in said
     assert "multi-task" not in said
+    assert "One seed" not in said
 
 
 def test_one_seed_has_no_spread_and_no_verdict_on_ties(outcome):
@@ -152,6 +153,7 @@ def test_one_seed_has_no_spread_and_no_verdict_on_ties(outcome):
     assert comparison.summary["F"]["average"].spread is None
     assert legend(comparison, 1) == ""
     assert "not clearly" not in verdict(comparison)
+    assert verdict(comparison).endswith("One seed: another may differ.")
 
 
 def test_a_result_has_a_row_for_each_record(outcome):

@@ -79,18 +79,22 @@ def difference(paired: Paired | None, shown: int = 1) -> str:
 
 
 def verdict(comparison: Comparison) -> str:
-    """A sentence that names the method which ends best without old data."""
+    """Names the method which ends best without old data, with a word of doubt where it is one seed's."""
     best, *others = [name for name in comparison.order if not sees_all(name)] or [""]
     level = [
         name for name in others if (paired := comparison.against(best, name)) and paired.std and not _clear(paired)
     ]
     beside = f" ({' and '.join(level)} not clearly below)" if level else ""
-    against = {
-        name: f"{difference(paired, digits(comparison))} points against {why}"
-        for name, why in ((BASELINE, "fine-tuning"), (RETRAINING, "retraining on everything"))
-        if (paired := comparison.against(best, name)) is not None
-    }
-    return f"Without old data, {best} ends best{beside}: {' and '.join(against.values())}." if against else ""
+    rivals = {BASELINE: "fine-tuning", RETRAINING: "retraining on everything"}
+    paired_with = {name: paired for name in rivals if (paired := comparison.against(best, name)) is not None}
+    if not paired_with:
+        return ""
+    against = [
+        f"{difference(paired, digits(comparison))} points against {rivals[name]}"
+        for name, paired in paired_with.items()
+    ]
+    doubt = "" if all(paired.std is not None for paired in paired_with.values()) else " One seed: another may differ."
+    return f"Without old data, {best} ends best{beside}: {' and '.join(against)}.{doubt}"
 
 
 def legend(comparison: Comparison, seeds: int) -> str:
