@@ -39,8 +39,8 @@ KINDS = {
         for family in ("bert", "distilbert", "roberta", "modernbert")
     },
 }
-# `make check` has two kinds; `make test` those too that are another network and not another name of one.
-MARKS = {"memory": (), "bert": (), **dict.fromkeys(("distilbert", "roberta"), pytest.mark.extras)}
+# `make check` has two kinds; `make test` those too that are not two others put together.
+MARKS = {"memory": (), "bert": (), **dict.fromkeys(("distilbert", "roberta", "plain replies"), pytest.mark.extras)}
 RECURRENT = [kind for kind, settings in KINDS.items() if not settings.kind.is_pretrained]
 # What cannot be done with a kind of network, and is refused with a sentence.
 REFUSED = {
@@ -312,7 +312,13 @@ def assert_alike(ours: Learner, theirs: Learner) -> None:
 @pytest.mark.parametrize(
     ("method", "keep"),
     [
-        *((name, 0.5) for name in dict.fromkeys([*METHODS, *LETTERED, *FURTHER]) if name not in REFUSED["memory"]),
+        *((name, 0.5) for name in dict.fromkeys([*METHODS, *FURTHER]) if name not in REFUSED["memory"]),
+        # Each letter by itself, which the others combine.
+        *(
+            pytest.param(name, 0.5, marks=pytest.mark.extras)
+            for name in dict.fromkeys(LETTERED)
+            if name not in (*METHODS, *FURTHER, *REFUSED["memory"])
+        ),
         ("F+A", "auto"),
         ("F+M+V+A+E", "auto"),
     ],

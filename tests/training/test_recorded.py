@@ -62,8 +62,9 @@ def test_where_shapes_are_the_same_so_are_the_bits(method, folder, stream, exact
     assert ours.history.stages[1].validation == theirs.history.stages[1].validation
 
 
-@pytest.mark.parametrize("family", ["bert", "distilbert", "roberta"])
-@pytest.mark.parametrize("pairs", ["one", "two"])
+@pytest.mark.parametrize(
+    ("family", "pairs"), [("bert", "one"), ("bert", "two"), ("distilbert", "two"), ("roberta", "one")]
+)
 def test_padding_changes_nothing_but_the_rounding(family, pairs, stream, tmp_path):
     folder = make_encoder(tmp_path / family, family)
     domains = [replace(domain, train=tuple(map(doubled, domain.train))) for domain in stream[:2]]
