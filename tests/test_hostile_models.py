@@ -20,6 +20,7 @@ from memgrow.manifest import strangers
 from memgrow.methods import find_method
 from memgrow.models import TASKS, ModelSettings, build
 from memgrow.models.fit import check_fits
+from memgrow.storage import load_json
 from memgrow.tensor_files import check_size
 
 
@@ -295,3 +296,9 @@ def test_a_shape_of_thousands_of_sizes_is_told_in_a_sentence():
     with pytest.raises(ModelError, match=re.escape(name)) as told:
         check_fits(model, {**shapes, name: (1,) * 10_000})
     assert len(str(told.value)) < 400
+
+
+@pytest.mark.parametrize("part", [b"[],", b"{},"])
+def test_millions_of_empty_lists_are_refused_before_they_are_made(part):
+    with pytest.raises(ModelError, match="has 8,000,000 lists and objects"):
+        load_json({"history.json": b"[" + part * 7_999_999 + b"0]"}, "history.json")

@@ -19,6 +19,8 @@ from torch import Tensor
 from memgrow.errors import ModelError, brief
 from memgrow.folders import mode_like
 
+MOST_PARTS = 500_000  # lists and objects in a JSON file of a model: a thousand domains need a tenth of it
+
 
 class ReplacedError(ModelError):
     """A file was replaced while it was read: there is a newer version."""
@@ -91,6 +93,11 @@ def load_json(files: "Mapping[str, Content]", name: str) -> Any:
     content = files.get(name)
     if not isinstance(content, bytes):
         raise ModelError(f"{name} is missing, or the manifest does not name it: go back to a saved model")
+    if (parts := content.count(b"[") + content.count(b"{")) > MOST_PARTS:
+        raise ModelError(
+            f"{name} has {parts:,} lists and objects, and no model needs more than {MOST_PARTS:,}: "
+            "go back to a saved model"
+        )
     try:
         return parse_json(content)
     except (ValueError, RecursionError) as error:
