@@ -9,7 +9,8 @@ from torch import nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn import READINGS, Growth, ResidualMemory, count_parameters
-from memgrow.nn.residual_memory import SHARPNESS, best_slots, read_naively
+from memgrow.nn.readings import best_slots
+from memgrow.nn.residual_memory import SHARPNESS, read_naively
 
 WIDTH, KEY = 24, 8
 EACH_READING = pytest.mark.parametrize("reading", READINGS)

@@ -2,8 +2,9 @@
 
 from memgrow.nn.bank import MemoryBank, Segment
 from memgrow.nn.growth import Growth, count_parameters, matching_hidden
+from memgrow.nn.readings import READINGS
 from memgrow.nn.recurrent import LAYERS, MemoryGRU, MemoryLSTM, MemoryRecurrent, MemoryRNN
-from memgrow.nn.residual_memory import READINGS, ResidualMemory
+from memgrow.nn.residual_memory import ResidualMemory
 
 __all__ = [
     "LAYERS",

@@ -7,7 +7,7 @@ from memgrow.errors import SettingsError
 from memgrow.models.encoder import ModelSettings
 from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.nn.residual_memory import READINGS
+from memgrow.nn.readings import READINGS
 
 CELL = "pretrained"
 PAIRS = ("one", "two")
