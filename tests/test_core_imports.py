@@ -65,7 +65,7 @@ NEW = """
 import json, sys
 import torch
 before = set(sys.modules)
-import memgrow
+from memgrow import *
 print(json.dumps(sorted(set(sys.modules) - before)))
 """
 
@@ -90,6 +90,15 @@ def test_importing_memgrow_adds_little_to_importing_torch():
     assert not [name for name in new if name.startswith(AROUND)]
     # Parts of torch that it loads only when asked: the compiler alone costs more than a second.
     assert not [name for name in new if name.startswith(("torch._dynamo", "torch._inductor", "torch.onnx"))]
+
+
+def test_every_public_name_is_where_it_was_and_so_are_the_packages_that_used_to_come_along():
+    for name in memgrow.__all__:
+        assert getattr(memgrow, name) is not None
+    assert set(memgrow.__all__) <= set(dir(memgrow))
+    assert memgrow.nn.MemoryLSTM is memgrow.MemoryLSTM
+    for unknown in ("no_such_name", "_no_such_name"):
+        assert not hasattr(memgrow, unknown)
 
 
 def test_no_file_of_the_core_imports_what_only_some_users_have():

@@ -5,7 +5,7 @@ import threading
 import pytest
 import torch
 
-from memgrow.cli.adapt import open_or_create
+from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe
 from memgrow.device import allow_tf32, multiplies_bfloat16, warm_up, warm_up_gpu
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch._dynamo  # noqa: F401 - for the forks, whose first training step would import it, for a second or two
 
+import memgrow.cli.learning  # noqa: F401 - for the forks, as a command imports what it needs when it is called
 from memgrow.cli import main
 from memgrow.storage import atomic_write
 

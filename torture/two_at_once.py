@@ -16,7 +16,7 @@ from multiprocessing.sharedctypes import Synchronized
 from pathlib import Path
 from random import Random
 
-from memgrow.cli import adapt
+from memgrow.cli import learning
 from memgrow.data import synthetic_stream, write_jsonl
 from torture.budget import Budget, Counts, Report
 from torture.cases import FIXED, NO_LOCKS, TINY, USUAL, Place, bits, learnt, leftovers, settings
@@ -122,13 +122,13 @@ def _start(place: Place, data: Path, model: Path, *more: str, prepare: Callable[
 
 def _once_held(work: Callable[[], None]) -> None:
     """Do something in a command when it has the lock: opening the model is the first thing that it does then."""
-    opened = adapt.open_or_create
+    opened = learning.open_or_create
 
     def held(*arguments: object) -> object:
         work()
         return opened(*arguments)  # type: ignore[arg-type]
 
-    adapt.open_or_create = held  # type: ignore[assignment]
+    learning.open_or_create = held  # type: ignore[assignment]
 
 
 def _count(model: Path, operations: "Synchronized[int]") -> None:

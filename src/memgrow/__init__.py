@@ -1,14 +1,20 @@
 """One text model that learns domain after domain: recurrent networks with a memory bank that grows."""
 
-from memgrow.data import Domain, Example, Stream, synthetic_stream
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
 from memgrow.errors import ForgettingError, MemgrowError
-from memgrow.learner import Learner, Prediction
-from memgrow.methods import METHODS, MethodSettings
-from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
-from memgrow.training.loop import TrainingSettings
 from memgrow.version import __version__
-from memgrow.versions import undo
+
+if TYPE_CHECKING:
+    from memgrow.data import Domain, Example, Stream, synthetic_stream
+    from memgrow.learner import Learner, Prediction
+    from memgrow.methods import METHODS, MethodSettings
+    from memgrow.models import ModelSettings, PretrainedSettings
+    from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
+    from memgrow.training.loop import TrainingSettings
+    from memgrow.versions import undo
 
 __all__ = [
     "METHODS",
@@ -32,3 +38,30 @@ __all__ = [
     "synthetic_stream",
     "undo",
 ]
+
+# Torch takes seconds to import, and neither `memgrow --help` nor its completion needs it: it is loaded with the first
+# of these names that is asked for.
+_HOMES = {
+    "memgrow.data": ("Domain", "Example", "Stream", "synthetic_stream"),
+    "memgrow.learner": ("Learner", "Prediction"),
+    "memgrow.methods": ("METHODS", "MethodSettings"),
+    "memgrow.models": ("ModelSettings", "PretrainedSettings"),
+    "memgrow.nn": ("MemoryBank", "MemoryGRU", "MemoryLSTM", "MemoryRNN", "matching_hidden"),
+    "memgrow.training.loop": ("TrainingSettings",),
+    "memgrow.versions": ("undo",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _HOME_OF:
+            globals()[name] = found = getattr(import_module(_HOME_OF[name]), name)
+            return found
+        if not name.startswith("_") and find_spec(f"memgrow.{name}") is not None:
+            return import_module(f"memgrow.{name}")  # as in memgrow.nn.MemoryGRU
+        raise AttributeError(f"module 'memgrow' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

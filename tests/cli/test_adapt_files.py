@@ -27,7 +27,9 @@ def test_a_column_may_name_the_domains_and_an_option_their_order(memgrow, review
 
 def test_equal_values_of_a_group_stay_in_one_part(memgrow, jsonl, tmp_path, monkeypatch):
     learnt = []
-    monkeypatch.setattr("memgrow.cli.adapt.learn_stream", lambda learner, stream, *_, **__: learnt.extend(stream) or [])
+    monkeypatch.setattr(
+        "memgrow.cli.learning.learn_stream", lambda learner, stream, *_, **__: learnt.extend(stream) or []
+    )
     rows = [
         {"text": f"{writer} text {n}", "label": "ab"[n % 2], "writer": writer}
         for writer in map(str, range(20))

@@ -81,7 +81,7 @@ def test_a_model_that_is_not_there_is_not_created(memgrow, data, never_made, com
 
 
 def test_a_place_below_a_file_is_refused_before_the_work_begins(memgrow, data, tmp_path, monkeypatch):
-    monkeypatch.setattr("memgrow.cli.adapt.load_stream", lambda *_, **__: pytest.fail("the data was read"))
+    monkeypatch.setattr("memgrow.data.load_stream", lambda *_, **__: pytest.fail("the data was read"))
     (tmp_path / "file").write_text("dear")
     sentence = memgrow.refused("adapt", tmp_path / "file" / "model", data["kitchen"], *memgrow.tiny)
     assert f"as {tmp_path / 'file'} is a file: choose another place" in sentence

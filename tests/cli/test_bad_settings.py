@@ -41,7 +41,7 @@ def test_an_old_model_stays_as_it_was(memgrow, data, untouched, words, says):
 
 
 def test_settings_are_checked_before_long_files_are_read(memgrow, data, never_made, monkeypatch):
-    monkeypatch.setattr("memgrow.cli.adapt.load_stream", lambda *_, **__: pytest.fail("the data was read"))
+    monkeypatch.setattr("memgrow.data.load_stream", lambda *_, **__: pytest.fail("the data was read"))
     memgrow.refused("adapt", never_made, data["kitchen"], "--method", "G+X")
 
 

@@ -1,6 +1,6 @@
 """The doctor says what a layer really does."""
 
-from memgrow.cli.inspect import backends, findings, loops
+from memgrow.cli.machine import backends, findings, loops
 
 
 def test_every_cell_has_a_backend_and_a_reason_on_the_cpu():

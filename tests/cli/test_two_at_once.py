@@ -35,7 +35,7 @@ def held(untouched, monkeypatch):
 
 
 def test_the_second_is_told_who_has_the_model_before_any_data_is_read(memgrow, data, held, monkeypatch):
-    monkeypatch.setattr("memgrow.cli.adapt.load_stream", lambda *_, **__: pytest.fail("the data was read"))
+    monkeypatch.setattr("memgrow.data.load_stream", lambda *_, **__: pytest.fail("the data was read"))
     model, process = held
     sentence = memgrow.refused("adapt", model, data["clinic"])
     assert f"{model} is being changed by process {process} on " in sentence

@@ -240,7 +240,7 @@ def test_the_doctor_says_whether_encoders_can_be_used(memgrow, monkeypatch, tmp_
             raise importlib.metadata.PackageNotFoundError(name)
         return "1"
 
-    monkeypatch.setattr("memgrow.cli.inspect.version", lacking)
+    monkeypatch.setattr("memgrow.cli.machine.version", lacking)
     out = " ".join(memgrow.done("doctor").split())
     assert "pretrained encoders: transformers is not installed; run `pip install 'memgrow[encoders]'`" in out
 

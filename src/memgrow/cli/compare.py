@@ -1,6 +1,5 @@
 """`memgrow compare` and `demo`: methods side by side on anybody's own stream, and on made-up domains."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -8,36 +7,8 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, opened, save_picture, say, split_names
-from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.cli.report import check_replaceable, write_report
-from memgrow.data import Columns, Stream
-from memgrow.errors import SettingsError, counted
-from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
-from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, Comparison, Settings, runs_of
-from memgrow.experiments.comparison_setup import (
-    LABELS,
-    Kind,
-    for_data,
-    kind_of,
-    open_stream,
-    refuse_incomparable,
-    suitable,
-)
-from memgrow.experiments.demo import METHODS as DEMO_METHODS
-from memgrow.experiments.demo import run_demo
-from memgrow.experiments.grid import Grid
-from memgrow.experiments.on_ray import LOCAL, find_backend
-from memgrow.experiments.reply_records import ReplyEvaluation
-from memgrow.experiments.store import Store
-from memgrow.methods import MethodSettings
-from memgrow.models import PretrainedSettings
-from memgrow.report.comparison import compared_table, demo_table, digits, domains_table, legend, verdict
-from memgrow.report.matrix import MatrixTable
-from memgrow.report.plots import draw_comparison, draw_matrices
-from memgrow.report.progress_bars import GridBar, TrainingBar
-from memgrow.report.stored_figures import read_figures
-from memgrow.storage import atomic_write, pack_json
-from memgrow.text.vector_files import detect
+from memgrow.errors import SettingsError
 
 REPORT = "report.html"
 
@@ -47,7 +18,7 @@ Given = Annotated[
 ]
 Methods = Annotated[
     str | None,
-    typer.Option(metavar="A,B,C", help="Which methods; F and multi-task go with them.", show_default=",".join(METHODS)),
+    typer.Option(metavar="A,B,C", help="Which methods; F and multi-task go with them.", show_default=opt.COMPARED),
 ]
 Seeds = Annotated[int, typer.Option(metavar="N", help="How many runs of each, with seeds in turn.", min=1)]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes; else as many as suit.", min=1)]
@@ -60,7 +31,7 @@ def compare(
     seeds: Seeds = 3,
     out: Out = Path("memgrow-compare"),
     workers: Workers = None,
-    on: opt.On = LOCAL,
+    on: opt.On = opt.LOCAL,
     encoder: opt.Encoder = None,
     vectors: opt.Vectors = None,
     recipe: opt.Recipe = None,
@@ -88,6 +59,24 @@ def compare(
 
     Example: memgrow compare sentiment --methods F+V,F+M+V --seeds 3
     """
+    from memgrow.cli.comparing import failed, introduce, references, settings_for, show, write
+    from memgrow.cli.recipe import read_recipe
+    from memgrow.data import Columns, Stream
+    from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, Comparison, runs_of
+    from memgrow.experiments.comparison_setup import (
+        LABELS,
+        for_data,
+        kind_of,
+        open_stream,
+        refuse_incomparable,
+        suitable,
+    )
+    from memgrow.experiments.grid import Grid
+    from memgrow.experiments.on_ray import find_backend
+    from memgrow.experiments.reply_records import ReplyEvaluation
+    from memgrow.experiments.store import Store
+    from memgrow.report.progress_bars import GridBar
+
     # What is quick to check comes first: a long file need not be read for a misspelt method.
     backend = find_backend(on)
     check_replaceable(out / REPORT)
@@ -116,7 +105,7 @@ def compare(
         raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
     settings = settings_for(asked, vectors, kind)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
-    _introduce(loaded.stream, settings, kind)
+    introduce(loaded.stream, settings, kind)
     with opened(backend), GridBar(console) as bar:
         grid = Grid(
             loaded.stream,
@@ -130,118 +119,17 @@ def compare(
             backend=backend,
         )
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
-    beside = _references(grid, kind, range(first, first + seeds))
+    beside = references(grid, kind, range(first, first + seeds))
     comparison = Comparison.of(runs, outcome, kind, beside)
-    _show(comparison, seeds)
+    show(comparison, seeds)
     if comparison.results:
-        _write(comparison, loaded.stream, settings, range(first, first + seeds), out)
+        write(comparison, loaded.stream, settings, range(first, first + seeds), out)
     if comparison.failures:
-        raise SettingsError(_failed(comparison, seeds * len(runs)))
-
-
-def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
-    """The recipe's settings, on top of small sizes; words are as long as the vectors that are given for them."""
-    if recipe.encoder is not None:
-        return _encoder_settings(recipe, vectors, kind)
-    model = kind.model if vectors is None else replace(kind.model, embedding=detect(vectors).size)
-    settings = Settings(
-        recipe.section("model", model),
-        recipe.section("training", kind.training),
-        recipe.section("options", MethodSettings()),
-    )
-    if vectors is not None and settings.model.embedding != model.embedding:
-        raise SettingsError(
-            f"the vectors of {vectors} have {model.embedding} numbers, but embedding is {settings.model.embedding}: "
-            "leave embedding out, or give other vectors"
-        )
-    return settings
-
-
-def _encoder_settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
-    """The recipe's settings on top of those that suit a pretrained encoder."""
-    if vectors is not None or kind.is_dialogue:
-        raise SettingsError(
-            f"{recipe.encoder} is a pretrained encoder, which classifies texts and has pieces of words of its own: "
-            f"leave out --encoder, or {'give rows with labels' if kind.is_dialogue else '--vectors'}"
-        )
-    usual = recipe.defaults
-    model, _ = recipe.section("model", usual.model).resolved()
-    return Settings(model, recipe.section("training", usual.training), recipe.section("options", usual.options))
-
-
-def _references(grid: Grid, kind: Kind, seeds: range) -> References:
-    """What a user would pick instead; nothing of the kind makes replies."""
-    if kind.is_dialogue:
-        return {}
-    if not is_installed():
-        say(HOW_TO_GET, "dim")
-        return {}
-    return reference_records(grid.ledger, seeds)
-
-
-def _introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
-    sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
-    say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
-    model, training = settings.model, settings.training
-    if isinstance(model, PretrainedSettings):
-        say(
-            f"encoder {model.encoder}, rate {training.rate:g}, batch {training.batch}, at most "
-            f"{counted(training.epochs, 'epoch')}",
-            "dim",
-        )
-        return
-    small = " (small sizes; --recipe and --set change them)" if (model, training) == (kind.model, kind.training) else ""
-    say(
-        f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "
-        f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}",
-        "dim",
-    )
-
-
-def _show(comparison: Comparison, seeds: int) -> None:
-    for method in comparison.order:
-        matrix = comparison.mean_matrix(method)
-        if len(matrix.rows) > 1:
-            console.print(MatrixTable(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
-    if comparison.results:
-        console.print(domains_table(comparison))
-        console.print(compared_table(comparison, seeds))
-        for sentence in (legend(comparison, seeds), verdict(comparison)):
-            say(sentence)
-
-
-def _write(comparison: Comparison, stream: Stream, settings: Settings, seeds: range, out: Path) -> None:
-    parts = ("train", "validation", "test")
-    content = {
-        "domains": {domain.name: {part: len(getattr(domain, part)) for part in parts} for domain in stream},
-        "seeds": list(seeds),
-        "measure": comparison.kind.measure,
-        "settings": settings.to_json(),
-        "methods": comparison.to_json(),
-        "failures": [
-            {"method": one.run.method, "seed": one.run.seed, "stage": one.stage, "reason": one.reason}
-            for one in comparison.failures
-        ],
-    }
-    figures = atomic_write(out / "compare.json", pack_json(content))
-    say(f"The figures are in {figures}.")
-    title = f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})"
-    save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
-    write_report(read_figures(figures), out / REPORT)
-
-
-def _failed(comparison: Comparison, runs: int) -> str:
-    """A sentence about the runs that failed: which, the reason of the first, and what to do."""
-    failures = comparison.failures
-    which = ", ".join(dict.fromkeys(failure.run.method for failure in failures))
-    return (
-        f"{len(failures)} of {counted(runs, 'run')} failed ({which}): {failures[0].reason}; "
-        "the same command again tries only what failed"
-    )
+        raise SettingsError(failed(comparison, seeds * len(runs)))
 
 
 def demo(
-    methods: Annotated[str, typer.Option(metavar="A,B,C", help="Which methods to compare.")] = ",".join(DEMO_METHODS),
+    methods: Annotated[str, typer.Option(metavar="A,B,C", help="Which methods to compare.")] = opt.DEMO,
     seeds: Seeds = 1,
     seed: opt.Seed = 0,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the report, the picture and the figures.")] = Path(
@@ -253,6 +141,15 @@ def demo(
 
     Example: memgrow demo --seeds 3
     """
+    from memgrow.experiments.demo import METHODS as DEMO_METHODS
+    from memgrow.experiments.demo import run_demo
+    from memgrow.report.comparison import demo_table
+    from memgrow.report.matrix import MatrixTable
+    from memgrow.report.plots import draw_matrices
+    from memgrow.report.progress_bars import TrainingBar
+    from memgrow.report.stored_figures import read_figures
+    from memgrow.storage import atomic_write, pack_json
+
     check_replaceable(out / REPORT)
     out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt
     say("Four domains arrive one after another; cues of one conflict with those of the next.")

@@ -7,9 +7,6 @@ from rich import box
 from rich.table import Table
 
 from memgrow.cli.output import console, note_to_stderr, say, write_line
-from memgrow.data.corpora import CORPORA, corpus_called, data_folder
-from memgrow.data.corpora import get as fetch
-from memgrow.report.progress_bars import DownloadBar
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -36,6 +33,10 @@ def get(
 
     Example: memgrow data get sentiment
     """
+    from memgrow.data.corpora import corpus_called
+    from memgrow.data.corpora import get as fetch
+    from memgrow.report.progress_bars import DownloadBar
+
     corpus = corpus_called(name)
     if corpus.is_in(corpus.folder) and not again:
         say(f"{name} is in {corpus.folder} already; --again fetches it anew.", soft_wrap=True)
@@ -53,6 +54,8 @@ def list_() -> None:
 
     Example: memgrow data list
     """
+    from memgrow.data.corpora import CORPORA
+
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("name", "what it is", "fetches", "licence", "here"):
         table.add_column(name, overflow="fold", no_wrap=name in ("name", "fetches", "here"))
@@ -71,6 +74,8 @@ def where(
 
     Example: memgrow data where sentiment
     """
+    from memgrow.data.corpora import corpus_called, data_folder
+
     folder = corpus_called(name).folder if name else data_folder()
     if name and not corpus_called(name).is_in(folder):
         note_to_stderr(f"{name} is not there yet; run: memgrow data get {name}")

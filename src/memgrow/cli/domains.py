@@ -7,9 +7,6 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import say
-from memgrow.learner import Learner
-from memgrow.report.history import in_bytes
-from memgrow.versions import changing
 
 Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name.", show_default=False)]
 File = Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="The domain's file.", show_default=False)]
@@ -27,6 +24,9 @@ def export_domain(
 
     Example: memgrow export-domain model/ books -o books.memgrow
     """
+    from memgrow.learner import Learner
+    from memgrow.report.history import in_bytes
+
     path = output or Path(f"{domain}.memgrow")
     Learner.load(model, "cpu").export_domain(domain, path)
     say(f"{domain} is in {path} ({in_bytes(path.stat().st_size)}).", soft_wrap=True)
@@ -43,6 +43,9 @@ def import_domain(
 
     Example: memgrow import-domain model/ books.memgrow
     """
+    from memgrow.learner import Learner
+    from memgrow.versions import changing
+
     with changing(model):
         learner = Learner.load(model, "cpu")
         stage = learner.import_domain(file, name)

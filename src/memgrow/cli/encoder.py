@@ -1,16 +1,15 @@
 """`memgrow encoder`: pretrained encoders, fetched and kept."""
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.cli.output import console, note_to_stderr, say
-from memgrow.models.pretrained.catalogue import KNOWN, KnownEncoder, encoder_called
-from memgrow.models.pretrained.catalogue import where as folder_of
-from memgrow.models.pretrained.fetch import get as fetch
-from memgrow.report.progress_bars import DownloadBar
 from memgrow.report.table import Column, Table
+
+if TYPE_CHECKING:
+    from memgrow.models.pretrained.catalogue import KnownEncoder
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -42,6 +41,10 @@ def get(
 
     Example: memgrow encoder get minilm
     """
+    from memgrow.models.pretrained.catalogue import encoder_called
+    from memgrow.models.pretrained.fetch import get as fetch
+    from memgrow.report.progress_bars import DownloadBar
+
     known = encoder_called(name)
     if known.is_here() and not again:
         say(f"{name} is in {known.folder} already; --again fetches it anew.", soft_wrap=True)
@@ -58,6 +61,8 @@ def list_() -> None:
 
     Example: memgrow encoder list
     """
+    from memgrow.models.pretrained.catalogue import KNOWN
+
     console.print(Table(None, HEADER, [_row(known) for known in KNOWN.values()], layout="open"))
 
 
@@ -69,12 +74,15 @@ def where(
 
     Example: memgrow encoder where minilm
     """
+    from memgrow.models.pretrained.catalogue import encoder_called
+    from memgrow.models.pretrained.catalogue import where as folder_of
+
     folder = folder_of(name)
     if name and not encoder_called(name).is_here():
         note_to_stderr(f"{name} is not there yet; run: memgrow encoder get {name}")
     sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
 
 
-def _row(known: KnownEncoder) -> tuple[str, ...]:
+def _row(known: "KnownEncoder") -> tuple[str, ...]:
     size = f"{known.wheels[0].size / 1e6:.0f} MB"
     return known.name, known.what, known.seen, size, known.licence, "yes" if known.is_here() else "no"

@@ -10,7 +10,6 @@ from rich.text import Text
 from typer.core import TyperGroup
 
 from memgrow.cli.output import stderr
-from memgrow.device import is_out_of_memory
 from memgrow.errors import ForgettingError, MemgrowError
 
 # Exit codes; 1, with a traceback, is a fault of memgrow's own.
@@ -52,6 +51,10 @@ class Commands(TyperGroup):
             ctx.exit(BROKEN_PIPE)
         except KeyboardInterrupt as stopped:
             ctx.exit(say_stopped(stopped, ctx.invoked_subcommand))
+        except (ImportError, SystemError) as error:  # what an interrupted import may make of Ctrl-C
+            if (pressed := interruption(error)) is None:
+                raise
+            ctx.exit(say_stopped(pressed, ctx.invoked_subcommand))
         except (MemgrowError, OSError, MemoryError, RuntimeError) as error:
             sentence = _sentence(error)
             if sentence is None:
@@ -115,6 +118,14 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, OSError):
         what = f"{error.filename}: " if error.filename else ""
         return f"{what}{error.strerror or error}; check that it can be read and written"
-    if is_out_of_memory(error):
+    if _is_out_of_memory(error):
         return "there is not enough memory: choose a smaller batch, hidden, slots or max_words with --set"
     return None
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if "torch" not in sys.modules:  # nothing was computed, and it takes seconds to import
+        return isinstance(error, MemoryError)
+    from memgrow.device import is_out_of_memory
+
+    return is_out_of_memory(error)

@@ -8,12 +8,7 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, split_names, write_json
-from memgrow.data import Columns, load_for_evaluation
 from memgrow.errors import SettingsError
-from memgrow.experiments.reply_records import evaluate_replies
-from memgrow.learner import Learner
-from memgrow.models import REPLY
-from memgrow.report.learner import replies_table, scores_table
 
 
 def evaluate(
@@ -42,6 +37,12 @@ def evaluate(
 
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
+    from memgrow.data import Columns, load_for_evaluation
+    from memgrow.experiments.reply_records import evaluate_replies
+    from memgrow.learner import Learner
+    from memgrow.models import REPLY
+    from memgrow.report.learner import replies_table, scores_table
+
     columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
     learner = Learner.load(model, device)
     if calibration and learner.task == REPLY:

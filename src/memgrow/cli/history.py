@@ -3,8 +3,6 @@
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, write_json
 from memgrow.errors import counted
-from memgrow.report.history import history_table, in_bytes
-from memgrow.versions import list_versions, newest_history
 
 
 def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
@@ -12,6 +10,9 @@ def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
 
     Example: memgrow history model/
     """
+    from memgrow.report.history import history_table, in_bytes
+    from memgrow.versions import list_versions, newest_history
+
     kept = list_versions(model)
     newest = newest_history(model, kept)
     if as_json:

@@ -5,19 +5,19 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from memgrow.data import Example
-from memgrow.data.records import in_chunks
 from memgrow.errors import SettingsError, counted
-from memgrow.experiments.executor import Backend
-from memgrow.learner import Learner
 from memgrow.printable import json_text, printable
-from memgrow.storage import atomic_open, finite
+
+if TYPE_CHECKING:
+    from memgrow.data import Example
+    from memgrow.experiments.executor import Backend
+    from memgrow.learner import Learner
 
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
@@ -56,6 +56,8 @@ def note_to_stderr(sentence: str) -> None:
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """Print JSON in UTF-8, whatever the terminal's own encoding is."""
+    from memgrow.storage import finite
+
     write_line(json_text(finite(value), indent))
 
 
@@ -68,6 +70,8 @@ def write_line(line: str) -> None:
 
 def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
     """Write a picture and say where it is. It is an extra: without matplotlib the figures are worth having as well."""
+    from memgrow.storage import atomic_open
+
     try:
         with atomic_open(path) as file:
             draw(file)
@@ -78,7 +82,7 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
 
 
 @contextmanager
-def opened(backend: Backend) -> Iterator[Backend]:
+def opened(backend: "Backend") -> "Iterator[Backend]":
     """Machines to make runs on, which may take a while to be ready."""
     with ExitStack() as within:
         with console.status("Waiting for the machines"):
@@ -88,15 +92,17 @@ def opened(backend: Backend) -> Iterator[Backend]:
         yield backend
 
 
-def count_cut_texts(examples: Iterable[Example], learner: Learner) -> int:
+def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
     """The number of texts that are longer than the model reads."""
+    from memgrow.data.records import in_chunks
+
     limit = learner.setup.limit
     # A token has a byte at least (and special ones are few), so that most texts need no splitting.
     long = (one for one in examples if sum(len(text.encode(errors="replace")) for text in one.texts) + SPECIAL > limit)
     return sum(learner.setup.tokenized(some).cut for some in in_chunks(long, AT_ONCE))
 
 
-def note_cut_texts(cut: int, learner: Learner) -> None:
+def note_cut_texts(cut: int, learner: "Learner") -> None:
     """Say how many texts are longer than the model reads."""
     if cut:
         long = f"{counted(cut, 'text')} longer than {learner.setup.limit} {learner.settings.kind.unit}"

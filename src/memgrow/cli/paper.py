@@ -66,7 +66,7 @@ def paper(
     w2v: Similar = None,
     device: opt.Device = "auto",
     workers: Workers = None,
-    on: opt.On = "local",
+    on: opt.On = opt.LOCAL,
 ) -> None:
     """The paper's tables, on MultiNLI and on dialogue: our figures beside the paper's.
 

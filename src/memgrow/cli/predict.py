@@ -3,21 +3,18 @@
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, say, write_json
-from memgrow.data import Columns, Example
-from memgrow.data.lines import bounded_lines
-from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks, iterate_unlabelled
 from memgrow.errors import ModelError, SettingsError
-from memgrow.learner import Learner
-from memgrow.models import REPLY
-from memgrow.report.reading import reply_shares
-from memgrow.report.table import percent
+
+if TYPE_CHECKING:
+    from memgrow.data import Example
+    from memgrow.learner import Learner
 
 CHUNK = 1024  # texts that are answered together: a pipe or a file of any length takes little memory
 
@@ -43,6 +40,11 @@ def predict(
 
     Example: memgrow predict model/ "a quiet, moving book"
     """
+    from memgrow.data import Columns, Example
+    from memgrow.data.lines import bounded_lines
+    from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks, iterate_unlabelled
+    from memgrow.learner import Learner
+
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
     learner = Learner.load(model, device)
@@ -83,6 +85,11 @@ def chat(
 
     Example: memgrow chat model/ --beam 5
     """
+    from memgrow.learner import Learner
+    from memgrow.models import REPLY
+    from memgrow.report.reading import reply_shares
+    from memgrow.report.table import percent
+
     learner = Learner.load(model, device)
     if learner.task != REPLY:
         raise ModelError(f"{model} answers with labels, not with words: use memgrow predict")
@@ -100,8 +107,10 @@ def chat(
 
 
 def _answers(
-    learner: Learner, examples: Sequence[Example], beam: int, for_domain: str | None = None
+    learner: "Learner", examples: "Sequence[Example]", beam: int, for_domain: str | None = None
 ) -> Iterator[dict[str, Any]]:
+    from memgrow.models import REPLY
+
     if learner.task != REPLY or for_domain is not None:
         for answer in learner.predict(examples, for_domain):
             yield {"label": answer.label, "probabilities": answer.probabilities}

@@ -1,20 +1,17 @@
 """`memgrow prune`: give up slots that nobody reads, and say what it costs before it is written."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, note_to_stderr, say, split_names
-from memgrow.data import Columns, load_for_evaluation
 from memgrow.errors import ForgettingError, SettingsError
-from memgrow.learner import Learner
-from memgrow.pruning import Pruning, plan_pruning
-from memgrow.report.history import in_bytes
-from memgrow.report.progress_bars import TrainingBar
-from memgrow.report.table import Table, numbers, percent
-from memgrow.versions import changing
+
+if TYPE_CHECKING:
+    from memgrow.pruning import Pruning
+    from memgrow.report.table import Table
 
 
 def prune(
@@ -44,6 +41,13 @@ def prune(
 
     Example: memgrow prune model/ --data books_test.jsonl --dry-run
     """
+    from memgrow.data import Columns, load_for_evaluation
+    from memgrow.learner import Learner
+    from memgrow.pruning import plan_pruning
+    from memgrow.report.history import in_bytes
+    from memgrow.report.progress_bars import TrainingBar
+    from memgrow.versions import changing
+
     if not data:
         raise SettingsError("prune needs texts to see which slots are read: give files with --data")
     columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column)
@@ -73,8 +77,10 @@ def prune(
     say(f"{found.slots} slots of each bank are gone from {model}; memgrow undo brings them back.")
 
 
-def pruning_table(found: Pruning) -> Table:
+def pruning_table(found: "Pruning") -> "Table":
     """A row for each domain whose texts were at hand."""
+    from memgrow.report.table import Table, numbers, percent
+
     rows = [
         [
             name,

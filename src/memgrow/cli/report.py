@@ -1,21 +1,16 @@
 """`memgrow report`: a model, a comparison or the demo as one page to look at, and as pictures."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, note_to_stderr, say, split_names
-from memgrow.data import Columns, Stream, load_for_evaluation
 from memgrow.errors import SettingsError
-from memgrow.learner import Learner
-from memgrow.report.html.page import GENERATOR, render
-from memgrow.report.plots import new_figure
-from memgrow.report.run_plots import save_pictures
-from memgrow.report.run_report import RunReport, report_of_model
-from memgrow.report.stored_figures import find_figures, read_figures
-from memgrow.storage import atomic_write
+
+if TYPE_CHECKING:
+    from memgrow.report.run_report import RunReport
 
 BEGINNING = 1000  # bytes of a page in which its maker is named
 
@@ -71,6 +66,13 @@ def report(
 
     Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
     """
+    from memgrow.data import Columns, Stream, load_for_evaluation
+    from memgrow.learner import Learner
+    from memgrow.report.plots import new_figure
+    from memgrow.report.run_plots import save_pictures
+    from memgrow.report.run_report import report_of_model
+    from memgrow.report.stored_figures import find_figures, read_figures
+
     check_replaceable(out)
     if plots is not None:
         new_figure(1, 1)  # that there is no matplotlib is told before anything is read
@@ -101,21 +103,28 @@ def report(
         say(f"The pictures are in {plots}: {', '.join(names)}.")
 
 
-def read_comparison(path: Path) -> RunReport:
+def read_comparison(path: Path) -> "RunReport":
+    from memgrow.report.stored_figures import find_figures, read_figures
+
     figures = find_figures(path)
     if figures is None:
         raise SettingsError(f"{path} has no figures of memgrow compare: give the folder that it wrote with --out")
     return read_figures(figures)
 
 
-def write_report(made: RunReport, out: Path) -> None:
+def write_report(made: "RunReport", out: Path) -> None:
     """Write the page whole or not at all, and say where it is."""
+    from memgrow.report.html.page import render
+    from memgrow.storage import atomic_write
+
     atomic_write(out, render(made))
     say(f"The report is {out}.")
 
 
 def check_replaceable(out: Path) -> None:
     """Refuse to write over anything but an earlier report."""
+    from memgrow.report.html.page import GENERATOR
+
     if not out.exists():
         return
     if out.is_dir():

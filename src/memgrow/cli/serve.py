@@ -3,18 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-import torch
 import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import stderr
-from memgrow.drift import WINDOW
 from memgrow.service.limits import MIB, Limits
-from memgrow.service.logs import Log
-from memgrow.service.running import Service
-from memgrow.service.server import access_for
-from memgrow.service.server import serve as run_server
 
 LOCAL = "127.0.0.1"
 TOKEN = "MEMGROW_TOKEN"  # a variable of the environment: what stands in a command can be seen by others
@@ -83,7 +77,7 @@ def serve(
     ] = None,
     window: Annotated[
         int, typer.Option(metavar="N", help="Texts that are tested together for drift.", rich_help_panel=LEARNING)
-    ] = WINDOW,
+    ] = opt.WINDOW,
     log_texts: Annotated[bool, typer.Option("--log-texts", help="Let the log hold the texts that are sent.")] = False,
     device: opt.Device = "auto",
 ) -> None:
@@ -91,6 +85,13 @@ def serve(
 
     Example: memgrow serve model/
     """
+    import torch
+
+    from memgrow.service.logs import Log
+    from memgrow.service.running import Service
+    from memgrow.service.server import access_for
+    from memgrow.service.server import serve as run_server
+
     if threads is not None:
         torch.set_num_threads(threads)
     access, made = access_for(host, token)

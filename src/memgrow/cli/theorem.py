@@ -8,14 +8,7 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, note_to_stderr, save_picture, say, split_names
-from memgrow.data import Columns, Stream, load_for_evaluation
 from memgrow.errors import SettingsError
-from memgrow.experiments.theorem.report import DRAWS, EXAMPLES, SAMPLES, parts, theorem_report
-from memgrow.learner import Learner
-from memgrow.report.progress_bars import PartsBar
-from memgrow.report.theorem import theorem_tables
-from memgrow.report.theorem_plot import draw_theorem
-from memgrow.storage import atomic_write
 
 
 def theorem(
@@ -26,14 +19,14 @@ def theorem(
         list[Path] | None,
         typer.Option(metavar="FILE", help="With --model: texts to measure on; may be repeated.", show_default=False),
     ] = None,
-    samples: Annotated[int, typer.Option(metavar="N", help="Draws for each choice of sizes.", min=2)] = SAMPLES,
-    draws: Annotated[int, typer.Option(metavar="N", help="With --model: draws of what is new.", min=2)] = DRAWS,
+    samples: Annotated[int, typer.Option(metavar="N", help="Draws for each choice of sizes.", min=2)] = opt.SAMPLES,
+    draws: Annotated[int, typer.Option(metavar="N", help="With --model: draws of what is new.", min=2)] = opt.DRAWS,
     slots: Annotated[
         int | None, typer.Option(metavar="N", help="With --model: how many are added; else as a domain adds.", min=1)
     ] = None,
     limit: Annotated[
         int, typer.Option(metavar="N", help="With --model: at most so many examples of each domain.", min=1)
-    ] = EXAMPLES,
+    ] = opt.EXAMPLES,
     seed: opt.Seed = 0,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the picture and the figures.")] = Path(
         "memgrow-theorem"
@@ -50,6 +43,14 @@ def theorem(
 
     Example: memgrow theorem --model model/ --data books_test.jsonl
     """
+    from memgrow.data import Columns, Stream, load_for_evaluation
+    from memgrow.experiments.theorem.report import parts, theorem_report
+    from memgrow.learner import Learner
+    from memgrow.report.progress_bars import PartsBar
+    from memgrow.report.theorem import theorem_tables
+    from memgrow.report.theorem_plot import draw_theorem
+    from memgrow.storage import atomic_write
+
     if (model is None) != (not data):
         raise SettingsError("a model is measured on texts: give both --model and --data, or neither")
     learners = {} if model is None else {model.name: Learner.load(model, device)}

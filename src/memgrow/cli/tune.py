@@ -1,30 +1,21 @@
 """`memgrow tune`: a search for the settings of a method, on the validation examples of anybody's own stream."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from memgrow.cli import options as opt
-from memgrow.cli.compare import Given, Workers, settings_for
+from memgrow.cli.compare import Given, Workers
 from memgrow.cli.output import console, opened, save_picture, say, split_names
-from memgrow.cli.recipe import Recipe, read_recipe
-from memgrow.data import Columns, Stream
-from memgrow.defaults import defaults_for
 from memgrow.errors import SettingsError, counted
-from memgrow.experiments.comparison import Settings
-from memgrow.experiments.comparison_setup import LABELS, for_data, kind_of, open_stream, suitable
-from memgrow.experiments.grid import Grid
-from memgrow.experiments.on_ray import LOCAL, find_backend
-from memgrow.experiments.store import Store
-from memgrow.experiments.tuning.search import Search, find_optuna
-from memgrow.experiments.tuning.space import Space, recipe_of, space_of
-from memgrow.experiments.tuning.trials import Found, ValidationReplies, without_test
-from memgrow.methods import check_method, find_method
-from memgrow.report.table import validation_text
-from memgrow.report.tuning import SearchBar, best_table, draw_search
-from memgrow.storage import atomic_write, pack_json
+
+if TYPE_CHECKING:
+    from memgrow.cli.recipe import Recipe
+    from memgrow.data import Stream
+    from memgrow.experiments.comparison import Settings
+    from memgrow.experiments.tuning.space import Space
+    from memgrow.experiments.tuning.trials import Found
 
 Trials = Annotated[int, typer.Option(metavar="N", help="How many trials, those of earlier commands included.", min=1)]
 Seeds = Annotated[int, typer.Option(metavar="N", help="Seeds of each trial, whose mean counts.", min=1)]
@@ -43,7 +34,7 @@ def tune(
     search: Over = None,
     out: Out = Path("memgrow-tune"),
     workers: Workers = None,
-    on: opt.On = LOCAL,
+    on: opt.On = opt.LOCAL,
     encoder: opt.Encoder = None,
     vectors: opt.Vectors = None,
     recipe: opt.Recipe = None,
@@ -70,6 +61,18 @@ def tune(
 
     Example: memgrow tune sentiment --method F+V+A --trials 30
     """
+    from memgrow.cli.comparing import settings_for
+    from memgrow.cli.recipe import read_recipe
+    from memgrow.data import Columns
+    from memgrow.experiments.comparison_setup import LABELS, for_data, kind_of, open_stream, suitable
+    from memgrow.experiments.grid import Grid
+    from memgrow.experiments.on_ray import find_backend
+    from memgrow.experiments.store import Store
+    from memgrow.experiments.tuning.search import Search, find_optuna
+    from memgrow.experiments.tuning.trials import ValidationReplies, without_test
+    from memgrow.methods import find_method
+    from memgrow.report.tuning import SearchBar
+
     find_optuna()
     backend = find_backend(on)
     asked = read_recipe(recipe, set_ or (), encoder)
@@ -109,12 +112,15 @@ def tune(
     _write(found, settings, asked, name, out, kind.is_dialogue)
 
 
-def _space(method: str, settings: Settings, search: str | None) -> Space:
+def _space(method: str, settings: "Settings", search: str | None) -> "Space":
+    from memgrow.experiments.tuning.space import space_of
+    from memgrow.methods import check_method, find_method
+
     check_method(find_method(method), settings.model)
     return space_of(find_method(method), settings, split_names(search) or ())
 
 
-def _introduce(stream: Stream, method: str, space: Space, seeds: int) -> None:
+def _introduce(stream: "Stream", method: str, space: "Space", seeds: int) -> None:
     if len(stream):
         sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation")]
         say(f"{' → '.join(stream.names)}: {sizes[0]:,} training and {sizes[1]:,} validation examples")
@@ -122,7 +128,14 @@ def _introduce(stream: Stream, method: str, space: Space, seeds: int) -> None:
     say(f"{method}, {counted(seeds, 'seed')} a trial; searched: {ranges}", "dim")
 
 
-def _write(found: Found, settings: Settings, asked: Recipe, method: str, out: Path, replies: bool) -> None:
+def _write(found: "Found", settings: "Settings", asked: "Recipe", method: str, out: Path, replies: bool) -> None:
+    from memgrow.defaults import defaults_for
+    from memgrow.experiments.comparison import Settings
+    from memgrow.experiments.tuning.space import recipe_of
+    from memgrow.report.table import validation_text
+    from memgrow.report.tuning import best_table, draw_search
+    from memgrow.storage import atomic_write, pack_json
+
     best = found.best
     atomic_write(out / "tune.json", pack_json({"method": method, "settings": settings.to_json(), **found.to_json()}))
     if best is None:
@@ -144,6 +157,8 @@ def _write(found: Found, settings: Settings, asked: Recipe, method: str, out: Pa
     save_picture(out / "tune.png", lambda file: draw_search(found, file, f"{method}: what mattered", replies))
 
 
-def _yaml(content: dict[str, Any], found: Found, score: str) -> str:
+def _yaml(content: dict[str, Any], found: "Found", score: str) -> str:
+    import yaml
+
     about = f"# By memgrow tune: the best of {counted(len(found.trials), 'trial')} of {counted(found.seeds, 'seed')}"
     return f"{about} each, validation {score}.\n{yaml.safe_dump(content, sort_keys=False)}"

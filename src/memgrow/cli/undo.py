@@ -4,11 +4,8 @@ from typing import Annotated
 
 import typer
 
-from memgrow import versions
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, say
-from memgrow.report.learner import matrix_title, summary_line
-from memgrow.report.matrix import MatrixTable
 
 
 def undo(
@@ -21,6 +18,10 @@ def undo(
 
     Example: memgrow undo model/
     """
+    from memgrow import versions
+    from memgrow.report.learner import matrix_title, summary_line
+    from memgrow.report.matrix import MatrixTable
+
     done = versions.undo(model, to)
     taken = [f"{' and '.join(stage.learned)} ({stage.method})" for stage in done.taken_back]
     say(f"Taken back, and removed from {model}: {', '.join(taken) or 'what was damaged'}.")

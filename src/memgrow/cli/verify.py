@@ -2,11 +2,9 @@
 
 import typer
 
-from memgrow.checkpoint import checkpoint_files, find_faults
 from memgrow.cli import options as opt
 from memgrow.cli.output import say
 from memgrow.errors import ModelError, counted
-from memgrow.manifest import Manifest, strangers
 from memgrow.printable import printable
 
 DAMAGED = 1  # exit code
@@ -17,6 +15,9 @@ def verify(model: opt.Model) -> None:
 
     Example: memgrow verify model/
     """
+    from memgrow.checkpoint import checkpoint_files, find_faults
+    from memgrow.manifest import Manifest, strangers
+
     if not model.exists():
         raise ModelError(f"there is no model at {model}: check the name")
     faults = find_faults(model)

@@ -3,19 +3,18 @@
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import note_to_stderr, say, write_json
-from memgrow.data import Columns, Example
-from memgrow.data.lines import bounded_lines
-from memgrow.data.records import examples_from_lines, in_chunks, iterate_unlabelled
-from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Verdict, in_words, together
 from memgrow.errors import ModelError
-from memgrow.learner import Learner
-from memgrow.models import REPLY
+
+if TYPE_CHECKING:
+    from memgrow.data import Example
+    from memgrow.drift import DriftMonitor, Verdict
+    from memgrow.learner import Learner
 
 SHOWN = 20  # windows that have a line of their own
 
@@ -33,8 +32,10 @@ def watch(
     ] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,
-    window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = WINDOW,
-    alpha: Annotated[float, typer.Option(metavar="SHARE", help="How often texts like those learnt may alarm.")] = ALPHA,
+    window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = opt.WINDOW,
+    alpha: Annotated[
+        float, typer.Option(metavar="SHARE", help="How often texts like those learnt may alarm.")
+    ] = opt.ALPHA,
     as_json: opt.AsJson = False,
     device: opt.Device = "auto",
 ) -> None:
@@ -44,6 +45,12 @@ def watch(
 
     Example: memgrow watch model/ asked.jsonl
     """
+    from memgrow.data import Columns, Example
+    from memgrow.data.lines import bounded_lines
+    from memgrow.data.records import examples_from_lines, in_chunks, iterate_unlabelled
+    from memgrow.drift import Verdict, together
+    from memgrow.learner import Learner
+
     learner = Learner.load(model, device)
     monitor = learner.drift_monitor(window, alpha)
     if not learner.reference.domains:
@@ -76,13 +83,17 @@ def watch(
         say(sentence, soft_wrap=True)
 
 
-def _confidences(learner: Learner, examples: list[Example]) -> list[float] | None:
+def _confidences(learner: "Learner", examples: "list[Example]") -> list[float] | None:
+    from memgrow.models import REPLY
+
     if learner.task == REPLY:
         return None
     return [one.confidence for one in learner.predict(examples)]
 
 
-def _show(monitor: DriftMonitor, verdict: Verdict, number: int, texts: int, as_json: bool) -> None:
+def _show(monitor: "DriftMonitor", verdict: "Verdict", number: int, texts: int, as_json: bool) -> None:
+    from memgrow.drift import in_words
+
     if as_json:
         write_json({"until": texts, **vars(verdict), "alarm": verdict.p <= monitor.alpha})
     elif number <= SHOWN:

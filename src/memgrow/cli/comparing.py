@@ -1,0 +1,127 @@
+"""The parts of a comparison: its settings, what it says before, and what it shows and writes in the end."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from memgrow.cli.output import console, save_picture, say
+from memgrow.cli.recipe import Recipe
+from memgrow.cli.report import write_report
+from memgrow.data import Stream
+from memgrow.errors import SettingsError, counted
+from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
+from memgrow.experiments.comparison import Comparison, Settings
+from memgrow.experiments.comparison_setup import (
+    Kind,
+)
+from memgrow.experiments.grid import Grid
+from memgrow.methods import MethodSettings
+from memgrow.models import PretrainedSettings
+from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
+from memgrow.report.matrix import MatrixTable
+from memgrow.report.plots import draw_comparison
+from memgrow.report.stored_figures import read_figures
+from memgrow.storage import atomic_write, pack_json
+from memgrow.text.vector_files import detect
+
+REPORT = "report.html"
+
+
+def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
+    """The recipe's settings, on top of small sizes; words are as long as the vectors that are given for them."""
+    if recipe.encoder is not None:
+        return _encoder_settings(recipe, vectors, kind)
+    model = kind.model if vectors is None else replace(kind.model, embedding=detect(vectors).size)
+    settings = Settings(
+        recipe.section("model", model),
+        recipe.section("training", kind.training),
+        recipe.section("options", MethodSettings()),
+    )
+    if vectors is not None and settings.model.embedding != model.embedding:
+        raise SettingsError(
+            f"the vectors of {vectors} have {model.embedding} numbers, but embedding is {settings.model.embedding}: "
+            "leave embedding out, or give other vectors"
+        )
+    return settings
+
+
+def _encoder_settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
+    """The recipe's settings on top of those that suit a pretrained encoder."""
+    if vectors is not None or kind.is_dialogue:
+        raise SettingsError(
+            f"{recipe.encoder} is a pretrained encoder, which classifies texts and has pieces of words of its own: "
+            f"leave out --encoder, or {'give rows with labels' if kind.is_dialogue else '--vectors'}"
+        )
+    usual = recipe.defaults
+    model, _ = recipe.section("model", usual.model).resolved()
+    return Settings(model, recipe.section("training", usual.training), recipe.section("options", usual.options))
+
+
+def references(grid: Grid, kind: Kind, seeds: range) -> References:
+    """What a user would pick instead; nothing of the kind makes replies."""
+    if kind.is_dialogue:
+        return {}
+    if not is_installed():
+        say(HOW_TO_GET, "dim")
+        return {}
+    return reference_records(grid.ledger, seeds)
+
+
+def introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
+    sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
+    say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
+    model, training = settings.model, settings.training
+    if isinstance(model, PretrainedSettings):
+        say(
+            f"encoder {model.encoder}, rate {training.rate:g}, batch {training.batch}, at most "
+            f"{counted(training.epochs, 'epoch')}",
+            "dim",
+        )
+        return
+    small = " (small sizes; --recipe and --set change them)" if (model, training) == (kind.model, kind.training) else ""
+    say(
+        f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "
+        f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}",
+        "dim",
+    )
+
+
+def show(comparison: Comparison, seeds: int) -> None:
+    for method in comparison.order:
+        matrix = comparison.mean_matrix(method)
+        if len(matrix.rows) > 1:
+            console.print(MatrixTable(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
+    if comparison.results:
+        console.print(domains_table(comparison))
+        console.print(compared_table(comparison, seeds))
+        for sentence in (legend(comparison, seeds), verdict(comparison)):
+            say(sentence)
+
+
+def write(comparison: Comparison, stream: Stream, settings: Settings, seeds: range, out: Path) -> None:
+    parts = ("train", "validation", "test")
+    content = {
+        "domains": {domain.name: {part: len(getattr(domain, part)) for part in parts} for domain in stream},
+        "seeds": list(seeds),
+        "measure": comparison.kind.measure,
+        "settings": settings.to_json(),
+        "methods": comparison.to_json(),
+        "failures": [
+            {"method": one.run.method, "seed": one.run.seed, "stage": one.stage, "reason": one.reason}
+            for one in comparison.failures
+        ],
+    }
+    figures = atomic_write(out / "compare.json", pack_json(content))
+    say(f"The figures are in {figures}.")
+    title = f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})"
+    save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
+    write_report(read_figures(figures), out / REPORT)
+
+
+def failed(comparison: Comparison, runs: int) -> str:
+    """A sentence about the runs that failed: which, the reason of the first, and what to do."""
+    failures = comparison.failures
+    which = ", ".join(dict.fromkeys(failure.run.method for failure in failures))
+    return (
+        f"{len(failures)} of {counted(runs, 'run')} failed ({which}): {failures[0].reason}; "
+        "the same command again tries only what failed"
+    )

@@ -1,0 +1,61 @@
+"""What this machine has to say of itself: which ways and loops memgrow takes on it."""
+
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+
+import torch
+
+from memgrow.device import allow_tf32
+from memgrow.models import ModelSettings, build
+from memgrow.models.pretrained.catalogue import KNOWN
+from memgrow.nn import LAYERS
+from memgrow.training.stacked.together import Loop, choose_loop
+
+
+def findings() -> Iterator[str]:
+    """Sentences about this machine."""
+    yield f"memgrow {version('memgrow')}, torch {torch.__version__}, {torch.get_num_threads()} threads on the CPU"
+    for device in devices():
+        allow_tf32(torch.device(device))  # as a command does that trains
+        name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
+        for cell, backend, reason in backends(device):
+            yield f"{name}: {cell} takes the backend {backend}: {reason}"
+        for loop, cells in loops(device).items():
+            yield f"{name}: {' and '.join(cells)} classifiers are trained by the {loop.name} loop: {loop.reason}"
+    yield encoders_finding()
+
+
+def encoders_finding() -> str:
+    """A sentence about pretrained encoders; what they need is not imported for it."""
+    try:
+        found = " and ".join(f"{name} {version(name)}" for name in ("transformers", "tokenizers"))
+    except PackageNotFoundError as error:
+        return f"pretrained encoders: {error.name} is not installed; run `pip install 'memgrow[encoders]'`"
+    here = ", ".join(name for name, known in KNOWN.items() if known.is_here())
+    fetched = (
+        f"{here} can be used at once" if here else f"none is here yet; run: memgrow encoder get {next(iter(KNOWN))}"
+    )
+    return f"pretrained encoders: {found} are installed; {fetched}"
+
+
+def devices() -> list[str]:
+    return ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+
+
+def backends(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple[str, str, str]]:
+    """(cell, backend, reason) on a device, for a layer of the given size; each is tried with one short sequence."""
+    for name, kind in LAYERS.items():
+        layer = kind(8, hidden, slots=slots, bidirectional=True, device=device)
+        data = torch.randn(3, 2, 8, device=device)
+        with torch.no_grad():
+            layer(data)  # a GPU's kernels are compiled now, so that what stands in their way is known
+        yield name, *layer.backend_for(data)
+
+
+def loops(device: str) -> dict[Loop, list[str]]:
+    """The loops that train a classifier on a device, each with its cells."""
+    found: dict[Loop, list[str]] = {}
+    for cell in LAYERS:
+        model = build("pair", ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)
+        found.setdefault(choose_loop(model, torch.device(device)), []).append(cell)
+    return found

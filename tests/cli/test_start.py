@@ -1,0 +1,52 @@
+"""The start of a command: help, version and completion do not wait for torch, and Ctrl-C is heard from the first."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memgrow import drift
+from memgrow.cli import options as opt
+from memgrow.experiments import comparison, demo, on_ray
+from memgrow.experiments.theorem import report as theorem
+
+HELP = """
+import json, sys
+from memgrow.cli import COMMANDS, app
+from typer.testing import CliRunner
+for words in [["--version"], ["-h"], *([name, "--help"] for name in COMMANDS), ["data", "get", "--help"]]:
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, (words, result.output)
+slow = ("torch", "numpy", "transformers", "safetensors", "matplotlib", "yaml")
+print(json.dumps([name for name in slow if name in sys.modules]))
+"""
+
+
+def test_help_and_version_import_nothing_that_is_slow():
+    done = subprocess.run([sys.executable, "-c", HELP], check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout) == []
+
+
+def test_what_help_shows_as_defaults_are_those_of_the_library():
+    assert opt.LOCAL == on_ray.LOCAL
+    assert ",".join(comparison.METHODS) == opt.COMPARED
+    assert ",".join(demo.METHODS) == opt.DEMO
+    assert (opt.WINDOW, opt.ALPHA) == (drift.WINDOW, drift.ALPHA)
+    assert (opt.SAMPLES, opt.DRAWS, opt.EXAMPLES) == (theorem.SAMPLES, theorem.DRAWS, theorem.EXAMPLES)
+
+
+@pytest.mark.parametrize("module", ["torch", "typer"])
+def test_ctrl_c_in_the_middle_of_an_import_is_one_line_and_exit_code_130(tmp_path: Path, module: str):
+    package = tmp_path / module
+    package.mkdir()
+    package.joinpath("__init__.py").write_text("import signal; signal.raise_signal(signal.SIGINT)\n")
+    run = f"""
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell takes it from what runs in the background
+sys.path.insert(0, {str(tmp_path)!r})
+from memgrow.__main__ import main; main()
+"""
+    done = subprocess.run([sys.executable, "-c", run, "inspect", "model"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "memgrow: stopped; what was saved before is unchanged\n")
