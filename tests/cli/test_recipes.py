@@ -1,10 +1,15 @@
 """The recipes that come with memgrow can be used as they are, and say what they claim to say."""
 
+import json
+import re
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-from memgrow.cli.recipe import SHIPPED, Recipe, find_recipe, read_recipe
+from memgrow.cli.recipe import Recipe, read_recipe
+from memgrow.cli.recipes import SHIPPED, find_recipe
 from memgrow.errors import SettingsError
 from memgrow.experiments import demo
 from memgrow.experiments.paper.protocol import PROPOSED
@@ -12,6 +17,7 @@ from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 
+ROOT = Path(__file__).parents[2]
 DEFAULTS = (ModelSettings(), TrainingSettings(), MethodSettings())
 
 
@@ -44,11 +50,34 @@ def test_a_file_that_exists_is_the_recipe_whatever_its_name(tmp_path, monkeypatc
         assert read_recipe(name).seed == 7
 
 
-@pytest.mark.parametrize("given", ["smal", "recipes/smal.yaml", "mine/small.yaml", "small.yml"])
-def test_a_name_that_is_misspelt_is_told_with_those_that_there_are(given):
+@pytest.mark.parametrize("given", ["smal", "recipes/smal.yaml", "mine/small.yaml", "small.yml", "Small"])
+def test_a_name_that_is_misspelt_is_told_with_the_one_that_was_meant(given):
     assert find_recipe(given) == Path(given)
-    with pytest.raises(SettingsError, match=f"{given} .*check the name, or take {', '.join(SHIPPED)}"):
+    with pytest.raises(SettingsError, match=f"{given}: did you mean small\\? .* {', '.join(SHIPPED)}"):
         read_recipe(given)
+    with pytest.raises(SettingsError, match=r"nothing\.yaml: it is a file"):
+        read_recipe("nothing.yaml")
+
+
+def test_the_recipes_come_with_the_package():
+    assert set(SHIPPED) >= {"small", "small-dialogue", "paper-nli", "paper-dialogue"}
+    for name in SHIPPED:
+        assert (files("memgrow") / "recipes" / f"{name}.yaml").read_bytes() == SHIPPED[name].read_bytes()
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        assert "recipes/*.yaml" in tomllib.load(file)["tool"]["setuptools"]["package-data"]["memgrow"]
+
+
+def test_the_recipes_are_listed_with_a_line_each_and_printed_as_they_are(memgrow, tmp_path):
+    lines = memgrow.done("recipes").splitlines()
+    assert max(map(len, lines)) <= 80
+    for name, file in SHIPPED.items():
+        assert any(re.match(rf" *{name} +\S", line) for line in lines), name
+        assert memgrow.done("recipes", name) == file.read_text(encoding="utf-8")
+    assert json.loads(memgrow.done("recipes", "--json")).keys() == SHIPPED.keys()
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(memgrow.done("recipes", "small"))
+    assert read_recipe(mine) == read_recipe("small")
+    assert "did you mean small?" in memgrow.refused("recipes", "smal")
 
 
 def test_the_papers_recipe_has_memgrows_own_settings_and_the_papers_method():

@@ -16,7 +16,7 @@ HELP = """
 import json, sys
 from memgrow.cli import COMMANDS, app
 from typer.testing import CliRunner
-for words in [["--version"], ["-h"], *([name, "--help"] for name in COMMANDS), ["data", "get", "--help"]]:
+for words in [["--version"], ["-h"], *([name, "--help"] for name in COMMANDS), ["data", "get", "--help"], ["recipes"]]:
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, (words, result.output)
 slow = ("torch", "numpy", "transformers", "safetensors", "matplotlib", "yaml")

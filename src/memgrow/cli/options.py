@@ -91,7 +91,13 @@ Method = Annotated[
     typer.Option(metavar="NAME", help="How to meet a new domain: see memgrow methods.", rich_help_panel=SETTINGS),
 ]
 Recipe = Annotated[
-    Path | None, typer.Option(readable=False, metavar="FILE", help="YAML file of settings.", rich_help_panel=SETTINGS)
+    Path | None,
+    typer.Option(
+        readable=False,
+        metavar="RECIPE",
+        help="Settings: a YAML file, or a name: see memgrow recipes.",
+        rich_help_panel=SETTINGS,
+    ),
 ]
 Set = Annotated[
     list[str] | None,

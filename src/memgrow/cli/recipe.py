@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
+from memgrow.cli.recipes import find_recipe, unknown_recipe
 from memgrow.defaults import Defaults, defaults_for
 from memgrow.errors import SettingsError
 from memgrow.methods import MethodSettings
@@ -23,7 +24,6 @@ SECTIONS: dict[str, type[Any]] = {
 }
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
-SHIPPED = {file.stem: file for file in sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))}  # by name
 LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
 LARGEST_FILE = 1 << 16  # bytes of a recipe: YAML is read by Python, slowly
 SHOWN = 80  # letters of a word of the command line that an error repeats
@@ -82,25 +82,16 @@ def read_recipe(path: str | Path | None, words: Iterable[str] = (), encoder: str
     return Recipe(**single, sections=sections)
 
 
-def find_recipe(given: str | Path) -> Path:
-    """The file of a recipe: a path, or the name of one that comes with memgrow."""
-    path = Path(given)
-    # recipes/small.yaml was where a checkout of 0.1.0 had it: the shipped recipe stands in where there is no such file.
-    may_be_shipped = path.parent == Path() or (path.parent.name == "recipes" and path.suffix == ".yaml")
-    if may_be_shipped and not path.is_file() and path.suffix in ("", ".yaml"):
-        return SHIPPED.get(path.stem, path)
-    return path
-
-
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The content of a file: the single values, and the sections."""
     try:
         content = yaml.load(_text_of(path), Loader)  # a safe loader
     except SettingsError:
         raise
+    except FileNotFoundError as error:
+        raise SettingsError(unknown_recipe(path)) from error
     except OSError as error:
-        others = f", or take {', '.join(SHIPPED)}" if isinstance(error, FileNotFoundError) else ""
-        raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name{others}") from error
+        raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
         place = f", line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) else ""
         reason = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
