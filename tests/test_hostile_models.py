@@ -302,3 +302,9 @@ def test_a_shape_of_thousands_of_sizes_is_told_in_a_sentence():
 def test_millions_of_empty_lists_are_refused_before_they_are_made(part):
     with pytest.raises(ModelError, match="has 8,000,000 lists and objects"):
         load_json({"history.json": b"[" + part * 7_999_999 + b"0]"}, "history.json")
+
+
+def test_a_whole_number_that_no_float_can_hold_is_refused_where_it_is_read():
+    with pytest.raises(ModelError, match=r"history.json cannot be read .*a whole number has 400 digits"):
+        load_json({"history.json": b'{"matrix": 1' + b"0" * 399 + b"}"}, "history.json")
+    assert load_json({"seeds.json": str(2**127).encode()}, "seeds.json") == 2**127

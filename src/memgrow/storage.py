@@ -20,6 +20,7 @@ from memgrow.errors import ModelError, brief
 from memgrow.folders import mode_like
 
 MOST_PARTS = 500_000  # lists and objects in a JSON file of a model: a thousand domains need a tenth of it
+MOST_DIGITS = 300  # of a whole number in JSON: one of 310 is more than a float can hold
 
 
 class ReplacedError(ModelError):
@@ -77,8 +78,14 @@ def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """What JSON stands for; of an object with a key twice, which nobody writes, a ValueError."""
-    return json.loads(content, object_pairs_hook=_table)
+    """What JSON stands for; of a key that stands twice and a number that no float can hold, a ValueError."""
+    return json.loads(content, object_pairs_hook=_table, parse_int=_integer)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a whole number has {len(digits):,} digits")
+    return int(digits)
 
 
 def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
