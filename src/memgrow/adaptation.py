@@ -80,16 +80,8 @@ class Adaptation:
         `like` is another learner's adaptation to this very data: what it has read need not be read once more.
         """
         started, tested = time.monotonic(), tuple(tested)
-        if (reason := before.plugins.refuses(stage.task)) is not None:
-            raise SettingsError(f"{setup.method.name}: {reason}")
+        check_learnable(setup, before.plugins, stage, before.model is not None)
         old = None if setup.method.afresh else before.model
-        if old is not None and (reason := before.plugins.refuses_labels(stage.joined)) is not None:
-            raise SettingsError(f"{setup.method.name}: {reason}")
-        if stage.task == REPLY and setup.model.kind.is_pretrained:
-            raise SettingsError(
-                f"a model with a pretrained encoder answers with labels, and {stage.name} has replies: give rows with "
-                "labels, or leave the encoder out"
-            )
         if vectors is not None and setup.model.kind.is_pretrained:
             raise SettingsError(
                 "word vectors are for words, and a pretrained encoder has pieces of words of its own: leave them out"
@@ -271,6 +263,19 @@ class Adaptation:
         earlier = {} if self.old is None else self.before.reference.domains  # a new model knows nothing of them
         kept = {name: one for name, one in {**earlier, **found}.items() if one is not None}
         return replace(learnt, reference=Reference(kept))
+
+
+def check_learnable(setup: Setup, plugins: Plugins, stage: StageData, later: bool) -> None:
+    """Refuse a stage that method or model cannot learn; `later`: there is a model by then that it goes on from."""
+    if (reason := plugins.refuses(stage.task)) is not None:
+        raise SettingsError(f"{setup.method.name}: {reason}")
+    if later and not setup.method.afresh and (reason := plugins.refuses_labels(stage.joined)) is not None:
+        raise SettingsError(f"{setup.method.name}: {reason}")
+    if stage.task == REPLY and setup.model.kind.is_pretrained:
+        raise SettingsError(
+            f"a model with a pretrained encoder answers with labels, and {stage.name} has replies: give rows with "
+            "labels, or leave the encoder out"
+        )
 
 
 def learn_together(

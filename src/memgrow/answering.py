@@ -1,7 +1,7 @@
 """What a model that has learnt something can be asked: labels, replies, figures on examples, what it reads."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -11,6 +11,9 @@ from memgrow.calibration import Calibration
 from memgrow.checkpoint import Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, collate, encode
+from memgrow.data.from_python import is_frame
+from memgrow.data.records import example_from_value
+from memgrow.data.values import kind_of
 from memgrow.domain_parts import Parts, encoder_of, find_part
 from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError
@@ -23,7 +26,8 @@ from memgrow.seeding import derive
 from memgrow.stage_data import check_examples, labels_in
 from memgrow.text import Vocabulary
 
-Text = str | tuple[str, str] | Example
+Text = str | tuple[str, str] | Mapping[str, object] | Example
+PAIR = ("text", "pair")
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,10 @@ class Answering(ABC):
         A label that the model does not have is refused. With `for_domain` it answers as in `answering_for`.
         """
         model = self.trained()
-        given = [domains] if isinstance(domains, Domain) else domains
+        given = [domains] if isinstance(domains, Domain) else list(domains)
+        for one in given:
+            if not isinstance(one, Domain):
+                raise DataError(f"evaluate takes domains, and one is {kind_of(one)}; Domain.from_rows makes a domain")
         with self.answering_for(for_domain):
             return {domain.name: model.score(self.part(domain, split)) for domain in given}
 
@@ -103,7 +110,7 @@ class Answering(ABC):
         """
         model = self.classifier()
         _refuse_one(texts, "predict")
-        data = self.encode([_as_example(text) for text in texts], labelled=False)
+        data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labelled=False)
         with self.answering_for(for_domain):
             labels, logits = self.labels or (), model.logits(data)
             rows = (logits / self.calibration.temperature).softmax(-1).tolist()
@@ -124,7 +131,7 @@ class Answering(ABC):
         """A reply to each message: the best that a beam search finds, or, with a temperature, one that is drawn."""
         model = self.responder()
         _refuse_one(messages, "reply")
-        asked = [message if isinstance(message, Example) else Example(message) for message in messages]
+        asked = [_as_example(message, number) for number, message in enumerate(messages, 1)]
         data = self.encode([Example(example.text, where=example.where) for example in asked], labelled=False)
         generator = torch.Generator(self.device).manual_seed(derive(seed, "replies"))
         found = decode_all(model, data, beam=beam, temperature=temperature, max_words=max_words, generator=generator)
@@ -207,11 +214,22 @@ class Answering(ABC):
         return encode(self.setup.tokenized(examples), self.vocabulary, labels or ())
 
 
-def _as_example(text: Text) -> Example:
-    return text if isinstance(text, Example) else Example(text) if isinstance(text, str) else Example(*text)
+def _as_example(text: Text, number: int = 1) -> Example:
+    """A text, the two of a pair, or a row with the usual fields."""
+    if isinstance(text, Example):
+        return text
+    if isinstance(text, tuple | list) and 0 < len(text) <= len(PAIR):
+        return Example(**dict(zip(PAIR, text, strict=False)), where=f"text {number}")
+    if isinstance(text, Mapping):
+        return example_from_value(text, None, f"text {number}")
+    return Example(text, where=f"text {number}")
 
 
 def _refuse_one(texts: object, asked: str) -> None:
     """Refuse a text where several are asked for: it would be taken for one text a letter."""
-    if isinstance(texts, str | Example):
+    if isinstance(texts, str | Example | Mapping):
         raise DataError(f"{asked} takes a list of texts and was given one text: write {asked}([text])")
+    if is_frame(texts):
+        raise DataError(f"{asked} takes a list of texts and was given a frame: write {asked}(frame[column])")
+    if not isinstance(texts, Iterable):
+        raise DataError(f"{asked} takes a list of texts, and this is {kind_of(texts)}: write {asked}([text])")

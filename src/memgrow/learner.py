@@ -7,17 +7,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memgrow.adaptation import Adaptation
+from memgrow.adaptation import Adaptation, check_learnable
 from memgrow.answering import Answer, Answering, Prediction, Text
 from memgrow.calibration import Calibration
 from memgrow.checkpoint import Learnt, Setup, read_checkpoint
 from memgrow.data import Domain, Stream
+from memgrow.data.domain import as_label
+from memgrow.data.values import kind_of
 from memgrow.defaults import defaults_for
 from memgrow.device import find_device
 from memgrow.domain_files import read_domain, with_domain, write_domain
 from memgrow.domain_parts import Parts
 from memgrow.drift import Reference
-from memgrow.errors import ForgettingError, SettingsError
+from memgrow.errors import DataError, ForgettingError, SettingsError
 from memgrow.folder_writer import clear_versions
 from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
@@ -25,7 +27,7 @@ from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.models import TASKS, Model, ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.progress import NoProgress, Progress
+from memgrow.progress import NoProgress, Progress, shown_by
 from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate
 from memgrow.text import Vocabulary
 from memgrow.training.data_parallel import DataParallel
@@ -60,7 +62,7 @@ class Learner(Answering):
         self.encoder = files
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
-        self.task, self.labels = task, None if labels is None else tuple(labels)
+        self.task, self.labels = task, None if labels is None else tuple(map(as_label, labels))
         self.settings, self.training, self.options = model, training, options
         self.seed, self.device = seed, find_device(device)
         self.model: Model | None = None
@@ -114,7 +116,7 @@ class Learner(Answering):
         vectors: str | Path | None = None,
         folder: str | Path | None = None,
         save_every: float = 60.0,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
         loop: str | None = None,
         overwrite: bool = False,
         keep_versions: int | None = None,
@@ -136,12 +138,18 @@ class Learner(Answering):
         The texts of each batch are shared by so many `processes`, for a pretrained encoder; each has a GPU of its own,
         or its part of the CPU's threads. The result is that of one up to rounding and, with dropout, chance.
         """
+        progress = shown_by(progress)
+        if not isinstance(domain, Domain):
+            raise DataError(
+                f"adapt takes a domain, and this is {kind_of(domain)}: Domain.from_rows makes one of rows and frames, "
+                "Domain.from_dataset of a dataset, and load_stream of files; learn takes several"
+            )
         check_processes(processes, self.settings, self.device)
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)
         check_tests(watch, stage)
         saving = (folder, save_every, overwrite, keep_versions)
-        with _holding(folder), started(processes, self.device, progress or NoProgress()) as group:
+        with _holding(folder), started(processes, self.device, progress) as group:
             return self._adapt(stage, watch, vectors, *saving, progress, loop, max_forgetting, stage.learned, group)
 
     def _adapt(
@@ -202,8 +210,11 @@ class Learner(Answering):
         on all domains together does so once. `on_stage` is called with each stage, and whether it is new.
         The further options, and `processes`, are those of `adapt`.
         """
+        options["progress"] = shown_by(options.get("progress"))
         check_processes(processes, self.settings, self.device)
         domains = Stream(stream)
+        if not domains:
+            raise DataError("there is no domain to learn: give at least one")
         watch = [*watch, *domains]
         stages: list[StageData] = []
         for part in [domains] if self.method.together else [[domain] for domain in domains]:
@@ -211,13 +222,15 @@ class Learner(Answering):
             *earlier, last = part
             stages.append(validate(domains_of_stage(self.method, self.history, last, earlier), *known))
         check_tests(watch, *stages)
+        for number, stage in enumerate(stages):
+            check_learnable(self.setup, self.plugins, stage, number > 0 or self.model is not None)
         coming = [name for stage in stages for name in stage.learned]
         with _holding(folder := options.get("folder")):
             if folder is not None:  # also where there is nothing new to save
                 ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
                 clear_versions(Path(os.path.realpath(folder)))
             new = again or any(self.history.find(stage.fingerprint) is None for stage in stages)
-            with started(processes if new else 1, self.device, options.get("progress") or NoProgress()) as group:
+            with started(processes if new else 1, self.device, options["progress"]) as group:
                 for stage in stages:
                     found = None if again else self.history.find(stage.fingerprint)
                     on_stage(found or self._adapt(stage, watch, **options, coming=coming, group=group), found is None)

@@ -1,7 +1,10 @@
 """Progress: steps and sentences from a long piece of work for the person who waits for it."""
 
+import sys
 from dataclasses import dataclass
 from typing import Protocol
+
+from memgrow.errors import SettingsError
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,24 @@ class Progress(Protocol):
     def note(self, sentence: str) -> None: ...
 
 
+class PlainProgress:
+    """Writes sentences to standard error, and a line for each epoch: for a script or a notebook."""
+
+    def __init__(self) -> None:
+        self._told = ""
+
+    def step(self, step: Step) -> None:
+        if step.loss is None or step.batch < step.batches:
+            return
+        line = f"{step.domain}: epoch {step.epoch}/{step.epochs}, loss {step.loss:.3f}"
+        if line != self._told:
+            self._told = line
+            self.note(line)
+
+    def note(self, sentence: str) -> None:
+        print(sentence, file=sys.stderr, flush=True)
+
+
 class NoProgress:
     """Shows nothing."""
 
@@ -33,3 +54,17 @@ class NoProgress:
 
     def note(self, sentence: str) -> None:
         return
+
+
+def shown_by(progress: Progress | bool | None) -> Progress:
+    """What a caller asks to be told by: an object of its own, True for plain lines, None or False for nothing."""
+    if progress is None or progress is False:
+        return NoProgress()
+    if progress is True:
+        return PlainProgress()
+    if not (callable(getattr(progress, "step", None)) and callable(getattr(progress, "note", None))):
+        raise SettingsError(
+            f"progress is of the type {type(progress).__name__}, but must be True, or an object with the methods step "
+            "and note"
+        )
+    return progress

@@ -16,6 +16,7 @@ from memgrow.models import REPLY
 KINDS = {1: "text", 2: "pair"}
 READS = {"text": 1, "pair": 2, REPLY: 1}  # texts
 ASKS = {"text": "one text", "pair": "two texts", REPLY: "one message"}
+SECOND_TEXT = " (the second value of Example is a second text: write Example(text, label=label) for a label)"
 LEARN_FIRST = "learns others from training examples alone: adapt it to a domain that has the label, or correct the row"
 
 
@@ -57,7 +58,10 @@ def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] 
     for domain in domains:
         for part in ("train", "validation"):
             if not getattr(domain, part):
-                raise DataError(f"{domain.name} has no {part} examples: give more rows, or that part's own file")
+                raise DataError(
+                    f"{domain.name} has no {part} examples: give more rows, or that part's own file (from Python: "
+                    "Domain.from_rows draws the parts that are missing)"
+                )
     first = domains[0].train[0]
     task = task or (KINDS[len(first.texts)] if first.reply is None else REPLY)
     new = sorted({label for domain in domains for label in domain.labels}.difference(labels or ()))
@@ -85,14 +89,20 @@ def check_examples(
     for number, example in enumerate(representatives(examples), 1):
         where = example.where or f"example {number}"
         if len(example.texts) != READS[task]:
-            raise DataError(f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}")
+            raise DataError(
+                f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}"
+                + (SECOND_TEXT if example.pair is not None else "")
+            )
         if (task == REPLY) != (example.reply is not None) and labels is not None:
             has = "no reply" if task == REPLY else "a reply and no label"
             raise DataError(
                 f"{where}: this model answers with {'words' if task == REPLY else 'labels'}, but there is {has}"
             )
         if task != REPLY and labels is not None and example.label is None:
-            raise DataError(f"{where}: there is no label: give one, or leave the row out")
+            raise DataError(
+                f"{where}: there is no label: give one, or leave the row out"
+                + (SECOND_TEXT if example.pair is not None else "")
+            )
         if task != REPLY and labels is not None and example.label not in known:
             raise DataError(
                 f"{where}: unknown label {example.label!r}; this model knows {listed(labels)}, and {unknown}"

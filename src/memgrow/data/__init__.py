@@ -3,6 +3,7 @@
 from memgrow.data.columns import Columns
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import write_jsonl
+from memgrow.data.from_python import load_rows
 from memgrow.data.load import Loaded, load_for_evaluation, load_stream
 from memgrow.data.records import read_unlabelled
 from memgrow.data.splits import draw
@@ -17,6 +18,7 @@ __all__ = [
     "Stream",
     "draw",
     "load_for_evaluation",
+    "load_rows",
     "load_stream",
     "read_unlabelled",
     "synthetic_dialogue",

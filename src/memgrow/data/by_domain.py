@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from memgrow.data.files import domain_and_part
 from memgrow.data.records import TableReader
 from memgrow.data.rows import Positions, Rows
 from memgrow.data.splits import PARTS
@@ -57,7 +56,7 @@ def read_by_domain(table: TableReader, role: str, rows: Rows) -> tuple[dict[str,
 
     Also returns the number of rows that the role has no use for.
     """
-    domain, part = domain_and_part(table.path)
+    domain, part = table.domain_and_part
     usual = (part or "train") if role == DATA else role
     pools: dict[str, Pool] = {}
     unfit = 0
@@ -69,18 +68,18 @@ def read_by_domain(table: TableReader, role: str, rows: Rows) -> tuple[dict[str,
             unfit += 1
     for pool in pools.values():
         for part, some in pool.rows.items():
-            pool.files[part] += [table.path.name] if some else []
+            pool.files[part] += [table.name] if some else []
     return pools, unfit
 
 
 def told(table: TableReader, role: str, pools: Pools, unfit: int) -> Grouped:
     """The pools of a file with notices of what was left out of it; a file of which nothing is left is refused."""
-    file, parts = table.path.name, " and ".join(ROLES[role])
+    file, parts = table.name, " and ".join(ROLES[role])
     notices = [f"{_left_out(count, reason)} of {file}" for reason, count in table.left_out.items()]
     if not pools:
         raise DataError(
             f"{file} has no rows for {parts}: the field {table.columns.split!r} of all its {unfit:,} rows says "
-            "otherwise; give another file, or name another column with --split-column"
+            f"otherwise; give other rows, or name another column with {table.options['split']}"
         )
     if unfit:
         reason = f"as only its {parts} rows are wanted (by its column {table.columns.split})"

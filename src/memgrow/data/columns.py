@@ -3,7 +3,7 @@
 A file is there to be labelled (a text or a pair, and its label) or to be answered (a message and the reply to it).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from memgrow.errors import DataError, SettingsError, listed
@@ -28,6 +28,7 @@ OPTIONS = {
     "split": "--split-column",
     "reply": "--reply",
 }
+ARGUMENTS = {role: f"{role}=" for role in OPTIONS}  # the same from Python
 
 
 @dataclass(frozen=True)
@@ -45,32 +46,45 @@ class Columns:
     split: str | None = None
     reply: str | None = None
 
-    def among(self, names: Collection[str], where: str, labelled: bool = True) -> "Columns":
-        """These columns with what can be found among the names filled in; an error says what is missing."""
-        for role, option in OPTIONS.items():
+    def among(
+        self,
+        names: Collection[str],
+        where: str,
+        labelled: bool = True,
+        options: Mapping[str, str] = OPTIONS,
+    ) -> "Columns":
+        """These columns with what can be found among the names filled in; an error says what is missing.
+
+        `options` is how its reader names a column: by options of a command, or by arguments.
+        """
+        for role, option in options.items():
             name = getattr(self, role)
             if name is not None and name not in names:
                 raise DataError(f"{where} has no column {name!r} (named by {option}){_choice(names, option)}")
-        found = self._for_answering(names, where, labelled) or self._for_labelling(names, where, labelled)
+        found = self._for_answering(names, where, labelled, options)
+        found = found or self._for_labelling(names, where, labelled, options)
         return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
 
-    def _for_labelling(self, names: Collection[str], where: str, labelled: bool) -> "Columns":
-        found = self if self.text is not None else _with_texts(self, names, where)
+    def _for_labelling(
+        self, names: Collection[str], where: str, labelled: bool, options: Mapping[str, str]
+    ) -> "Columns":
+        found = self if self.text is not None else _with_texts(self, names, where, options)
         if found.label is None:
             label = next((name for name in LABELS if name in names), None)
             if labelled and label is None:
-                raise DataError(
-                    f"{where} has no column for the label, such as {' or '.join(LABELS)}{_choice(names, '--label')}"
-                )
+                choice = _choice(names, options["label"])
+                raise DataError(f"{where} has no column for the label, such as {' or '.join(LABELS)}{choice}")
             found = replace(found, label=label)
         return found
 
-    def _for_answering(self, names: Collection[str], where: str, labelled: bool) -> "Columns | None":
+    def _for_answering(
+        self, names: Collection[str], where: str, labelled: bool, options: Mapping[str, str]
+    ) -> "Columns | None":
         """The message and its reply; None where the file is there to be labelled."""
-        named = [OPTIONS[role] for role in ("pair", "label") if getattr(self, role) is not None]
+        named = [options[role] for role in ("pair", "label") if getattr(self, role) is not None]
         if self.reply is not None and named:
             raise SettingsError(
-                f"a reply answers one message and has no label: name --reply or {named[0]}, but not both"
+                f"a reply answers one message and has no label: name {options['reply']} or {named[0]}, but not both"
             )
         if self.reply is not None and self.reply == self.text:
             raise SettingsError(f"the column {self.text!r} cannot hold both the messages and the replies to them")
@@ -84,7 +98,7 @@ class Columns:
             if named or (usual and usual[1]) or not _is_dialogue(message, reply, plain, label, labelled):
                 return None
         if labelled or message is None:
-            _check_both(message, reply, names, where)
+            _check_both(message, reply, names, where, options)
         return replace(self, text=message, reply=reply)
 
 
@@ -99,14 +113,13 @@ def _fitting(columns: Columns, names: Collection[str]) -> tuple[str, str | None]
     return None
 
 
-def _with_texts(columns: Columns, names: Collection[str], where: str) -> Columns:
+def _with_texts(columns: Columns, names: Collection[str], where: str, options: Mapping[str, str]) -> Columns:
     found = _fitting(columns, names)
     if found is not None:
         return replace(columns, text=found[0], pair=found[1])
     usual = ", ".join(f"{text} and {pair}" if pair else text for text, pair in (*TEXTS, DIALOGUE))
-    raise DataError(
-        f"{where} has no column for the text, such as {usual}{_choice(names, '--text (and --pair for a second text)')}"
-    )
+    choice = _choice(names, f"{options['text']} (and {options['pair']} for a second text)")
+    raise DataError(f"{where} has no column for the text, such as {usual}{choice}")
 
 
 def _choice(names: Collection[str], option: str) -> str:
@@ -131,12 +144,16 @@ def _is_dialogue(message: str | None, reply: str | None, plain: bool, label: boo
     return bool(message and reply) or (not label and bool(message or reply))
 
 
-def _check_both(message: str | None, reply: str | None, names: Collection[str], where: str) -> None:
+def _check_both(
+    message: str | None, reply: str | None, names: Collection[str], where: str, options: Mapping[str, str]
+) -> None:
     """Refuse messages without replies, and replies without messages: there is nothing to learn from either."""
     there = f"; its columns are {listed(names)}"
     if message is None:
         has = f"has replies (column {reply}), but no column for the messages that they answer"
-        raise DataError(f"{where} {has}, such as {' or '.join(MESSAGES[:3])}{there}: add one, or name it with --text")
+        such, option = " or ".join(MESSAGES[:3]), options["text"]
+        raise DataError(f"{where} {has}, such as {such}{there}: add one, or name it with {option}")
     if reply is None:
         has = f"has messages (column {message}), but no column for the replies to them"
-        raise DataError(f"{where} {has}, such as {' or '.join(REPLIES[:3])}{there}: add one, or name it with --reply")
+        such, option = " or ".join(REPLIES[:3]), options["reply"]
+        raise DataError(f"{where} {has}, such as {such}{there}: add one, or name it with {option}")

@@ -11,19 +11,26 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from memgrow.data.values import is_missing, kind_of, name_of
 from memgrow.errors import DataError
+
+if TYPE_CHECKING:
+    from memgrow.data.from_python import RowOptions
 
 LENGTH = 24  # hexadecimal digits of a short fingerprint
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One text, or two for a pair task, and its label or its reply where that is known."""
+    """One text, or two for a pair task, and its label or its reply where that is known.
+
+    A label may be a string, a whole number, true or false, also numpy's; it is kept as a string.
+    """
 
     text: str
     pair: str | None = None
@@ -31,10 +38,43 @@ class Example:
     where: str = field(default="", compare=False)  # "reviews.jsonl, line 7": for error messages alone
     reply: str | None = None  # what is answered to the text, in data to learn answering from
 
+    def __post_init__(self) -> None:
+        # Nearly all are as they should be, and there may be millions.
+        if type(self.text) is not str or {type(self.pair), type(self.label), type(self.reply)} - _STRING_OR_NONE:
+            for role in ("text", "pair", "reply"):
+                if role == "text" or getattr(self, role) is not None:
+                    object.__setattr__(self, role, _checked_text(getattr(self, role), role, self.where))
+            if self.label is not None:
+                object.__setattr__(self, "label", as_label(self.label, self.where))
+
     @property
     def texts(self) -> tuple[str, ...]:
         """The texts that a model reads; the reply is what it should write."""
         return (self.text,) if self.pair is None else (self.text, self.pair)
+
+
+_STRING_OR_NONE = {str, type(None)}
+
+
+def _checked_text(value: object, role: str, where: str) -> str:
+    if isinstance(value, str):
+        return str(value)
+    place = f"{where}: " if where else ""
+    advice = "fill it in, or leave the row out" if is_missing(value) else "give a string"
+    raise DataError(f"{place}the {role} of an example is {kind_of(value)}, but must be a string; {advice}")
+
+
+def as_label(value: object, where: str = "") -> str:
+    """The string that a label is kept as; an error where it can be none."""
+    name = name_of(value)
+    if name is None:
+        place = f"{where}: " if where else ""
+        advice = "fill it in, or leave the row out" if is_missing(value) else "give one of these, as str(label)"
+        raise DataError(
+            f"{place}the label of an example is {kind_of(value)}, but must be a string, a whole number, true or false; "
+            f"{advice}"
+        )
+    return name
 
 
 class LargeExamples(Sequence[Example]):
@@ -77,12 +117,50 @@ def representatives(examples: Sequence[Example]) -> Iterable[Example]:
 
 @dataclass(frozen=True)
 class Domain:
-    """A named set of examples in three parts."""
+    """A named set of examples in three parts. `from_rows` makes one of rows, frames and datasets."""
 
     name: str
     train: Sequence[Example] = ()
     validation: Sequence[Example] = ()
     test: Sequence[Example] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise DataError(f"the name of a domain is {kind_of(self.name)}, but must be a string")
+        for part in ("train", "validation", "test"):
+            _check_examples(getattr(self, part), part, self.name)
+
+    @classmethod
+    def from_rows(cls, name: str, rows: object, **options: Unpack["RowOptions"]) -> "Domain":
+        """A domain of rows: dictionaries, tuples (text, label) or (text, pair, label), examples, or a whole frame.
+
+        Parts that are not given (`validation`, `test`, or a column `split`) are drawn as those of files are: a tenth of
+        the rows each, those with the same text together. The options `text`, `label` and so on name the columns where
+        they are not called so. `memgrow.data.load_rows` does the same, makes several domains by a column, and says
+        what was drawn and left out.
+        """
+        from memgrow.data.from_python import domain_of_rows
+
+        return domain_of_rows(name, rows, options)
+
+    @classmethod
+    def from_pandas(cls, name: str, frame: object, **options: Unpack["RowOptions"]) -> "Domain":
+        """A domain of a pandas or polars frame, or any other that has columns; the options are those of `from_rows`."""
+        from memgrow.data.from_python import check_frame, domain_of_rows
+
+        check_frame(frame)
+        return domain_of_rows(name, frame, options)
+
+    @classmethod
+    def from_dataset(cls, name: str, dataset: object, **options: Unpack["RowOptions"]) -> "Domain":
+        """A domain of a Hugging Face Dataset, or of a DatasetDict by the names of its splits; options of `from_rows`.
+
+        Labels that are numbers with names (ClassLabel) go by their names.
+        """
+        from memgrow.data.from_python import check_dataset, domain_of_rows
+
+        check_dataset(dataset)
+        return domain_of_rows(name, dataset, options)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -118,11 +196,38 @@ class Domain:
         return digest.hexdigest()
 
 
+def _check_examples(part: object, called: str, domain: str) -> None:
+    """Refuse a part of a domain that is no sequence of examples."""
+    if isinstance(part, LargeExamples):
+        return
+    advice = "Domain.from_rows takes rows of other kinds, and frames"
+    if not isinstance(part, Sequence) or isinstance(part, str | bytes):
+        raise DataError(
+            f"the {called} part of {domain} is {kind_of(part)}, but must be a list or a tuple of examples; {advice}"
+        )
+    for one in part:
+        if not isinstance(one, Example):
+            raise DataError(
+                f"the {called} part of {domain} holds a row that is {kind_of(one)}, and no Example: write "
+                f"Example(text, label=label); {advice}"
+            )
+
+
 class Stream(Sequence[Domain]):
     """Domains in the order in which they arrive: iterate it, slice it, or ask for a domain by name."""
 
     def __init__(self, domains: Iterable[Domain]) -> None:
-        self._domains = tuple(domains)
+        if isinstance(domains, Domain):
+            raise DataError(f"several domains are asked for, and {domains.name} is one: write [{domains.name}]")
+        try:
+            self._domains = tuple(domains)
+        except TypeError:
+            raise DataError(f"a stream is made of domains, but this is {kind_of(domains)}") from None
+        for one in self._domains:
+            if not isinstance(one, Domain):
+                raise DataError(
+                    f"a stream holds domains, but one is {kind_of(one)}: Domain.from_rows makes one of rows"
+                )
         names = self.names
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:

@@ -56,14 +56,26 @@ def load_stream(
     of each part are kept. A row with an empty text is an error, or left out if `skip_empty`. Examples of more than
     about `in_memory` bytes are kept in a scratch file, which is removed with the stream.
     """
-    if limit is not None and limit < 1:
-        raise SettingsError(f"a limit of {limit} leaves no examples to learn from; give 1 or more")
+    check_limit(limit)
     given = {DATA: _each(paths), "validation": _each(validation), "test": _each(test), HELD_OUT: _each(held_out)}
     files = [(path, role) for role, some in given.items() for path in some]
     _check_files([path for path, _ in files])
     check_duplicate_domains(given[DATA], columns.by)
+    tables = [(TableReader(path, columns, labelled, skip_empty), role) for path, role in files]
+    return load_tables(tables, columns, domains, limit, seed, in_memory)
+
+
+def load_tables(
+    tables: Sequence[tuple[TableReader, str]],
+    columns: Columns,
+    domains: Sequence[str] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    in_memory: int = IN_MEMORY,
+) -> Loaded:
+    """Tables of rows, each with its role, as domains in three parts: those that are not given are drawn."""
     rows = Rows(seed, in_memory)
-    grouped = _read(files, columns, labelled, skip_empty, rows)
+    grouped = _read(tables, rows)
     names = dict.fromkeys(name for file in grouped if file.role == DATA for name in file.pools)
     matched = [file if file.role == DATA else match_domains(file, names, bool(columns.by)) for file in grouped]
     pools = choose(merge(file.pools for file in matched), domains)
@@ -85,10 +97,15 @@ def load_for_evaluation(
     _check_files(files)
     check_duplicate_domains(files, columns.by)
     rows = Rows(in_memory=in_memory)
-    grouped = _read([(path, "test") for path in files], columns, True, skip_empty, rows)
+    grouped = _read([(TableReader(path, columns, True, skip_empty), "test") for path in files], rows)
     pools = choose(merge(file.pools for file in grouped), domains)
     stream = Stream(Domain(name, test=rows.take(pool.positions("test"))) for name, pool in pools.items())
     return Loaded(stream, tuple(chain(*(file.notices for file in grouped))))
+
+
+def check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise SettingsError(f"a limit of {limit} leaves no examples to learn from; give 1 or more")
 
 
 def check_duplicate_domains(paths: Iterable[Path], by: str | None) -> None:
@@ -159,12 +176,9 @@ def _check_files(paths: Sequence[Path]) -> None:
             raise DataError(f"{path} is given twice; give each file once, as one thing only")
 
 
-def _read(
-    files: Sequence[tuple[Path, str]], columns: Columns, labelled: bool, skip_empty: bool, rows: Rows
-) -> list[Grouped]:
-    tables = [TableReader(path, columns, labelled, skip_empty) for path, _ in files]
-    roles = [role for _, role in files]
-    found = [read_by_domain(table, role, rows) for table, role in zip(tables, roles, strict=True)]
+def _read(given: Sequence[tuple[TableReader, str]], rows: Rows) -> list[Grouped]:
+    tables, roles = [table for table, _ in given], [role for _, role in given]
+    found = [read_by_domain(table, role, rows) for table, role in given]
     for table in tables[1:]:
         _refuse_two_kinds(tables[0], table)
     return [told(table, role, *pools) for table, role, pools in zip(tables, roles, found, strict=True)]
@@ -173,7 +187,7 @@ def _read(
 def _refuse_two_kinds(one: TableReader, other: TableReader) -> None:
     if _kind(one.columns)[0] != _kind(other.columns)[0]:
         simple, more = sorted((one, other), key=lambda table: _kind(table.columns)[0])
-        described = ", but ".join(f"{table.path.name} has {_kind(table.columns)[1]}" for table in (simple, more))
+        described = ", but ".join(f"{table.name} has {_kind(table.columns)[1]}" for table in (simple, more))
         raise DataError(f"{described}; give files of one kind")
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
 from memgrow.data.domain import Example
-from memgrow.data.files import Row, read_rows
+from memgrow.data.files import Row, domain_and_part, read_rows
 from memgrow.data.lines import LONGEST_ROW, too_long, where
 from memgrow.data.splits import PART_NAMES
+from memgrow.data.values import is_missing, kind_of, name_of
 from memgrow.errors import DataError, SettingsError, listed
 
 NO_GOLD_LABEL = "-"  # so MultiNLI and SNLI mark the pairs on which their annotators did not agree
 LONGEST_NAMES = 500  # letters of the columns of an object, together, that are remembered
-KINDS: dict[type, str] = {int: "a number", float: "a number", bool: "true or false", list: "a list", dict: "an object"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,33 @@ class TableReader:
     Once a record has been read its columns are known, and after the last one how many rows were left out and why.
     """
 
+    options = OPTIONS  # how a user names a column
+
     def __init__(self, path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> None:
         self.path, self.columns, self.left_out = path, columns, dict[str, int]()
         self._labelled, self._skip_empty = labelled, skip_empty
 
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def domain_and_part(self) -> tuple[str, str | None]:
+        """The domain and the part of rows that do not say so themselves."""
+        return domain_and_part(self.path)
+
+    def rows(self) -> Iterator[Row]:
+        return read_rows(self.path)
+
+    def place(self, line: int) -> str:
+        return where(self.path, line)
+
     def __iter__(self) -> Iterator[Record]:
         found = False
-        for row in read_rows(self.path):
-            place = where(self.path, row.line)
+        for row in self.rows():
+            place = self.place(row.line)
             if not found and not self.left_out:
-                self.columns = self.columns.among(row.values, where(self.path, row.header), self._labelled)
+                self.columns = self.columns.among(row.values, self.place(row.header), self._labelled, self.options)
             columns = self.columns
             if columns.split is None and SPLIT in row.values:
                 raise DataError(
@@ -62,7 +79,7 @@ class TableReader:
                 self.left_out[reason] = self.left_out.get(reason, 0) + 1
         if not found:
             reasons = " or ".join(self.left_out)
-            raise DataError(f"every row of {self.path} is {reasons}; give a file with rows that can be used")
+            raise DataError(f"every row of {self.path} is {reasons}; give rows that can be used")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +196,11 @@ def _reason_to_leave_out(row: Row, columns: Columns, labelled: bool, skip_empty:
 
 
 def _bare(row: Row, column: str | None) -> object:
-    value = row.values.get(column) if column is not None else None
-    return value.strip() if isinstance(value, str) else value
+    """A field without the space around it; one that is missing is empty, and a column that is not asked for None."""
+    if column is None:
+        return None
+    value = row.values.get(column)
+    return value.strip() if isinstance(value, str) else "" if is_missing(value) else value
 
 
 def _record(row: Row, columns: Columns, place: str, labelled: bool) -> Record:
@@ -214,7 +234,7 @@ def _text(row: Row, column: str, place: str) -> str:
     value = _value(row, column, place)
     if not isinstance(value, str):
         raise DataError(
-            f"{place}: the field {column!r} is {_kind(value)}, but a text must be a string; put it in quotes"
+            f"{place}: the field {column!r} is {kind_of(value)}, but a text must be a string; put it in quotes"
         )
     if len(value) > LONGEST_ROW:
         raise too_long(place)
@@ -224,11 +244,12 @@ def _text(row: Row, column: str, place: str) -> str:
 def _name(row: Row, column: str, place: str) -> str:
     """A field that names something: a label, a domain, a group or a part."""
     value = _value(row, column, place)
-    if not isinstance(value, str | int):  # true and false are whole numbers to Python
+    name = name_of(value)
+    if name is None:
         raise DataError(
-            f"{place}: the field {column!r} is {_kind(value)}, but must be a string, a whole number, true or false"
+            f"{place}: the field {column!r} is {kind_of(value)}, but must be a string, a whole number, true or false"
         )
-    return _filled(str(value).strip(), place, column)
+    return _filled(name.strip(), place, column)
 
 
 def _part(row: Row, column: str, place: str) -> str:
@@ -244,7 +265,7 @@ def _part(row: Row, column: str, place: str) -> str:
 
 def _value(row: Row, column: str, place: str) -> object:
     value = row.values.get(column)
-    if value is None:
+    if value is None or (type(value) is not str and is_missing(value)):
         raise DataError(
             f"{place} has no value for the field {column!r} (its fields are {listed(row.values) or 'none'}); "
             "fill it in or remove the row"
@@ -269,7 +290,3 @@ def _filled(value: str, place: str, column: str | None = None) -> str:
 
 def _what(place: str, column: str | None) -> str:
     return f"{place}: the field {column!r}" if column else place
-
-
-def _kind(value: object) -> str:
-    return KINDS.get(type(value), "of another kind")
