@@ -121,7 +121,9 @@ class ReferenceKernel:
         ends = [*outputs, *hidden, *(c for c in cells if c is not None)]
         given = [*d_output.split(layer.hidden, dim=1), *d_hn, *(d for d in d_cn if d is not None)]
         first = [*self.h0, *(c for c in self.c0 if c is not None)]
-        d_x, d_extra, *d_first = torch.autograd.grad(ends, [self.x, self.extra, *first], given, materialize_grads=True)
+        d_x, d_extra, *d_first = torch.autograd.grad(
+            ends, [self.x, self.extra, *first], given, retain_graph=True, materialize_grads=True
+        )
         d_gates = d_x.view(layer.total, layer.directions, -1)
         d_logits = torch.nn.functional.pad(d_extra[..., : layer.slots], (0, self.slots - layer.slots))
         d_h0, d_c0 = d_first[: layer.directions], d_first[layer.directions :] or [None] * layer.directions

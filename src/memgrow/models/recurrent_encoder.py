@@ -58,6 +58,7 @@ class Columns(nn.Module):
             dropout=settings.dropout,
             bidirectional=self.bidirectional,
             domain=domain,
+            cuda_graphs=False,  # lengths differ from batch to batch; where they do not, whole steps are recorded
         )
         self.columns.append(column.to(next(self.parameters()).device))
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,8 @@ class MemoryRecurrent(nn.Module):
     """The base of the three layers. Each layer and direction has a bank of its own, which is read before every step.
 
     All weights, and the entries of slots, are drawn from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size)) as in torch;
-    so are new ones when the layer grows (with the new hidden size).
+    so are new ones when the layer grows (with the new hidden size). With `cuda_graphs`, the backend cuda records calls
+    of one shape that repeat, and replays them.
     """
 
     cell: str  # a row of kernels.CELLS
@@ -39,6 +40,7 @@ class MemoryRecurrent(nn.Module):
         bidirectional: bool = False,
         domain: str | None = None,
         backend: str = "auto",
+        cuda_graphs: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -62,6 +64,7 @@ class MemoryRecurrent(nn.Module):
         self.slot_size = hidden_size if slot_size is None else slot_size
         self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional, self.backend = bidirectional, backend
+        self.recordings = kernels.Recordings() if cuda_graphs else None
         self.banks = cast(list[MemoryBank], nn.ModuleList())  # torch has no name for a list of one kind of module
 
         rows = kernels.CELLS[self.cell].gates * hidden_size
@@ -130,6 +133,14 @@ class MemoryRecurrent(nn.Module):
     def flatten_parameters(self) -> None:
         """Do nothing: torch's layers have this method, and programs that used them call it."""
 
+    def _apply(self, *given: Any, **named: Any) -> Self:
+        self._forget_recordings()  # parameters move to another device, or become another dtype
+        return super()._apply(*given, **named)  # type: ignore[no-untyped-call, no-any-return]
+
+    def _forget_recordings(self) -> None:
+        if self.recordings is not None:
+            self.recordings.clear()
+
     # Running
 
     def forward(self, input: Any, hx: Any = None, segments: Sequence[int] | None = None) -> tuple[Any, Any]:
@@ -166,7 +177,7 @@ class MemoryRecurrent(nn.Module):
         for layer in range(self.num_layers):
             first = layer * self.num_directions
             directions = self.directions(layer, initial[first : first + self.num_directions], segments)
-            data, last = kernels.run(self.cell, data, packed.batch_sizes, directions, self.backend)
+            data, last = kernels.run(self.cell, data, packed.batch_sizes, directions, self.backend, self.recordings)
             finals += last
             layers.append(data)
             if layer + 1 < self.num_layers:
@@ -248,6 +259,7 @@ class MemoryRecurrent(nn.Module):
                         growth.enlarge(parameter, 1, [unit], draw)
                 self.bank(layer, direction).plan(growth, slots=slots, keys=hidden, domain=domain, quiet=quiet)
         growth.then(lambda: setattr(self, "hidden_size", self.hidden_size + hidden))
+        growth.then(self._forget_recordings)
 
     def extra_repr(self) -> str:
         shown = [

@@ -1,11 +1,13 @@
 """A piece of work for each length of a batch, on a GPU recorded once and replayed: no launch costs, no waiting."""
 
-import gc
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from memgrow.nn.kernels.cuda.recordings import captured
 
 
 class Graphs:
@@ -28,26 +30,8 @@ class Graphs:
             self._work(steps)
             return
         if steps not in self._graphs:
-            self._graphs[steps] = self._recorded(steps)
+            self._graphs[steps], _ = captured(partial(self._work, steps), self._stream, self._pool)
         self._graphs[steps].replay()
-
-    def _recorded(self, steps: int) -> torch.cuda.CUDAGraph:
-        graph, stream = torch.cuda.CUDAGraph(), self._stream
-        stream.wait_stream(torch.cuda.current_stream())
-        collecting = gc.isenabled()
-        gc.disable()  # a graph of earlier work, freed while this one is recorded, would spoil it
-        try:
-            with torch.cuda.stream(stream):
-                graph.capture_begin(pool=self._pool)
-                try:
-                    self._work(steps)
-                finally:
-                    graph.capture_end()
-        finally:
-            if collecting:
-                gc.enable()
-        torch.cuda.current_stream().wait_stream(stream)
-        return graph
 
     def close(self) -> None:
         """Give the graphs back; what they were recorded from is free to go as well."""

@@ -17,6 +17,7 @@ from torch import Tensor
 from memgrow.errors import SettingsError
 from memgrow.nn.autograd import plain_operations_needed
 from memgrow.nn.kernels import cuda, naive, parallel_directions, stepped
+from memgrow.nn.kernels.cuda import Recordings
 from memgrow.nn.kernels.naive import CELLS, Direction, Memory, State, Weights, attend
 
 BACKENDS = ("auto", "naive", "stepped", "cuda")
@@ -25,25 +26,34 @@ _broken: str | None = None  # why the GPU's kernels could not be compiled or sta
 
 
 def run(
-    cell: str, data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction], backend: str = "auto"
+    cell: str,
+    data: Tensor,
+    batch_sizes: Sequence[int],
+    directions: Sequence[Direction],
+    backend: str = "auto",
+    recordings: Recordings | None = None,
 ) -> tuple[Tensor, list[State]]:
-    """Run one layer: the states of all directions side by side (rows, D * H), and the last states of each."""
+    """Run one layer: the states of all directions side by side (rows, D * H), and the last states of each.
+
+    The backend cuda keeps in `recordings`, if there are some, what it replays of calls that repeat.
+    """
     global _broken
     kind = data.device.type
     if torch.is_autocast_enabled(kind):  # the fast backends compute in the weights' dtype, whatever the inputs are
         data, directions = _in_dtype_of_weights(data, directions)
         with torch.autocast(kind, enabled=False):
-            return run(cell, data, batch_sizes, directions, backend)
+            return run(cell, data, batch_sizes, directions, backend, recordings)
     # Asked before the choice, which looks at the GPU and reckons with sizes: none of that can be traced.
     if torch.compiler.is_dynamo_compiling() and _may_be_fast(cell, backend):
         from memgrow.nn import uncompiled
 
-        found: tuple[Tensor, list[State]] = uncompiled.call(run, cell, data, batch_sizes, directions, backend)
+        given = (cell, data, batch_sizes, directions, backend, recordings)
+        found: tuple[Tensor, list[State]] = uncompiled.call(run, *given)
         return found
     chosen, _ = choose(cell, data, directions, backend)
     if chosen == "cuda":
         try:
-            return cuda.recur(cell, data, batch_sizes, directions)
+            return cuda.recur(cell, data, batch_sizes, directions, recordings)
         except cuda.UnavailableError as error:
             if backend == "cuda":
                 raise
@@ -100,4 +110,4 @@ def _in_dtype_of_weights(data: Tensor, directions: Sequence[Direction]) -> tuple
     return data.to(dtype), [d._replace(state=state) for d, state in zip(directions, states, strict=True)]
 
 
-__all__ = ["BACKENDS", "CELLS", "Direction", "Memory", "State", "Weights", "attend", "choose", "run"]
+__all__ = ["BACKENDS", "CELLS", "Direction", "Memory", "Recordings", "State", "Weights", "attend", "choose", "run"]

@@ -9,6 +9,8 @@ grid.cu stays, although memgrow's own commands allow TF32 and hardly reach it: i
 uses the layer with torch's defaults, which do not allow TF32, and for layers that are too large for any cluster.
 Without it both would fall back to `stepped`, which takes 2 to 20 times as long (results/recurrence-h200.json).
 
+Calls that repeat are recorded and replayed (recordings.py).
+
 The surface for the rest of memgrow is here. A layer uses `obstacle` and `recur`. A stack of models has products of its
 own around the kernels: it uses `runs_in_clusters`, `prepare` and `cluster_kernel`, with the types of layer.py.
 """
@@ -23,11 +25,11 @@ from memgrow.nn.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels.cuda import cluster, nvrtc
 from memgrow.nn.kernels.cuda.cluster import ClusterKernel, plan_for
 from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Sizes
-from memgrow.nn.kernels.cuda.gemms import Run
 from memgrow.nn.kernels.cuda.grid import Shape
 from memgrow.nn.kernels.cuda.layer import LSTM as CELLS
 from memgrow.nn.kernels.cuda.layer import Kernel, Layer, Reading, Trace, exact, processors, steps_of
 from memgrow.nn.kernels.cuda.nvrtc import UnavailableError
+from memgrow.nn.kernels.cuda.recordings import Call, Recordings, Replay
 from memgrow.nn.kernels.naive import Direction, State
 
 
@@ -56,15 +58,23 @@ def obstacle(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | 
 
 
 def recur(
-    cell: str, data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction]
+    cell: str,
+    data: Tensor,
+    batch_sizes: Sequence[int],
+    directions: Sequence[Direction],
+    recordings: Recordings | None = None,
 ) -> tuple[Tensor, list[State]]:
-    """The outputs of all directions side by side (T, D * H), and the last states of each."""
+    """The outputs of all directions side by side (T, D * H), and the last states of each.
+
+    With `recordings`, calls that repeat are recorded there, and replayed.
+    """
     tensors: list[Tensor | None] = [data]
     for d in directions:
         tensors += [*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None))]
     reverse = tuple(d.reverse for d in directions)
     trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
-    output, *last = Recurrence.apply(cell, tuple(batch_sizes), reverse, trains, *tensors)  # type: ignore[no-untyped-call]
+    call = Call(cell, tuple(batch_sizes), reverse, trains, trains and data.requires_grad)
+    output, *last = Recurrence.apply(call, recordings, *tensors)  # type: ignore[no-untyped-call]
     size = len(last) // len(directions)
     return output, [tuple(last[size * n : size * (n + 1)]) for n in range(len(directions))]
 
@@ -99,22 +109,21 @@ class Recurrence(torch.autograd.Function):
     """All directions of a layer: packed outputs side by side, and the last states."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        cell: str,
-        batch_sizes: tuple[int, ...],
-        reverse: tuple[bool, ...],
-        trains: bool,
-        *tensors: Tensor | None,
-    ) -> Any:
-        ctx.run = Run(cell, batch_sizes, reverse, tensors, trains)
+    def forward(ctx: Any, call: Call, recordings: Recordings | None, *tensors: Tensor | None) -> Any:
         ctx.save_for_backward(*tensors)  # not for their values, but to notice where one is changed before the backward
+        replayed = None if recordings is None else recordings.replay(call, tensors)
+        if replayed is not None:
+            ctx.run, outputs = replayed
+            return tuple(outputs)
+        ctx.run = call.run(tensors)
         return ctx.run.forward()
 
     @staticmethod
     @first_order("this backend", NAIVE)
     def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
-        return (None, None, None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[4:]))
+        if isinstance(ctx.run, Replay):
+            return (None, None, *ctx.run.backward(saved, (d_output, *d_last)))
+        return (None, None, *ctx.run.backward(d_output, d_last, ctx.needs_input_grad[2:]))
 
 
 __all__ = [
@@ -122,6 +131,7 @@ __all__ = [
     "Kernel",
     "Layer",
     "Reading",
+    "Recordings",
     "Sizes",
     "Trace",
     "UnavailableError",
