@@ -25,7 +25,8 @@ def test_tf32_is_for_gpus(asked):
 
 
 def test_a_command_that_trains_allows_it(asked, monkeypatch, tmp_path):
-    monkeypatch.setattr("memgrow.learner.find_device", lambda name: torch.device(name))
+    for where in ("memgrow.learner", "memgrow.cli.recipe"):
+        monkeypatch.setattr(f"{where}.find_device", lambda name: torch.device(name))
     open_or_create(tmp_path / "model", Recipe(), None, None, "cuda")
     assert asked == ["high"]
 

@@ -128,7 +128,8 @@ def recipe(content: bytes, place: Path) -> None:
     (path := place / "recipe.yaml").write_bytes(content)
     try:
         found = read_recipe(path)
-        for section, kind in (("model", found.defaults.model), ("training", found.defaults.training)):
+        usual = found.defaults("cpu")
+        for section, kind in (("model", usual.model), ("training", usual.training)):
             found.section(section, kind)
     finally:
         with suppress(MemgrowError):

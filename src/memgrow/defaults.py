@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import torch
+
 from memgrow.methods import RECOMMENDED, MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
@@ -16,6 +18,7 @@ class Defaults:
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingSettings = field(default_factory=TrainingSettings)
     options: MethodSettings = field(default_factory=MethodSettings)
+    suits: str = ""  # what it was chosen for
 
 
 # A pretrained encoder moves little and soon: a low rate that falls to zero, five epochs at most. Its head is new.
@@ -27,6 +30,19 @@ FINE_TUNING = TrainingSettings(
 # What a user's own data is learnt with: a word that one document alone has, as names and numbers are, is not stored.
 RECURRENT = TrainingSettings(min_documents=2)
 
+# As in the recipes small and small-dialogue: a thousand texts take a minute or two on two cores.
+SMALL = Defaults(
+    model=ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64),
+    training=TrainingSettings(rate=1e-3, epochs=15, min_documents=2),
+    suits="for a CPU, those of the recipe small",
+)
+SMALL_REPLIES = Defaults(
+    model=ModelSettings(cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
+    training=TrainingSettings(rate=2e-3, epochs=15, min_documents=2),
+    suits="for a CPU, those of the recipe small-dialogue",
+)
+THE_PAPERS = Defaults(training=RECURRENT, suits="for a GPU, the paper's")
+
 
 def defaults_for(model: ModelSettings | str | Path | None) -> Defaults:
     """The defaults for a model's settings or for a pretrained encoder; with neither, for a recurrent network."""
@@ -35,3 +51,19 @@ def defaults_for(model: ModelSettings | str | Path | None) -> Defaults:
     if isinstance(model, PretrainedSettings):
         return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto", fisher_examples=200))
     return Defaults(model=model or ModelSettings(), training=RECURRENT)
+
+
+def defaults_here(device: torch.device, replies: bool = False) -> Defaults:
+    """What a new recurrent network has if nobody names any of its sizes: they suit the device that it is trained on."""
+    if device.type == "cuda":
+        return THE_PAPERS
+    return SMALL_REPLIES if replies else SMALL
+
+
+def sizes_line(suits: str, model: ModelSettings, training: TrainingSettings) -> str:
+    """Which sizes a new model has where nobody named any."""
+    epochs = f"at most {training.epochs} epoch{'s' * (training.epochs != 1)}"
+    return (
+        f"Sizes {suits}: embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, "
+        f"rate {training.rate:g}, batch {training.batch}, {epochs}"
+    )

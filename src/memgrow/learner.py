@@ -14,7 +14,7 @@ from memgrow.checkpoint import Learnt, Setup, read_checkpoint
 from memgrow.data import Domain, Stream
 from memgrow.data.domain import as_label
 from memgrow.data.values import kind_of
-from memgrow.defaults import defaults_for
+from memgrow.defaults import defaults_for, defaults_here, sizes_line
 from memgrow.device import find_device
 from memgrow.domain_files import read_domain, with_domain, write_domain
 from memgrow.domain_parts import Parts
@@ -25,11 +25,12 @@ from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
 from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
-from memgrow.models import TASKS, Model, ModelSettings, PretrainedSettings
+from memgrow.models import REPLY, TASKS, Model, ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import NoProgress, Progress, shown_by
 from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate
 from memgrow.text import Vocabulary
+from memgrow.text.vector_files import detect
 from memgrow.training.data_parallel import DataParallel
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.processes import check_processes, started
@@ -73,6 +74,7 @@ class Learner(Answering):
         self.parts: Parts = {}
         self.reference = Reference()
         self._folder: Path | None = None  # where it was last written to or read from
+        self._sizes: str | None = None  # what its sizes suit, if nobody named any
 
     @classmethod
     def create(
@@ -93,7 +95,9 @@ class Learner(Answering):
         `labels` are those that it begins with, whatever the first domain has; others join as domains bring them.
 
         An `encoder` is a pretrained one: the name of one that `memgrow encoder list` shows, a folder or a hub name.
-        What is not given is the default for that encoder or, without one, for a recurrent network.
+        What is not given is the default for that encoder or, without one, for a recurrent network; if no `model` is
+        given either, its sizes suit the device: those of the recipe small on a CPU, the paper's on a GPU. Words are
+        then as long as the vectors of the first domain, if it has any.
         """
         if encoder is not None and model is not None:
             if not isinstance(model, PretrainedSettings):
@@ -101,9 +105,12 @@ class Learner(Answering):
                     "ModelSettings are of a recurrent network: with an encoder give PretrainedSettings, or no model"
                 )
             model = replace(model, encoder=str(encoder))
-        usual = defaults_for(model or encoder)
+        chosen = defaults_here(find_device(device), task == REPLY) if model is None and encoder is None else None
+        usual = chosen or defaults_for(model or encoder)
         settings = (model or usual.model, training or usual.training, options or usual.options)
-        return cls(method or usual.method, task, labels, *settings, seed, device)
+        learner = cls(method or usual.method, task, labels, *settings, seed, device)
+        learner._sizes = chosen.suits if chosen else None
+        return learner
 
     # Learning
 
@@ -173,6 +180,10 @@ class Learner(Answering):
         if folder and not overwrite:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
         progress, setup = progress or NoProgress(), self.setup
+        if self._sizes is not None and self.model is None:
+            if vectors is not None:
+                setup = replace(setup, model=replace(setup.model, embedding=detect(Path(vectors)).size))
+            progress.note(sizes_line(self._sizes, setup.model, setup.training))
         adaptation = Adaptation.begin(setup, self.learnt, self.device, stage, watch, vectors, progress)
         bound = None if max_forgetting is None else self._bound(max_forgetting, adaptation.tested, coming)
         if folder and adaptation.words.chosen_from:
@@ -190,6 +201,7 @@ class Learner(Answering):
         if folder:
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
+        self.settings = setup.model
         self.take(learnt)
         return record
 

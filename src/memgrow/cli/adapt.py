@@ -65,7 +65,7 @@ def adapt(
 
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
     """
-    from memgrow.cli.learning import files_and_names, is_free, learn_stream, open_or_create, parted
+    from memgrow.cli.learning import files_and_names, is_free, learn_stream, open_or_create, parted, sizes_note
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Columns, Loaded, Stream, load_for_evaluation, load_stream
     from memgrow.report.learner import matrix_title, summary_line
@@ -76,7 +76,8 @@ def adapt(
     is_free(model)  # before anything is made beside it
     with hold(model, *((inf, partial(say, style="dim")) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
-        learner = open_or_create(model, read_recipe(recipe, set_ or (), encoder), method, seed, device)
+        asked = read_recipe(recipe, set_ or (), encoder)
+        learner = open_or_create(model, asked, method, seed, device, vectors)
         check_processes(processes, learner.settings, learner.device)
         columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
         chosen, watch_files, watch_names = split_names(domains), *files_and_names(watch or ())
@@ -96,6 +97,10 @@ def adapt(
             if watch_files
             else Loaded(Stream(()))
         )
+        if learner.model is None and any(domain.has_replies for domain in stream):
+            learner = open_or_create(model, asked, method, seed, device, vectors, replies=True)
+        if learner.model is None:
+            say(sizes_note(learner, asked, device), "dim")
         for notice in (*loaded.notices, *watched.notices):
             say(notice, "dim")
         with TrainingBar(console) as bar:

@@ -85,7 +85,7 @@ def compare(
     chosen = named or ([asked.method] if asked.method else [])
     names = named or [*(METHODS if asked.encoder is None else ENCODER_METHODS), *chosen]
     first = (asked.seed or 0) if seed is None else seed
-    runs_of(Stream(()), names, (), settings_for(asked, vectors, for_data(LABELS, stream)))
+    runs_of(Stream(()), names, (), settings_for(asked, vectors, for_data(LABELS, stream), device))
     loaded = open_stream(
         stream,
         columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
@@ -103,9 +103,9 @@ def compare(
     kind = for_data(kind_of(loaded.stream), stream)
     if beam > 1 and not kind.is_dialogue:
         raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
-    settings = settings_for(asked, vectors, kind)
+    settings = settings_for(asked, vectors, kind, device)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
-    introduce(loaded.stream, settings, kind)
+    introduce(loaded.stream, settings, asked.defaults(device, kind.is_dialogue).suits)
     with opened(backend), GridBar(console) as bar:
         grid = Grid(
             loaded.stream,

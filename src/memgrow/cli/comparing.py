@@ -7,6 +7,7 @@ from memgrow.cli.output import console, save_picture, say
 from memgrow.cli.recipe import Recipe
 from memgrow.cli.report import write_report
 from memgrow.data import Stream
+from memgrow.defaults import sizes_line
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
 from memgrow.experiments.comparison import Comparison, Settings
@@ -14,34 +15,27 @@ from memgrow.experiments.comparison_setup import (
     Kind,
 )
 from memgrow.experiments.grid import Grid
-from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
 from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
 from memgrow.report.matrix import MatrixTable
 from memgrow.report.plots import draw_comparison
 from memgrow.report.stored_figures import read_figures
 from memgrow.storage import atomic_write, pack_json
-from memgrow.text.vector_files import detect
 
 REPORT = "report.html"
 
 
-def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
-    """The recipe's settings, on top of small sizes; words are as long as the vectors that are given for them."""
+def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind, device: str) -> Settings:
+    """The recipe's settings, on top of those that `adapt` begins with."""
     if recipe.encoder is not None:
         return _encoder_settings(recipe, vectors, kind)
-    model = kind.model if vectors is None else replace(kind.model, embedding=detect(vectors).size)
-    settings = Settings(
-        recipe.section("model", model),
-        recipe.section("training", kind.training),
-        recipe.section("options", MethodSettings()),
+    usual = recipe.defaults(device, kind.is_dialogue)
+    training = replace(usual.training, min_documents=kind.training.min_documents)
+    return Settings(
+        recipe.model(usual.model, vectors),
+        recipe.section("training", training),
+        recipe.section("options", usual.options),
     )
-    if vectors is not None and settings.model.embedding != model.embedding:
-        raise SettingsError(
-            f"the vectors of {vectors} have {model.embedding} numbers, but embedding is {settings.model.embedding}: "
-            "leave embedding out, or give other vectors"
-        )
-    return settings
 
 
 def _encoder_settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Settings:
@@ -51,7 +45,7 @@ def _encoder_settings(recipe: Recipe, vectors: Path | None, kind: Kind) -> Setti
             f"{recipe.encoder} is a pretrained encoder, which classifies texts and has pieces of words of its own: "
             f"leave out --encoder, or {'give rows with labels' if kind.is_dialogue else '--vectors'}"
         )
-    usual = recipe.defaults
+    usual = recipe.defaults("cpu")
     model, _ = recipe.section("model", usual.model).resolved()
     return Settings(model, recipe.section("training", usual.training), recipe.section("options", usual.options))
 
@@ -66,7 +60,8 @@ def references(grid: Grid, kind: Kind, seeds: range) -> References:
     return reference_records(grid.ledger, seeds)
 
 
-def introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
+def introduce(stream: Stream, settings: Settings, suits: str) -> None:
+    """Say what will be compared; `suits`: what the sizes were chosen for, where nobody named any."""
     sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
     say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     model, training = settings.model, settings.training
@@ -77,12 +72,8 @@ def introduce(stream: Stream, settings: Settings, kind: Kind) -> None:
             "dim",
         )
         return
-    small = " (small sizes; --recipe and --set change them)" if (model, training) == (kind.model, kind.training) else ""
-    say(
-        f"embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, rate {training.rate:g}, "
-        f"batch {training.batch}, at most {counted(training.epochs, 'epoch')}{small}",
-        "dim",
-    )
+    more = " (--recipe and --set change them)" if suits else ""
+    say(sizes_line(suits or "of the recipe", model, training) + more, "dim")
 
 
 def show(comparison: Comparison, seeds: int) -> None:

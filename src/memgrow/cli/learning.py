@@ -10,22 +10,34 @@ from typing import Any
 from memgrow.checkpoint import SIGNS
 from memgrow.cli.recipe import Recipe
 from memgrow.data import Domain, Stream
-from memgrow.defaults import defaults_for
+from memgrow.defaults import defaults_for, sizes_line
 from memgrow.device import allow_tf32
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, listed
 from memgrow.folders import contents
 from memgrow.history import Stage
 from memgrow.learner import Learner
+from memgrow.models import REPLY
 from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.report.learner import stage_line
 from memgrow.report.progress_bars import TrainingBar
 
 
-def open_or_create(folder: Path, recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
-    """The model of the folder with what is asked for now, or a new one where there is none."""
+def open_or_create(
+    folder: Path,
+    recipe: Recipe,
+    method: str | None,
+    seed: int | None,
+    device: str,
+    vectors: Path | None = None,
+    replies: bool = False,
+) -> Learner:
+    """The model of the folder with what is asked for now, or a new one where there is none.
+
+    Where nobody names its sizes, these suit the device, and its words are as long as the `vectors`.
+    """
     method, seed = method or recipe.method, recipe.seed if seed is None else seed
-    make = _created if is_free(folder) else partial(_opened, folder)
+    make = partial(_created, vectors, replies) if is_free(folder) else partial(_opened, folder)
     learner = make(recipe, method, seed, device)
     allow_tf32(learner.device)
     return learner
@@ -100,11 +112,20 @@ def is_free(folder: Path) -> bool:
     return True
 
 
-def _created(recipe: Recipe, method: str | None, seed: int | None, device: str) -> Learner:
-    usual = recipe.defaults
+def sizes_note(learner: Learner, recipe: Recipe, device: str) -> str:
+    """A line about the sizes that a new model has, where nobody has named them."""
+    suits = recipe.defaults(device, learner.task == REPLY).suits
+    return f"{sizes_line(suits, learner.settings, learner.training)} (--recipe and --set change them)" if suits else ""
+
+
+def _created(
+    vectors: Path | None, replies: bool, recipe: Recipe, method: str | None, seed: int | None, device: str
+) -> Learner:
+    usual = recipe.defaults(device, replies)
     return Learner.create(
         method or usual.method,
-        model=recipe.section("model", usual.model),
+        task=REPLY if replies else None,
+        model=recipe.model(usual.model, vectors),
         training=recipe.section("training", usual.training),
         options=recipe.section("options", usual.options),
         seed=seed or 0,

@@ -11,10 +11,12 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 
 from memgrow.cli.recipes import find_recipe, unknown_recipe
-from memgrow.defaults import Defaults, defaults_for
+from memgrow.defaults import Defaults, defaults_for, defaults_here
+from memgrow.device import find_device
 from memgrow.errors import SettingsError
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
+from memgrow.text.vector_files import detect
 from memgrow.training.loop import TrainingSettings
 
 SECTIONS: dict[str, type[Any]] = {
@@ -46,6 +48,7 @@ class Recipe:
     method: str | None = None
     seed: int | None = None
     sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_named: bool = False  # whether there is one, rather than single settings alone
 
     def section(self, name: str, base: Any) -> Any:
         """The settings `base` with what the recipe says of them."""
@@ -57,15 +60,29 @@ class Recipe:
             )
         return dataclasses.replace(base, **said)
 
+    def model(self, base: Any, vectors: Path | None) -> Any:
+        """The model's settings, with what it says of them; words are as long as the vectors that are given for them."""
+        if vectors is None or isinstance(base, PretrainedSettings):
+            return self.section("model", base)
+        size = detect(vectors).size
+        settings = self.section("model", dataclasses.replace(base, embedding=size))
+        if settings.embedding != size:
+            raise SettingsError(
+                f"the vectors of {vectors} have {size} numbers, but embedding is {settings.embedding}: "
+                "leave embedding out, or give other vectors"
+            )
+        return settings
+
     @property
     def encoder(self) -> str | None:
         """The pretrained encoder that it names, if it names one."""
         return self.sections.get("model", {}).get("encoder")
 
-    @property
-    def defaults(self) -> Defaults:
-        """What holds where the recipe says nothing."""
-        return defaults_for(self.encoder)
+    def defaults(self, device: str, replies: bool = False) -> Defaults:
+        """What holds where it says nothing: on every machine the same, if it is a recipe or there is an encoder."""
+        if self.is_named or self.encoder is not None:
+            return defaults_for(self.encoder)
+        return defaults_here(find_device(device), replies)
 
 
 def read_recipe(path: str | Path | None, words: Iterable[str] = (), encoder: str | None = None) -> Recipe:
@@ -79,7 +96,7 @@ def read_recipe(path: str | Path | None, words: Iterable[str] = (), encoder: str
         sections[section][name] = value
     if encoder is not None:
         sections["model"]["encoder"] = encoder
-    return Recipe(**single, sections=sections)
+    return Recipe(**single, sections=sections, is_named=path is not None)
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:

@@ -76,9 +76,9 @@ def tune(
     find_optuna()
     backend = find_backend(on)
     asked = read_recipe(recipe, set_ or (), encoder)
-    name = find_method(method or asked.method or asked.defaults.method).name
+    name = find_method(method or asked.method or asked.defaults(device).method).name
     first = (asked.seed or 0) if seed is None else seed
-    _space(name, settings_for(asked, vectors, for_data(LABELS, stream)), search)
+    _space(name, settings_for(asked, vectors, for_data(LABELS, stream), device), search)
     loaded = open_stream(
         stream,
         columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
@@ -94,7 +94,7 @@ def tune(
     seen = without_test(loaded.stream)
     suitable([name], seen, [name])
     kind = for_data(kind_of(seen), stream)
-    settings = settings_for(asked, vectors, kind)
+    settings = settings_for(asked, vectors, kind, device)
     space = _space(name, settings, search)
     _introduce(seen, name, space, seeds)
     with opened(backend), SearchBar(console, kind.is_dialogue) as bar:

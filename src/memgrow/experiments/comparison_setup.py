@@ -8,7 +8,7 @@ from statistics import fmean
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
-from memgrow.defaults import RECURRENT
+from memgrow.defaults import RECURRENT, SMALL, SMALL_REPLIES
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.run import Record
 from memgrow.methods import MethodSettings, find_method
@@ -31,7 +31,7 @@ class Kind:
     title: str  # of a matrix of scores
     average: str
     scores: Callable[[Record], Scores]
-    model: ModelSettings  # as in the recipes small, small-dialogue: ten thousand texts take minutes on two cores
+    model: ModelSettings  # as in the recipes small, small-dialogue
     training: TrainingSettings
     stack: int = 10  # seeds that are trained together on a GPU, at most
     is_dialogue: bool = False  # whether models answer with words, whose scores may well be below a tenth
@@ -63,8 +63,8 @@ LABELS = Kind(
     "test accuracy, %",
     "average accuracy at the end, %",
     _accuracies,
-    ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64),
-    TrainingSettings(rate=1e-3, epochs=15),
+    SMALL.model,
+    replace(SMALL.training, min_documents=1),
 )
 REPLIES = Kind(
     "bleu2",
@@ -73,8 +73,8 @@ REPLIES = Kind(
     "BLEU-2 of the test replies",
     "average BLEU-2 at the end",
     _bleu2,
-    ModelSettings(cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
-    TrainingSettings(rate=2e-3, epochs=15),
+    SMALL_REPLIES.model,
+    replace(SMALL_REPLIES.training, min_documents=1),
     stack=1,  # models that answer with words are not stacked: seeds go to different workers instead
     is_dialogue=True,
 )

@@ -35,7 +35,7 @@ def test_both_ends_of_every_range_can_be_set_and_a_recipe_gives_them_back(name, 
         recipe = recipe_of(settings, Settings(usual.model, usual.training, usual.options), values, name)
         path.write_text(yaml.safe_dump(recipe))
         read = read_recipe(path)
-        given = [read.section(one, getattr(read.defaults, one)) for one in ("model", "training", "options")]
+        given = [read.section(one, getattr(read.defaults("cpu"), one)) for one in ("model", "training", "options")]
         assert read.method == name
         expected = tuned.model if settings is SMALL else replace(tuned.model, weights=None)  # found, not set
         assert given == [expected, tuned.training, tuned.options]
