@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test behaviour style test-gpu test-extras torture lint docs bench clean
+.PHONY: help demo check test behaviour style test-gpu test-extras test-minimum torture lint docs docs-check bench dist try-wheel clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -30,7 +30,7 @@ test: .venv/installed ## everything that must hold: style, types, behaviour, wha
 behaviour: .venv/installed
 	$(PYTEST) -m "not extras and not gpu"
 
-style: lint docs
+style: lint docs-check
 
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu
@@ -63,13 +63,46 @@ lint: .venv/installed ## style, types, and the order of the layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 
-docs: .venv/installed ## the pages held against results and code
+docs-check: .venv/installed ## the pages held against results and code
 	$(BIN)/python docs/check.py
+
+.venv/docs: .venv/installed
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[docs]'
+	touch $@
+
+docs: docs-check .venv/docs ## the pages as a site in build/site, with search and the API; runs the tutorial's notebook
+	$(BIN)/python docs/notebook.py --run build/tutorial.ipynb
+	$(BIN)/python docs/site/build.py
 
 bench: .venv/installed ## the CPU's speed, beside its peers
 	$(BIN)/python benchmarks/recurrence.py --curves --rounds 3 --out results/recurrence-cpu.json
 	$(BIN)/python benchmarks/training.py --out results/training-cpu.json
 	$(BIN)/python docs/figures.py --write
 
+.venv/release: .venv/installed
+	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[release]'
+	touch $@
+
+dist: .venv/release ## wheel and source distribution in dist/, checked
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	$(BIN)/python release/check_dist.py
+
+try-wheel: ## the README's commands from the wheel in dist/, in an empty environment, with times
+	$(PYTHON) release/try_wheel.py
+
+# MINIMUM_TORCH=2.13.0 spares those who have that one the download of another.
+MINIMUM_TORCH ?= 2.11.0
+.venv-minimum/installed: pyproject.toml constraints-minimum.txt
+	$(PYTHON) -m venv .venv-minimum
+	.venv-minimum/bin/pip install --disable-pip-version-check --quiet --constraint constraints-minimum.txt \
+		'torch==$(MINIMUM_TORCH)' --editable '.[dev]'
+	touch $@
+
+test-minimum: .venv-minimum/installed ## the quick tests with the oldest versions that are allowed
+	.venv-minimum/bin/pytest -n auto --maxprocesses 8 --dist worksteal \
+		-m "not slow and not docs and not emulated and not extras and not gpu"
+
 clean: ## remove what was installed and built
-	rm -rf .venv build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-minimum build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,14 +1,16 @@
 """Holds the README and the pages of docs/ against results/, against the code and against each other.
 
-    python docs/check.py        (or: make docs)
+    python docs/check.py        (or: make docs-check)
 
 prints a line for each check. A check that does not hold says what is wrong and what to do; then the exit code is 1.
 The code that the pages show is run by tests/docs.
 """
 
 import json
+import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from math import exp, isclose
@@ -31,11 +33,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]
 
 import figures  # noqa: E402
+import notebook  # noqa: E402
 import report_picture  # noqa: E402
 
 import chart  # noqa: E402
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
+PAGES = [*OUTSIDE, *sorted((ROOT / "docs").glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 TUNED = ("F", "F+V", "F+M", "F+M+V", "F+H", "F+H+V")
 TESTED = ("bleu2_S", "bleu2_T", "w2v_sim_S", "w2v_sim_T")
@@ -354,9 +358,16 @@ def _anchors(page: Path) -> set[str]:
 @check
 def the_index_names_every_page() -> Iterator[str]:
     index = text_of("docs/README.md")
-    for page in PAGES[1:]:
-        if page.name != "README.md" and f"]({page.name})" not in index:
-            yield f"docs/README.md does not name {page.name}"
+    for page in PAGES:
+        name = os.path.relpath(page, ROOT / "docs")
+        if page.name != "README.md" and f"]({name})" not in index:
+            yield f"docs/README.md does not name {name}"
+
+
+@check
+def the_notebook_is_that_of_the_tutorial() -> Iterator[str]:
+    if text_of("docs/tutorial.ipynb") != notebook.written():
+        yield "docs/tutorial.ipynb is out of date; run python docs/notebook.py --write"
 
 
 # Tables of what the code has
@@ -418,6 +429,30 @@ def make_has_what_the_pages_promise() -> Iterator[str]:
         for _, code in FENCE.findall(page.read_text(encoding="utf-8")):
             for target in set(re.findall(r"^make ([a-z-]+)", code, flags=re.MULTILINE)) - targets:
                 yield f"{page.relative_to(ROOT)}: there is no make {target}"
+
+
+# What a release says of itself
+
+
+@check
+def the_oldest_versions_that_are_tested_are_those_that_are_allowed() -> Iterator[str]:
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    extras = project["optional-dependencies"]
+    (tested,) = (name for name in extras["dev"] if name.startswith("memgrow["))
+    wanted = [*project["dependencies"], *(one for name in re.findall(r"\w+", tested)[1:] for one in extras[name])]
+    allowed = dict(re.match(r"([\w-]+)>=([\d.]+)", one).groups() for one in wanted)  # type: ignore[union-attr]
+    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", text_of("constraints-minimum.txt"), flags=re.MULTILINE))
+    pinned |= re.findall(r"^MINIMUM_(TORCH) \?= ([\d.]+)$", text_of("Makefile"), flags=re.MULTILINE)
+    found = {name.lower(): version for name, version in pinned.items()}
+    for name, version in allowed.items():
+        if not f"{found.get(name, '')}.0.0".startswith(f"{version}."):
+            yield f"{name} is allowed from {version} on, but tested from {found.get(name)} on (constraints-minimum.txt)"
+
+
+@check
+def the_workflow_runs_what_ci_runs() -> Iterator[str]:
+    if "- run: .ci/run\n" not in text_of(".github/workflows/ci.yml"):
+        yield ".github/workflows/ci.yml does not run .ci/run"
 
 
 def main() -> int:

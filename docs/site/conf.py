@@ -1,0 +1,56 @@
+"""Sphinx's settings for the site. `docs/site/build.py` gathers the pages and calls Sphinx."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import docstrings
+
+from memgrow import __version__
+
+ICON = "../../src/memgrow/service/page/icon.svg"  # that of the service
+
+project = "memgrow"
+author = "The memgrow authors"
+project_copyright = "The memgrow authors, MIT licence"
+version = release = __version__
+
+extensions = ["myst_parser", "sphinx.ext.autodoc"]
+exclude_patterns = ["_files"]
+root_doc = "index"
+nitpicky = False  # types of torch and numpy lead nowhere, as nothing is fetched
+
+myst_heading_anchors = 4  # the same names as on GitHub
+
+autodoc_member_order = "bysource"
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 90
+add_module_names = False
+maximum_signature_line_length = 90
+
+html_theme = "pydata_sphinx_theme"
+html_title = "memgrow"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_favicon = ICON
+html_theme_options = {
+    "logo": {"text": "memgrow", "image_light": ICON, "image_dark": ICON},
+    "navbar_align": "left",
+    "header_links_before_dropdown": 8,
+    "navbar_end": ["theme-switcher"],
+    "footer_start": ["copyright"],
+    "footer_end": [],
+    "show_toc_level": 2,
+    "navigation_with_keys": False,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+}
+
+
+def setup(app) -> None:  # type: ignore[no-untyped-def]
+    app.connect("autodoc-process-docstring", docstrings.as_restructured_text)

@@ -1,0 +1,61 @@
+"""Docstrings are plain sentences with `code` in single backticks; Sphinx reads reStructuredText.
+
+A dataclass has no docstring for its fields: what the comments beside them say becomes a list.
+"""
+
+import ast
+import inspect
+import re
+import textwrap
+import tokenize
+from dataclasses import fields, is_dataclass
+from io import StringIO
+from typing import Any
+
+CODE = re.compile(r"(`[^`]+`)")
+MARKUP = re.compile(r"([\\*|]|(?<=\w)_(?!\w))")
+
+
+def as_restructured_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Rewrite the lines in place, as the event `autodoc-process-docstring` wants it."""
+    written = [_escape(line) for line in lines]
+    if what == "class" and is_dataclass(obj):
+        written = [*_without_signature(written, obj), "", *_fields(obj)]
+    lines[:] = written
+
+
+def _escape(line: str) -> str:
+    """The same words where asterisks, bars and closing underscores mean nothing, and code is code."""
+    parts = CODE.split(line)
+    return "".join(f"`{part}`" if CODE.fullmatch(part) else MARKUP.sub(r"\\\1", part) for part in parts)
+
+
+def _without_signature(lines: list[str], kind: type) -> list[str]:
+    """Nothing where the dataclass has no docstring of its own, since `dataclass` then writes the signature there."""
+    return [] if lines and lines[0].startswith(f"{kind.__name__}(") else lines
+
+
+def _fields(kind: type) -> list[str]:
+    """A list item for each field that is the class's own: its name, and the comment in its line or above it."""
+    comments = field_comments(kind)
+    shown = [one for one in fields(kind) if one.name in comments and not one.name.startswith("_")]
+    return [f"* ``{one.name}``" + (f": {_escape(comments[one.name])}" if comments[one.name] else "") for one in shown]
+
+
+def field_comments(kind: type) -> dict[str, str]:
+    """The comment of each field that the class itself declares, empty where there is none."""
+    source = textwrap.dedent(inspect.getsource(kind))
+    comments = {
+        token.start[0]: (token.string.lstrip("# "), token.line.lstrip().startswith("#"))
+        for token in tokenize.generate_tokens(StringIO(source).readline)
+        if token.type == tokenize.COMMENT
+    }
+    (declared,) = ast.parse(source).body
+    assert isinstance(declared, ast.ClassDef)
+    found = {}
+    for statement in declared.body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            beside, _ = comments.get(statement.end_lineno or 0, ("", False))
+            above, alone = comments.get(statement.lineno - 1, ("", False))
+            found[statement.target.id] = beside or (above if alone else "")
+    return found
