@@ -18,7 +18,7 @@ MARKUP = re.compile(r"([\\*|]|(?<=\w)_(?!\w))")
 
 def as_restructured_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Rewrite the lines in place, as the event `autodoc-process-docstring` wants it."""
-    written = [_escape(line) for line in lines]
+    written = [_escape(line) for line in lines] if what != "data" else [_table(obj)]
     if what == "class" and is_dataclass(obj):
         written = [*_without_signature(written, obj), "", *_fields(obj)]
     lines[:] = written
@@ -28,6 +28,11 @@ def _escape(line: str) -> str:
     """The same words where asterisks, bars and closing underscores mean nothing, and code is code."""
     parts = CODE.split(line)
     return "".join(f"`{part}`" if CODE.fullmatch(part) else MARKUP.sub(r"\\\1", part) for part in parts)
+
+
+def _table(value: object) -> str:
+    """What a table holds, in place of the docstring of its type."""
+    return "By name: " + ", ".join(f"``{key}``" for key in value) + "." if isinstance(value, dict) else ""
 
 
 def _without_signature(lines: list[str], kind: type) -> list[str]:
