@@ -1,13 +1,17 @@
-"""The device that a model lives on: which one it is, how exactly it multiplies, and its warm-up."""
+"""The device that a model lives on: which one it is, how exactly it multiplies, its threads, and its warm-up."""
 
 import contextlib
 import functools
+import os
 import threading
+from collections.abc import Iterator
 
 import torch
 
 from memgrow.errors import SettingsError
 
+SAID = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # variables by which somebody says how many threads there are to be
+WORTHWHILE = 1 << 25  # multiplications of a step: with fewer, a second thread saves less than it waits
 NO_MEMORY = ("DefaultCPUAllocator", "Storage size calculation overflowed", "out of memory")  # in torch's words
 
 
@@ -38,6 +42,42 @@ def allow_tf32(device: torch.device) -> None:
     """Let a GPU round factors to ten bits, in all of this process: nobody reads the fourth digit of a weight."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
+
+
+_usual = torch.get_num_threads()  # as long as nobody has said another number
+
+
+def set_usual_threads(count: int) -> None:
+    """Let large models take this many threads from now on; small ones take one all the same."""
+    global _usual
+    _usual = count
+    torch.set_num_threads(count)
+
+
+def suited_threads(device: torch.device, multiplications: int, asked: int | None = None) -> int:
+    """The threads to compute with on a device, where a step has so many multiplications.
+
+    Those that are asked for; else those that OMP_NUM_THREADS or torch.set_num_threads has said; else one for a small
+    model, whose threads would wait for each other most of the time, and for very long where another process is busy.
+    """
+    if asked is not None and asked < 1:
+        raise SettingsError(f"threads must be at least 1, not {asked}")
+    now = torch.get_num_threads()
+    said = now != _usual or any(os.environ.get(name) for name in SAID)
+    if asked is not None or said or device.type != "cpu":
+        return asked or now
+    return 1 if multiplications < WORTHWHILE else now
+
+
+@contextlib.contextmanager
+def threads(count: int) -> Iterator[None]:
+    """Within, torch computes with so many threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def warm_up(device: torch.device) -> None:

@@ -1,4 +1,8 @@
-"""Several learners that differ in their seed alone, trained side by side: many seeds for little more than one."""
+"""Several learners that differ in their seed alone, trained side by side: many seeds for little more than one.
+
+With `stack_single` one learner by itself is a stack as well, as the recorded studies have it; without, it is trained as
+by `Learner.adapt`, to the bit. The two round differently, and that may be another epoch in which training stops.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +27,7 @@ def adapt_together(
     earlier: Sequence[Domain] = (),
     vectors: str | Path | None = None,
     progress: Progress | None = None,
+    stack_single: bool = True,
 ) -> list[Stage]:
     """Let all learners learn a domain: as one stack, or one after another where they cannot be stacked.
 
@@ -46,10 +51,10 @@ def adapt_together(
         if alike
         else "their vocabularies or labels differ"
     )
-    if reason is None:
+    if reason is None and _stacked(learners, stack_single):
         learnt = learn_together(adaptations, progress, nowhere)
     else:
-        if len(learners) > 1:
+        if reason is not None and len(learners) > 1:
             progress.note(one_after_another(domain.name, reason))
         learnt = [one.learn(progress, nowhere) for one in adaptations]
     for learner, (known, _) in zip(learners, learnt, strict=True):
@@ -57,12 +62,12 @@ def adapt_together(
     return [record for _, record in learnt]
 
 
-def note_together(learners: Sequence[Learner], domain: Domain) -> None:
+def note_together(learners: Sequence[Learner], domain: Domain, stack_single: bool = True) -> None:
     """Let learners' plugins look at their first domain after the event, as they would have when it was learnt."""
     models = [learner.trained() for learner in learners]
     data, device = learners[0].encode(domain.train), learners[0].device
     seeds = [derive(learner.seed, "stage", 0) for learner in learners]
-    if obstacle(models) is None:
+    if obstacle(models) is None and _stacked(learners, stack_single):
         stacked = StackedDomain(models, data, seeds, device)
         Plugins.after_domain_together([learner.plugins for learner in learners], stacked)
         return
@@ -70,12 +75,18 @@ def note_together(learners: Sequence[Learner], domain: Domain) -> None:
         learner.plugins.after_domain(model, data, device, seed)
 
 
-def correct_together(learners: Sequence[Learner], domain: Domain, split: str = "test") -> list[list[bool]]:
+def correct_together(
+    learners: Sequence[Learner], domain: Domain, split: str = "test", stack_single: bool = True
+) -> list[list[bool]]:
     """For each learner and example of one part of a domain, whether it is answered rightly."""
     models = [learner.trained() for learner in learners]
     examples = getattr(domain, split)
     first = learners[0]
     same = all((learner.vocabulary, learner.labels) == (first.vocabulary, first.labels) for learner in learners)
-    if not same or obstacle(models) is not None or not examples:
+    if not same or obstacle(models) is not None or not examples or not _stacked(learners, stack_single):
         return [learner.correct(domain, split) for learner in learners]
     return correct(models, first.encode(examples, strange=True), first.device)
+
+
+def _stacked(learners: Sequence[Learner], stack_single: bool) -> bool:
+    return stack_single or len(learners) > 1

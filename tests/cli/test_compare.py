@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+from memgrow.cli import compare as compare_command
 from memgrow.data import synthetic_dialogue
 
 TALKER = ("embedding=8", "hidden=12", "model.slots=4", "epochs=1", "batch=16", "cell=gru", "bidirectional=false")
@@ -45,6 +46,17 @@ def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path
     assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
     files = ["compare.json", "compare.png", "report.html", "runs"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
+
+
+def test_adapt_gives_what_compare_shows(memgrow, data, tmp_path, monkeypatch):
+    for name in ("save_picture", "write_report"):  # which are others' matter, and take a while
+        monkeypatch.setattr(compare_command, name, lambda *_: None)
+    files = list(data.values())[:2]
+    same = (*memgrow.tiny, "--set", "rate=0.01", "--set", "epochs=3", "--device", "cpu", "--limit", 24, "--seed", 3)
+    memgrow.done("compare", *files, *same, "--methods", "F+V+E", "--seeds", 1, "--workers", 1, "--out", tmp_path)
+    shown = json.loads((tmp_path / "compare.json").read_text())["methods"]["F+V+E"]["matrices"]["3"]
+    memgrow.done("adapt", tmp_path / "model", *files, *same, "--method", "F+V+E")
+    assert json.loads((tmp_path / "model" / "history.json").read_text())["matrix"] == shown
 
 
 def test_the_second_time_nothing_is_learnt_and_more_seeds_add_to_what_is_there(memgrow, compare, tmp_path):

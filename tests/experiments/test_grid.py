@@ -10,6 +10,7 @@ from statistics import fmean
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.errors import DataError, SettingsError
@@ -94,6 +95,17 @@ def test_a_run_ends_with_the_figures_of_a_learner_that_goes_its_way_alone(method
         assert record.stage.method == method
         assert replace(record.stage, seconds=0, note={}) == replace(stage, seconds=0, note={})
         assert {name: len(right) for name, right in record.validation.items()} == dict.fromkeys(stream.names, 12)
+
+
+def test_without_stacks_of_one_a_run_ends_with_the_very_weights_of_adapt(grid, runs, stream):
+    methods = ("F+M+V", "EWC", "F+V+E", "multi-task")
+    made = grid(stack_single=False, keep_models=True)
+    assert not made.run(runs(*methods)).failures
+    for run in runs(*methods):
+        learner = Learner.create(run.method, model=MODEL, training=TRAINING, options=OPTIONS, device="cpu")
+        learner.learn(stream)
+        weights, theirs = (one.trained().state_dict() for one in (learner, Learner.load(made.model(run), "cpu")))
+        assert all(torch.equal(weights[name], theirs[name]) for name in weights | theirs), run.method
 
 
 def test_in_domain_is_a_model_for_each_domain(grid, runs, stream):

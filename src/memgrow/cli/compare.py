@@ -117,6 +117,7 @@ def compare(
             progress=bar,
             reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.is_dialogue else None,
             backend=backend,
+            stack_single=False,  # so that `adapt` gives what is shown here
         )
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
     beside = references(grid, kind, range(first, first + seeds))

@@ -107,6 +107,7 @@ def tune(
             stack=1 if settings.model.kind.is_pretrained else kind.stack,
             reply_evaluation=ValidationReplies(samples=0) if kind.is_dialogue else None,
             backend=backend,
+            stack_single=False,
         )
         found = Search(grid, name, settings, space, folder=out, seeds=seeds, first_seed=first, watcher=bar).run(trials)
     _write(found, settings, asked, name, out, kind.is_dialogue)

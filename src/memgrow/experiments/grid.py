@@ -82,7 +82,8 @@ class Grid:
     up to `stack` seeds are trained together. With `keep_models` the learner of every stage is in the store afterwards.
     `reply_evaluation` is how models that answer with words are evaluated: a stream of replies needs one.
     With `only_learnt` a model is evaluated on the domains that it has learnt alone, and at the end of the stream, if it
-    has slots, without these too. After `until`, a time of `time.monotonic`, no job is started; finished ones are kept.
+    has slots, without these too. Without `stack_single` a seed by itself is learnt as `Learner.adapt` learns it, to the
+    bit; the recorded studies were made with it. After `until`, a time of `time.monotonic`, no job is started; finished ones are kept.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Grid:
         keep_models: bool = False,
         reply_evaluation: ReplyEvaluation | None = None,
         only_learnt: bool = False,
+        stack_single: bool = True,
         until: float | None = None,
         backend: Backend | None = None,
     ) -> None:
@@ -108,7 +110,7 @@ class Grid:
         self.device = self.backend.device(device)
         self.workers, self.stack = workers, stack if self.device == "cuda" else 1
         self.progress, self.keep_models = progress or NoWatcher(), keep_models
-        self.reply_evaluation, self.until = reply_evaluation, until
+        self.reply_evaluation, self.stack_single, self.until = reply_evaluation, stack_single, until
         words = file_fingerprint(vectors) if vectors else ""
         evaluation = reply_evaluation.fingerprints() if reply_evaluation else {}
         self.ledger = Ledger.of(stream, store, words, evaluation, only_learnt)
@@ -170,6 +172,7 @@ class Grid:
             self.device,
             self.reply_evaluation,
             self.ledger.only_learnt,
+            self.stack_single,
         )
         return self.backend.executor(context, report, jobs, work, self.workers)
 

@@ -48,16 +48,18 @@ class WorkerContext:
     device: str
     reply_evaluation: ReplyEvaluation | None = None  # of models that answer with words
     only_learnt: bool = False  # evaluate on learnt domains alone and, at the end, a model with slots without them too
+    stack_single: bool = True  # a learner by itself is trained as a stack of one; if not, as `Learner.adapt` does
 
     def run(self, job: Job, progress: Progress) -> list[Record]:
         """Do a job and return its records, which are in the store by then; notes have none."""
         learners = [self._learner(task) for task in job.tasks]
         stages: Sequence[Stage | None] = [None] * len(learners)
         if job.run.takes_notes():
-            _take_notes(learners, job, self.stream[job.run.learns[0]])
+            _take_notes(learners, job, self.stream[job.run.learns[0]], self.stack_single)
         else:
             *earlier, domain = (self.stream[name] for name in job.run.learns)
-            stages = adapt_together(learners, domain, earlier=earlier, vectors=self.vectors, progress=progress)
+            options = {"vectors": self.vectors, "progress": progress, "stack_single": self.stack_single}
+            stages = adapt_together(learners, domain, earlier=earlier, **options)
         for task, learner in zip(job.tasks, learners, strict=True):
             if task.keep:  # the learner first: a record says that its stage is finished
                 learner.save(self.store.model(task.key), overwrite=True)
@@ -108,7 +110,9 @@ class WorkerContext:
         """For each learner, whether it gets each example of these domains right."""
         none: list[list[bool]] = [[]] * len(learners)
         right = {
-            (part, domain.name): correct_together(learners, domain, part) if getattr(domain, part) else none
+            (part, domain.name): correct_together(learners, domain, part, self.stack_single)
+            if getattr(domain, part)
+            else none
             for part in ("validation", "test")
             for domain in (self.stream[name] for name in names)
         }
@@ -139,12 +143,12 @@ def slots_silent(model: Model) -> Iterator[None]:
         yield
 
 
-def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
+def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain, stack_single: bool) -> None:
     """Let learners note what they would have noted by this method when they learnt their first domain."""
     method, options = find_method(job.run.method), job.run.options
     for learner in learners:
         learner.method, learner.options, learner.plugins = method, options, method.plugins(options)
-    note_together(learners, domain)
+    note_together(learners, domain, stack_single)
 
 
 def run_job(job: Job, context: WorkerContext, progress: Progress) -> Result:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from memgrow.data import Domain, load_for_evaluation
-from memgrow.device import allow_tf32, is_out_of_memory
+from memgrow.device import allow_tf32, is_out_of_memory, set_usual_threads
 from memgrow.errors import MemgrowError
 from memgrow.history import History
 from memgrow.learner import Learner
@@ -131,5 +131,5 @@ if __name__ == "__main__":
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(OSError):
         os.nice(NICE)
-    torch.set_num_threads(max(1, torch.get_num_threads() // 2))
+    set_usual_threads(max(1, torch.get_num_threads() // 2))
     learn_order(Path(sys.argv[1]))
