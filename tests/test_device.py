@@ -7,7 +7,19 @@ import torch
 
 from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe
-from memgrow.device import allow_tf32, multiplies_bfloat16, warm_up, warm_up_gpu
+from memgrow.device import (
+    SAID,
+    WORTHWHILE,
+    allow_tf32,
+    multiplies_bfloat16,
+    set_usual_threads,
+    suited_threads,
+    using_threads,
+    warm_up,
+    warm_up_gpu,
+)
+from memgrow.errors import SettingsError
+from memgrow.learner import Learner
 
 
 @pytest.fixture
@@ -85,3 +97,49 @@ def test_a_cpu_with_instructions_for_bfloat16_is_told_from_one_without(check, mo
     multiplies_bfloat16.cache_clear()
     assert multiplies_bfloat16("cuda")
     assert not multiplies_bfloat16("mps")
+
+
+# Threads
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+
+
+@pytest.fixture
+def four(monkeypatch):
+    """A machine with four threads, of which nobody has said anything."""
+    for name in SAID:
+        monkeypatch.delenv(name, raising=False)
+    before = torch.get_num_threads()
+    set_usual_threads(4)
+    yield
+    set_usual_threads(before)
+
+
+def test_a_small_model_takes_one_thread_and_a_large_one_all(four):
+    assert suited_threads(CPU, WORTHWHILE - 1) == 1
+    assert suited_threads(CPU, WORTHWHILE) == 4
+    assert suited_threads(GPU, 1) == 4  # where threads have little to do
+
+
+def test_who_says_how_many_threads_is_heard(four, monkeypatch):
+    assert suited_threads(CPU, 1, asked=4) == 4
+    with using_threads(3):
+        assert suited_threads(CPU, 1) == 3
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert suited_threads(CPU, 1) == 4
+    with pytest.raises(SettingsError, match="threads must be at least 1, not 0"):
+        suited_threads(CPU, 1, asked=0)
+
+
+def test_training_takes_the_threads_that_suit_it_and_gives_them_back(four, monkeypatch, stream, tiny, short):
+    seen = []
+    monkeypatch.setattr("memgrow.adaptation.train", lambda *_, **__: seen.append(torch.get_num_threads()) or 1 / 0)
+    learner = Learner.create("F", model=tiny, training=short, device="cpu")
+    for options in ({}, {"threads": 2}, {"threads": 4}):
+        with pytest.raises(ZeroDivisionError):
+            learner.adapt(stream[0], **options)
+        assert torch.get_num_threads() == 4
+    with pytest.raises(ZeroDivisionError):
+        learner.learn(stream, threads=3)
+    assert seen == [1, 2, 4, 3]
+    assert torch.get_num_threads() == 4

@@ -29,7 +29,7 @@ from memgrow.models import REPLY, Classifier, Model
 from memgrow.nn import count_parameters
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive, seeded
-from memgrow.stage_data import StageData, most_frequent_share, warnings_of
+from memgrow.stage_data import READS, StageData, most_frequent_share, warnings_of
 from memgrow.starting_model import starting_model
 from memgrow.text import StoredWords, Vocabulary
 from memgrow.training.data_parallel import DataParallel, ParallelStepper
@@ -173,6 +173,7 @@ class Adaptation:
                 plugins=[self.plugins],
                 resume=resume,
                 progress=progress,
+                validation=len(self.validation),
             )
         return self._finish_plainly(outcome, group)
 
@@ -203,6 +204,11 @@ class Adaptation:
         with self._read_by(group if self.tested else None):
             scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}
         return self.finish(outcome, note, scores)
+
+    @property
+    def multiplications(self) -> int:
+        """About how many a step of training has."""
+        return self.model.multiplications(self.setup.training.batch * READS[self.stage.task])
 
     def after_training(self, evaluate: Evaluate) -> None:
         if self.old is not None:

@@ -19,6 +19,7 @@ from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError
 from memgrow.history import History
 from memgrow.metrics.calibration import Reliability, reliability
+from memgrow.metrics.confusion import Confusion, confusion_of
 from memgrow.models import Classifier, Model, ModelSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.pretrained.files import EncoderFiles
@@ -98,9 +99,17 @@ class Answering(ABC):
 
     def reliability(self, domain: Domain, split: str = "test", temperature: float | None = None) -> Reliability:
         """How far probabilities on one part of a domain can be believed; at the calibrated temperature or another."""
-        data = self.part(domain, split)
         at = self.calibration.temperature if temperature is None else temperature
-        return reliability(self.classifier().logits(data), torch.tensor(data.labels), at)
+        return reliability(*self.logits(domain, split), at)
+
+    def confusion(self, domain: Domain, split: str = "test") -> Confusion:
+        """Which labels are given to the examples of one part of a domain that have each: F1 and more is told by it."""
+        return confusion_of(self.labels or (), *self.logits(domain, split))
+
+    def logits(self, domain: Domain, split: str = "test") -> tuple[torch.Tensor, torch.Tensor]:
+        """Of one part of a domain the logits, (examples, labels), and the numbers of the right labels, (examples)."""
+        data = self.part(domain, split)
+        return self.classifier().logits(data), torch.tensor(data.labels)
 
     def predict(self, texts: Sequence[Text], for_domain: str | None = None) -> list[Prediction]:
         """Labels and probabilities of texts (of pairs for a pair model), without being told their domain.

@@ -70,10 +70,10 @@ def suited_threads(device: torch.device, multiplications: int, asked: int | None
 
 
 @contextlib.contextmanager
-def threads(count: int) -> Iterator[None]:
-    """Within, torch computes with so many threads."""
+def using_threads(count: int | None) -> Iterator[None]:
+    """Within, torch computes with so many threads; None: with as many as before."""
     before = torch.get_num_threads()
-    torch.set_num_threads(count)
+    torch.set_num_threads(count or before)
     try:
         yield
     finally:

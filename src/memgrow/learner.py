@@ -15,7 +15,7 @@ from memgrow.data import Domain, Stream
 from memgrow.data.domain import as_label
 from memgrow.data.values import kind_of
 from memgrow.defaults import defaults_for, defaults_here, sizes_line
-from memgrow.device import find_device
+from memgrow.device import find_device, suited_threads, using_threads
 from memgrow.domain_files import read_domain, with_domain, write_domain
 from memgrow.domain_parts import Parts
 from memgrow.drift import Reference
@@ -129,6 +129,7 @@ class Learner(Answering):
         keep_versions: int | None = None,
         max_forgetting: float | None = None,
         processes: int = 1,
+        threads: int | None = None,
     ) -> Stage:
         """Learn a domain; the learner is unchanged until that has succeeded.
 
@@ -144,6 +145,7 @@ class Learner(Answering):
         kept: there is a ForgettingError, and learner and folder are as they were.
         The texts of each batch are shared by so many `processes`, for a pretrained encoder; each has a GPU of its own,
         or its part of the CPU's threads. The result is that of one up to rounding and, with dropout, chance.
+        Without `threads` a small model takes one on a CPU, unless OMP_NUM_THREADS or torch.set_num_threads says more.
         """
         progress = shown_by(progress)
         if not isinstance(domain, Domain):
@@ -155,9 +157,22 @@ class Learner(Answering):
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)
         check_tests(watch, stage)
-        saving = (folder, save_every, overwrite, keep_versions)
-        with _holding(folder), started(processes, self.device, progress) as group:
-            return self._adapt(stage, watch, vectors, *saving, progress, loop, max_forgetting, stage.learned, group)
+        with _holding(folder), using_threads(threads), started(processes, self.device, progress) as group:
+            return self._adapt(
+                stage,
+                watch,
+                vectors,
+                folder,
+                save_every,
+                overwrite,
+                keep_versions,
+                progress,
+                loop,
+                max_forgetting,
+                threads,
+                stage.learned,
+                group,
+            )
 
     def _adapt(
         self,
@@ -171,6 +186,7 @@ class Learner(Answering):
         progress: Progress | None = None,
         loop: str | None = None,
         max_forgetting: float | None = None,
+        threads: int | None = None,
         coming: Collection[str] = (),
         group: DataParallel | None = None,
     ) -> Stage:
@@ -190,14 +206,16 @@ class Learner(Answering):
             progress.note(adaptation.words.sentence(stage.name))
         key = {"data": stage.fingerprint, "settings": self._key(stage, vectors)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
-        learnt, record = adaptation.learn(progress, resume, loop, group)
-        if bound is not None:
-            try:
-                bound.check(stage.name, learnt.history.matrix.rows[-1].scores)
-            except ForgettingError:
-                resume.clear()
-                raise
-        learnt = adaptation.described(learnt)
+        asked = threads if group is None else None  # a group has parted them already
+        with using_threads(suited_threads(self.device, adaptation.multiplications, asked)):
+            learnt, record = adaptation.learn(progress, resume, loop, group)
+            if bound is not None:
+                try:
+                    bound.check(stage.name, learnt.history.matrix.rows[-1].scores)
+                except ForgettingError:
+                    resume.clear()
+                    raise
+            learnt = adaptation.described(learnt)
         if folder:
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
@@ -237,7 +255,7 @@ class Learner(Answering):
         for number, stage in enumerate(stages):
             check_learnable(self.setup, self.plugins, stage, number > 0 or self.model is not None)
         coming = [name for stage in stages for name in stage.learned]
-        with _holding(folder := options.get("folder")):
+        with _holding(folder := options.get("folder")), using_threads(options.get("threads")):
             if folder is not None:  # also where there is nothing new to save
                 ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
                 clear_versions(Path(os.path.realpath(folder)))

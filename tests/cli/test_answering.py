@@ -1,6 +1,7 @@
 """`memgrow evaluate`, `predict` and `inspect`: what a model says, in the order in which it was asked."""
 
 import json
+import re
 
 import pytest
 
@@ -27,10 +28,32 @@ def test_evaluation_is_a_table_or_json(memgrow, made, data):
         assert f"{name} 24 {100 * score:.1f}" in " ".join(table.split())
 
 
+def test_evaluation_has_figures_of_each_label_and_the_baseline(memgrow, made, data, tmp_path):
+    found = json.loads(memgrow.done("evaluate", made, data["kitchen"], "--by-label", "--json"))["kitchen"]
+    counts = found["confusion"]["counts"]
+    assert sum(map(sum, counts)) == found["examples"] == 24
+    assert found["accuracy"] == found["micro_f1"] == sum(row[n] for n, row in enumerate(counts)) / 24
+    assert found["baseline"] == max(map(sum, counts)) / 24
+    shown = memgrow.done("evaluate", made, data["kitchen"], "--by-label", "--plot", tmp_path / "labels.png")
+    assert "kitchen: each label (always contradiction: 33.3% right)" in shown
+    assert "kitchen: labels (rows) and answers (columns)" in shown
+    assert max(map(len, shown.replace(str(tmp_path), "").splitlines())) <= 80
+    assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_two_models_stand_side_by_side_on_the_same_examples(memgrow, made, model, data):
+    words = ("evaluate", made, data["kitchen"], data["harbour"], "--against", model)
+    found = json.loads(memgrow.done(*words, "--json"))
+    assert {name: one["against"]["difference"] for name, one in found.items()} == {"kitchen": 0, "harbour": 0}
+    assert found["kitchen"]["against"]["p"] == 1
+    shown = memgrow.done(*words)
+    assert "do not tell which is better: 0 of 48 are answered differently" in " ".join(shown.split())
+
+
 def test_evaluation_tells_how_far_probabilities_can_be_believed(memgrow, made, data):
     shown = " ".join(memgrow.done("evaluate", made, data["kitchen"]).split())
     found = json.loads(memgrow.done("evaluate", made, data["kitchen"], "--calibration", "--json"))["kitchen"]
-    assert f"kitchen 24 {100 * found['accuracy']:.1f} {100 * found['ece']:.1f}" in shown
+    assert re.search(rf"kitchen 24 {100 * found['accuracy']:.1f} .*\b{100 * found['ece']:.1f}$", shown)
     assert found["temperature"] >= 1
     more = " ".join(memgrow.done("evaluate", made, data["kitchen"], "--calibration").split())
     assert f"{100 * found['ece']:.1f} {100 * found['ece_uncalibrated']:.1f} {100 * found['confidence']:.1f}" in more

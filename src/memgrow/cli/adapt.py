@@ -56,6 +56,7 @@ def adapt(
             rich_help_panel=opt.SETTINGS,
         ),
     ] = 1,
+    threads: opt.Threads = None,
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
@@ -115,6 +116,7 @@ def adapt(
                 max_forgetting=max_forgetting,
                 keep_versions=keep_versions,
                 processes=processes,
+                threads=threads,
             )
         console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
         say(summary_line(learner.history))

@@ -123,6 +123,15 @@ Vectors = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
+Threads = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Threads on the CPU; else one for a small model, and all cores for others.",
+        min=1,
+        rich_help_panel=SETTINGS,
+    ),
+]
 Seed = Annotated[
     int | None,
     typer.Option(metavar="N", help="Decides everything that is left to chance.", rich_help_panel=SETTINGS),

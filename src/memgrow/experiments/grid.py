@@ -83,7 +83,8 @@ class Grid:
     `reply_evaluation` is how models that answer with words are evaluated: a stream of replies needs one.
     With `only_learnt` a model is evaluated on the domains that it has learnt alone, and at the end of the stream, if it
     has slots, without these too. Without `stack_single` a seed by itself is learnt as `Learner.adapt` learns it, to the
-    bit; the recorded studies were made with it. After `until`, a time of `time.monotonic`, no job is started; finished ones are kept.
+    bit; the recorded studies were made with it. After `until`, a time of `time.monotonic`, no job is started; finished
+    ones are kept.
     """
 
     def __init__(

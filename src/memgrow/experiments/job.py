@@ -58,8 +58,14 @@ class WorkerContext:
             _take_notes(learners, job, self.stream[job.run.learns[0]], self.stack_single)
         else:
             *earlier, domain = (self.stream[name] for name in job.run.learns)
-            options = {"vectors": self.vectors, "progress": progress, "stack_single": self.stack_single}
-            stages = adapt_together(learners, domain, earlier=earlier, **options)
+            stages = adapt_together(
+                learners,
+                domain,
+                earlier=earlier,
+                vectors=self.vectors,
+                progress=progress,
+                stack_single=self.stack_single,
+            )
         for task, learner in zip(job.tasks, learners, strict=True):
             if task.keep:  # the learner first: a record says that its stage is finished
                 learner.save(self.store.model(task.key), overwrite=True)

@@ -149,6 +149,11 @@ class Model(nn.Module, ABC):
         """Those of all heads."""
         return list(self.heads.parameters())
 
+    def multiplications(self, texts: int) -> int:
+        """About how many multiplications a step through so many texts has: one for each weight, but for words'."""
+        words = 0 if self.word_vectors is None else self.word_vectors.weight.numel()
+        return texts * (sum(parameter.numel() for parameter in self.parameters()) - words)
+
     def newest_parameters(self) -> list[nn.Parameter]:
         """Those of the newest column and of its head."""
         return [*self.encoder.newest_parameters(), *self.heads[-1].parameters()]

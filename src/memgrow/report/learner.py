@@ -1,6 +1,6 @@
 """A learner and its history, for the terminal: `inspect`, and the scores of `evaluate`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from memgrow.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew
 from memgrow.metrics.calibration import Reliability
+from memgrow.metrics.confusion import Confusion
 from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.report.table import Column, Table, numbers, percent, validation_text
@@ -195,18 +196,29 @@ def matrix_title(task: str | None) -> str:
     return TITLES.get(task or "", ACCURACY)
 
 
-def scores_table(scores: Mapping[str, Reliability], uncalibrated: Mapping[str, Reliability] | None = None) -> Table:
-    """Accuracy and calibration error of each domain; beside those at temperature 1, if they are given, more of it."""
+def scores_table(
+    scores: Mapping[str, Reliability],
+    uncalibrated: Mapping[str, Reliability] | None = None,
+    confusions: Mapping[str, Confusion] | None = None,
+) -> Table:
+    """Accuracy and calibration error of each domain, and what is known of its labels.
+
+    Beside errors at temperature 1, if they are given, stands more of calibration instead, as there is no room for all.
+    """
+    of_labels = ("baseline, %", "macro F1, %") if confusions and not uncalibrated else ()
     more = ("at temperature 1", "confidence, %", "NLL") if uncalibrated else ()
 
-    def figures(name: str, one: Reliability) -> tuple[str, ...]:
-        usual = (f"{one.examples:,}", percent(one.accuracy), percent(one.ece))
-        if not uncalibrated:
-            return usual
-        return (*usual, percent(uncalibrated[name].ece), percent(one.confidence), f"{one.nll:.3f}")
+    def figures(name: str, one: Reliability) -> Iterator[str]:
+        yield from (f"{one.examples:,}", percent(one.accuracy))
+        if confusions and of_labels:
+            yield from (percent(confusions[name].baseline), percent(confusions[name].macro_f1))
+        yield percent(one.ece)
+        if uncalibrated:
+            yield from (percent(uncalibrated[name].ece), percent(one.confidence), f"{one.nll:.3f}")
 
     rows = [(name, *figures(name, one)) for name, one in scores.items()]
-    return Table(None, [Column("domain", wrap="letters"), *numbers("examples", "accuracy, %", "ECE, %", *more)], rows)
+    names = ("examples", "accuracy, %", *of_labels, "ECE, %", *more)
+    return Table(None, [Column("domain", wrap="letters"), *numbers(*names)], rows)
 
 
 def replies_table(figures: Mapping[str, ReplyFigures]) -> Table:

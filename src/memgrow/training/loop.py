@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import isfinite
-from typing import Protocol
+from typing import Literal, Protocol
 
 import torch
 from torch import Tensor
@@ -13,12 +13,14 @@ from torch import Tensor
 from memgrow.data.batches import Encoded, shuffled
 from memgrow.errors import SettingsError
 from memgrow.methods import OptimiserState, Plugins
+from memgrow.methods.plugin import AUTO
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
 from memgrow.training.resume import Position, ResumeFolder
 
 SCHEDULES = ("constant", "linear")
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
+TRIED, FEWEST = 600, 2  # patience: auto waits for so many validation answers, and so many epochs at least
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
 
@@ -29,7 +31,9 @@ class TrainingSettings:
     rate: float = 3e-4
     batch: int = 32
     epochs: int = 20  # at most
-    patience: int = 2  # epochs without a better validation accuracy before training stops
+    patience: int | Literal["auto"] = (
+        2  # epochs without a better validation accuracy before training stops; see `waiting`
+    )
     clip: float = 5.0  # largest norm of a gradient
     min_count: int = 1  # a word seen less often in a domain is not stored
     min_documents: int = 1  # a word that fewer documents of it have is not stored; defaults.py asks for more
@@ -40,8 +44,8 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("batch", "epochs", "patience", "min_count", "max_words", "min_documents"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
+            if (name, value := getattr(self, name)) != ("patience", AUTO) and value < 1:
+                raise SettingsError(f"{name} must be at least 1, not {value}")
         for name in ("rate", "clip", "new_rate"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise SettingsError(f"{name} must be above 0, not {value}")
@@ -52,6 +56,14 @@ class TrainingSettings:
             raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
         if self.schedule not in SCHEDULES:
             raise SettingsError(f"schedule {self.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
+
+    def waiting(self, validation: int) -> int:
+        """The epochs without a better accuracy on so many validation examples, before training stops.
+
+        auto: as many as have TRIED answers between them, and two at least. A single example decides little: on sixty,
+        an epoch that learns one answer in a hundred often looks no better than the one before.
+        """
+        return max(FEWEST, -(-TRIED // max(validation, 1))) if self.patience == AUTO else self.patience
 
     @property
     def one_rate(self) -> bool:
@@ -125,10 +137,12 @@ def train(
     plugins: Sequence[Plugins],
     resume: ResumeFolder,
     progress: Progress,
+    validation: int,
 ) -> list[Outcome]:
     """Train each model until its own validation score no longer rises, and leave its best epoch's weights in it.
 
-    Each model has a seed and plugins of its own. Only the training of a single model is kept to be resumed.
+    Each model has a seed and plugins of its own. `validation` is how many examples they are validated on. Only the
+    training of a single model is kept to be resumed.
     """
     positions = [Position()] * len(seeds)
     if (restored := resume.restore()) is not None:
@@ -166,7 +180,7 @@ def train(
 
     def goes_on(position: Position) -> bool:
         waited = position.epoch - max(position.best_epoch, stepper.warm_up)
-        return position.epoch < settings.epochs and waited < settings.patience
+        return position.epoch < settings.epochs and waited < settings.waiting(validation)
 
     def end(stopped: Iterable[int]) -> None:
         """Hand over what plugins gathered of models that have stopped; a stack may still carry them along."""

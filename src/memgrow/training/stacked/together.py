@@ -118,6 +118,7 @@ class StackedDomain:
                 plugins=plugins,
                 resume=resume,
                 progress=progress,
+                validation=len(self._validation.data),
             )
         for number, model in enumerate(self.models):
             self._stack.write(number, model)
