@@ -188,11 +188,9 @@ def _part(key: object) -> str | None:
 
 def is_frame(data: object) -> bool:
     """Whether this is a frame, whoever made it: it has columns by name, and rows that can be counted."""
-    return hasattr(data, "columns") and hasattr(data, "__len__") and hasattr(data, "__getitem__") and _can_tell(data)
-
-
-def _can_tell(data: object) -> bool:
-    return hasattr(data, "__dataframe__") or hasattr(data, "iterrows") or hasattr(data, "iter_rows")
+    # Its length first: a lazy frame has none, and warns whoever asks for its columns.
+    counted = hasattr(data, "__len__") and hasattr(data, "__getitem__") and hasattr(data, "columns")
+    return counted and any(hasattr(data, name) for name in ("__dataframe__", "iterrows", "iter_rows"))
 
 
 def _is_dataset(data: object) -> bool:

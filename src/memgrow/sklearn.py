@@ -1,0 +1,213 @@
+"""memgrow as scikit-learn knows classifiers: fit, predict, and partial_fit for each further domain.
+
+    from memgrow.sklearn import MemgrowClassifier
+
+X holds texts, or rows of two texts for a pair task; y holds labels of any kind that scikit-learn takes, and answers are
+of that kind. The extra is `memgrow[sklearn]`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgrow.data import Domain, Example, draw
+from memgrow.data.from_python import is_frame
+from memgrow.data.values import kind_of, plain
+from memgrow.defaults import defaults_for
+from memgrow.errors import DataError, MissingExtraError, SettingsError, listed
+from memgrow.learner import Learner
+from memgrow.methods import MethodSettings
+from memgrow.models import ModelSettings
+from memgrow.training.loop import TrainingSettings
+
+try:
+    from sklearn.base import BaseEstimator, ClassifierMixin
+    from sklearn.utils import check_consistent_length, check_random_state
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import check_is_fitted, column_or_1d
+except ImportError:
+    raise MissingExtraError(
+        "memgrow.sklearn needs scikit-learn, which is not installed: run `pip install 'memgrow[sklearn]'`"
+    ) from None
+
+OF_MODEL = ("embedding", "hidden", "slots")
+OF_TRAINING = ("rate", "batch", "epochs", "patience")
+PAIR = ("text", "pair")
+LARGEST_SEED = 2**31 - 1
+
+
+class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A text classifier that learns domain after domain: `fit` begins anew, each `partial_fit` is a further domain.
+
+    What is None is memgrow's default: see `Learner.create`. `embedding` to `patience` stand in the place of what
+    `model` and `training` say, so that a grid search can try them. A share of `validation_fraction` of the texts, drawn
+    by their content, decides when training stops. `verbose` writes a line for each epoch.
+    After fitting, `classes_` are the labels so far in order, and `learner_` is the Learner, which saves and loads.
+    """
+
+    learner_: Learner
+    classes_: NDArray[Any]
+
+    def __init__(
+        self,
+        *,
+        method: str | None = None,
+        encoder: str | None = None,
+        model: ModelSettings | None = None,
+        training: TrainingSettings | None = None,
+        options: MethodSettings | None = None,
+        embedding: int | None = None,
+        hidden: int | None = None,
+        slots: int | None = None,
+        rate: float | None = None,
+        batch: int | None = None,
+        epochs: int | None = None,
+        patience: int | None = None,
+        validation_fraction: float = 0.1,
+        random_state: Any = 0,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.encoder = encoder
+        self.model = model
+        self.training = training
+        self.options = options
+        self.embedding = embedding
+        self.hidden = hidden
+        self.slots = slots
+        self.rate = rate
+        self.batch = batch
+        self.epochs = epochs
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, *, domain: str | None = None) -> Self:  # noqa: N803
+        """Learn texts and labels as the first domain, whatever was learnt before."""
+        return self._learn(X, y, None, domain, anew=True)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, domain: str | None = None) -> Self:  # noqa: N803
+        """Learn texts and labels as one domain more; they may bring labels of their own.
+
+        `classes`, given with the first domain, are labels that the model begins with, as scikit-learn asks for them.
+        """
+        return self._learn(X, y, classes, domain, anew=not hasattr(self, "learner_"))
+
+    def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
+        """The most probable label of each text."""
+        best = self._probabilities(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        """The probability of each label (texts, labels), in the order of `classes_`."""
+        return self._probabilities(X)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.one_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    def _learn(self, X: Any, y: Any, classes: Any, domain: str | None, anew: bool) -> Self:  # noqa: N803
+        if y is None:
+            raise DataError(
+                "a classifier requires y to be passed, but the target y is None: give a label for each text"
+            )
+        examples, y = self._examples(X), column_or_1d(y, warn=True)
+        check_consistent_length(examples, y)
+        check_classification_targets(y)
+        known = np.asarray([], y.dtype) if anew else self.classes_
+        joined = _joined(known, np.unique(y), () if classes is None else np.unique(classes))
+        names = _names(joined)
+        if len(joined) < 2:
+            raise DataError(f"y has one class only ({listed(names)}); give texts of at least two classes")
+        label_of = dict(zip(joined.tolist(), names, strict=True))
+        labelled = [replace(one, label=label_of[label]) for one, label in zip(examples, y.tolist(), strict=True)]
+        learner = self._created(names if classes is not None else None) if anew else self.learner_
+        called = domain or f"domain {len(learner.history.stages) + 1}"
+        learner.adapt(_domain(called, labelled, self.validation_fraction), progress=bool(self.verbose))
+        self.learner_, self.classes_ = learner, joined
+        return self
+
+    def _probabilities(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
+        check_is_fitted(self, "learner_")
+        examples, names = self._examples(X), _names(self.classes_)
+        answers = self.learner_.predict(examples)
+        return np.array([[answer.probabilities.get(name, 0.0) for name in names] for answer in answers])
+
+    def _created(self, labels: Sequence[str] | None) -> Learner:
+        usual = defaults_for(self.model or self.encoder)
+        model, training = self.model or usual.model, self.training or usual.training
+        sizes = {name: getattr(self, name) for name in OF_MODEL if getattr(self, name) is not None}
+        steps = {name: getattr(self, name) for name in OF_TRAINING if getattr(self, name) is not None}
+        seed = self.random_state
+        if not isinstance(seed, int | np.integer):
+            seed = check_random_state(seed).randint(LARGEST_SEED)
+        return Learner.create(
+            self.method or usual.method,
+            model=replace(model, **sizes),
+            training=replace(training, **steps),
+            options=self.options or usual.options,
+            labels=labels,
+            seed=int(seed),
+            device=self.device,
+        )
+
+    def _examples(self, X: Any) -> list[Example]:  # noqa: N803
+        """The texts of X: of a list or a column, or the rows of one or two columns."""
+        if isinstance(X, str):
+            raise DataError("X is a list of texts and was given one text: write [text]")
+        if is_frame(X):
+            X = list(zip(*(X[name] for name in X.columns), strict=True))  # noqa: N806
+        try:
+            rows = X.tolist() if isinstance(X, np.ndarray) else list(X)
+        except TypeError:
+            raise DataError(f"X is {kind_of(X)}, but must be a list of texts") from None
+        if not rows:
+            raise DataError("X has no texts, 0 sample(s); give a minimum of 1 text")
+        return [_example(row, number) for number, row in enumerate(rows, 1)]
+
+
+def _example(row: Any, number: int) -> Example:
+    if isinstance(row, Example):
+        return Example(row.text, row.pair, where=row.where)
+    if isinstance(row, list | tuple) and not 0 < len(row) <= len(PAIR):
+        raise DataError(f"text {number} of X is {kind_of(row)} of {len(row)}; give one text, or two for a pair")
+    values = row if isinstance(row, list | tuple) else (row,)
+    return Example(**dict(zip(PAIR, values, strict=False)), where=f"text {number} of X")
+
+
+def _domain(name: str, examples: Sequence[Example], fraction: float) -> Domain:
+    """The examples in two parts; what would leave a part without an example, or a label, trains as well."""
+    if not 0 < fraction < 1:
+        raise SettingsError(f"validation_fraction is {fraction}, but must be above 0 and below 1")
+    shares = {"train": 1 - fraction, "validation": fraction}
+    parts = draw(examples, [example.text for example in examples], shares)
+    taught = {example.label for example in parts["train"]}
+    train = [*parts["train"], *(one for one in parts["validation"] if one.label not in taught)]
+    validation = [one for one in parts["validation"] if one.label in taught]
+    return Domain(name, train, validation or train)
+
+
+def _joined(*several: Any) -> NDArray[Any]:
+    """All labels in order, if they are of one kind: 1 and "1" would be one name."""
+    filled = [np.asarray(one) for one in several if len(one)]
+    kinds = {one.dtype.kind for one in filled} - {"O"}
+    if len({"number" if kind in "iufb" else kind for kind in kinds}) > 1:
+        raise DataError("labels are numbers in one domain and strings in another; give one kind of labels")
+    return np.unique(np.concatenate(filled))
+
+
+def _names(classes: NDArray[Any]) -> list[str]:
+    """The names by which the learner knows labels."""
+    names = [str(plain(value)) for value in classes]
+    if len(set(names)) < len(names):
+        raise DataError(f"two labels are written alike ({listed(sorted(names))}); give one kind of labels")
+    return names
