@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from memgrow.data import Domain, Example, draw
 from memgrow.data.from_python import is_frame
 from memgrow.data.values import kind_of, plain
-from memgrow.defaults import defaults_for
+from memgrow.defaults import defaults_for, defaults_here
+from memgrow.device import find_device
 from memgrow.errors import DataError, MissingExtraError, SettingsError, listed
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
@@ -143,7 +144,8 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return np.array([[answer.probabilities.get(name, 0.0) for name in names] for answer in answers])
 
     def _created(self, labels: Sequence[str] | None) -> Learner:
-        usual = defaults_for(self.model or self.encoder)
+        named = self.model or self.encoder
+        usual = defaults_here(find_device(self.device)) if named is None else defaults_for(named)
         model, training = self.model or usual.model, self.training or usual.training
         sizes = {name: getattr(self, name) for name in OF_MODEL if getattr(self, name) is not None}
         steps = {name: getattr(self, name) for name in OF_TRAINING if getattr(self, name) is not None}

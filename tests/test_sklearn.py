@@ -1,0 +1,189 @@
+"""MemgrowClassifier is what scikit-learn expects of a classifier; each partial_fit is a domain."""
+
+import pickle
+import sys
+import warnings
+from importlib import import_module
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import check_estimator
+from sklearn.utils.validation import validate_data
+
+from memgrow import Learner
+from memgrow.errors import DataError, MissingExtraError, SettingsError
+from memgrow.sklearn import MemgrowClassifier
+
+TINY = {"embedding": 4, "hidden": 4, "slots": 2, "epochs": 4, "patience": 4, "rate": 0.05, "method": "F+V"}
+TEXTS = [f"a {'fine' if number % 2 else 'poor'} thing {number % 7}" for number in range(40)]
+STARS = [5 if number % 2 else 1 for number in range(40)]
+
+# Checks of scikit-learn that an estimator of texts fails, with the reason; all others hold.
+EXPECTED_FAILURES: dict[str, str] = {}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return MemgrowClassifier(**TINY).fit(TEXTS, STARS)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [[5, 1], ["good", "bad"], [True, False], [1.0, 2.0]],
+    ids=["int", "str", "bool", "float"],
+)
+def test_answers_are_of_the_kind_that_was_given(labels):
+    y = np.array([labels[number % 2] for number in range(40)])
+    model = MemgrowClassifier(**TINY).fit(np.array(TEXTS), y)
+    answers = model.predict(TEXTS)
+    assert model.classes_.tolist() == sorted(set(y.tolist()))
+    assert answers.dtype == y.dtype
+    assert set(answers.tolist()) <= set(y.tolist())
+    assert model.score(TEXTS, y) == np.mean(answers == y)
+
+
+def test_probabilities_follow_classes_and_agree_with_the_learner(fitted):
+    found = fitted.predict_proba(TEXTS)
+    assert found.shape == (40, 2)
+    assert found.sum(axis=1) == pytest.approx(1)
+    assert found[0].tolist() == [fitted.learner_.predict(TEXTS[:1])[0].probabilities[name] for name in ("1", "5")]
+    assert fitted.classes_[found.argmax(axis=1)].tolist() == fitted.predict(TEXTS).tolist()
+
+
+def test_partial_fit_is_a_further_domain_with_labels_of_its_own(tmp_path):
+    model = MemgrowClassifier(**TINY).partial_fit(TEXTS, STARS, classes=[1, 3, 5], domain="books")
+    assert model.classes_.tolist() == [1, 3, 5]
+    model.partial_fit([f"{text} dvd" for text in TEXTS], [star + 1 for star in STARS], domain="dvds")
+    assert model.classes_.tolist() == [1, 2, 3, 5, 6]
+    assert model.learner_.history.domains == ("books", "dvds")
+    assert model.predict_proba(TEXTS).shape == (40, 5)
+    model.learner_.save(tmp_path / "m")
+    assert Learner.load(tmp_path / "m").predict(TEXTS) == model.learner_.predict(TEXTS)
+    model.fit(TEXTS, STARS)
+    assert model.learner_.history.domains == ("domain 1",)
+    assert model.classes_.tolist() == [1, 5]
+
+
+def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(fitted):
+    model = pickle.loads(pickle.dumps(fitted))
+    with pytest.raises(DataError, match="give one kind of labels"):
+        model.partial_fit(TEXTS, ["good" if star == 5 else "bad" for star in STARS])
+    assert model.classes_.tolist() == [1, 5]
+    assert np.array_equal(model.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+
+
+def test_a_pickle_answers_to_the_bit_and_goes_on_alike(fitted):
+    one, other = (pickle.loads(pickle.dumps(fitted)) for _ in range(2))
+    assert np.array_equal(one.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
+    for model in (one, other):
+        model.partial_fit([f"{text} dvd" for text in TEXTS], STARS)
+    assert np.array_equal(one.predict_proba(TEXTS), other.predict_proba(TEXTS))
+
+
+def test_parameters_are_scikit_learns(fitted):
+    fresh = clone(fitted)
+    assert fresh.get_params() == fitted.get_params()
+    assert not hasattr(fresh, "learner_")
+    fresh.set_params(epochs=1, random_state=None)
+    assert fresh.fit(TEXTS, STARS).learner_.training.epochs == 1
+    with pytest.raises(NotFittedError):
+        MemgrowClassifier().predict(TEXTS)
+    with pytest.raises(SettingsError, match="hidden is a size of recurrent encoders"):
+        MemgrowClassifier(encoder="minilm", hidden=4).fit(TEXTS, STARS)
+
+
+def test_it_works_in_a_pipeline_and_a_grid_search():
+    lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
+    search = GridSearchCV(
+        make_pipeline(lower, MemgrowClassifier(**TINY)),
+        {"memgrowclassifier__epochs": [1, 2], "memgrowclassifier__method": ["F+V"]},
+        cv=2,
+        error_score="raise",
+    )
+    search.fit([text.upper() for text in TEXTS], STARS)
+    assert search.best_params_["memgrowclassifier__epochs"] in (1, 2)
+    assert set(search.predict(TEXTS)) <= {1, 5}
+
+
+def test_pairs_are_rows_of_two_columns():
+    rows = np.array([[text, f"is it {number % 2}"] for number, text in enumerate(TEXTS)], dtype=object)
+    model = MemgrowClassifier(**TINY).fit(rows, STARS)
+    assert model.learner_.task == "pair"
+    assert model.predict([tuple(rows[0])]) == model.predict(rows[:1])
+    assert MemgrowClassifier(**TINY).fit(rows[:, :1], STARS).learner_.task == "text"
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "said"),
+    [
+        ("one text", [1], r"write \[text\]"),
+        (7, [1], "X is a number"),
+        ([], [], "X has no texts"),
+        ([[1.0, 2.0]], [1], "text 1 of X: the text of an example is a number"),
+        ([("a", "b", "c")], [1], "text 1 of X is a tuple of 3"),
+        (["a", None], [1, 2], "text 2 of X: the text of an example is missing"),
+        (["a", "b"], [1, 1], "y has one class only"),
+        (["a", "b"], [1, 2, 3], "inconsistent numbers of samples"),
+        (["a", "b"], [0.25, 0.5], "continuous"),
+        (["a", "b"], None, "requires y to be passed"),
+    ],
+)
+def test_what_cannot_be_fitted_is_told(texts, labels, said):
+    with pytest.raises(ValueError, match=said):
+        MemgrowClassifier(**TINY).fit(texts, labels)
+
+
+def test_few_rows_leave_no_part_and_no_label_empty():
+    model = MemgrowClassifier(**TINY | {"epochs": 1}).fit(["a", "b", "c"], [1, 2, 3])
+    assert model.classes_.tolist() == [1, 2, 3]
+    assert MemgrowClassifier(**TINY | {"epochs": 1}).fit(["a", "a"], [1, 2]).predict(["a"]).shape == (1,)
+
+
+def test_scikit_learn_is_told_that_it_reads_texts():
+    tags = MemgrowClassifier().__sklearn_tags__()
+    assert tags.input_tags.string
+    assert not tags.input_tags.two_d_array
+
+
+def test_without_scikit_learn_there_is_a_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn.base", None)
+    monkeypatch.delitem(sys.modules, "memgrow.sklearn")
+    with pytest.raises(MissingExtraError, match=r"pip install 'memgrow\[sklearn\]'"):
+        import_module("memgrow.sklearn")
+
+
+class OfNumbers(MemgrowClassifier):
+    """Reads rows of numbers as texts, a word for each, so that scikit-learn can try the rest of it."""
+
+    def __init__(self, *, rate=0.02, epochs=12, random_state=0):
+        sizes = {"embedding": 8, "hidden": 8, "slots": 0, "method": "F+V", "patience": 12}
+        super().__init__(**sizes, rate=rate, epochs=epochs, random_state=random_state)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.one_d_array, tags.input_tags.string = True, False, False
+        return tags
+
+    def fit(self, X, y):  # noqa: N803
+        self.__dict__.pop("n_features_in_", None)
+        return super().fit(X, y)
+
+    def _examples(self, X):  # noqa: N803
+        X = validate_data(self, X, reset=not hasattr(self, "n_features_in_"))  # noqa: N806
+        words = [[f"c{column}v{round(2 * value)}" for column, value in enumerate(row)] for row in X.tolist()]
+        return super()._examples(list(map(" ".join, words)))
+
+
+@pytest.mark.extras
+def test_scikit_learns_own_checks_hold():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of checks that are skipped, as there is no pandas
+        ended = check_estimator(OfNumbers(), expected_failed_checks=EXPECTED_FAILURES, on_fail=None)
+    assert len(ended) > 50
+    assert {one["check_name"]: one["exception"] for one in ended if one["status"] == "failed"} == {}
+    assert {one["check_name"] for one in ended if one["status"] == "xfail"} == EXPECTED_FAILURES.keys()
