@@ -8,9 +8,10 @@ from contextlib import suppress
 from math import inf, nan
 
 import pytest
+import safetensors.torch
 import torch
 
-from memgrow import folder_writer, folders, storage
+from memgrow import folder_writer, folders, storage, unwritten_tensors
 from memgrow.cli.output import write_json
 from memgrow.errors import ModelError
 from memgrow.experiments.paper.figures import write_figures
@@ -25,6 +26,7 @@ from memgrow.storage import (
     load_tensors,
     pack_tensors,
 )
+from memgrow.unwritten_tensors import UnwrittenTensors
 
 INFINITE = {"perplexity": inf, "rows": [{"mean": nan}, (1.5, -inf)], "name": "F"}
 WRITTEN = {"perplexity": None, "rows": [{"mean": None}, [1.5, None]], "name": "F"}
@@ -179,6 +181,22 @@ def test_tensors_come_back_to_the_bit():
     assert load_tensors({}, "t") == {}
     with pytest.raises(ModelError, match="does not hold tensors"):
         load_tensors({"t": b"nonsense"}, "t")
+
+
+@pytest.mark.parametrize("chunk", [8, 1 << 24])
+def test_tensors_that_are_written_piece_by_piece_are_the_same_file(tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(unwritten_tensors, "CHUNK", chunk)
+    every = {f"of {kind}": torch.arange(5).to(kind) for kind in unwritten_tensors.KINDS}
+    every |= {"turned": torch.randn(3, 4).t(), "empty": torch.empty(0, 5), "ä": torch.tensor(-0.0), "b": torch.ones(2)}
+    for tensors in (every, {}):
+        unwritten = UnwrittenTensors.of(tensors)
+        write_folder(tmp_path / "m", {"t.safetensors": unwritten})
+        found = read_folder(tmp_path / "m")["t.safetensors"]  # which its checksum fits
+        assert unwritten.size == len(found)
+        back = safetensors.torch.load(found)
+        twin = safetensors.torch.load(pack_tensors(tensors))
+        assert back.keys() == twin.keys()
+        assert all(pack_tensors({"t": back[name]}) == pack_tensors({"t": twin[name]}) for name in twin)
 
 
 def test_what_a_user_put_into_the_folder_stays_there(tmp_path):

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor
 
 from memgrow.calibration import Calibration
@@ -34,14 +35,15 @@ from memgrow.storage import (
     Content,
     ReplacedError,
     StoredFile,
+    identity_of,
     load_json,
     load_tensors,
     pack_json,
-    pack_tensors,
 )
 from memgrow.tensor_files import Shapes, stored_shapes
 from memgrow.text import Vocabulary
 from memgrow.training.loop import TrainingSettings
+from memgrow.unwritten_tensors import UnwrittenTensors
 
 FORMAT = 2  # of a model's folder; a later one is refused
 CONFIG = "config.json"  # settings and shape, by which the model is built anew
@@ -173,21 +175,22 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
     if learnt.reference.domains:
         files[DRIFT] = pack_json(learnt.reference.to_json())
     tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
-    return {**files, **{name: pack_tensors(some) for name, some in tensors.items() if some}}
+    return {**files, **{name: UnwrittenTensors.of(some) for name, some in tensors.items() if some}}
 
 
 def pack_weights(model: Model, bases: Sequence[Path] = ()) -> dict[str, Content]:
     """The files of a model's weights: all of them, or those of a large encoder and the rest."""
     tensors = model.state_dict()
     if not model.encoder.stored_once:
-        return {MODEL: pack_tensors(tensors)}
+        return {MODEL: UnwrittenTensors.of(tensors)}
     for path in bases:
         if (found := _still_true(path, tensors)) is not None:
             base, same = found
-            return {BASE: base, MODEL: pack_tensors({name: t for name, t in tensors.items() if name not in same})}
+            rest = {name: tensor for name, tensor in tensors.items() if name not in same}
+            return {BASE: base, MODEL: UnwrittenTensors.of(rest)}
     large = {f"encoder.{name}" for name in model.encoder.state_dict()}
     parts = {BASE: large, MODEL: tensors.keys() - large}
-    return {file: pack_tensors({n: t for n, t in tensors.items() if n in names}) for file, names in parts.items()}
+    return {file: UnwrittenTensors.of({n: tensors[n] for n in names}) for file, names in parts.items()}
 
 
 def load_weights(model: Model, files: Mapping[str, Content]) -> None:
@@ -203,7 +206,7 @@ def weight_shapes(files: Mapping[str, Content]) -> Shapes:
     """The shapes of all weights, by name, as the headers of their files tell."""
     found = [files[name] for name in (BASE, MODEL) if name in files]
     try:
-        parts = [stored_shapes(one.path if isinstance(one, StoredFile) else one) for one in found]
+        parts = [stored_shapes(one.path if isinstance(one, StoredFile) else cast(bytes, one)) for one in found]
     except OSError as error:
         raise ReplacedError("the weights were replaced while they were read: try again") from error
     return {name: shape for part in parts for name, shape in part.items()}
@@ -305,13 +308,15 @@ def _unpack_encoder(files: Mapping[str, Content], config: Mapping[str, Any]) -> 
 def _still_true(path: Path, tensors: Mapping[str, Tensor]) -> tuple[StoredFile, set[str]] | None:
     """A base and the names of its tensors that are those of the model to the bit, if that is enough of it."""
     try:
-        base = StoredFile.open(path)
-        known = base.tensors()
-    except (OSError, SafetensorError, ModelError):  # not there, or damaged: a new one is written
+        before, known = identity_of(path.stat()), load_file(path)
+        same = {name for name, tensor in known.items() if name in tensors and _same_bits(tensor, tensors[name])}
+        size = {name: tensor.nbytes for name, tensor in known.items()}
+        if sum(size[name] for name in same) < KEPT_FROM * sum(size.values()):
+            return None
+        base = StoredFile.open(path)  # last, as a checksum takes longer than to compare
+    except (OSError, SafetensorError):  # not there, or damaged: a new one is written
         return None
-    same = {name for name, tensor in known.items() if name in tensors and _same_bits(tensor, tensors[name])}
-    size = {name: tensor.nbytes for name, tensor in known.items()}
-    return (base, same) if sum(size[name] for name in same) >= KEPT_FROM * sum(size.values()) else None
+    return (base, same) if base.identity == before else None
 
 
 def _same_bits(one: Tensor, other: Tensor) -> bool:

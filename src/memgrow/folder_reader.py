@@ -1,5 +1,6 @@
 """A folder with a manifest is read only if it is whole; one that is replaced meanwhile, as it was or as it is then."""
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
@@ -11,7 +12,7 @@ from typing import TypeVar
 from memgrow.errors import ModelError
 from memgrow.folders import aside
 from memgrow.manifest import MANIFEST, Manifest, NoVersionError, opened_folder, read_manifest
-from memgrow.storage import Content, StoredFile, checksum, identity_of
+from memgrow.storage import Content, StoredFile, identity_of
 from memgrow.tensor_files import LARGEST_TEXT, check_size
 
 TRIES = 100  # of a reader, while the folder is being replaced
@@ -131,13 +132,15 @@ def _opened(opened: Callable[[str], BufferedReader], path: Path, manifest: Manif
         ) from error
 
 
-def _read(file: BufferedReader, path: Path, expected: str, large: bool) -> Content:
+def _read(file: BufferedReader, path: Path, expected: str, large: bool) -> bytes | StoredFile:
+    content: bytes | StoredFile
     try:
         check_size(file, path, SMALL.get(path.name, LARGEST_TEXT))
         content = StoredFile.of(file, path) if large else file.read()
     except OSError as error:
         raise ModelError(f"{path} cannot be read ({error.strerror or error}): copy the model again") from error
-    if checksum(content) != expected:
+    found = hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else content.sha256
+    if found != expected:
         raise ModelError(f"{path} is not what was written (its checksum differs): copy it again, or go back")
     return content
 

@@ -1,5 +1,6 @@
 """A folder with a manifest is written whole or not at all, with the earlier versions that it is to keep."""
 
+import hashlib
 import os
 import secrets
 import shutil
@@ -13,7 +14,8 @@ from memgrow.errors import ModelError
 from memgrow.folders import VERSION, atomic_folder, contents, mode_like, replaceable, sync_folder
 from memgrow.locking import hold
 from memgrow.manifest import MANIFEST, Manifest, stored_at, strangers
-from memgrow.storage import Content, StoredFile, atomic_open, checksum, flush, link_or_copy, pack_json
+from memgrow.storage import Content, StoredFile, atomic_open, flush, link_or_copy, pack_json, size_of
+from memgrow.unwritten_tensors import UnwrittenTensors
 
 PATIENCE_S = 30.0  # of a writer, while another one writes the same folder
 
@@ -36,8 +38,7 @@ def write_folder(
     numbers; all others are removed. `keep` is noted for the next writer: how many of them are wanted.
     """
     path = Path(os.path.realpath(path))  # of a link, what it points to
-    sums = {name: checksum(content) for name, content in files.items()}
-    manifest = Manifest(version, sums, keep=keep, earlier=earlier or {})
+    manifest = Manifest(version, {}, keep=keep, earlier=earlier or {})  # checksums come as files are written
     with hold(path, PATIENCE_S):
         if path.exists() and not (path / MANIFEST).is_file() and (not path.is_dir() or contents(path)):
             raise ModelError(
@@ -46,27 +47,36 @@ def write_folder(
         try:
             (_write_beside if replaceable(path) else _write_within)(path, files, manifest, like or path)
         except OSError as error:
-            size = sum(content.size if isinstance(content, StoredFile) else len(content) for content in files.values())
+            size = sum(map(size_of, files.values()))
             raise ModelError(
                 f"could not write {size / 1e6:.1f} MB as {path} ({error.strerror or error}): make room or choose "
                 "another place; what was there before is unchanged"
             ) from error
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write a file of a folder that nobody reads yet, and see that it is on the disk."""
+def write_file(path: Path, data: bytes | UnwrittenTensors) -> str:
+    """Write a file of a folder that nobody reads yet, and see that it is on the disk; its checksum."""
     with path.open("wb") as file:
-        file.write(data)
+        if isinstance(data, bytes):
+            file.write(data)
+            sha256 = hashlib.sha256(data).hexdigest()
+        else:
+            sha256 = data.write(file)
         flush(file)
+    return sha256
 
 
-def _write_files(folder: Path, files: Mapping[str, Content], old: Path) -> None:
+def _write_files(folder: Path, files: Mapping[str, Content], old: Path) -> dict[str, str]:
+    """Write or link files into a folder; their checksums."""
+    sums = {}
     for name, content in files.items():
         if isinstance(content, StoredFile):
             content.link(folder / name)  # it keeps its mode, which is that of all its names
+            sums[name] = content.sha256
             continue
-        write_file(folder / name, content)
+        sums[name] = write_file(folder / name, content)
         _narrow(folder / name, old)
+    return sums
 
 
 def _narrow(path: Path, old: Path) -> None:
@@ -81,8 +91,9 @@ def _write_beside(path: Path, files: Mapping[str, Content], manifest: Manifest, 
     """Write all of it beside, and let it take the name at the end."""
     with atomic_folder(path, like) as beside:
         earlier = {number: _link_version(path, one, beside) for number, one in manifest.earlier.items()}
-        told = pack_json(replace(manifest, earlier=earlier).to_json())
-        _write_files(beside, {**files, MANIFEST: told}, like)
+        sums = _write_files(beside, files, like)
+        told = pack_json(replace(manifest, sha256=sums, earlier=earlier).to_json())
+        _write_files(beside, {MANIFEST: told}, like)
         _keep_others(path, beside)
 
 
@@ -91,14 +102,14 @@ def _write_within(path: Path, files: Mapping[str, Content], manifest: Manifest, 
     version = path / _new_version()
     try:
         version.mkdir(mode=mode_like(like, 0o777))
-        _write_files(version, files, like)
+        sums = _write_files(version, files, like)
         sync_folder(version)
         earlier = {  # those that lie in a folder of their own stay there
             number: one if one.folder != "." else _link_version(path, one, path)
             for number, one in manifest.earlier.items()
         }
         with atomic_open(path / MANIFEST) as file:
-            file.write(pack_json(replace(manifest, folder=version.name, earlier=earlier).to_json()))
+            file.write(pack_json(replace(manifest, sha256=sums, folder=version.name, earlier=earlier).to_json()))
         sync_folder(path)
     finally:
         _clear_versions(path)

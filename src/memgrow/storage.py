@@ -18,6 +18,7 @@ from torch import Tensor
 
 from memgrow.errors import ModelError, brief
 from memgrow.folders import mode_like
+from memgrow.unwritten_tensors import UnwrittenTensors
 
 MOST_PARTS = 500_000  # lists and objects in a JSON file of a model: a thousand domains need a tenth of it
 MOST_DIGITS = 300  # of a whole number in JSON: one of 310 is more than a float can hold
@@ -117,7 +118,7 @@ def load_tensors(files: "Mapping[str, Content]", name: str) -> dict[str, Tensor]
     if content is None:
         return {}
     try:
-        return content.tensors() if isinstance(content, StoredFile) else safetensors.torch.load(content)
+        return safetensors.torch.load(content) if isinstance(content, bytes) else content.tensors()
     except SafetensorError as error:
         raise ModelError(f"{name} does not hold tensors ({brief(error)}): go back to a saved model") from error
 
@@ -167,7 +168,7 @@ class StoredFile:
                 raise ReplacedError(f"{self.path} was replaced while it was read: try again")
 
 
-Content = bytes | StoredFile  # of a file in a folder
+Content = bytes | StoredFile | UnwrittenTensors  # of a file in a folder
 
 
 def link_or_copy(old: Path, new: Path) -> None:
@@ -191,5 +192,5 @@ def identity_of(file: os.stat_result) -> tuple[int, ...]:
     return file.st_dev, file.st_ino, file.st_size, file.st_mtime_ns
 
 
-def checksum(content: Content) -> str:
-    return content.sha256 if isinstance(content, StoredFile) else hashlib.sha256(content).hexdigest()
+def size_of(content: Content) -> int:
+    return len(content) if isinstance(content, bytes) else content.size

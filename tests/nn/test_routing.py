@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memgrow.models import ModelSettings, RecurrentEncoder
-from memgrow.nn import ResidualMemory
+from memgrow.nn import READINGS, ResidualMemory, residual_memory
 from memgrow.nn.growth import Growth
 from memgrow.nn.routing import DomainRouter, choose_naively, grouped, routed
 
@@ -20,10 +20,10 @@ def router_of(segments: int, width: int = 6) -> DomainRouter:
     return router
 
 
-def memory_of(segments: int, width: int = 8) -> ResidualMemory:
-    memory = ResidualMemory(width, key_size=4, best=3)
+def memory_of(segments: int, width: int = 8, reading: str = "slots", more: int = 1) -> ResidualMemory:
+    memory = ResidualMemory(width, key_size=4, best=3, reading=reading)
     for number in range(segments):
-        memory.grow(5 + number, f"d{number}", quiet=float(number % 2))
+        memory.grow(2 + more * number, f"d{number}", quiet=float(number % 2))
     torch.nn.init.normal_(memory.bank.values)
     return memory
 
@@ -46,10 +46,15 @@ def test_a_segment_that_joins_changes_nothing_of_what_is_known_of_the_others():
     assert len(router.variances) == 4
 
 
-@pytest.mark.parametrize("routes", [[[2, 0], [1, 2], [2, 1], [0, 1]], [[1], [1], [1], [1]]])
-def test_a_routed_memory_reads_as_each_row_does_by_itself(routes):
+@pytest.mark.parametrize("copied", [0, 1 << 18], ids=["in groups", "by a batched product"])
+@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("more", [0, 3], ids=["of one size", "of several sizes"])
+@pytest.mark.parametrize("routes", [[[2, 0], [1, 2], [2, 1], [0, 1]], [[1], [1], [1], [1]]], ids=["mixed", "one"])
+def test_a_routed_memory_reads_as_each_row_does_by_itself(routes, more, reading, copied, monkeypatch):
+    monkeypatch.setattr(residual_memory, "COPIED", copied)
     torch.manual_seed(1)
-    memory, states = memory_of(3), torch.randn(4, 5, 8)
+    memory, states = memory_of(3, reading=reading, more=more).double(), torch.randn(4, 5, 8, dtype=torch.double)
+    memory.query.weight.requires_grad_(reading != "adapter")
     twin = copy.deepcopy(memory)
     given, twins = (states.clone().requires_grad_() for _ in range(2))
     with routed(torch.tensor(routes)):
@@ -66,8 +71,14 @@ def test_a_routed_memory_reads_as_each_row_does_by_itself(routes):
     (wanted * weight).sum().backward()
     torch.testing.assert_close(given.grad, twins.grad)
     for name, parameter in memory.named_parameters():
-        torch.testing.assert_close(parameter.grad, dict(twin.named_parameters())[name].grad, msg=name)
-    for row, numbers in zip(shares, routes, strict=True):
+        torch.testing.assert_close(parameter.grad, dict(twin.named_parameters())[name].grad)
+    with routed(torch.tensor(routes)), memory.without("d1"), torch.no_grad():
+        found = memory(states)
+    with twin.without("d1"), torch.no_grad():
+        for row, states_of_row, numbers in zip(found, states, routes, strict=True):
+            with twin.reading_only(numbers):
+                torch.testing.assert_close(row, twin(states_of_row))
+    for row, numbers in zip(shares, routes, strict=True) if reading != "adapter" else ():  # a unit may be off
         read = {number for number in range(3) if row[..., slice_of(memory, number)].any()}
         assert read == set(numbers)
 

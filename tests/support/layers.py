@@ -19,10 +19,10 @@ LENGTHS = {
 SIZES = {"odd": (5, 7, 11, 3), "smallest": (1, 1, 1, 1), "no memory": (6, 9, 0, None), "thousands": (3, 8, 3001, 4)}
 
 
-def results(layer, sequences):
+def results(layer, sequences, segments=None):
     """What a layer gives on sequences and what flows back into everything that went in."""
     inputs = [sequence.clone().requires_grad_() for sequence in sequences]
-    output, states = layer(pack_sequence(inputs, enforce_sorted=False))
+    output, states = layer(pack_sequence(inputs, enforce_sorted=False), segments=segments)
     states = states if isinstance(states, tuple) else (states,)
     (output.data.sin().sum() + sum((state * state).sum() for state in states)).backward()
     found = {"output": output.data, "dx": torch.cat([x.grad for x in inputs])}

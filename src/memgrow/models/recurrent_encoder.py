@@ -159,12 +159,16 @@ class RecurrentEncoder(Columns, Encoder):
         return self.router is not None and len(self.newest.banks[0].segments) > self.settings.domains_read
 
     def _forward_routed(self, packed: PackedSequence) -> Tensor:
-        """The same where texts read the slots of some domains: those of the same domains are read together."""
+        """The same where each text reads the slots of some domains."""
         vectors = self.embedding(packed.data)
-        lengths, groups = self._grouped(packed._replace(data=vectors.detach()))
+        lengths, chosen = self._chosen(packed._replace(data=vectors.detach()))
         packed = packed._replace(data=self.dropout(vectors))
-        if len(groups) == 1:
-            return self._pool(*self.newest(packed, segments=groups[0][0]))
+        if bool((chosen == chosen[0]).all()):
+            return self._pool(*self.newest(packed, segments=chosen[0].tolist()))
+        if vectors.device.type == "cpu":
+            return self._pool(*self.newest(packed, segments=chosen))
+        # The GPU's kernels read the same slots for all rows: texts of the same domains are read together.
+        groups = _grouped(chosen)
         padded, _ = pad_packed_sequence(packed, batch_first=True)
         pooled = []
         for segments, rows in groups:
@@ -172,17 +176,13 @@ class RecurrentEncoder(Columns, Encoder):
             pooled.append(self._pool(*self.newest(some, segments=segments)))
         return torch.cat(pooled)[torch.cat([rows for _, rows in groups]).argsort().to(padded.device)]
 
-    def _grouped(self, vectors: PackedSequence) -> tuple[Tensor, list[tuple[tuple[int, ...], Tensor]]]:
-        """The lengths of texts, and which of them (rows) read the same segments, by those; of their words' vectors."""
+    def _chosen(self, vectors: PackedSequence) -> tuple[Tensor, Tensor]:
+        """The lengths of texts, and the numbers of the segments that each reads (R, count); of their words' vectors."""
         assert self.router is not None
         padded, lengths = pad_packed_sequence(vectors, batch_first=True)  # zeros after each text's end
         among = range(len(self.newest.banks[0].segments))
         means = padded.sum(1) / lengths.to(padded).unsqueeze(1)
-        chosen = self.router.choose(means, among, self.settings.domains_read).sort(1).values.cpu()
-        each, group = torch.unique(chosen, dim=0, return_inverse=True)
-        order, groups = grouped(group)
-        parts = torch.split(order, [count for _, count in groups])
-        return lengths, [(tuple(each[n].tolist()), rows) for (n, _), rows in zip(groups, parts, strict=True)]
+        return lengths, self.router.choose(means, among, self.settings.domains_read).sort(1).values.cpu()
 
     def _pool(self, output: PackedSequence, final: Any) -> Tensor:
         if self.settings.pooling == "mean":
@@ -214,9 +214,9 @@ class RecurrentEncoder(Columns, Encoder):
         if not self._routes:
             return self.attention(packed)
         padded, _ = pad_packed_sequence(packed, batch_first=True)
-        lengths, groups = self._grouped(packed)
+        lengths, chosen = self._chosen(packed)
         answers = [padded.new_zeros(*padded.shape[:2], len(bank)) for bank in self.banks]
-        for segments, rows in groups:
+        for segments, rows in _grouped(chosen):
             some = pack_padded_sequence(padded[rows], lengths[rows], batch_first=True, enforce_sorted=False)
             for answer, weights in zip(answers, self.attention(some, segments=segments), strict=True):
                 answer[rows.to(weights.device), : weights.shape[1]] = weights
@@ -278,6 +278,14 @@ class RecurrentEncoder(Columns, Encoder):
             grow_by(new.newest, column["slots"])
         new.settings = settings
         return new
+
+
+def _grouped(chosen: Tensor) -> list[tuple[tuple[int, ...], Tensor]]:
+    """Which rows of choices (R, count) are the same, each time with that choice."""
+    each, group = torch.unique(chosen, dim=0, return_inverse=True)
+    order, groups = grouped(group)
+    parts = torch.split(order, [count for _, count in groups])
+    return [(tuple(each[n].tolist()), rows) for (n, _), rows in zip(groups, parts, strict=True)]
 
 
 def grow_by(column: MemoryRecurrent, segments: Iterable[Mapping[str, Any]]) -> None:

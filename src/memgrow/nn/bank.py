@@ -78,8 +78,10 @@ class MemoryBank(NoTraceWhileEmpty):
         """Keys, values and biases as the recurrence reads them; None while there are no slots."""
         return Memory(self.keys, self.values, self.logit_bias()) if len(self) else None
 
-    def memory_of(self, numbers: Sequence[int]) -> Memory:
-        """The same of the segments of these numbers alone."""
+    def memory_of(self, numbers: Sequence[int] | Tensor) -> Memory:
+        """The same of the segments of these numbers alone; a tensor (B, count) has those of each row of a batch."""
+        if isinstance(numbers, Tensor):
+            return self._memory_by_row(numbers)
         segments = [self.segments[number] for number in numbers]
 
         def some(of_all: Tensor) -> Tensor:
@@ -88,6 +90,30 @@ class MemoryBank(NoTraceWhileEmpty):
 
         bias = self.logit_bias()
         return Memory(some(self.keys), some(self.values), None if bias is None else some(bias))
+
+    def _memory_by_row(self, routes: Tensor) -> Memory:
+        slots, there = self.slots_of(routes.flatten())
+        shape = (len(routes), slots.shape[1] * routes.shape[1])
+        bias = self.logit_bias()
+        own = None if bias is None else rows_of(bias, slots)  # (B * count, n)
+        if there is not None:
+            own = (self.keys.new_zeros(()) if own is None else own).masked_fill(~there, -math.inf)
+        keys, values = (rows_of(part, slots).view(*shape, -1) for part in (self.keys, self.values))
+        return Memory(keys, values, None if own is None else own.view(shape))
+
+    def slots_of(self, numbers: Tensor) -> tuple[Tensor, Tensor | None]:
+        """The slots of segments (R) as indices (R, n), and which of these are there if segments differ in size.
+
+        What is not there is the segment's first slot once more.
+        """
+        every = [self.segments[number] for number in numbers.tolist()]
+        starts = torch.tensor([one.start for one in every]).unsqueeze(1)
+        sizes = torch.tensor([one.stop - one.start for one in every]).unsqueeze(1)
+        places = torch.arange(int(sizes.max()))  # (n)
+        if bool((sizes == sizes[0]).all()):
+            return (starts + places).to(self.keys.device), None
+        there = places < sizes
+        return (starts + places * there).to(self.keys.device), there.to(self.keys.device)
 
     def logit_bias(self, bias: Tensor | None = None) -> Tensor | None:
         """The bias of every slot (N), zero where a slot has none of its own; None when no slot has.
@@ -209,3 +235,8 @@ class MemoryBank(NoTraceWhileEmpty):
 
     def extra_repr(self) -> str:
         return f"{len(self)} slots, keys of {self.keys.shape[1]}, values of {self.values.shape[1]}"
+
+
+def rows_of(tensor: Tensor, indices: Tensor) -> Tensor:
+    """The rows of these indices. The gradient is the same to the bit each time, as that of `tensor[indices]` is not."""
+    return tensor.index_select(0, indices.flatten()).view(*indices.shape, *tensor.shape[1:])

@@ -51,6 +51,13 @@ def states_like(states: Tensor, packed: Packed) -> Tensor:
     return states.squeeze(1) if source.ndim == 2 else states
 
 
+def rows_packed(rows: Tensor, packed: Packed, dim: int = 0) -> Tensor:
+    """What there is for each of the caller's sequences, in the order in which these are packed."""
+    if isinstance(packed.source, PackedSequence) and packed.source.sorted_indices is not None:
+        return rows.index_select(dim, packed.source.sorted_indices.to(rows.device))
+    return rows
+
+
 def previous(states: Tensor, first: Tensor, batch_sizes: Sequence[int], reverse: bool) -> Tensor:
     """The state that each step started from, packed like `states` (the states it ended with)."""
     steps = torch.split(states, list(batch_sizes))

@@ -6,14 +6,13 @@ from typing import Any, Self, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.errors import SettingsError
 from memgrow.nn import kernels
 from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Growth
 from memgrow.nn.kernels import Direction, State, Weights
-from memgrow.nn.packing import Packed, like, pack, previous, states_like
+from memgrow.nn.packing import Packed, like, pack, previous, rows_packed, states_like
 
 
 class MemoryRecurrent(nn.Module):
@@ -103,11 +102,11 @@ class MemoryRecurrent(nn.Module):
         return Weights(part("weight_ih"), part("weight_hh"), part("bias_ih"), part("bias_hh"))
 
     def directions(
-        self, layer: int, initial: Sequence[State], segments: Sequence[int] | None = None
+        self, layer: int, initial: Sequence[State], segments: Sequence[int] | Tensor | None = None
     ) -> list[Direction]:
         """The states, weights and slots of each direction of one layer; `initial` has the first state of each.
 
-        The slots are those of all segments, or of the segments of these numbers.
+        The slots are those of all segments, or of the segments of these numbers: for all rows, or (B, count) for each.
         """
         banks = [self.bank(layer, d) for d in range(len(initial))]
         memories = [bank.memory if segments is None else bank.memory_of(segments) for bank in banks]
@@ -143,12 +142,15 @@ class MemoryRecurrent(nn.Module):
 
     # Running
 
-    def forward(self, input: Any, hx: Any = None, segments: Sequence[int] | None = None) -> tuple[Any, Any]:
+    def forward(self, input: Any, hx: Any = None, segments: Sequence[int] | Tensor | None = None) -> tuple[Any, Any]:
         """As torch's layers: `input` is (T, B, I), (B, T, I) with batch_first, (T, I), or a PackedSequence.
 
-        With `segments`, the slots of these segments of each bank are read, and no others.
+        With `segments`, the slots of these segments of each bank are read, and no others; a tensor (B, count) has
+        those of each sequence.
         """
         packed = self._pack(input)
+        if isinstance(segments, Tensor):
+            segments = rows_packed(segments, packed)
         layers, finals = self._run(packed, self._initial(hx, packed), segments)
         output = like(layers[-1], packed, self.batch_first)
         states = [states_like(torch.stack(parts), packed) for parts in zip(*finals, strict=True)]
@@ -168,7 +170,7 @@ class MemoryRecurrent(nn.Module):
         return answers
 
     def _run(
-        self, packed: Packed, initial: list[State], segments: Sequence[int] | None = None
+        self, packed: Packed, initial: list[State], segments: Sequence[int] | Tensor | None = None
     ) -> tuple[list[Tensor], list[State]]:
         """The output of each layer, packed, and the last state of each layer and direction."""
         data = packed.data
@@ -208,8 +210,7 @@ class MemoryRecurrent(nn.Module):
             if any(tuple(part.shape) != shape for part in parts):
                 found = ", ".join(str(tuple(part.shape)) for part in parts)
                 raise SettingsError(f"an initial state must have the shape {shape}, not {found}")
-            if isinstance(packed.source, PackedSequence) and packed.source.sorted_indices is not None:
-                parts = tuple(part.index_select(1, packed.source.sorted_indices) for part in parts)
+            parts = tuple(rows_packed(part, packed, 1) for part in parts)
         return [tuple(part[index] for part in parts) for index in range(count)]
 
     # Growing

@@ -4,6 +4,7 @@ Nothing that is computed for one domain depends on another, and values start at 
 output, whatever was there before.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -11,10 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from memgrow.nn.bank import rows_of
 from memgrow.nn.growing_memory import GrowingMemory
 from memgrow.nn.routing import current_routes, grouped
 
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread
+COPIED = 1 << 18  # numbers that are copied in the time that a further group of rows takes
 
 
 class ResidualMemory(GrowingMemory):
@@ -47,18 +50,47 @@ class ResidualMemory(GrowingMemory):
         result = states
         for choice in routes.unbind(1):
             order, groups = grouped(choice)
-            contents = []
-            for (number, count), rows in zip(groups, torch.split(order, [count for _, count in groups]), strict=True):
-                segment, some = self.bank.segments[number], states if count == len(states) else states[rows]
-                if segment.domain in self._silent:
-                    contents.append(torch.zeros_like(some))
-                    continue
-                values = 0.0 - self.bank.values[segment.start : segment.stop]
-                weights = self._weights(some.reshape(-1, self.width), number).to(values)  # (places, slots)
-                contents.append((weights @ values).to(states).view_as(some))
-            content = contents[0] if len(groups) == 1 else torch.cat(contents)[order.argsort()]
-            result = result - content
+            if self._batches_rows(states, len(groups)):
+                result = result - self._contents_by_row(states, choice)
+            else:
+                result = result - self._contents_by_group(states, order, groups)
         return result
+
+    def _batches_rows(self, states: Tensor, groups: int) -> bool:
+        """Whether rows are read by one batched product, for which each has a copy of its slots, and not in groups."""
+        segment = len(self.bank) // len(self.bank.segments) * (self.bank.keys.shape[1] + self.width)
+        numbers = segment + self._reading.queried * self.key_size * self.width
+        return groups > 1 and states.device.type == "cpu" and len(states) * numbers <= groups * COPIED
+
+    def _contents_by_group(self, states: Tensor, order: Tensor, groups: Sequence[tuple[int, int]]) -> Tensor:
+        contents = []
+        for (number, count), rows in zip(groups, torch.split(order, [count for _, count in groups]), strict=True):
+            segment, some = self.bank.segments[number], states if count == len(states) else states[rows]
+            if segment.domain in self._silent:
+                contents.append(torch.zeros_like(some))
+                continue
+            values = 0.0 - self.bank.values[segment.start : segment.stop]
+            weights = self._weights(some.reshape(-1, self.width), number).to(values)  # (places, slots)
+            contents.append((weights @ values).to(states).view_as(some))
+        return contents[0] if len(groups) == 1 else torch.cat(contents)[order.argsort()]
+
+    def _contents_by_row(self, states: Tensor, choice: Tensor) -> Tensor:
+        slots, there = self.bank.slots_of(choice)  # (R, n)
+        places = states.reshape(len(states), -1, self.width)
+        networks = self.query.weight.view(-1, self.key_size, self.width)
+        queries = self._query_by(places, rows_of(networks, choice) if self._reading.queried else networks)
+        logits = self._logits(queries, rows_of(self.bank.keys, slots))  # (R, places, n)
+        if (bias := self.bank.logit_bias()) is not None:
+            logits = logits + rows_of(bias, slots).unsqueeze(1)
+        if there is not None:
+            logits = logits.masked_fill(~there.unsqueeze(1), -math.inf)
+        values = 0.0 - rows_of(self.bank.values, slots)
+        contents = (self._reading.weigh(logits, self.best).to(values) @ values).to(states).view_as(states)
+        if self._silent:
+            silent = [self.bank.segments[number].domain in self._silent for number in choice.tolist()]
+            shape = (-1, *[1] * (states.ndim - 1))
+            contents = contents.masked_fill(torch.tensor(silent, device=states.device).view(shape), 0.0)
+        return contents
 
     @property
     def read_segments(self) -> Sequence[int]:
@@ -125,23 +157,31 @@ class ResidualMemory(GrowingMemory):
     # What follows depends on one segment's own rows alone, in numbers and in the shapes of all operations.
 
     def _query(self, states: Tensor, number: int) -> Tensor:
+        own = self.query.weight[number * self.key_size : (number + 1) * self.key_size]
+        return self._query_by(states, own)
+
+    def _query_by(self, states: Tensor, own: Tensor) -> Tensor:
+        """The queries of states (..., width) by a network (key_size, width), or by one for each row of a batch."""
         if not self._reading.queried:
             return states
-        own = self.query.weight[number * self.key_size : (number + 1) * self.key_size]
-        return F.layer_norm(F.linear(states, own), (self.key_size,))
+        asked = F.linear(states, own) if own.ndim == 2 else states @ own.transpose(1, 2)
+        return F.layer_norm(asked, (self.key_size,))
 
     def _weights(self, states: Tensor, number: int) -> Tensor:
         segment = self.bank.segments[number]
-        keys = self.bank.keys[segment.start : segment.stop]
+        logits = self._logits(self._query(states, number), self.bank.keys[segment.start : segment.stop])
+        if (bias := self.bank.logit_bias()) is not None:
+            logits = logits + bias[segment.start : segment.stop]
+        return self._reading.weigh(logits, self.best)
+
+    def _logits(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """Those of keys (n, key_size), or of keys of its own for each row of a batch."""
         if self._reading.fixed_keys:
             keys = keys.detach()
         if self._reading.queried:
             keys = F.normalize(keys, dim=-1) * SHARPNESS
-        logits = F.linear(self._query(states, number), keys)
-        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bfloat16 is too coarse for a softmax
-        if (bias := self.bank.logit_bias()) is not None:
-            logits = logits + bias[segment.start : segment.stop]
-        return self._reading.weigh(logits, self.best)
+        logits = F.linear(queries, keys) if keys.ndim == 2 else queries @ keys.transpose(1, 2)
+        return logits.to(torch.promote_types(logits.dtype, torch.float32))  # bfloat16 is too coarse for a softmax
 
     def extra_repr(self) -> str:
         return f"{self.width}, best={self.best}, reading={self.reading!r}"

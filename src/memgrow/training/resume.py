@@ -19,7 +19,8 @@ from memgrow.folder_reader import read_folder
 from memgrow.folder_writer import write_folder
 from memgrow.folders import ADAPTING, replaceable
 from memgrow.manifest import stored_at
-from memgrow.storage import Content, load_tensors, pack_json, pack_tensors, parse_json
+from memgrow.storage import Content, load_tensors, pack_json, parse_json
+from memgrow.unwritten_tensors import UnwrittenTensors
 
 FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
@@ -100,7 +101,7 @@ class ResumeFolder:
         if device.type == "cuda":
             chance["chance/cuda"] = torch.cuda.get_rng_state()
         state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
-        packed = (pack_tensors({**tensors, **chance}), pack_json(state))
+        packed = (UnwrittenTensors.of({**tensors, **chance}), pack_json(state))
         write_folder(self.folder, dict(zip(FILES, packed, strict=True)), FORMAT, self.model)
         self._saved = time.monotonic()
         self._took = self._saved - began

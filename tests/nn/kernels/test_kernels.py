@@ -64,6 +64,34 @@ def test_the_stepped_way_repeats_to_the_bit_with_and_without_gradients(kind):
     assert torch.equal(layer(batch)[0].data, first)
 
 
+KINDS_BY_BACKEND = [(MemoryLSTM, "stepped"), (MemoryGRU, "stepped"), (MemoryRNN, "naive"), (MemoryLSTM, "naive")]
+
+
+@pytest.mark.parametrize(("kind", "backend"), KINDS_BY_BACKEND, ids=lambda one: getattr(one, "__name__", one))
+@pytest.mark.parametrize("other", [3, 11], ids=["of two sizes", "of one size"])
+def test_sequences_that_read_segments_of_their_own_are_read_as_each_is_alone(kind, backend, other):
+    fast, plain = twins(kind, (5, 7, 11, 3), backend, quiet=False, num_layers=2, bidirectional=True)
+    for layer in (fast, plain):
+        torch.manual_seed(1)
+        layer.grow(slots=other, quiet=2.0)
+        layer.grow(slots=11)
+    sequences = [torch.randn(length, 5) for length in LENGTHS["ragged"]]
+    segments = torch.tensor([[0, 1], [1, 2], [0, 1], [0, 2], [1, 2], [0, 1]])
+    torch.use_deterministic_algorithms(True)  # torch then fills all fresh memory with NaN
+    try:
+        ours = results(fast, sequences, segments)
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert distance(ours["output"], results(plain, [s.double() for s in sequences])["output"]) > 1e-3
+    plain.zero_grad()
+    alone = [results(plain, [s.double()], one) for s, one in zip(sequences, segments.tolist(), strict=True)]
+    for name in ("state 0", "state 1") if kind is MemoryLSTM else ("state 0",):
+        assert distance(ours[name], torch.cat([one[name] for one in alone], dim=1)) < 1e-5, name
+    assert distance(ours["dx"], torch.cat([one["dx"] for one in alone])) < 1e-5
+    for name, parameter in plain.named_parameters():  # where the gradients of all have come together
+        assert distance(ours[name], parameter.grad) < 1e-5, name
+
+
 def test_weights_that_do_not_train_get_no_gradient():
     layer = MemoryLSTM(3, 4, slots=5)
     for name, parameter in layer.named_parameters():

@@ -25,11 +25,21 @@ class Weights(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The slots that a step reads."""
+    """The slots that a step reads: the same for all rows of a batch or, with a further dimension (B), those of each."""
 
-    keys: Tensor  # (N, H)
-    values: Tensor  # (N, M)
-    bias: Tensor | None = None  # (N), added to the logits
+    keys: Tensor  # (N, H) or (B, N, H)
+    values: Tensor  # (N, M) or (B, N, M)
+    bias: Tensor | None = None  # (N) or (B, N), added to the logits
+
+    @property
+    def by_row(self) -> bool:
+        return self.keys.ndim == 3
+
+    def of_rows(self, count: int) -> "Memory":
+        """What the first rows of a batch read."""
+        if not self.by_row:
+            return self
+        return Memory(self.keys[:count], self.values[:count], None if self.bias is None else self.bias[:count])
 
 
 class Direction(NamedTuple):
@@ -43,11 +53,22 @@ class Direction(NamedTuple):
 
 def attend(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     """Equations 1 and 2: the content that the slots give for each query (B, M), and the weight of each (B, N)."""
+    if memory.by_row:
+        return _attend_by_row(query, memory)
     logits = query @ memory.keys.t()  # (B, N)
     if memory.bias is not None:
         logits = logits + memory.bias
     weights = torch.softmax(logits, dim=-1)  # subtracts the maximum, so that no exp overflows
     return weights @ memory.values, weights  # (B, M), (B, N)
+
+
+def _attend_by_row(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    """The same where each row has slots of its own."""
+    logits = (memory.keys @ query.unsqueeze(-1)).squeeze(-1)  # (B, N)
+    if memory.bias is not None:
+        logits = logits + memory.bias
+    weights = torch.softmax(logits, dim=-1)
+    return (weights.unsqueeze(1) @ memory.values).squeeze(1), weights
 
 
 def lstm_step(x: Tensor, state: State, w: Weights) -> State:
@@ -115,7 +136,7 @@ def recur(
             running = tuple(torch.cat((s, first[rows:size])) for s, first in zip(running, state, strict=True))
         x = inputs[t]
         if memory is not None:
-            content, _ = attend(running[0], memory)
+            content, _ = attend(running[0], memory.of_rows(size))
             x = torch.cat((x, content), dim=-1)  # [x ; c]
         running = step(x, running, weights)
         outputs[t] = running[0]

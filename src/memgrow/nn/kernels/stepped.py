@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from memgrow.nn.autograd import NAIVE, Gradients, first_order
+from memgrow.nn.kernels import row_memory
 from memgrow.nn.kernels.naive import Memory, State, Weights
 
 Tensors = Sequence[Tensor | None]
@@ -83,7 +84,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
     """What the backward pass needs, the outputs among it, and the last state of each sequence."""
     x, state, w, memory = _parts(tensors)
     hidden, total = w.hh.shape[1], len(x)
-    slots, size = (0, 0) if memory is None else memory.values.shape
+    slots, size = (0, 0) if memory is None else memory.values.shape[-2:]
     inputs = w.ih.shape[1] - size
     empty = x.new_empty
     trace = Trace(
@@ -98,7 +99,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
         trace.gates.add_(w.bias_ih)
     step = CELLS[cell].step(w, inputs)
     running = [s.clone() for s in state]  # (B, H); rows whose sequence has not begun, or has ended, stay as they are
-    keys = None if memory is None else memory.keys.t()
+    keys = None if memory is None or memory.by_row else memory.keys.t()
     for part, rows in _steps(batch_sizes, reverse):
         h, hc = running[0][:rows], trace.hc[part]
         hc[:, :hidden] = h
@@ -106,6 +107,8 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
             logits = torch.mm(h, keys) if memory.bias is None else torch.addmm(memory.bias, h, keys)
             torch.softmax(logits, -1, out=trace.attention[part])
             torch.mm(trace.attention[part], memory.values, out=hc[:, hidden:])
+        elif memory is not None:
+            row_memory.read(memory.of_rows(rows), h, trace.attention[part], hc[:, hidden:])
         step(Trace(*(tensor[part] for tensor in trace)), [s[:rows] for s in running])
         h.copy_(trace.output[part])
     return trace, tuple(running)
@@ -126,7 +129,7 @@ def backward_pass(
     d_state = [d.clone() for d in d_last]
     steps = _steps(batch_sizes, not reverse)
     found = CELLS[cell].backward(trace, steps, d_output, d_state, weights, memory)
-    return _weight_gradients(x, trace, found, weights, memory, (*d_state, None)[:2], wants_x)
+    return _weight_gradients(x, batch_sizes, trace, found, weights, memory, (*d_state, None)[:2], wants_x)
 
 
 class _LSTMStep:
@@ -237,7 +240,11 @@ def _memory_backward(trace: Trace, found: StepGradients, part: slice, dh: Tensor
     """Add to dh what comes back through the slots that were read."""
     if memory is None:
         return
-    d_attention = torch.mm(found.hc[part, dh.shape[1] :], memory.values.t())
+    d_content = found.hc[part, dh.shape[1] :]
+    if memory.by_row:
+        row_memory.read_back(memory.of_rows(len(dh)), d_content, trace.attention[part], found.logits[part], dh)
+        return
+    d_attention = torch.mm(d_content, memory.values.t())
     attention = trace.attention[part]
     found.logits[part] = torch._softmax_backward_data(d_attention, attention, -1, attention.dtype)
     dh.addmm_(found.logits[part], memory.keys)
@@ -245,6 +252,7 @@ def _memory_backward(trace: Trace, found: StepGradients, part: slice, dh: Tensor
 
 def _weight_gradients(
     x: Tensor,
+    batch_sizes: Sequence[int],
     trace: Trace,
     found: StepGradients,
     w: Weights,
@@ -265,7 +273,9 @@ def _weight_gradients(
     d_bias = None if w.bias_ih is None else found.gates.sum(0)
     d_inner = d_bias if found.inner is found.gates or d_bias is None else found.inner.sum(0)
     d_memory: tuple[Tensor | None, ...] = (None, None, None)
-    if memory is not None:
+    if memory is not None and memory.by_row:
+        d_memory = row_memory.gradients(memory, batch_sizes, h, found.hc[:, size:], trace.attention, found.logits)
+    elif memory is not None:
         logits = found.logits
         d_bank = logits.sum(0) if memory.bias is not None else None
         d_memory = (torch.mm(logits.t(), h), torch.mm(trace.attention.t(), found.hc[:, size:]), d_bank)

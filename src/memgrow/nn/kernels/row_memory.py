@@ -1,0 +1,44 @@
+"""Slots of its own for each row of a batch, as the steps of stepped.py read them.
+
+Texts of many domains are in one batch then, and a step is still one product for each thing that a step computes: a
+batched one, of a matrix of slots for each row.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+
+from memgrow.nn.kernels.naive import Memory
+
+
+def read(memory: Memory, h: Tensor, attention: Tensor, content: Tensor) -> None:
+    """Fill in the `attention` (R, N) of states `h` (R, H) to the slots of their rows, and the `content` (R, M)."""
+    logits = torch.bmm(memory.keys, h.unsqueeze(2)).squeeze(2)
+    if memory.bias is not None:
+        logits += memory.bias
+    torch.softmax(logits, -1, out=attention)
+    content.copy_(torch.bmm(attention.unsqueeze(1), memory.values).squeeze(1))
+
+
+def read_back(memory: Memory, d_content: Tensor, attention: Tensor, d_logits: Tensor, dh: Tensor) -> None:
+    """Fill in the gradient of the logits (R, N), and add to dh (R, H) what comes back to the states through them."""
+    d_attention = torch.bmm(memory.values, d_content.unsqueeze(2)).squeeze(2)
+    d_logits.copy_(torch._softmax_backward_data(d_attention, attention, -1, attention.dtype))
+    dh.add_(torch.bmm(d_logits.unsqueeze(1), memory.keys).squeeze(1))
+
+
+def gradients(
+    memory: Memory, batch_sizes: Sequence[int], h: Tensor, d_content: Tensor, attention: Tensor, d_logits: Tensor
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Those of keys (B, N, H), values (B, N, M) and biases (B, N): of all steps of a row together."""
+    sizes = torch.tensor(batch_sizes)
+
+    def padded(rows: Tensor) -> Tensor:
+        return pad_packed_sequence(PackedSequence(rows, sizes), batch_first=True)[0]  # (B, T, ...)
+
+    logits = padded(d_logits)
+    d_keys = torch.bmm(logits.transpose(1, 2), padded(h))
+    d_values = torch.bmm(padded(attention).transpose(1, 2), padded(d_content))
+    return d_keys, d_values, None if memory.bias is None else logits.sum(1)
