@@ -145,7 +145,7 @@ class RecurrentEncoder(Columns, Encoder):
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
         if self._routes:
-            return self._forward_routed(packed)
+            return self._forward_routed(packed, self._chosen(words, lengths), lengths)
         seen, pooled = self.dropout(self.embedding(packed.data)), []
         for column in self.columns:
             output, final = column(packed._replace(data=seen))
@@ -158,31 +158,35 @@ class RecurrentEncoder(Columns, Encoder):
         """Whether a text reads the slots of some domains alone."""
         return self.router is not None and len(self.newest.banks[0].segments) > self.settings.domains_read
 
-    def _forward_routed(self, packed: PackedSequence) -> Tensor:
-        """The same where each text reads the slots of some domains."""
-        vectors = self.embedding(packed.data)
-        lengths, chosen = self._chosen(packed._replace(data=vectors.detach()))
-        packed = packed._replace(data=self.dropout(vectors))
+    def _forward_routed(self, packed: PackedSequence, chosen: Tensor, lengths: Tensor) -> Tensor:
+        """The same where each text reads the slots of the chosen domains (R, count)."""
+        packed = packed._replace(data=self.dropout(self.embedding(packed.data)))
         if bool((chosen == chosen[0]).all()):
             return self._pool(*self.newest(packed, segments=chosen[0].tolist()))
-        if vectors.device.type == "cpu":
+        if packed.data.device.type == "cpu":
             return self._pool(*self.newest(packed, segments=chosen))
         # The GPU's kernels read the same slots for all rows: texts of the same domains are read together.
         groups = _grouped(chosen)
         padded, _ = pad_packed_sequence(packed, batch_first=True)
         pooled = []
         for segments, rows in groups:
-            some = pack_padded_sequence(padded[rows], lengths[rows], batch_first=True, enforce_sorted=False)
+            some = pack_padded_sequence(padded[rows], lengths.cpu()[rows], batch_first=True, enforce_sorted=False)
             pooled.append(self._pool(*self.newest(some, segments=segments)))
         return torch.cat(pooled)[torch.cat([rows for _, rows in groups]).argsort().to(padded.device)]
 
-    def _chosen(self, vectors: PackedSequence) -> tuple[Tensor, Tensor]:
-        """The lengths of texts, and the numbers of the segments that each reads (R, count); of their words' vectors."""
+    @torch.no_grad()
+    def _chosen(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """The numbers of the segments that each text (R, T) reads, in order: (R, count)."""
         assert self.router is not None
-        padded, lengths = pad_packed_sequence(vectors, batch_first=True)  # zeros after each text's end
         among = range(len(self.newest.banks[0].segments))
-        means = padded.sum(1) / lengths.to(padded).unsqueeze(1)
-        return lengths, self.router.choose(means, among, self.settings.domains_read).sort(1).values.cpu()
+        chosen = self.router.choose(self._mean_vectors(words, lengths), among, self.settings.domains_read)
+        return (chosen.sort(1).values if chosen.shape[1] > 1 else chosen).cpu()
+
+    def _mean_vectors(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """The mean of each text's word vectors, (R, embedding)."""
+        there = token_mask(words, lengths)
+        vectors: Tensor = self.embedding(words) * there.unsqueeze(-1)
+        return vectors.sum(1) / there.sum(1, keepdim=True)
 
     def _pool(self, output: PackedSequence, final: Any) -> Tensor:
         if self.settings.pooling == "mean":
@@ -214,7 +218,7 @@ class RecurrentEncoder(Columns, Encoder):
         if not self._routes:
             return self.attention(packed)
         padded, _ = pad_packed_sequence(packed, batch_first=True)
-        lengths, chosen = self._chosen(packed)
+        chosen = self._chosen(words, lengths)
         answers = [padded.new_zeros(*padded.shape[:2], len(bank)) for bank in self.banks]
         for segments, rows in _grouped(chosen):
             some = pack_padded_sequence(padded[rows], lengths[rows], batch_first=True, enforce_sorted=False)
@@ -252,8 +256,7 @@ class RecurrentEncoder(Columns, Encoder):
         some, vectors = data.some(range(0, len(data), 1 + len(data) // ROUTED_TEXTS)), []
         for indices in by_length(some, 32):
             batch = collate(some, indices, self.router.means.device)
-            there = token_mask(batch.words, batch.lengths).unsqueeze(-1)
-            vectors.append((self.embedding(batch.words) * there).sum(1) / there.sum(1))
+            vectors.append(self._mean_vectors(batch.words, batch.lengths))
         self.router.fit(len(self.router.means) - 1, torch.cat(vectors))
 
     def _grow_router(self, segments: int) -> None:

@@ -23,6 +23,14 @@ class Segment:
     quiet: bool = False
 
 
+@dataclass(frozen=True)
+class RowSlots:
+    """The slots that each row of a batch reads, (B, n)."""
+
+    indices: Tensor
+    there: Tensor | None  # where segments differ in size: which are read; others are a first slot once more
+
+
 class NoTraceWhileEmpty(nn.Module):
     """Tensors without entries are left out of a state dict: a layer without slots exchanges weights with torch's."""
 
@@ -78,10 +86,8 @@ class MemoryBank(NoTraceWhileEmpty):
         """Keys, values and biases as the recurrence reads them; None while there are no slots."""
         return Memory(self.keys, self.values, self.logit_bias()) if len(self) else None
 
-    def memory_of(self, numbers: Sequence[int] | Tensor) -> Memory:
-        """The same of the segments of these numbers alone; a tensor (B, count) has those of each row of a batch."""
-        if isinstance(numbers, Tensor):
-            return self._memory_by_row(numbers)
+    def memory_of(self, numbers: Sequence[int]) -> Memory:
+        """The same of the segments of these numbers alone."""
         segments = [self.segments[number] for number in numbers]
 
         def some(of_all: Tensor) -> Tensor:
@@ -91,29 +97,25 @@ class MemoryBank(NoTraceWhileEmpty):
         bias = self.logit_bias()
         return Memory(some(self.keys), some(self.values), None if bias is None else some(bias))
 
-    def _memory_by_row(self, routes: Tensor) -> Memory:
-        slots, there = self.slots_of(routes.flatten())
-        shape = (len(routes), slots.shape[1] * routes.shape[1])
+    def memory_by_row(self, slots: "RowSlots") -> Memory:
+        """The same where each row of a batch reads slots of its own."""
         bias = self.logit_bias()
-        own = None if bias is None else rows_of(bias, slots)  # (B * count, n)
-        if there is not None:
-            own = (self.keys.new_zeros(()) if own is None else own).masked_fill(~there, -math.inf)
-        keys, values = (rows_of(part, slots).view(*shape, -1) for part in (self.keys, self.values))
-        return Memory(keys, values, None if own is None else own.view(shape))
+        own = None if bias is None else rows_of(bias, slots.indices)  # (B, n)
+        if slots.there is not None:
+            own = (self.keys.new_zeros(()) if own is None else own).masked_fill(~slots.there, -math.inf)
+        return Memory(rows_of(self.keys, slots.indices), rows_of(self.values, slots.indices), own)
 
-    def slots_of(self, numbers: Tensor) -> tuple[Tensor, Tensor | None]:
-        """The slots of segments (R) as indices (R, n), and which of these are there if segments differ in size.
-
-        What is not there is the segment's first slot once more.
-        """
-        every = [self.segments[number] for number in numbers.tolist()]
-        starts = torch.tensor([one.start for one in every]).unsqueeze(1)
-        sizes = torch.tensor([one.stop - one.start for one in every]).unsqueeze(1)
-        places = torch.arange(int(sizes.max()))  # (n)
-        if bool((sizes == sizes[0]).all()):
-            return (starts + places).to(self.keys.device), None
-        there = places < sizes
-        return (starts + places * there).to(self.keys.device), there.to(self.keys.device)
+    def slots_of(self, routes: Tensor) -> "RowSlots":
+        """The slots of the segments that each row of a batch reads, by their numbers (B, count)."""
+        every = [self.segments[number] for number in routes.flatten().tolist()]
+        starts, sizes = [one.start for one in every], [one.stop - one.start for one in every]
+        places, there = torch.arange(max(sizes)), None
+        if min(sizes) < len(places):
+            there = places < torch.tensor(sizes).unsqueeze(1)  # (B * count, n)
+            places = places * there
+        indices = torch.tensor(starts).unsqueeze(1) + places
+        shape, device = (len(routes), -1), self.keys.device
+        return RowSlots(indices.view(shape).to(device), None if there is None else there.view(shape).to(device))
 
     def logit_bias(self, bias: Tensor | None = None) -> Tensor | None:
         """The bias of every slot (N), zero where a slot has none of its own; None when no slot has.

@@ -11,7 +11,7 @@ from memgrow.errors import SettingsError
 from memgrow.nn import kernels
 from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Growth
-from memgrow.nn.kernels import Direction, State, Weights
+from memgrow.nn.kernels import Direction, Memory, State, Weights
 from memgrow.nn.packing import Packed, like, pack, previous, rows_packed, states_like
 
 
@@ -109,7 +109,12 @@ class MemoryRecurrent(nn.Module):
         The slots are those of all segments, or of the segments of these numbers: for all rows, or (B, count) for each.
         """
         banks = [self.bank(layer, d) for d in range(len(initial))]
-        memories = [bank.memory if segments is None else bank.memory_of(segments) for bank in banks]
+        memories: list[Memory | None]
+        if isinstance(segments, Tensor):
+            slots = banks[0].slots_of(segments)
+            memories = [bank.memory_by_row(slots) for bank in banks]
+        else:
+            memories = [bank.memory if segments is None else bank.memory_of(segments) for bank in banks]
         return [
             Direction(state, self.weights(layer, d), memory, reverse=d == 1)
             for d, (state, memory) in enumerate(zip(initial, memories, strict=True))

@@ -75,16 +75,15 @@ class ResidualMemory(GrowingMemory):
         return contents[0] if len(groups) == 1 else torch.cat(contents)[order.argsort()]
 
     def _contents_by_row(self, states: Tensor, choice: Tensor) -> Tensor:
-        slots, there = self.bank.slots_of(choice)  # (R, n)
+        slots = self.bank.slots_of(choice.unsqueeze(1))
         places = states.reshape(len(states), -1, self.width)
         networks = self.query.weight.view(-1, self.key_size, self.width)
         queries = self._query_by(places, rows_of(networks, choice) if self._reading.queried else networks)
-        logits = self._logits(queries, rows_of(self.bank.keys, slots))  # (R, places, n)
-        if (bias := self.bank.logit_bias()) is not None:
-            logits = logits + rows_of(bias, slots).unsqueeze(1)
-        if there is not None:
-            logits = logits.masked_fill(~there.unsqueeze(1), -math.inf)
-        values = 0.0 - rows_of(self.bank.values, slots)
+        memory = self.bank.memory_by_row(slots)  # (R, n, ...)
+        logits = self._logits(queries, memory.keys)  # (R, places, n)
+        if memory.bias is not None:
+            logits = logits + memory.bias.unsqueeze(1)
+        values = 0.0 - memory.values
         contents = (self._reading.weigh(logits, self.best).to(values) @ values).to(states).view_as(states)
         if self._silent:
             silent = [self.bank.segments[number].domain in self._silent for number in choice.tolist()]

@@ -48,12 +48,15 @@ class DomainRouter(NoTraceWhileEmpty):
     @torch.no_grad()
     def choose(self, vectors: Tensor, among: Sequence[int], count: int) -> Tensor:
         """For texts (R, width) the numbers of the `count` nearest segments `among` some, (R, count), nearest first."""
-        numbers = torch.tensor(among, device=self.means.device)
-        variance = self.variances[numbers].mean(0)
+        every = list(among) == list(range(len(self.means)))
+        numbers = None if every else torch.tensor(among, device=self.means.device)
+        means, variances = (part if numbers is None else part[numbers] for part in (self.means, self.variances))
+        variance = variances.mean(0)
         scale = (variance + FLOOR * variance.mean() + 1e-12).rsqrt()
-        centres = self.means[numbers] * scale  # (S, width)
-        near = (vectors.to(scale) * scale) @ centres.t() - centres.square().sum(1) / 2  # less than that to itself
-        return numbers[near.topk(count, dim=1).indices]
+        centres = means * scale  # (S, width)
+        near = torch.addmm(centres.square().sum(1), vectors.to(scale) * scale, centres.t(), beta=-0.5)
+        chosen = near.topk(count, dim=1).indices  # the nearest have the largest product, less half their own square
+        return chosen if numbers is None else numbers[chosen]
 
     def rows(self, number: int) -> dict[str, Tensor]:
         """What is known of one segment: views, which may be written to."""

@@ -37,7 +37,7 @@ class Memory(NamedTuple):
 
     def of_rows(self, count: int) -> "Memory":
         """What the first rows of a batch read."""
-        if not self.by_row:
+        if not self.by_row or count == len(self.keys):
             return self
         return Memory(self.keys[:count], self.values[:count], None if self.bias is None else self.bias[:count])
 
