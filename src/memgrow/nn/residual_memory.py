@@ -4,7 +4,6 @@ Nothing that is computed for one domain depends on another, and values start at 
 output, whatever was there before.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
