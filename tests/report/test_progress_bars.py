@@ -12,13 +12,13 @@ from memgrow.experiments.run import Record, Run
 from memgrow.history import Stage
 from memgrow.methods import Grew
 from memgrow.progress import Step
+from memgrow.report.pace import duration
 from memgrow.report.progress_bars import (
     LOG_EVERY_S,
     DownloadBar,
     GridBar,
     PartsBar,
     TrainingBar,
-    duration,
     job_line,
 )
 
@@ -58,7 +58,10 @@ def test_a_log_gets_a_line_now_and_then_and_no_bar():
         for second in range(0, 100, 5):
             clock.now = float(second)
             bar.step(Step("[books]", 2, 20, second, 100, 0.5, 0.25, 0.75))
-    assert console.file.getvalue().splitlines() == ["[books]: epoch 2/20 loss 0.500 acc 25.0% best 75.0%"] * 3
+    said, *lines = console.file.getvalue().splitlines()
+    assert said == "[books]: at most about 33 min for 20 epochs"  # 2,000 batches of a second
+    state = "[books]: epoch 2/20 loss 0.500 acc 25.0% best 75.0%"
+    assert lines == [f"{state}, {left} min left" for left in (31, 31, 30)]
 
 
 def test_a_short_training_leaves_a_log_alone():
@@ -90,6 +93,41 @@ def test_one_bar_at_a_time():
         before = len(frames(bar))
         bar.clear()
         assert len(frames(bar)) == before
+
+
+def test_the_first_steps_tell_once_how_long_all_domains_take_and_the_bar_agrees():
+    console, clock = terminal(), Clock()
+    with TrainingBar(console, clock) as bar:
+        bar.coming = {"books": 10, "dvds": 20}
+        for done in range(1, 10):
+            clock.now += 4.0 if done == 1 else 0.5  # the first step of all takes longer
+            bar.step(Step("books", 1, 4, done, 10, 0.5, 0.5))
+        said = [line for line in frames(bar) if "at most" in line]
+        assert said == ["books: at most about 20 s for 4 epochs, 60 s for all 2 domains"]
+        assert frames(bar)[-1].endswith(", 16 s left")  # 31 of 40 batches
+        del bar.coming["books"]
+        for done in range(1, 10):
+            clock.now += 1.0
+            bar.step(Step("dvds", 1, 4, done, 20, 0.5, 0.5))
+        assert frames(bar)[-1].endswith(", 71 s left")
+    assert "dvds: at most about 80 s for 4 epochs" in console.file.getvalue()
+    assert console.file.getvalue().count("at most") == 2
+
+
+def test_a_training_that_goes_on_where_it_was_is_measured_from_there():
+    console, clock = terminal(), Clock()
+    with TrainingBar(console, clock) as bar:
+        for done in range(50, 60):
+            clock.now += 1.0
+            bar.step(Step("books", 1, 1, done, 100, 0.5, 0.5))
+        assert frames(bar)[-1].endswith(", 41 s left")
+
+
+def test_of_replies_the_bar_tells_the_perplexity():
+    with TrainingBar(terminal()) as bar:
+        bar.replies = True
+        bar.step(Step("films", 2, 4, 1, 2, 0.5, 0.5, 0.02))
+        assert "best perplexity 50.00" in frames(bar)[-1]
 
 
 # Parts, and what is fetched
@@ -186,7 +224,9 @@ def test_a_log_gets_a_line_for_each_job_with_the_time_left():
             ended = result("F", seeds=(number,))
             bar.step(ended.job, Step("dvds", 1, 2, 1, 2, 0.5, 0.5))
             bar.end(ended)
-    assert [line.partition(" (")[2] for line in console.file.getvalue().splitlines()] == [
+    told, *lines = console.file.getvalue().splitlines()
+    assert told == "at most about 16 min for 4 stages"  # by half an epoch of two of the first
+    assert [line.partition(" (")[2] for line in lines] == [
         "1 of 4, 3 min left)",
         "2 of 4, 2 min left)",
         "3 of 4, 60 s left)",

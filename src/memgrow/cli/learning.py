@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -60,8 +61,13 @@ def learn_stream(
     if unread := learner.method.unread(learner.options, defaults_for(learner.settings).options):
         bar.note(f"{learner.method.name} does not use what is set for {', '.join(unread)}")
     stages: list[Stage] = []
+    bar.replies = learner.task == REPLY or any(domain.has_replies for domain in stream)
+    if not learner.method.together:
+        bar.coming = {domain.name: ceil(len(domain.train) / learner.training.batch) for domain in stream}
 
     def tell(stage: Stage, new: bool) -> None:
+        for learned in stage.learned:
+            bar.coming.pop(learned, None)
         if new:
             bar.clear()
             bar.say(stage_line(stage, learner.task))

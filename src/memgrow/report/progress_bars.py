@@ -15,13 +15,13 @@ from memgrow.errors import counted
 from memgrow.experiments.plan import Job, Result
 from memgrow.methods import find_method
 from memgrow.progress import Step
+from memgrow.report.pace import WORTH_TELLING_S, Pace, duration
 from memgrow.report.table import percent, validation_text
 
 LOG_EVERY_S = 30.0  # between two lines of a log: enough to see that there is life
 NODES = 3  # of a cluster that a bar has room for
 NAME_WIDTH = 20  # letters of a domain's name that a bar has room for
 TELLING_SHARE = 0.02  # of the work, from which on the time left is worth telling
-MINUTE, HOUR = 60, 3600
 
 
 class ProgressBar:
@@ -85,25 +85,55 @@ class ProgressBar:
 
 
 class TrainingBar(ProgressBar):
-    """Shows one training after another: epoch, loss, accuracy, and the time left."""
+    """Shows one training after another: epoch, loss, accuracy, and the time left.
+
+    Once the first steps have been measured, a line says how long the training takes, and those of the domains to come:
+    at most, as training stops when validation no longer rises. The bar's time left is by the same measure.
+    """
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(console, name_width=NAME_WIDTH, clock=clock)
+        super().__init__(console, name_width=NAME_WIDTH, time_left=False, clock=clock)
+        self.replies = False  # whether validation is 1 / perplexity
+        self.coming: dict[str, int] = {}  # batches in an epoch of each domain that is yet to be learnt, if known
         self._domain = ""
+        self._pace: Pace | None = None
+        self._told = False
 
     def step(self, step: Step) -> None:
         if step.domain != self._domain:
             self.clear()
-            self._domain = step.domain
+            self._domain, self._pace, self._told = step.domain, None, False
+        done, total = (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches
+        left = ""
         if step.loss is None or step.accuracy is None:
             state = f"texts read {step.batch / max(step.batches, 1):.0%}"
         else:
             state = f"epoch {step.epoch}/{step.epochs} loss {step.loss:.3f} acc {step.accuracy:.1%}"
+            left = self._left(step, done, total)
         if step.validation is not None:
-            state += f" best {step.validation:.1%}"
-        # The time left is that of all epochs: training may stop earlier, when validation no longer rises.
-        done = (step.epoch - 1) * step.batches + step.batch
-        self.show(step.domain, done, step.epochs * step.batches, state, f"{step.domain}: {state}")
+            state += f" best {validation_text(step.validation, self.replies)}"
+        state = ", ".join(filter(None, (state, left)))
+        self.show(step.domain, done, total, state, f"{step.domain}: {state}")
+
+    def _left(self, step: Step, done: int, total: int) -> str:
+        """The time left of all epochs, as soon as it is known; what all takes is told at that moment."""
+        now = self.clock()
+        self._pace = self._pace or Pace(now, done)
+        if (each := self._pace.each(now, done)) is None:
+            return ""
+        if not self._told:
+            self._told = True
+            if each * (total - done) >= WORTH_TELLING_S:
+                self.note(self._announcement(step, each, total))
+        return f"{duration(each * (total - done))} left"
+
+    def _announcement(self, step: Step, each: float, total: int) -> str:
+        sentence = f"{step.domain}: at most about {duration(each * total)} for {counted(step.epochs, 'epoch')}"
+        later = {name: batches for name, batches in self.coming.items() if name != step.domain}
+        if later and step.domain in self.coming:
+            whole = each * (total + step.epochs * sum(later.values()))
+            sentence += f", {duration(whole)} for all {len(later) + 1} domains"
+        return sentence
 
 
 class PartsBar(ProgressBar):
@@ -152,6 +182,7 @@ class GridBar(ProgressBar):
         self._jobs, self._ended, self._work, self._done = jobs, 0, work, 0.0
         self._running: dict[Job, float] = {}  # the share of each that is done
         self._places: dict[Job, str] = {}  # the node of each, on a cluster
+        self._told = False
         self.clear()
         if jobs:
             self._show()
@@ -177,9 +208,20 @@ class GridBar(ProgressBar):
         self._show()
 
     def _show(self) -> None:
+        self._announce()
         stage = f"stage {min(self._ended + 1, self._jobs)} of {self._jobs}"
         state = ", ".join(filter(None, (self._where(), self._left())))
         self.show(stage, self._so_far(), self._work, state)
+
+    def _announce(self) -> None:
+        """Say once how long all takes, as soon as enough has been done to tell."""
+        share = self._so_far() / self._work if self._work else 1.0
+        if self._told or share < TELLING_SHARE:
+            return
+        self._told = True
+        seconds = self.clock() - self._started
+        if seconds * (1 - share) / share >= WORTH_TELLING_S:
+            self.note(f"at most about {duration(seconds / share)} for {counted(self._jobs, 'stage')}")
 
     def _where(self) -> str:
         """How many jobs run on which nodes."""
@@ -220,15 +262,6 @@ def job_line(result: Result) -> Text:
     if result.where:
         line.append(f", on {result.where}", "dim")
     return line
-
-
-def duration(seconds: float) -> str:
-    """A time as people say it."""
-    if seconds < 2 * MINUTE:
-        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-    if seconds < 2 * HOUR:
-        return f"{seconds / MINUTE:.0f} min"
-    return f"{seconds / HOUR:.1f} h"
 
 
 def _listed(seeds: Sequence[int]) -> str:
