@@ -22,6 +22,7 @@ from memgrow.errors import SettingsError
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
 from memgrow.nn.growth import Layout
+from memgrow.nn.state_dicts import NumbersAlone
 from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise
 
 SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
@@ -81,7 +82,7 @@ class ModelSettings:
         return self
 
 
-class Encoder(nn.Module, ABC):
+class Encoder(NumbersAlone, ABC):
     """Reads token indices (R, T) and lengths (R); returns a vector (R, sum of sizes) for each row.
 
     What is here suits an encoder of one column whose memory is in `banks` and whose words have `word_vectors`; one

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded
 from memgrow.models.encoder import Encoder, ModelSettings
 from memgrow.nn import Growth, MemoryBank
+from memgrow.nn.state_dicts import NumbersAlone
 
 LARGE = 256  # examples in a batch where no gradient is needed
 
@@ -51,7 +52,7 @@ class Tally(NamedTuple):
         return math.exp(self.mean) if self.logarithmic else self.mean
 
 
-class Model(nn.Module, ABC):
+class Model(NumbersAlone, ABC):
     """Reads texts by an encoder, and grows. It has a head for each column of the encoder; the newest one answers."""
 
     encoder: Encoder

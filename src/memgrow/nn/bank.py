@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from memgrow.errors import SettingsError
 from memgrow.nn.growth import Draw, Growth
 from memgrow.nn.kernels import Memory, attend
+from memgrow.nn.state_dicts import NoTraceWhileEmpty, packed_json, segments_in, told_segments
 
 
 @dataclass(frozen=True)
@@ -31,25 +32,11 @@ class RowSlots:
     there: Tensor | None  # where segments differ in size: which are read; others are a first slot once more
 
 
-class NoTraceWhileEmpty(nn.Module):
-    """Tensors without entries are left out of a state dict: a layer without slots exchanges weights with torch's."""
-
-    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        for name, tensor in (*self.named_parameters(), *self.named_buffers()):
-            if len(tensor):
-                destination[prefix + name] = tensor if keep_vars else tensor.detach()
-
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
-        tensors = (*self.named_parameters(), *self.named_buffers())
-        absent = {prefix + name: tensor.detach() for name, tensor in tensors if not len(tensor)}
-        super()._load_from_state_dict({**absent, **state_dict}, prefix, *rest)
-
-
 class MemoryBank(NoTraceWhileEmpty):
     """Keys (N, key_size) and values (N, value_size) that grow.
 
     Entries of new slots are drawn from U(-1/sqrt(key_size), 1/sqrt(key_size)), like the weights of the layer that
-    reads the bank. A state dict holds the numbers alone: to load one, grow by the same calls first.
+    reads the bank. A state dict tells who owns which slots: a bank that has none of them, or the first, grows for it.
     """
 
     keys: nn.Parameter
@@ -184,6 +171,28 @@ class MemoryBank(NoTraceWhileEmpty):
             self.segments = (*self.segments, Segment(domain, stop, stop + slots, is_quiet))
             stop += slots
         growth.commit()
+
+    def get_extra_state(self) -> Tensor | None:
+        """Who owns which slots, for a state dict; None while there are no slots."""
+        told = [[segment.domain, segment.stop - segment.start, segment.quiet] for segment in self.segments]
+        return packed_json({"segments": told}) if told else None
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take over the names of owners, where slots are as many."""
+        told = told_segments(state)
+        if [(slots, quiet) for _, slots, quiet in told] == self._sizes:
+            named = zip(self.segments, told, strict=True)
+            self.segments = tuple(replace(segment, domain=domain) for segment, (domain, _, _) in named)
+
+    @property
+    def _sizes(self) -> list[tuple[int, bool]]:
+        return [(segment.stop - segment.start, segment.quiet) for segment in self.segments]
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        told = segments_in(state_dict, prefix)
+        if [(slots, quiet) for _, slots, quiet in told[: len(self.segments)]] == self._sizes:
+            self.restore(told[len(self.segments) :])
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def plan_pruning(self, growth: Growth, kept: Sequence[Tensor]) -> dict[str, Tensor]:
         """Plan that of each segment only some slots are left, at least one, numbered within it and in their order.

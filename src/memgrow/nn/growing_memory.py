@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn.bank import MemoryBank, NoTraceWhileEmpty, Segment
+from memgrow.nn.bank import MemoryBank, Segment
 from memgrow.nn.growth import Growth
 from memgrow.nn.readings import READINGS, Reading
+from memgrow.nn.state_dicts import EXTRA, NoTraceWhileEmpty, packed_json, unpacked_json
 
 NOISE = 0.1  # length of what is added to a start of unit length when a key begins where another one does
 
@@ -24,8 +25,11 @@ class QueryNetwork(NoTraceWhileEmpty):
         self.weight = nn.Parameter(torch.empty(0, width))
 
 
-class GrowingMemory(nn.Module):
-    """A bank whose segments have a query network each; `ResidualMemory` reads it."""
+class GrowingMemory(NoTraceWhileEmpty):
+    """A bank whose segments have a query network each; `ResidualMemory` reads it.
+
+    As a bank, it grows to load a state dict that tells of more slots.
+    """
 
     def __init__(
         self,
@@ -129,9 +133,7 @@ class GrowingMemory(nn.Module):
 
     def restore(self, growths: Sequence[Mapping[str, Any]]) -> None:
         """Have the shape of a layer with these `growths`, to be filled in: at once, and not one after another."""
-        if any(type(one["slots"]) is not int or one["slots"] < 1 for one in growths):
-            raise SettingsError("a memory grew by something that is no number of slots")
-        sizes = [one["slots"] if self._reading.queried else self.matching_units(one["slots"]) for one in growths]
+        sizes = self._sizes(growths)
         named = [(one["domain"], size, bool(one["quiet"])) for one, size in zip(growths, sizes, strict=True)]
         growth, rows = Growth(), self.key_size * len(growths) * self._reading.queried
         growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], torch.zeros)
@@ -139,6 +141,43 @@ class GrowingMemory(nn.Module):
         self.bank.restore(named)
         for one in growths:
             self._note_growth(one["slots"], bool(one.get("apart")))
+
+    def _sizes(self, growths: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The slots, or units of an adapter, that each of these `growths` brings."""
+        if any(type(one["slots"]) is not int or one["slots"] < 1 for one in growths):
+            raise SettingsError("a memory grew by something that is no number of slots")
+        return [one["slots"] if self._reading.queried else self.matching_units(one["slots"]) for one in growths]
+
+    def get_extra_state(self) -> Tensor | None:
+        """The `growths`, for a state dict; None while there are no slots."""
+        return packed_json({"growths": self.growths}) if self._asked else None
+
+    def set_extra_state(self, state: Any) -> None:
+        """Take over which segments stand apart, where there are as many; their owners' names are the bank's."""
+        growths = self._told_growths(state)
+        if [one["slots"] for one in growths] == list(self._asked):
+            self._apart = frozenset(number for number, one in enumerate(growths) if one.get("apart"))
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        state, keys = state_dict.get(prefix + EXTRA), state_dict.get(prefix + "bank.keys")
+        if state is not None and keys is not None:
+            growths = self._told_growths(state)
+            if sum(self._sizes(growths)) != len(keys):
+                raise SettingsError(f"this state dict tells of other growths than its {len(keys)} slots: it is damaged")
+            if [one["slots"] for one in growths[: len(self._asked)]] == list(self._asked):
+                self.restore(growths[len(self._asked) :])
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _told_growths(self, state: Any) -> list[dict[str, Any]]:
+        told, kinds = unpacked_json(state), {"slots": int, "domain": str, "quiet": float}
+
+        def right(one: object) -> bool:
+            return isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in kinds.items())
+
+        growths = told.get("growths") if isinstance(told, dict) else None
+        if not isinstance(growths, list) or not all(map(right, growths)):
+            raise SettingsError("this state dict does not say how its memory grew: it is damaged")
+        return growths
 
     @torch.no_grad()
     def start_keys(self, domain: str, queries: Tensor, generator: torch.Generator | None = None) -> None:

@@ -1,7 +1,7 @@
 """LSTM, GRU and RNN with a memory bank: the contract of torch.nn's layers, plus slots that can grow."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self, cast
 
 import torch
@@ -13,6 +13,7 @@ from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Growth
 from memgrow.nn.kernels import Direction, Memory, State, Weights
 from memgrow.nn.packing import Packed, like, pack, previous, rows_packed, states_like
+from memgrow.nn.state_dicts import segments_in
 
 
 class MemoryRecurrent(nn.Module):
@@ -140,6 +141,15 @@ class MemoryRecurrent(nn.Module):
     def _apply(self, *given: Any, **named: Any) -> Self:
         self._forget_recordings()  # parameters move to another device, or become another dtype
         return super()._apply(*given, **named)  # type: ignore[no-untyped-call, no-any-return]
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        growth = Growth()
+        for number, bank in enumerate(self.banks):
+            if not len(bank) and segments_in(state_dict, f"{prefix}banks.{number}."):  # it will have its first slots
+                ih = self.weights(*divmod(number, self.num_directions)).ih
+                growth.enlarge(ih, 1, [(ih.shape[1], self.slot_size)], torch.zeros)
+        growth.commit()
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _forget_recordings(self) -> None:
         if self.recordings is not None:

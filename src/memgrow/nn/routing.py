@@ -11,8 +11,8 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from memgrow.nn.bank import NoTraceWhileEmpty
 from memgrow.nn.growth import Growth
+from memgrow.nn.state_dicts import NoTraceWhileEmpty
 
 FLOOR = 1e-3  # of the mean variance, added to all: what hardly varies among a few texts must not decide alone
 

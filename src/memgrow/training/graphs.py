@@ -30,8 +30,12 @@ class Graphs:
             self._work(steps)
             return
         if steps not in self._graphs:
-            self._graphs[steps], _ = captured(partial(self._work, steps), self._stream, self._pool)
+            self._graphs[steps] = self._recorded(steps)
         self._graphs[steps].replay()
+
+    def _recorded(self, steps: int) -> torch.cuda.CUDAGraph:
+        graph, _ = captured(partial(self._work, steps), self._stream, self._pool)
+        return graph
 
     def close(self) -> None:
         """Give the graphs back; what they were recorded from is free to go as well."""
