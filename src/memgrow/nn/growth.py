@@ -7,7 +7,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from memgrow.errors import SettingsError
+from memgrow.nn.optimiser_state import Moment, interleave, moments_of
 
 Layout = Sequence[tuple[int, int]]
 """Along one dimension: runs of (old size, number of new entries after them), from first to last."""
@@ -27,11 +27,11 @@ class Growth:
         self._optimiser = optimiser
         self._generator = generator
         self._data: dict[Tensor, Tensor] = {}
-        self._state: dict[Tensor, dict[str, Tensor]] = {}
+        self._state: dict[Tensor, dict[str, Moment]] = {}
         self._actions: list[Callable[[], object]] = []
 
     def enlarge(self, parameter: Tensor, dim: int, layout: Layout, draw: Draw) -> None:
-        """Plan new entries along `dim`; old ones keep their bits, the optimiser's state for new ones is zero."""
+        """Plan new entries along `dim`; old ones keep their bits, the optimiser's state for new ones is as at first."""
         old = self._data.get(parameter, parameter.data)
         if sum(size for size, _ in layout) != old.shape[dim]:
             raise ValueError(f"layout {list(layout)} does not cover dimension {dim} of {tuple(old.shape)}")
@@ -40,10 +40,10 @@ class Growth:
         if shape[dim] == 0:
             return
         new = old.new_empty(shape) if old.is_meta else draw(tuple(shape)).to(old)
-        self._data[parameter] = _interleave(old, new, dim, layout)
+        self._data[parameter] = interleave(old, new, dim, layout)
         state = self._state.setdefault(parameter, self._moments(parameter))
         for name, moment in state.items():
-            state[name] = _interleave(moment, torch.zeros_like(new), dim, layout)
+            state[name] = moment.enlarged(dim, layout)
 
     def select(self, parameter: Tensor, rows: Tensor) -> None:
         """Plan that only these rows are left; they keep their bits, and the optimiser's state for them."""
@@ -51,7 +51,7 @@ class Growth:
         self._data[parameter] = self._data.get(parameter, parameter.data)[rows]
         state = self._state.setdefault(parameter, self._moments(parameter))
         for name, moment in state.items():
-            state[name] = moment[rows]
+            state[name] = moment.selected(rows)
 
     def uniform(self, bound: float) -> Draw:
         """A draw from U(-bound, bound), on the CPU, so that a seed means the same on every device."""
@@ -83,22 +83,12 @@ class Growth:
             parameter.grad = None
         for parameter, state in self._state.items():
             if self._optimiser is not None and state:
-                self._optimiser.state[parameter].update(state)
+                self._optimiser.state[parameter].update({name: moment.tensor for name, moment in state.items()})
         for action in self._actions:
             action()
 
-    def _moments(self, parameter: Tensor) -> dict[str, Tensor]:
-        """The optimiser's tensors that are laid out like the parameter (Adam's moments; not its step count)."""
-        if self._optimiser is None:
-            return {}
-        held = {id(p) for group in self._optimiser.param_groups for p in group["params"]}
-        if parameter.requires_grad and id(parameter) not in held:
-            raise SettingsError(
-                f"a trainable parameter of shape {tuple(parameter.shape)} is to grow, but the optimiser handed in "
-                "does not hold it: hand in the optimiser that trains it, or set requires_grad to False"
-            )
-        state = self._optimiser.state.get(parameter, {})
-        return {n: t for n, t in state.items() if isinstance(t, Tensor) and t.shape == parameter.shape and t.ndim}
+    def _moments(self, parameter: Tensor) -> dict[str, Moment]:
+        return {} if self._optimiser is None else moments_of(self._optimiser, parameter)
 
 
 def count_parameters(model: nn.Module) -> int:
@@ -125,12 +115,3 @@ def _size_after(model: nn.Module, **growth: int) -> int:
     if any(growth.values()):
         cast(Any, shadow).grow(**growth)
     return count_parameters(shadow)
-
-
-def _interleave(old: Tensor, new: Tensor, dim: int, layout: Layout) -> Tensor:
-    pieces = []
-    old_at = new_at = 0
-    for size, extra in layout:
-        pieces += [old.narrow(dim, old_at, size), new.narrow(dim, new_at, extra)]
-        old_at, new_at = old_at + size, new_at + extra
-    return torch.cat(pieces, dim)
