@@ -203,4 +203,9 @@ class PairClassifier(Classifier):
 
     def features(self, vectors: Tensor) -> Tensor:
         u, v = vectors.chunk(2)
+        return self.joined(u, v)
+
+    @staticmethod
+    def joined(u: Tensor, v: Tensor) -> Tensor:
+        """The features of pairs whose texts have the vectors u and v, (B, S) each."""
         return torch.cat((u, v, u * v, (u - v).abs()), dim=-1)

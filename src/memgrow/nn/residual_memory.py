@@ -34,7 +34,9 @@ class ResidualMemory(GrowingMemory):
         # What new slots add has to be 0.0 and is subtracted: -0.0 + 0.0 would be 0.0, another bit. It is 0.0 as no
         # factor is -0.0, in whatever order it is summed.
         if (routes := current_routes()) is not None:
-            return self._read_routed(states, routes)
+            # An exported graph has no groups of rows, whose number and sizes depend on the texts.
+            read = self._read_masked if torch.compiler.is_exporting() else self._read_routed
+            return read(states, routes)
         places, result = states.reshape(-1, self.width), states
         for number in self.read_segments:
             segment = self.bank.segments[number]
@@ -89,6 +91,17 @@ class ResidualMemory(GrowingMemory):
             shape = (-1, *[1] * (states.ndim - 1))
             contents = contents.masked_fill(torch.tensor(silent, device=states.device).view(shape), 0.0)
         return contents
+
+    def _read_masked(self, states: Tensor, routes: Tensor) -> Tensor:
+        """The same by reading all segments for all rows, and taking what is on a row's routes."""
+        result = states
+        for number in self.read_segments:
+            segment = self.bank.segments[number]
+            if segment.domain not in self._silent:
+                content = self._weights(states, number).to(states) @ self.bank.values[segment.start : segment.stop]
+                reads = (routes == number).any(1).view(-1, *[1] * (states.ndim - 1))
+                result = result + content * reads
+        return result
 
     @property
     def read_segments(self) -> Sequence[int]:

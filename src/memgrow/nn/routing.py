@@ -50,13 +50,17 @@ class DomainRouter(NoTraceWhileEmpty):
         """For texts (R, width) the numbers of the `count` nearest segments `among` some, (R, count), nearest first."""
         every = list(among) == list(range(len(self.means)))
         numbers = None if every else torch.tensor(among, device=self.means.device)
-        means, variances = (part if numbers is None else part[numbers] for part in (self.means, self.variances))
-        variance = variances.mean(0)
-        scale = (variance + FLOOR * variance.mean() + 1e-12).rsqrt()
-        centres = means * scale  # (S, width)
+        scale, centres = self.scaled(numbers)
         near = torch.addmm(centres.square().sum(1), vectors.to(scale) * scale, centres.t(), beta=-0.5)
         chosen = near.topk(count, dim=1).indices  # the nearest have the largest product, less half their own square
         return chosen if numbers is None else numbers[chosen]
+
+    def scaled(self, numbers: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The scale (width) that gives all directions the same variance, and the means (S, width) of segments by it."""
+        means, variances = (part if numbers is None else part[numbers] for part in (self.means, self.variances))
+        variance = variances.mean(0)
+        scale = (variance + FLOOR * variance.mean() + 1e-12).rsqrt()
+        return scale, means * scale
 
     def rows(self, number: int) -> dict[str, Tensor]:
         """What is known of one segment: views, which may be written to."""

@@ -146,8 +146,11 @@ class PretrainedEncoder(Encoder):
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         there = token_mask(words, lengths)
         full = lengths.device.type == "cpu" and bool((lengths == words.shape[1]).all())  # nobody waits for a GPU
-        states = self.states(words, there, full)
-        vectors: Tensor = self.dropout(self._pool(states, there))
+        return self.pooled(words, there, full)
+
+    def pooled(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:
+        """A vector for each row of pieces (R, T), of which only some are there, or `full` all."""
+        vectors: Tensor = self.dropout(self._pool(self.states(words, there, full), there))
         return vectors
 
     def states(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:

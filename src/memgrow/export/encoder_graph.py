@@ -1,0 +1,83 @@
+"""A classifier around a pretrained encoder as an ONNX graph, as torch.onnx traces it: any batch and any length."""
+
+import copy
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from memgrow.errors import ModelError, brief
+from memgrow.export.recurrent_graph import OPSET, PROBABILITIES
+from memgrow.models import Classifier, PairClassifier, PretrainedEncoder
+
+PIECES, MASK = "input_ids", "attention_mask"
+
+
+class Labelling(nn.Module):
+    """From pieces (R, T) and where they are there, as a tokenizer gives both, to probabilities (B, labels)."""
+
+    def __init__(self, model: Classifier, temperature: float) -> None:
+        super().__init__()
+        self.model, self.temperature = model, temperature
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        encoder = cast(PretrainedEncoder, self.model.encoder)
+        there = attention_mask > 0
+        # A text without any piece is read as the first piece, as `PieceTokenizer` has it.
+        first = torch.arange(input_ids.shape[1], device=input_ids.device) == 0
+        there = there | (first & ~there.any(1, keepdim=True))
+        vectors = encoder.pooled(input_ids * (attention_mask > 0), there)
+        if isinstance(self.model, PairClassifier):  # not in chunks, of which nobody knows how many there are
+            vectors = self.model.joined(*vectors.unflatten(0, (2, -1)).unbind())
+        logits = self.model.heads[-1](vectors)
+        return torch.softmax(logits / self.temperature, dim=-1)
+
+
+def encoder_graph(model: Classifier, temperature: float) -> Any:
+    """The model as an onnx.ModelProto in float32, its probabilities at that temperature."""
+    model = copy.deepcopy(model).cpu().eval()
+    encoder = cast(PretrainedEncoder, model.encoder)
+    encoder.settings = replace(encoder.settings, precision="float32")
+    rows = torch.export.Dim("batch", min=1) * model.texts if model.texts > 1 else torch.export.Dim("batch", min=1)
+    length = torch.export.Dim("length", min=1, max=encoder.longest)
+    shape = {0: rows, 1: length}
+    pieces = torch.ones(2 * model.texts, 3, dtype=torch.long)
+    mask = torch.ones_like(pieces)
+    mask[0, 2] = 0
+    try:
+        with torch.no_grad(), _quiet():
+            program: Any = torch.onnx.export(
+                Labelling(model, temperature),
+                (pieces, mask),
+                input_names=[PIECES, MASK],
+                output_names=[PROBABILITIES],
+                dynamic_shapes={PIECES: shape, MASK: shape},
+                opset_version=OPSET,
+                dynamo=True,
+                verbose=False,
+            )
+    except Exception as error:  # of any family, and of what torch makes of it
+        kind = cast(Any, encoder.backbone).config.model_type
+        raise ModelError(
+            f"torch {torch.__version__} makes no ONNX graph of {encoder.files.name} ({kind}; {brief(error)}): export it "
+            "--to huggingface, or serve it with memgrow serve"
+        ) from error
+    return program.model_proto
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Within, the exporter says nothing of its steps and of what it would do in other versions."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
