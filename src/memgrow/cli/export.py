@@ -1,0 +1,54 @@
+"""`memgrow export`: a model as a folder for onnxruntime, or for the Hugging Face hub."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, say
+from memgrow.errors import SettingsError
+from memgrow.printable import printable
+
+TARGETS = {  # by the forms that there are, what one does next
+    "onnx": "Run it: {output}/memgrow-export.json says what goes in and what comes out.",
+    "huggingface": "Read README.md before you share it: hf upload OWNER/NAME {output}",
+}
+
+
+def export(
+    model: opt.Model,
+    output: Annotated[
+        Path, typer.Argument(readable=False, metavar="OUT", help="The folder to write.", show_default=False)
+    ],
+    to: Annotated[
+        str,
+        typer.Option("--to", metavar="FORM", help="onnx or huggingface.", show_default=False),
+    ],
+    for_domain: opt.ForDomain = None,
+) -> None:
+    """Write a model as a folder for onnxruntime, or for the Hugging Face hub with a model card.
+
+    Nothing is replaced: OUT is a new folder, written whole or not at all.
+
+    Example: memgrow export model/ --to onnx books-onnx/
+    """
+    from memgrow.export import export_huggingface, export_onnx
+    from memgrow.learner import Learner
+    from memgrow.report.history import in_bytes
+
+    if to not in TARGETS:
+        raise SettingsError(f"there is no form {to!r} to export to; there are {' and '.join(TARGETS)}")
+    if for_domain is not None and to != "onnx":
+        raise SettingsError(
+            "--for-domain goes with --to onnx: a folder for the hub has all domains, and is asked for one"
+        )
+    with console.status(f"Writing {printable(str(output))}"):
+        learner = Learner.load(model, "cpu")
+        if to == "onnx":
+            export_onnx(learner, output, for_domain)
+        else:
+            export_huggingface(learner, output)
+    size = sum(path.stat().st_size for path in output.expanduser().rglob("*") if path.is_file())
+    say(f"{output} has the model ({in_bytes(size)}).", soft_wrap=True)
+    say(TARGETS[to].format(output=output), "dim", soft_wrap=True)

@@ -1,0 +1,29 @@
+"""A model as a folder for the Hugging Face hub: what `Learner.load` reads, and a model card."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from memgrow.export.model_card import model_card
+from memgrow.export.new_folder import free_place, new_folder
+from memgrow.folder_writer import write_file
+from memgrow.learner import Learner
+from memgrow.models import PretrainedSettings
+from memgrow.models.pretrained.catalogue import public_name
+from memgrow.versions import write_checkpoint
+
+CARD = "README.md"
+
+
+def export_huggingface(learner: Learner, path: str | Path) -> None:
+    """Write the model as a new folder that `upload_folder` and `Learner.load` take, earlier versions left out.
+
+    The card is no part of the manifest: it is for people to write on.
+    """
+    place = free_place(path)
+    card = model_card(learner, place.name)
+    setup = learner.setup
+    if isinstance(setup.model, PretrainedSettings):  # perhaps by its path, which is nobody's business
+        setup = replace(setup, model=replace(setup.model, encoder=public_name(setup.model.encoder)))
+    with new_folder(path) as folder:
+        write_checkpoint(folder, setup, learner.learnt)
+        write_file(folder / CARD, card.encode())
