@@ -16,6 +16,7 @@ from typing import Any
 
 from drift_figures import DRIFT
 from large_files_figures import LARGE_FILES
+from leaving_figures import EXPORT
 from scale_figures import HUNDRED, SCALE
 from serving_figures import SERVING
 from speed_figures import SPEED
@@ -392,6 +393,7 @@ PLACES = {
     **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
     **{name: ("docs/large-files.md", figures) for name, figures in LARGE_FILES.items()},
     **{name: ("docs/scale.md", figures) for name, figures in SCALE.items()},
+    **{name: ("docs/leaving.md", figures) for name, figures in EXPORT.items()},
     **{name: ("docs/drift.md", figures) for name, figures in DRIFT.items()},
     **{name: ("docs/service.md", figures) for name, figures in SERVING.items()},
     **{name: ("docs/many-domains.md", figures) for name, figures in HUNDRED.items()},

@@ -16,6 +16,7 @@ COMMANDS = (
     "history",
     "undo",
     "verify",
+    "export",
     "methods",
     "compare",
     "paper",

@@ -28,6 +28,7 @@ MODEL, ABOUT = "model.onnx", "memgrow-export.json"
 WEIGHTS = "model.onnx.data"  # of a model that is too large for one file
 TOKENIZER, TOKENISE, VOCABULARY = "tokenizer.json", "tokenise.py", "vocabulary.json"
 LARGEST = 1_900_000_000  # bytes of tensors in one file; what ONNX is written in allows two gigabytes
+SMALLEST_APART = 1024  # bytes of a tensor that stands in a file of its own then
 TRIED = 24  # tokens of the longest row on which a graph is tried
 NEAR = 1e-3  # how far a graph's probabilities may be from the model's: a wrong graph is further off
 SOURCE = f"# From memgrow {__version__}, under its licence (MIT): the words that a model's vocabulary.json numbers.\n"
@@ -172,7 +173,11 @@ def _write_graph(graph: Graph, path: Path) -> None:
 
     large = sum(tensor.ByteSize() for tensor in graph.proto.graph.initializer) > LARGEST
     onnx.save_model(
-        graph.proto, str(path), save_as_external_data=large, location=WEIGHTS if large else None, size_threshold=1024
+        graph.proto,
+        str(path),
+        save_as_external_data=large,
+        location=WEIGHTS if large else None,
+        size_threshold=SMALLEST_APART,
     )
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
