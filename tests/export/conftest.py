@@ -5,9 +5,11 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import torch
+from torch import nn
 
 from memgrow.models import Classifier, ModelSettings, build
 
@@ -16,6 +18,8 @@ WITHOUT = (
     "import sys\nassert not {'memgrow', 'torch', 'transformers'} & set(sys.modules), 'it needs more than it says'\n"
 )
 LABELS = 3
+
+Module = TypeVar("Module", bound=nn.Module)
 
 
 @pytest.fixture(scope="session")
@@ -33,11 +37,11 @@ def classifier(task: str, words: int = 30, **settings) -> Classifier:
     return model
 
 
-def sharpened(model: Classifier) -> Classifier:
+def sharpened(model: Module, times: float = 3.0) -> Module:
     """The same with answers that are far apart."""
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.mul_(3)
+            parameter.mul_(times)
     return model.eval()
 
 
