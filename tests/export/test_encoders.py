@@ -50,7 +50,7 @@ def learnt(folder: Path, method: str, family: str = "bert", single: bool = False
         for memory in learner.classifier().encoder.memories:
             memory.bank.values.normal_()  # they start at zero, and would add nothing
     # The first piece of a random encoder hardly tells one text from another.
-    sharpened(learner.classifier().heads, 500.0 if model.pooling == "first" else 3.0)
+    sharpened(learner.classifier().heads, 60.0 if model.pooling == "first" else 3.0)
     return learner
 
 
@@ -79,7 +79,7 @@ def check(learner: Learner, folder: Path, texts: list, tokenizers, runtime, for_
     answers = learner.predict(texts, for_domain)
     expected = np.array([list(one.probabilities.values()) for one in answers])
     found = probabilities_of(folder, texts, tokenizers, runtime)
-    assert expected.std(0).max() > 0.01
+    assert expected.std(0).max() > 1e-3  # texts differ by more than the graph may
     assert np.abs(found - expected).max() < 1e-4
     labels = json.loads((folder / "memgrow-export.json").read_bytes())["labels"]
     assert [labels[best] for best in found.argmax(1)] == [one.label for one in answers]
