@@ -46,11 +46,16 @@ def learnt(folder: Path, method: str, family: str = "bert", single: bool = False
             }
             domain = replace(domain, **parts)
         learner.adapt(domain)
+    chance = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for memory in learner.classifier().encoder.memories:
-            memory.bank.values.normal_()  # they start at zero, and would add nothing
+            memory.bank.values.normal_(generator=chance)  # they start at zero, and would add nothing
     # The first piece of a random encoder hardly tells one text from another.
-    sharpened(learner.classifier().heads, 60.0 if model.pooling == "first" else 3.0)
+    head = sharpened(learner.classifier().heads[-1], 60.0 if model.pooling == "first" else 3.0)
+    data = learner.encode(
+        [Example(text) if single else Example(*text) for text in texts_of(20, pairs=not single)], labelled=False
+    )
+    head[-1].bias.data -= learner.classifier().logits(data).mean(0)  # no label is the answer to all of them
     return learner
 
 

@@ -226,7 +226,7 @@ def _route(
         return lambda column: None
     there = graph.add("Unsqueeze", counted, graph.constant([2]))
     total = graph.add("ReduceSum", graph.add("Mul", embedded, there), graph.constant([1]), keepdims=0)
-    near = _nearness(graph, encoder.router, graph.add("Div", total, lengths), len(segments))  # (R, segments)
+    near = _nearness(graph, encoder.router, graph.add("Div", total, lengths))  # (R, segments)
     _, chosen = graph.add_several("TopK", 2, near, graph.constant([count]), axis=-1)
     hot = graph.add("OneHot", chosen, graph.constant(len(segments)), graph.constant(np.array([0.0, 1.0])), axis=-1)
     read = graph.add("ReduceSum", hot, graph.constant([1]), keepdims=0)  # (R, segments)
@@ -236,9 +236,9 @@ def _route(
     return lambda column: masked
 
 
-def _nearness(graph: Graph, router: DomainRouter, vectors: str, segments: int) -> str:
+def _nearness(graph: Graph, router: DomainRouter, vectors: str) -> str:
     """The numbers by which `DomainRouter.choose` puts the segments in order."""
-    scale, centres = router.scaled(torch.arange(segments, device=router.means.device))
+    scale, centres = router.scaled()
     scaled = graph.add("Mul", vectors, graph.constant(scale))
     product = graph.add("MatMul", scaled, graph.constant(centres.t()))
     return graph.add("Sub", product, graph.constant(centres.square().sum(1) / 2))
