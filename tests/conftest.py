@@ -1,16 +1,26 @@
 """Small things that many tests start from."""
 
+import gc
 import os
 from collections.abc import Iterator
 
 import pytest
+
+# The tests' models are so small that a second thread only gets in the way: of torch, of numpy and of tokenizers.
+os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
+
 import torch
 
 from memgrow.data import Stream, synthetic_stream
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 
-torch.set_num_threads(1)  # the tests' models are so small that a second thread only gets in the way
+torch.set_num_threads(1)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: Python need not look through it again and again for what could go."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -72,13 +72,31 @@ again = memgrow.Learner.load(sys.argv[1] + "/model", device="cpu")
 assert again.predict([("a", "b")]) == learner.predict([("a", "b")])
 '''
 
-NEW = """
+# In a fresh process, one after another
+STEPS = (
+    "import torch",
+    "from memgrow import *",
+    "import memgrow.metrics.significance",
+    "from memgrow.report.plots import draw_matrices",
+    "import io; matrix = memgrow.metrics.AccuracyMatrix().with_row(['a'], {'a': 1.0}); "
+    "draw_matrices({'F': matrix}, io.BytesIO(), '')",
+)
+TELLING = f"""
 import json, sys
-import torch
-before = set(sys.modules)
-from memgrow import *
-print(json.dumps(sorted(set(sys.modules) - before)))
+known, told = set(), []
+for step in {STEPS!r}:
+    exec(step)
+    told.append(sorted(set(sys.modules) - known))
+    known |= set(sys.modules)
+print(json.dumps(told))
 """
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, list[str]]:
+    """The modules that each step loads."""
+    done = subprocess.run([sys.executable, "-c", TELLING], check=True, capture_output=True, text=True)
+    return dict(zip(("torch", "memgrow", "figures", "plots", "picture"), json.loads(done.stdout), strict=True))
 
 
 @pytest.mark.slow
@@ -88,9 +106,8 @@ def test_all_of_the_core_can_be_imported_and_learns_saves_and_loads_where_nothin
 
 
 @pytest.mark.slow
-def test_importing_memgrow_adds_little_to_importing_torch():
-    done = subprocess.run([sys.executable, "-c", NEW], check=True, capture_output=True, text=True)
-    new = json.loads(done.stdout)
+def test_importing_memgrow_adds_little_to_importing_torch(loaded):
+    new = loaded["memgrow"]
     assert {name.split(".")[0] for name in new} <= {
         "torch",
         "numpy",
@@ -110,6 +127,19 @@ def test_every_public_name_is_where_it_was_and_so_are_the_packages_that_used_to_
     assert memgrow.nn.MemoryLSTM is memgrow.MemoryLSTM
     for unknown in ("no_such_name", "_no_such_name"):
         assert not hasattr(memgrow, unknown)
+
+
+@pytest.mark.slow
+def test_scipy_is_loaded_only_when_a_figure_needs_it(loaded):
+    assert not [name for name in loaded["memgrow"] + loaded["figures"] if name.startswith("scipy")]
+
+
+@pytest.mark.slow
+def test_matplotlib_is_loaded_only_for_a_picture_and_leaves_the_callers_own_alone(loaded):
+    before = loaded["memgrow"] + loaded["figures"] + loaded["plots"]
+    assert not [name for name in before if name.startswith("matplotlib")]
+    assert "matplotlib.figure" in loaded["picture"]
+    assert "matplotlib.pyplot" not in loaded["picture"]
 
 
 def test_no_file_of_the_core_imports_what_only_some_users_have():

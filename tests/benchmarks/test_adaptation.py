@@ -69,8 +69,9 @@ def test_the_figures_that_are_quoted_name_the_command_that_decided_them(benchmar
     assert asked.modes == list(found["modes"])
 
 
-@pytest.mark.slow
-def test_without_data_it_says_what_to_give():
-    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert "give --data and --vectors, or --quick" in done.stderr
+def test_without_data_it_says_what_to_give(benchmark, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(SCRIPT)])
+    with pytest.raises(SystemExit) as ended:
+        benchmark.main()
+    assert ended.value.code == 2
+    assert "give --data and --vectors, or --quick" in capsys.readouterr().err

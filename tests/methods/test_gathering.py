@@ -1,5 +1,7 @@
 """A plugin that gathers something step by step has it whole: in a stack, after a killed run, beside other plugins."""
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,10 +71,12 @@ class Movement(Plugin):
         return new
 
 
-@pytest.fixture(autouse=True)
-def methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, kinds in {"movement": (Movement,), "both": (ElasticWeights, Movement)}.items():
-        monkeypatch.setitem(METHODS, name, Method(name, "for this test", remembers=kinds))
+@pytest.fixture(autouse=True, scope="module")
+def methods() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, kinds in {"movement": (Movement,), "both": (ElasticWeights, Movement)}.items():
+            patch.setitem(METHODS, name, Method(name, "for this test", remembers=kinds))
+        yield
 
 
 def make(method: str, tiny, training, seed: int = 0) -> Learner:
@@ -95,17 +99,24 @@ def test_what_is_gathered_is_each_models_own_until_its_own_last_step(stream, tin
             assert a.note["moved"] == pytest.approx(b.note["moved"], rel=1e-3)
 
 
+@pytest.fixture(scope="module")
+def unbroken(stream, tiny, short, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Learner]:
+    """The model of the first domain, and the learner that has gone on to the second."""
+    folder, whole = tmp_path_factory.mktemp("first") / "model", make("movement", tiny, short)
+    whole.adapt(stream[0], folder=folder)
+    whole.adapt(stream[1])
+    return folder, whole
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("reports", range(9))
 def test_a_run_that_is_killed_anywhere_gathers_what_an_unbroken_one_does(
-    reports: int, stream, tiny, short, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reports: int, stream, unbroken: tuple[Path, Learner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the last of the reports the training has ended, and only the saving is missing."""
     monkeypatch.setattr(loop, "REPORT_EVERY_S", 0.0)
-    whole = make("movement", tiny, short)
-    whole.learn(stream[:2])
-    learner = make("movement", tiny, short)
-    learner.adapt(stream[0], folder=tmp_path / "model")
+    first, whole = unbroken
+    shutil.copytree(first, tmp_path / "model")
     for left in (reports, None):
         learner = Learner.load(tmp_path / "model")
         try:

@@ -1,5 +1,6 @@
 """A with keep: auto goes back to the old weights as far as the new domain's validation set allows."""
 
+import copy
 import math
 import random
 from functools import partial
@@ -147,8 +148,8 @@ def test_a_tally_makes_the_score(model, stream, dialogues):
     assert tally.score == pytest.approx(learner.model.score(data), rel=1e-5)
 
 
-def grown_pair(stream):
-    """A model, one that has grown from it and trained, and data."""
+@pytest.fixture(scope="module")
+def grown(stream):
     learner = make(keep=0.0)
     learner.adapt(stream[0])
     old = learner.model
@@ -156,8 +157,15 @@ def grown_pair(stream):
     return old, learner.model, learner.encode(stream[1].validation)
 
 
-def test_weights_side_by_side_answer_as_one_after_another_do(stream, monkeypatch):
-    old, new, data = grown_pair(stream)
+@pytest.fixture
+def grown_pair(grown):
+    """A model, one that has grown from it and trained, and data; the models are the test's own."""
+    *models, data = grown
+    return *copy.deepcopy(models), data
+
+
+def test_weights_side_by_side_answer_as_one_after_another_do(grown_pair, monkeypatch):
+    old, new, data = grown_pair
     before = {name: p.detach().clone() for name, p in new.named_parameters()}
     plain = tally_each(new, data, mixtures(old, new, SHARES))
     assert len({tuple(tally.sums.tolist()) for tally in plain}) > 1, "the mixtures were to answer differently"
@@ -173,8 +181,8 @@ def test_weights_side_by_side_answer_as_one_after_another_do(stream, monkeypatch
         assert torch.equal(parameter, before[name]), name
 
 
-def test_weights_that_are_not_named_are_the_models_own(stream):
-    _, new, data = grown_pair(stream)
+def test_weights_that_are_not_named_are_the_models_own(grown_pair):
+    _, new, data = grown_pair
     name = "heads.0.0.weight"
     other = torch.zeros_like(dict(new.named_parameters())[name])
     domain = StackedDomain([new], data, [0], torch.device("cpu"))
@@ -185,8 +193,8 @@ def test_weights_that_are_not_named_are_the_models_own(stream):
         assert not torch.equal(own.sums, changed.sums)
 
 
-def test_a_model_has_its_weights_back_after_an_evaluation_that_failed(stream, monkeypatch):
-    old, new, data = grown_pair(stream)
+def test_a_model_has_its_weights_back_after_an_evaluation_that_failed(grown_pair, monkeypatch):
+    old, new, data = grown_pair
     before = {name: p.detach().clone() for name, p in new.named_parameters()}
     monkeypatch.setattr(type(new), "tally", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -194,8 +202,8 @@ def test_a_model_has_its_weights_back_after_an_evaluation_that_failed(stream, mo
     assert all(torch.equal(p, before[name]) for name, p in new.named_parameters())
 
 
-def test_choosing_draws_no_random_number(stream):
-    old, new, data = grown_pair(stream)
+def test_choosing_draws_no_random_number(grown_pair):
+    old, new, data = grown_pair
     state = torch.get_rng_state()
     Averaging(MethodSettings(keep="auto")).choose_weights(old, new, partial(tally_each, new, data))
     assert torch.equal(torch.get_rng_state(), state)
@@ -205,8 +213,8 @@ def test_choosing_draws_no_random_number(stream):
 
 
 @pytest.mark.parametrize("wanted", [0.0, 0.35, 0.9])
-def test_the_weights_are_exactly_those_of_the_share_that_was_chosen(wanted, stream):
-    old, new, _ = grown_pair(stream)
+def test_the_weights_are_exactly_those_of_the_share_that_was_chosen(wanted, grown_pair):
+    old, new, _ = grown_pair
     with torch.no_grad():
         new.heads[0][0].weight[0, 0] = -0.0
     expected = {name: p.detach().clone() for name, p in new.named_parameters()}

@@ -1,6 +1,8 @@
 """Letters after a method's name: what each does, and what does not go together."""
 
+from collections.abc import Callable
 from dataclasses import fields
+from functools import cache
 
 import pytest
 import torch
@@ -42,13 +44,19 @@ def weights(learner: Learner) -> dict[str, torch.Tensor]:
     return {name: p.detach().clone() for name, p in learner.trained().named_parameters()}
 
 
-def after_two(method: str, stream, **options) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
-    """The weights after the first domain and after the second."""
-    one = learner(method, **options)
-    one.adapt(stream[0])
-    before = weights(one)
-    one.adapt(stream[1])
-    return before, weights(one)
+@pytest.fixture(scope="module")
+def after_two(stream) -> Callable[..., tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]]:
+    """The weights after the first domain and after the second, to be looked at alone: many tests ask for the same."""
+
+    @cache
+    def taught(method: str, **options) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        one = learner(method, **options)
+        one.adapt(stream[0])
+        before = weights(one)
+        one.adapt(stream[1])
+        return before, weights(one)
+
+    return taught
 
 
 def old(tensor: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
@@ -94,10 +102,10 @@ def test_every_letter_goes_behind_some_method(letter):
     assert find_method(f"{base}+{letter}").name == f"{base}+{letter}"
 
 
-def test_averaging_goes_the_stated_part_of_the_way_back(stream):
-    before, free = after_two("F+M+V", stream)
+def test_averaging_goes_the_stated_part_of_the_way_back(after_two):
+    before, free = after_two("F+M+V")
     for keep in (0.0, 0.25, 1.0):
-        same, averaged = after_two("F+M+V+A", stream, keep=keep)
+        same, averaged = after_two("F+M+V+A", keep=keep)
         for name, first in before.items():
             assert torch.equal(same[name], first), "the first domain is learnt as ever"
             expected = free[name].clone()
@@ -105,15 +113,15 @@ def test_averaging_goes_the_stated_part_of_the_way_back(stream):
             torch.testing.assert_close(averaged[name], expected)
 
 
-def test_the_mean_that_is_kept_lies_between_the_old_weights_and_the_last_ones(stream):
+def test_the_mean_that_is_kept_lies_between_the_old_weights_and_the_last_ones(after_two):
     def distance(smooth: float) -> float:
-        before, after = after_two("F+V+E", stream, smooth=smooth)
+        before, after = after_two("F+V+E", smooth=smooth)
         return float(sum((old(after[name], first) - first).square().sum() for name, first in before.items()))
 
     assert 0 < distance(0.9) < distance(0.5) < distance(0.1) < distance(0.0)
     assert distance(0.99) == distance(1.0) > 0, "no memory is longer than three epochs"
-    _, plain = after_two("F+V", stream)
-    _, last = after_two("F+V+E", stream, smooth=0.0)
+    _, plain = after_two("F+V")
+    _, last = after_two("F+V+E", smooth=0.0)
     assert all(torch.equal(last[name], tensor) for name, tensor in plain.items())
 
 
@@ -167,9 +175,9 @@ def test_distilling_holds_the_answers_of_the_old_model(stream):
     assert drift(100.0) < 0.7 * drift(0.0)
 
 
-def test_distilling_with_no_weight_is_plain_fine_tuning(stream):
-    _, plain = after_two("F+V", stream)
-    _, distilled = after_two("F+V+D", stream, distil=0.0)
+def test_distilling_with_no_weight_is_plain_fine_tuning(after_two):
+    _, plain = after_two("F+V")
+    _, distilled = after_two("F+V+D", distil=0.0)
     for name, tensor in plain.items():
         torch.testing.assert_close(distilled[name], tensor)
 
@@ -191,17 +199,17 @@ def test_the_old_model_takes_new_words_as_unknown(stream, monkeypatch):
     torch.testing.assert_close(answers[0], says)
 
 
-def test_old_parameters_move_slowly_and_new_ones_do_not(stream):
+def test_old_parameters_move_slowly_and_new_ones_do_not(after_two):
     moved = {}
     for share in (0.0, 0.1, 1.0):
-        before, after = after_two("F+M+V+L", stream, old_rate=share)
+        before, after = after_two("F+M+V+L", old_rate=share)
         moved[share] = {name: float((old(after[name], first) - first).norm()) for name, first in before.items()}
         keys, slots = after["encoder.columns.0.banks.0.keys"], len(before["encoder.columns.0.banks.0.keys"])
         assert keys.shape[0] == 2 * slots
     assert all(distance == 0 for distance in moved[0.0].values())
     assert sum(moved[0.1].values()) < 0.3 * sum(moved[1.0].values())
-    _, plain = after_two("F+M+V", stream)
-    _, full = after_two("F+M+V+L", stream, old_rate=1.0)
+    _, plain = after_two("F+M+V")
+    _, full = after_two("F+M+V+L", old_rate=1.0)
     for name, tensor in plain.items():
         torch.testing.assert_close(full[name], tensor)
 

@@ -2,7 +2,6 @@
 
 import json
 import math
-import subprocess
 import sys
 
 import numpy as np
@@ -121,12 +120,6 @@ def test_without_scipy_the_extra_is_named(monkeypatch):
         spread([0.1, 0.2])
     with pytest.raises(SettingsError, match=r"memgrow\[stats\]"):
         paired_over_seeds([0.1, 0.2], [0.1, 0.3])
-
-
-@pytest.mark.slow
-def test_scipy_is_loaded_only_when_a_figure_needs_it():
-    code = "import sys, memgrow.metrics.significance; sys.exit(any(name.startswith('scipy') for name in sys.modules))"
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_what_was_found_can_be_written_as_json():

@@ -101,8 +101,14 @@ def same_bits(one: Learner, other: Learner) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("slots", [4, 0])
-@pytest.mark.parametrize("method", [*(name for name in SUITABLE if name not in GROWS_OTHERWISE), *LETTERS])
+@pytest.mark.parametrize(
+    ("method", "slots"),
+    [
+        *((name, 4) for name in (*SUITABLE, *LETTERS) if name not in GROWS_OTHERWISE),
+        # Without any, and with some that grow of none
+        *((name, 0) for name in ("F", "F+M+V", "frozen+M", "EWC+M+V", "multi-task")),
+    ],
+)
 def test_every_method_that_has_a_meaning_for_it_learns_saves_and_loads(method, slots, stream, tmp_path):
     learner = make(method, slots=slots)
     learner.learn(stream, folder=tmp_path / "model")

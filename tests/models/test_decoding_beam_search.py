@@ -59,15 +59,19 @@ def by_hand(model, row, size, alpha):
     """The same search with lists, for one message: an ended reply keeps its place among the `size`."""
 
     @torch.no_grad()
-    def chance(words, word):
-        said, message = torch.tensor([[*words, word]]), MESSAGES[row : row + 1, : LENGTHS[row]]
-        count = len(words) + (word != 0)
-        return -float(model(message, LENGTHS[row : row + 1], said, torch.tensor([count])).tokens[0, len(words)])
+    def chances(replies):
+        """What each further word, or the end, makes of each of these replies of one length."""
+        further = [(words, word) for words in replies for word in (0, 2, 3, 4)]
+        message = MESSAGES[row : row + 1, : LENGTHS[row]].expand(len(further), -1), LENGTHS[[row] * len(further)]
+        said = torch.tensor([[*words, word] for words, word in further])
+        counts = torch.tensor([len(words) + (word != 0) for words, word in further])
+        losses = model(*message, said, counts).tokens[:, said.shape[1] - 1]
+        return dict(zip(further, (-losses).tolist(), strict=True))
 
     live, ended = {(): 0.0}, {}
     for _ in range(LONGEST + 1):
         before = live
-        further = {(words, word): s + chance(words, word) for words, s in live.items() for word in (0, 2, 3, 4)}
+        further = {(words, word): live[words] + chance for (words, word), chance in chances(live).items()}
         kept = sorted(further, key=further.get, reverse=True)[: size - len(ended)]
         ended |= {words: further[words, word] for words, word in kept if word == 0}
         live = {(*words, word): further[words, word] for words, word in kept if word}

@@ -1,7 +1,6 @@
 """The picture of accuracy matrices."""
 
 import struct
-import subprocess
 import sys
 from pathlib import Path
 
@@ -58,16 +57,6 @@ def test_many_methods_make_rows_instead_of_an_endless_strip(tmp_path):
 def test_a_hole_is_a_dot_and_zero_is_a_figure(tmp_path, texts):
     draw_matrices({"F": MATRIX}, tmp_path / "x.png", "a title")
     assert texts == ["80", "0", "·", "·", "70", "·", "·", "·", "100"]
-
-
-@pytest.mark.slow
-def test_the_callers_own_pictures_are_left_alone():
-    code = (
-        "import sys; from memgrow.metrics import AccuracyMatrix; from memgrow.report.plots import draw_matrices; "
-        "import io; draw_matrices({'F': AccuracyMatrix().with_row(['a'], {'a': 1.0})}, io.BytesIO(), ''); "
-        "assert 'matplotlib' in sys.modules and 'matplotlib.pyplot' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch):

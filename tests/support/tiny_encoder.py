@@ -4,7 +4,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -74,10 +76,25 @@ OTHERS = {
 
 def make_encoder(folder: str | Path, family: str = "bert", seed: int = 0) -> Path:
     """Write config.json, tokenizer.json and model.safetensors of a small random encoder; the same for the same seed."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in encoder_files(family, seed).items():
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@cache  # dozens of tests want the same one
+def encoder_files(family: str, seed: int) -> dict[str, bytes]:
+    with TemporaryDirectory() as folder:
+        build_encoder(Path(folder), family, seed)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+
+
+def build_encoder(folder: Path, family: str, seed: int) -> None:
     from transformers import AutoConfig, AutoModel, PreTrainedTokenizerFast
     from transformers.utils import logging
 
-    kind, folder = {**FAMILIES, **OTHERS}[family], Path(folder)
+    kind = {**FAMILIES, **OTHERS}[family]
     tokenizer = make_tokenizer(kind)
     number = {token: tokenizer.token_to_id(token) for token in kind.specials}
     special = {
@@ -100,7 +117,6 @@ def make_encoder(folder: str | Path, family: str = "bert", seed: int = 0) -> Pat
     PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, mask_token=kind.mask, model_max_length=POSITIONS, **named
     ).save_pretrained(folder)
-    return folder
 
 
 def make_tokenizer(family: Family, texts: Iterable[str] | None = None) -> Tokenizer:

@@ -46,11 +46,11 @@ def steppers(monkeypatch):
     return made
 
 
-def trained(stream, together: bool, method: str = "F+M+V") -> list[Learner]:
+def trained(stream, together: bool, method: str = "F+M+V", seeds: int = 4) -> list[Learner]:
     options = MethodSettings(fisher_examples=6, strength=50.0)
     group = [
         Learner.create(method, model=MODEL, training=TRAINING, options=options, seed=seed, device="cpu")
-        for seed in range(4)
+        for seed in range(seeds)
     ]
     for domain in stream:
         if together:
@@ -82,18 +82,18 @@ def assert_alike(ours: list[Learner], theirs: list[Learner]) -> None:
 def test_each_learns_what_it_would_have_learnt_alone_by_plain_adam(
     method, waits, stream, steppers, waiting, monkeypatch
 ):
-    alone = trained(stream, together=False, method=method)
+    alone = trained(stream, together=False, method=method, seeds=2)
     monkeypatch.setattr(optimiser, "LARGE", 1)
-    assert_alike(trained(stream, together=True, method=method), alone)
+    assert_alike(trained(stream, together=True, method=method, seeds=2), alone)
     assert (steppers[0].optimiser.lazy is not None) is waits
     assert any(waiting) is waits
 
 
 def test_long_texts_are_taken_in_pieces_to_the_same_effect(stream, monkeypatch):
     monkeypatch.setattr(optimiser, "LARGE", 1)
-    whole = trained(stream, together=True)
+    whole = trained(stream, together=True, seeds=2)
     monkeypatch.setattr(stack_data, "USUAL", 3)
-    assert_alike(trained(stream, together=True), whole)
+    assert_alike(trained(stream, together=True, seeds=2), whole)
 
 
 def stepper_like(one: StackStepper, stack: Stack, group: list[Learner], settings: TrainingSettings) -> StackStepper:

@@ -52,6 +52,8 @@ inline void atomicMax(unsigned *at, unsigned value) { *at = max(*at, value); }
 
 namespace machine {
 
+inline constexpr int SHOWN = 12;
+
 struct Dim { unsigned x; };
 
 struct Barrier {  // of `size` fibers
@@ -64,7 +66,9 @@ struct Fiber {
     bool begun = false;
     Dim thread, block;
     Barrier *warp, *all, *cluster;
-    unsigned *lanes;  // what the 32 of a warp show each other, 8 words each
+    Barrier *held = nullptr;  // where it waits, in which turn
+    int turn = 0;
+    float *lanes;  // what the 32 of a warp show each other, SHOWN numbers each
     char *shared;
     bool ended = false;
 };
@@ -102,7 +106,10 @@ inline int sync(Barrier &barrier, bool vote = false) {
         barrier.waiting = barrier.counted = 0;
         ++barrier.turn;
     } else {
-        while (barrier.turn == turn) yield();
+        now->held = &barrier;
+        now->turn = turn;
+        yield();  // it is not resumed before all are there
+        now->held = nullptr;
     }
     return barrier.count;
 }
@@ -170,7 +177,7 @@ inline void run(int blocks, int threads, int shared, int size, int team, std::fu
     std::unique_ptr<char[]> stacks(new char[stack * count]);
     for (int first = 0; first < blocks; first += members) {
         std::vector<Barrier> barriers(team + members * (1 + threads / 32));
-        std::vector<unsigned> lanes(count * 8);
+        std::vector<float> lanes(count * SHOWN);
         // What was left over by others must not matter: it is not a number, in any of the formats.
         memories.assign(members, std::vector<char>(shared + GUARD, (char)0xff));
         under_way.clear();
@@ -186,7 +193,7 @@ inline void run(int blocks, int threads, int shared, int size, int team, std::fu
             f.cluster->size = cluster * threads;
             f.all->size = threads;
             f.warp->size = 32;
-            f.lanes = lanes.data() + i / 32 * 32 * 8;
+            f.lanes = lanes.data() + i / 32 * 32 * SHOWN;
             f.shared = memories[b].data();
             getcontext(&f.context);
             f.context.uc_stack.ss_sp = stacks.get() + stack * i;
@@ -199,7 +206,7 @@ inline void run(int blocks, int threads, int shared, int size, int team, std::fu
             for (Fiber &f : fibers) {
                 if (f.ended) continue;
                 alive = true;
-                resume(f);
+                if (!f.held || f.held->turn != f.turn) resume(f);
             }
             if (!alive) break;
             deliver();
@@ -216,7 +223,7 @@ inline void run(int blocks, int threads, int shared, int size, int team, std::fu
     }
 }
 
-inline unsigned *mine() { return now->lanes + now->thread.x % 32 * 8; }
+inline float *mine() { return now->lanes + now->thread.x % 32 * SHOWN; }
 inline float half_to_float(unsigned short x) { return (float)as<_Float16>(x); }
 
 }  // namespace machine
@@ -233,9 +240,9 @@ inline void __syncthreads() { machine::sync(*machine::now->all); }
 inline int __syncthreads_count(bool vote) { return machine::sync(*machine::now->all, vote); }
 inline void __syncwarp() { machine::sync(*machine::now->warp); }
 inline float __shfl_xor_sync(unsigned, float x, int step) {
-    machine::mine()[0] = as<unsigned>(x);
+    machine::mine()[0] = x;
     __syncwarp();
-    const float other = as<float>(machine::now->lanes[((threadIdx.x % 32) ^ step) * 8]);
+    const float other = machine::now->lanes[((threadIdx.x % 32) ^ step) * machine::SHOWN];
     __syncwarp();
     return other;
 }
@@ -251,14 +258,16 @@ inline unsigned hmul2(unsigned a, unsigned b) {
 inline float2 half22float2(unsigned two) { return {machine::half_to_float(two & 0xffff), machine::half_to_float(two >> 16)}; }
 
 inline void mma(float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1) {
-    const unsigned shown[6] = {a0, a1, a2, a3, b0, b1};
-    std::memcpy(machine::mine(), shown, sizeof shown);
+    const unsigned words[6] = {a0, a1, a2, a3, b0, b1};
+    for (int i = 0; i < 6; ++i) {
+        machine::mine()[2 * i] = machine::half_to_float(words[i] & 0xffff);
+        machine::mine()[2 * i + 1] = machine::half_to_float(words[i] >> 16);
+    }
     __syncwarp();
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     // The word of a fragment that has k, and which half of it: lane t has k = 2t, 2t + 1 and 2t + 8, 2t + 9.
     auto entry = [](int lane_row, int word, int k) {
-        const unsigned pair = machine::now->lanes[(lane_row * 4 + k % 8 / 2) * 8 + word];
-        return machine::half_to_float(k % 2 ? pair >> 16 : pair & 0xffff);
+        return machine::now->lanes[(lane_row * 4 + k % 8 / 2) * machine::SHOWN + 2 * word + k % 2];
     };
     for (int i = 0; i < 4; ++i) {
         const int low = i >= 2, column = 2 * t + i % 2;
