@@ -10,6 +10,7 @@ from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
+from memgrow.stage_data import validate, weak_scores
 from memgrow.training.loop import TrainingSettings
 
 
@@ -120,8 +121,53 @@ def test_word_vectors_come_from_a_file_for_first_and_for_new_words(tiny, short, 
     for number, word in found:
         row = learner.trained().encoder.embedding.weight[learner.vocabulary.index(word)]
         torch.testing.assert_close(row, torch.full((6,), number + 0.5))
-    with pytest.raises(SettingsError, match=r"have 6 numbers, but this model's words have 300"):
-        Learner.create(device="cpu").adapt(stream[0], vectors=file)
+    with pytest.raises(SettingsError, match=r"have 6 numbers, but this model's words have 7"):
+        make(ModelSettings(embedding=7, hidden=5, slots=4), rates).adapt(stream[0], vectors=file)
+
+
+def test_word_vectors_are_remembered_from_domain_to_domain(tiny, stream, tmp_path):
+    file = tmp_path / "vectors.txt"
+    words = sorted({word for example in stream[1].train for word in example.text.split()})
+    file.write_text("".join(f"{word} {' '.join(['0.5'] * 6)}\n" for word in words))
+    learner, told = make(tiny, TrainingSettings(rate=1e-12, epochs=1)), Told()
+    learner.adapt(stream[0], vectors=file, folder=tmp_path / "model")
+    known = len(learner.vocabulary)
+    learner = Learner.load(tmp_path / "model", "cpu")
+    learner.adapt(stream[1], progress=told)
+    new = learner.trained().encoder.embedding.weight[known:]
+    assert (new == 0.5).all(1).float().mean() > 0.9
+    assert any("have a vector in vectors.txt" in note for note in told.notes)
+    file.unlink()
+    learner.adapt(stream[2], progress=told)
+    assert any(f"no longer at {file}: new words begin at random" in note for note in told.notes)
+
+
+class Told:
+    """Takes what a training has to say."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def step(self, step: object) -> None:
+        return
+
+    def note(self, sentence: str) -> None:
+        self.notes.append(sentence)
+
+
+def test_a_domain_that_was_not_learnt_is_told(tiny, stream):
+    told = Told()
+    make(tiny, TrainingSettings(rate=1e-12, epochs=1)).adapt(stream[0], progress=told)
+    (sentence,) = (note for note in told.notes if "it has learnt nothing of use" in note)
+    assert sentence.startswith("kitchen: the model gets 33.3% of its test examples right, and to answer")
+
+
+def test_it_is_told_by_test_examples_and_by_validation_examples_and_not_of_what_was_learnt(stream):
+    stage = validate(stream[:1], None, None)
+    assert not list(weak_scores(stage, 0.5, {"kitchen": 0.5}))
+    assert "validation examples" in next(weak_scores(stage, 0.1, {"kitchen": 0.5}))
+    assert "test examples" in next(weak_scores(stage, 0.5, {"kitchen": 1 / 3}))
+    assert "validation examples" in next(weak_scores(stage, 1 / 3, {}))
 
 
 def test_reading_tells_which_domains_slots_a_text_reads(tiny, short, stream):

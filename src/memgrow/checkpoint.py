@@ -74,6 +74,7 @@ class Setup:
     options: MethodSettings
     seed: int
     encoder: EncoderFiles | None = None  # the files of a pretrained encoder
+    vectors: str | None = None  # the file of word vectors that new words begin with
 
     def tokenized(self, examples: Sequence[Example]) -> Tokenized:
         """Examples as tokens of the kind that the encoder reads; of those on the disk, tokens on the disk."""
@@ -160,6 +161,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "training": asdict(setup.training),
         "options": asdict(setup.options),
         "shape": learnt.model.shape(),
+        **({"vectors": setup.vectors} if setup.vectors else {}),
         **({"licences": list(setup.encoder.licences)} if setup.encoder else {}),
         **({"domains": describe_parts(learnt.parts)} if learnt.parts else {}),
     }
@@ -224,10 +226,12 @@ def unpack(
         MethodSettings(**config["options"]),
         config["seed"],
         _unpack_encoder(files, config) if ENCODER in files else None,
+        config.get("vectors"),
     )
     labels, history = tuple(config["labels"]), unpack_history(files)
     _check_kinds({CONFIG: setup.model, f"{CONFIG}: training": setup.training, f"{CONFIG}: options": setup.options})
-    if (wrong := wrong_part(labels, tuple[str, ...], "labels")) or (wrong := wrong_part(setup.seed, int, "seed")):
+    others = ((labels, tuple[str, ...], "labels"), (setup.seed, int, "seed"), (setup.vectors, str | None, "vectors"))
+    if wrong := next(filter(None, (wrong_part(*one) for one in others)), None):
         raise _wrong(f"{CONFIG}: {wrong}")
     if len(set(labels)) != len(labels):
         raise _wrong(f"{CONFIG}: labels")

@@ -1,6 +1,6 @@
 """What a learner takes where nobody says: a method and settings, for a recurrent network or a pretrained encoder."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import torch
@@ -28,17 +28,18 @@ FINE_TUNING = TrainingSettings(
 
 
 # What a user's own data is learnt with: a word that one document alone has, as names and numbers are, is not stored.
-RECURRENT = TrainingSettings(min_documents=2)
+# Patience minds how few validation examples there are: two epochs of sixty are over before training has begun.
+RECURRENT = TrainingSettings(min_documents=2, patience="auto")
 
 # As in the recipes small and small-dialogue: a thousand texts take a minute or two on two cores.
 SMALL = Defaults(
     model=ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64),
-    training=TrainingSettings(rate=1e-3, epochs=15, min_documents=2),
+    training=replace(RECURRENT, rate=1e-3, epochs=15),
     suits="for a CPU, those of the recipe small",
 )
 SMALL_REPLIES = Defaults(
     model=ModelSettings(cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
-    training=TrainingSettings(rate=2e-3, epochs=15, min_documents=2),
+    training=replace(RECURRENT, rate=2e-3, epochs=15),
     suits="for a CPU, those of the recipe small-dialogue",
 )
 THE_PAPERS = Defaults(training=RECURRENT, suits="for a GPU, the paper's")

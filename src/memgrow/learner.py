@@ -28,7 +28,7 @@ from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.models import REPLY, TASKS, Model, ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import NoProgress, Progress, shown_by
-from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate
+from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate, weak_scores
 from memgrow.text import Vocabulary
 from memgrow.text.vector_files import detect
 from memgrow.training.data_parallel import DataParallel
@@ -73,6 +73,7 @@ class Learner(Answering):
         self.calibration = Calibration()
         self.parts: Parts = {}
         self.reference = Reference()
+        self.vectors: str | None = None  # the file that new words' vectors come from, unless another is given
         self._folder: Path | None = None  # where it was last written to or read from
         self._sizes: str | None = None  # what its sizes suit, if nobody named any
 
@@ -134,8 +135,9 @@ class Learner(Answering):
         """Learn a domain; the learner is unchanged until that has succeeded.
 
         `watch` are domains whose test examples are tried afterwards, beside this one's. `vectors` is a file of word
-        vectors for new words. With a `folder` the learner is saved there at the end, and until then its state is
-        kept in folder.adapting, so that a run that was killed goes on where it was and ends with the same bits.
+        vectors for new words; later domains take it as well, for as long as it is there (`learner.vectors`). With a
+        `folder` the learner is saved there at the end, and until then its state is kept in folder.adapting, so that a
+        run that was killed goes on where it was and ends with the same bits.
         `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain",
         "stacked" or "recorded" (see `choose_loop`); without it the faster one is taken.
         No other process can change the folder meanwhile. A folder with a model of which this would be no later version
@@ -195,7 +197,9 @@ class Learner(Answering):
         check_bound(max_forgetting)
         if folder and not overwrite:
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
-        progress, setup = progress or NoProgress(), self.setup
+        progress = progress or NoProgress()
+        vectors = self._vectors_now(vectors, progress)
+        setup = replace(self.setup, vectors=str(Path(vectors).absolute()) if vectors else self.vectors)
         if self._sizes is not None and self.model is None:
             if vectors is not None:
                 setup = replace(setup, model=replace(setup.model, embedding=detect(Path(vectors)).size))
@@ -216,10 +220,12 @@ class Learner(Answering):
                     resume.clear()
                     raise
             learnt = adaptation.described(learnt)
+        for sentence in weak_scores(stage, record.validation, learnt.history.matrix.rows[-1].scores):
+            progress.note(sentence)
         if folder:
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
-        self.settings = setup.model
+        self.settings, self.vectors = setup.model, setup.vectors
         self.take(learnt)
         return record
 
@@ -323,6 +329,7 @@ class Learner(Answering):
             setup, learnt = read_version(path, version, find_device(device), model)
         settings = (setup.model, setup.training, setup.options, setup.seed)
         learner = cls(setup.method.name, learnt.task, learnt.labels, *settings, device, setup.encoder)
+        learner.vectors = setup.vectors
         learner.take(learnt)
         learner._folder = Path(path).absolute()
         return learner
@@ -332,7 +339,7 @@ class Learner(Answering):
     @property
     def setup(self) -> Setup:
         """The method and the settings by which it learns."""
-        return Setup(self.method, self.settings, self.training, self.options, self.seed, self.encoder)
+        return Setup(self.method, self.settings, self.training, self.options, self.seed, self.encoder, self.vectors)
 
     @property
     def learnt(self) -> Learnt:
@@ -359,6 +366,18 @@ class Learner(Answering):
     ) -> None:
         write_checkpoint(path, setup, learnt, self._folder, overwrite, keep_versions)
         self._folder = Path(path).absolute()
+
+    def _vectors_now(self, given: str | Path | None, progress: Progress) -> str | Path | None:
+        """The file of word vectors that is given or, if none is, that of earlier domains, wherever it still lies."""
+        if given is not None or self.vectors is None:
+            return given
+        if not Path(self.vectors).is_file():
+            progress.note(
+                f"The word vectors of earlier domains are no longer at {self.vectors}: new words begin at random; "
+                "give the file again (--vectors), or none of them (--vectors none)"
+            )
+            return None
+        return self.vectors
 
     def _key(self, stage: StageData, vectors: str | Path | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""

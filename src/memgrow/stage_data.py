@@ -1,7 +1,7 @@
 """The data of one stage, checked: before it is learnt, each example is known to be one that the model can take."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -144,6 +144,28 @@ def warnings_of(stage: StageData, tested: Iterable[Domain]) -> Iterator[str]:
             )
 
 
+def weak_scores(stage: StageData, validation: float, tests: Mapping[str, float]) -> Iterator[str]:
+    """Sentences about domains on which the model is no better than whoever always gives the most frequent label.
+
+    `validation` is the score of the stage on its validation examples, `tests` those of domains on their test examples.
+    """
+    if stage.task == REPLY:
+        return
+    found = {domain.name: (domain.test, tests[domain.name], "test") for domain in stage.domains if domain.name in tests}
+    if len(stage.domains) == 1 and (
+        stage.name not in found or found[stage.name][1] > most_frequent_share(found[stage.name][0])
+    ):
+        found[stage.name] = (stage.validation, validation, "validation")
+    for name, (examples, score, part) in found.items():
+        label, share = most_frequent(examples)
+        if score <= share < 1:
+            yield (
+                f"{name}: the model gets {100 * score:.1f}% of its {part} examples right, and to answer {label} to all "
+                f"would be right in {100 * share:.1f}%: it has learnt nothing of use; give it more rows, word vectors "
+                "(--vectors), more epochs or patience (--set epochs=40), or a higher rate"
+            )
+
+
 def labels_in(examples: Sequence[Example]) -> set[str]:
     return {example.label for example in representatives(examples) if example.label is not None}
 
@@ -152,7 +174,13 @@ def most_frequent_share(examples: Sequence[Example]) -> float:
     """The share of the most frequent label: what one gets right without reading. Of replies, nothing."""
     if any(example.reply is not None for example in representatives(examples)):
         return 0.0
-    return max(Counter(example.label for example in examples).values()) / len(examples)
+    return most_frequent(examples)[1]
+
+
+def most_frequent(examples: Sequence[Example]) -> tuple[str | None, float]:
+    """The most frequent label, and its share of the examples."""
+    ((label, count),) = Counter(example.label for example in examples).most_common(1)
+    return label, count / len(examples)
 
 
 def domains_of_stage(method: Method, history: History, domain: Domain, earlier: Sequence[Domain]) -> list[Domain]:

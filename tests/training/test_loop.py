@@ -7,6 +7,8 @@ import torch
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
+from memgrow.defaults import RECURRENT, SMALL
+from memgrow.experiments.comparison_setup import LABELS, REPLIES, for_data
 from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
@@ -82,3 +84,20 @@ def test_training_learns(stream):
     domain = replace(stream[0], validation=stream[0].train)  # so that the epoch that learnt most is kept
     learner.adapt(domain)
     assert learner.evaluate(domain, split="train")[domain.name] > 0.9
+
+
+@pytest.mark.parametrize(("examples", "epochs"), [(1, 500), (60, 9), (140, 4), (249, 3), (250, 2), (10_000, 2)])
+def test_patience_minds_how_few_validation_examples_there_are(examples, epochs):
+    assert TrainingSettings(patience="auto").waiting(examples) == epochs
+    assert TrainingSettings(patience=3).waiting(examples) == 3
+
+
+def test_training_waits_as_long_as_its_validation_part_asks_for(stream, tiny):
+    settings = TrainingSettings(rate=1e-12, epochs=50, batch=100, patience="auto")  # nothing gets better, ever
+    domain = replace(stream[0], train=stream[0].train[:9], validation=(stream[0].validation * 3)[:70])
+    assert Learner.create("F", model=tiny, training=settings, device="cpu").adapt(domain).epochs == 1 + 8
+
+
+def test_what_users_get_is_patient_and_what_was_recorded_stays():
+    assert TrainingSettings().patience == LABELS.training.patience == REPLIES.training.patience == 2
+    assert RECURRENT.patience == SMALL.training.patience == for_data(LABELS, ["mine.csv"]).training.patience == "auto"

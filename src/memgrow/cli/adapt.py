@@ -11,6 +11,8 @@ from memgrow.cli import options as opt
 from memgrow.cli.output import console, say, split_names
 from memgrow.locking import hold
 
+NO_VECTORS = "none"  # in the place of a file: those of earlier domains are no longer taken
+
 
 def adapt(
     model: opt.Model,
@@ -78,6 +80,7 @@ def adapt(
     with hold(model, *((inf, partial(say, style="dim")) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
         asked = read_recipe(recipe, set_ or (), encoder)
+        forgets, vectors = str(vectors) == NO_VECTORS, None if str(vectors) == NO_VECTORS else vectors
         learner = open_or_create(model, asked, method, seed, device, vectors)
         check_processes(processes, learner.settings, learner.device)
         columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
@@ -104,6 +107,7 @@ def adapt(
             say(sizes_note(learner, asked, device), "dim")
         for notice in (*loaded.notices, *watched.notices):
             say(notice, "dim")
+        learner.vectors = None if forgets else learner.vectors
         with TrainingBar(console) as bar:
             stages = learn_stream(
                 learner,

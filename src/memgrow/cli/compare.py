@@ -62,7 +62,7 @@ def compare(
     from memgrow.cli.comparing import failed, introduce, references, settings_for, show, write
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Columns, Stream
-    from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, Comparison, runs_of
+    from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, RETRAINING, Comparison, runs_of
     from memgrow.experiments.comparison_setup import (
         LABELS,
         for_data,
@@ -71,6 +71,7 @@ def compare(
         refuse_incomparable,
         suitable,
     )
+    from memgrow.experiments.convergence import Convergence, reference_training
     from memgrow.experiments.grid import Grid
     from memgrow.experiments.on_ray import find_backend
     from memgrow.experiments.reply_records import ReplyEvaluation
@@ -104,7 +105,8 @@ def compare(
     if beam > 1 and not kind.is_dialogue:
         raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
     settings = settings_for(asked, vectors, kind, device)
-    runs = runs_of(loaded.stream, names, range(first, first + seeds), settings)
+    reference = reference_training(settings.training, loaded.stream)
+    runs = runs_of(loaded.stream, names, range(first, first + seeds), settings, reference)
     introduce(loaded.stream, settings, asked.defaults(device, kind.is_dialogue).suits)
     with opened(backend), GridBar(console) as bar:
         grid = Grid(
@@ -122,9 +124,10 @@ def compare(
         outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
     beside = references(grid, kind, range(first, first + seeds))
     comparison = Comparison.of(runs, outcome, kind, beside)
-    show(comparison, seeds)
+    ended = Convergence.of(RETRAINING, runs[RETRAINING], outcome)
+    show(comparison, seeds, ended)
     if comparison.results:
-        write(comparison, loaded.stream, settings, range(first, first + seeds), out)
+        write(comparison, loaded.stream, settings, range(first, first + seeds), out, ended)
     if comparison.failures:
         raise SettingsError(failed(comparison, seeds * len(runs)))
 

@@ -11,9 +11,8 @@ from memgrow.defaults import sizes_line
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
 from memgrow.experiments.comparison import Comparison, Settings
-from memgrow.experiments.comparison_setup import (
-    Kind,
-)
+from memgrow.experiments.comparison_setup import RECORDED, Kind
+from memgrow.experiments.convergence import Convergence
 from memgrow.experiments.grid import Grid
 from memgrow.models import PretrainedSettings
 from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
@@ -30,7 +29,8 @@ def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind, device: str) 
     if recipe.encoder is not None:
         return _encoder_settings(recipe, vectors, kind)
     usual = recipe.defaults(device, kind.is_dialogue)
-    training = replace(usual.training, min_documents=kind.training.min_documents)
+    known = {name: getattr(kind.training, name) for name in RECORDED}
+    training = replace(usual.training, **known)
     return Settings(
         recipe.model(usual.model, vectors),
         recipe.section("training", training),
@@ -76,7 +76,7 @@ def introduce(stream: Stream, settings: Settings, suits: str) -> None:
     say(sizes_line(suits or "of the recipe", model, training) + more, "dim")
 
 
-def show(comparison: Comparison, seeds: int) -> None:
+def show(comparison: Comparison, seeds: int, reference: Convergence | None = None) -> None:
     for method in comparison.order:
         matrix = comparison.mean_matrix(method)
         if len(matrix.rows) > 1:
@@ -84,11 +84,18 @@ def show(comparison: Comparison, seeds: int) -> None:
     if comparison.results:
         console.print(domains_table(comparison))
         console.print(compared_table(comparison, seeds))
-        for sentence in (legend(comparison, seeds), verdict(comparison)):
+        for sentence in (legend(comparison, seeds), reference.sentence() if reference else "", verdict(comparison)):
             say(sentence)
 
 
-def write(comparison: Comparison, stream: Stream, settings: Settings, seeds: range, out: Path) -> None:
+def write(
+    comparison: Comparison,
+    stream: Stream,
+    settings: Settings,
+    seeds: range,
+    out: Path,
+    reference: Convergence | None = None,
+) -> None:
     parts = ("train", "validation", "test")
     content = {
         "domains": {domain.name: {part: len(getattr(domain, part)) for part in parts} for domain in stream},
@@ -96,6 +103,7 @@ def write(comparison: Comparison, stream: Stream, settings: Settings, seeds: ran
         "measure": comparison.kind.measure,
         "settings": settings.to_json(),
         "methods": comparison.to_json(),
+        **({"reference": reference.to_json()} if reference else {}),
         "failures": [
             {"method": one.run.method, "seed": one.run.seed, "stage": one.stage, "reason": one.reason}
             for one in comparison.failures

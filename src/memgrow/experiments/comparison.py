@@ -43,17 +43,25 @@ class Settings:
 
 
 def runs_of(
-    stream: Stream, methods: Iterable[str], seeds: Iterable[int], settings: Settings
+    stream: Stream,
+    methods: Iterable[str],
+    seeds: Iterable[int],
+    settings: Settings,
+    reference: TrainingSettings | None = None,
 ) -> dict[str, dict[int, Run]]:
     """The runs of each method by seed; fine-tuning and retraining on everything are always among the methods.
 
-    A method that does not go with the model is refused: a run would find that out in its second domain.
+    `reference` is how retraining is trained, where that is another way than that of the others. A method that does not
+    go with the model is refused: a run would find that out in its second domain.
     """
     names = dict.fromkeys(find_method(name).name for name in (BASELINE, *methods, RETRAINING))
     for name in names:
         check_method(find_method(name), settings.model)
-    parts = (settings.model, settings.training, settings.options)
-    return {name: {seed: Run(name, stream.names, seed, *parts) for seed in seeds} for name in names}
+    own = dict.fromkeys(names, settings.training) | ({} if reference is None else {RETRAINING: reference})
+    return {
+        name: {seed: Run(name, stream.names, seed, settings.model, own[name], settings.options) for seed in seeds}
+        for name in names
+    }
 
 
 def sees_all(name: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
@@ -56,6 +57,7 @@ def perplexities(record: Record) -> Scores:
     }
 
 
+RECORDED: dict[str, Any] = {"min_documents": 1, "patience": 2}  # what the studies of public corpora were made with
 LABELS = Kind(
     "accuracy",
     "%",
@@ -64,7 +66,7 @@ LABELS = Kind(
     "average accuracy at the end, %",
     _accuracies,
     SMALL.model,
-    replace(SMALL.training, min_documents=1),
+    replace(SMALL.training, **RECORDED),
 )
 REPLIES = Kind(
     "bleu2",
@@ -74,7 +76,7 @@ REPLIES = Kind(
     "average BLEU-2 at the end",
     _bleu2,
     SMALL_REPLIES.model,
-    replace(SMALL_REPLIES.training, min_documents=1),
+    replace(SMALL_REPLIES.training, **RECORDED),
     stack=1,  # models that answer with words are not stacked: seeds go to different workers instead
     is_dialogue=True,
 )
@@ -90,7 +92,8 @@ def for_data(kind: Kind, given: Sequence[str]) -> Kind:
     """The kind with what suits the data that was named: all may know a public corpus, but not a user's own words."""
     if all(name in CORPORA for name in given):
         return kind
-    return replace(kind, training=replace(kind.training, min_documents=RECURRENT.min_documents))
+    own = {name: getattr(RECURRENT, name) for name in RECORDED}
+    return replace(kind, training=replace(kind.training, **own))
 
 
 def open_stream(

@@ -20,7 +20,7 @@ from memgrow.training.resume import Position, ResumeFolder
 
 SCHEDULES = ("constant", "linear")
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
-TRIED, FEWEST = 600, 2  # patience: auto waits for so many validation answers, and so many epochs at least
+TRIED, FEWEST = 500, 2  # patience: auto waits for so many validation answers, and so many epochs at least
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
 
