@@ -170,6 +170,15 @@ def test_it_is_told_by_test_examples_and_by_validation_examples_and_not_of_what_
     assert "validation examples" in next(weak_scores(stage, 1 / 3, {}))
 
 
+def test_the_history_has_loss_and_validation_of_each_epoch(tiny, short, stream, tmp_path):
+    learner = make(tiny, short)
+    stage = learner.adapt(stream[0], folder=tmp_path / "model")
+    assert len(stage.curve.loss) == len(stage.curve.validation) == stage.epochs
+    assert stage.curve.validation[stage.best_epoch - 1] == stage.validation == max(stage.curve.validation)
+    assert all(loss > 0 for loss in stage.curve.loss)
+    assert Learner.load(tmp_path / "model").history.stages[0].curve == stage.curve
+
+
 def test_reading_tells_which_domains_slots_a_text_reads(tiny, short, stream):
     learner = make(tiny, short)
     learner.learn(stream[:2])

@@ -4,7 +4,7 @@ import copy
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -231,11 +231,15 @@ class Adaptation:
             grew=self.grew,
             parameters=count_parameters(self.model),
             examples=len(self.data),
-            **asdict(outcome) | {"seconds": round(max(outcome.seconds, time.monotonic() - self.started), 3)},
+            epochs=outcome.epochs,
+            best_epoch=outcome.best_epoch,
+            validation=outcome.validation,
+            seconds=round(max(outcome.seconds, time.monotonic() - self.started), 3),
             fingerprint=self.stage.fingerprint,
             note=note,
             trained=self.trained,
             date=datetime.now(UTC).isoformat(timespec="seconds"),
+            curve=outcome.curve,
         )
         history = copy.deepcopy(self.before.history)
         history.add(stage, scores)

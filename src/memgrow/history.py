@@ -6,6 +6,7 @@ from typing import Any
 
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
+from memgrow.training.resume import Curve
 
 
 @dataclass(frozen=True)
@@ -25,16 +26,18 @@ class Stage:
     note: Mapping[str, Any] = field(default_factory=dict)  # what the method has to say
     trained: int | None = field(default=None, compare=False)  # parameters that could change; no folder keeps it
     date: str | None = field(default=None, compare=False)  # when it ended, in UTC; stages of 0.1.0 have none
+    curve: Curve = field(default_factory=Curve, compare=False)  # loss and validation by epoch; none of those either
 
     def to_json(self) -> dict[str, Any]:
         """What a folder keeps; nothing of labels where none joined, so that an old history stays as it was."""
-        left_out = {"trained", "date"} if self.date is None else {"trained"}
+        left_out = {"trained", *(["date"] if self.date is None else []), *([] if self.curve.validation else ["curve"])}
         values = {name: value for name, value in asdict(self).items() if name not in left_out}
         return {**values, "grew": {name: count for name, count in values["grew"].items() if count or name != "labels"}}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Stage":
-        return cls(**{**value, "learned": tuple(value["learned"]), "grew": Grew(**value["grew"])})
+        parts = {"learned": tuple(value["learned"]), "grew": Grew(**value["grew"])}
+        return cls(**{**value, **parts, "curve": Curve.from_json(value.get("curve", {}))})
 
 
 @dataclass

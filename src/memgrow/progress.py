@@ -19,6 +19,7 @@ class Step:
     loss: float | None = None  # mean of this epoch so far
     accuracy: float | None = None  # on this epoch's training batches so far
     validation: float | None = None  # the best so far
+    validated: float | None = None  # at the end of an epoch, its own score
 
 
 class Progress(Protocol):

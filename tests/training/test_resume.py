@@ -82,9 +82,12 @@ def test_a_run_broken_off_again_and_again_ends_with_the_same_bits(method, kept, 
             except PulledPlug:
                 broken += 1
     assert broken >= 2
+    curves = []
     for name in ("whole", "broken"):
-        best = {stage.best_epoch for stage in Learner.load(tmp_path / name).history.stages}
-        assert best == {3 if kept == LAST else 1}
+        stages = Learner.load(tmp_path / name).history.stages
+        assert {stage.best_epoch for stage in stages} == {3 if kept == LAST else 1}
+        curves.append([stage.curve.loss for stage in stages])  # validation is what the test says
+    assert curves[0] == curves[1]
     assert files(tmp_path / "whole") == files(tmp_path / "broken")
     assert not (tmp_path / "broken.adapting").exists()
 
@@ -232,6 +235,8 @@ def fewer_moments(state: dict[str, Any], tensors: dict[str, torch.Tensor]) -> No
 
 SPOILT = {
     "a word for an epoch": lambda state, tensors: state["position"].update(epoch="two"),
+    "a curve of words": lambda state, tensors: state["position"].update(curve={"loss": ["a"], "validation": [0.5]}),
+    "a curve with a hole": lambda state, tensors: state["position"].update(curve={"loss": [], "validation": [0.5]}),
     "no position": lambda state, tensors: state.pop("position"),
     "a list for the key": lambda state, tensors: state.update(key=[]),
     "a word for the stage": lambda state, tensors: state.update(stage="first"),

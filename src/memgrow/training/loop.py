@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
 from typing import Literal, Protocol
@@ -16,7 +16,7 @@ from memgrow.methods import OptimiserState, Plugins
 from memgrow.methods.plugin import AUTO
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
-from memgrow.training.resume import Position, ResumeFolder
+from memgrow.training.resume import Curve, Position, ResumeFolder
 
 SCHEDULES = ("constant", "linear")
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
@@ -86,6 +86,7 @@ class Outcome:
     best_epoch: int
     validation: float
     seconds: float
+    curve: Curve = field(default_factory=Curve)
 
 
 class Stepper(Protocol):
@@ -168,12 +169,13 @@ def train(
             f"such as --set rate={settings.rate / 10:g}"
         )
 
-    def report(epoch: int, done: int) -> None:
+    def report(epoch: int, done: int, validated: float | None = None) -> None:
         loss, correct = (stepper.running / max(stepper.seen, 1)).tolist()
         if not isfinite(loss) and len(going) == len(active):
             raise diverged(epoch, done)
         best = max(position.best for position in positions)
-        progress.step(Step(name, epoch + 1, settings.epochs, done, batches, loss, correct, best if best >= 0 else None))
+        known = (loss, correct, best if best >= 0 else None, validated)
+        progress.step(Step(name, epoch + 1, settings.epochs, done, batches, *known))
 
     def save(position: Position) -> None:
         resume.save(position, stepper.state(), stepper.device)
@@ -210,15 +212,17 @@ def train(
         if not all(finite[place] for place, k in enumerate(active) if k in going):
             raise diverged(epoch, batches)
         scores, better = stepper.score(), []
+        # Models that train together have but one sum of their losses.
+        loss = float(stepper.running[0]) / max(stepper.seen, 1) if len(seeds) == 1 else None
         for place, k in enumerate(active):
             if k in going:
-                positions[k] = positions[k].after_epoch(scores[place], time.monotonic() - started)
+                positions[k] = positions[k].after_epoch(scores[place], time.monotonic() - started, loss)
                 if positions[k].best_epoch == positions[k].epoch:
                     better.append(place)
         stepper.keep(better)
         if resume.folder is not None and resume.due_after_epoch(stepper.state()):
             save(positions[0])
-        report(epoch, batches)
+        report(epoch, batches, scores[0] if len(seeds) == 1 else None)
     end(active)
     stepper.finish()
-    return [Outcome(p.epoch, p.best_epoch, p.best, p.seconds) for p in positions]
+    return [Outcome(p.epoch, p.best_epoch, p.best, p.seconds, p.curve) for p in positions]

@@ -6,7 +6,7 @@ import shutil
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,6 +18,7 @@ from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.folder_reader import read_folder
 from memgrow.folder_writer import write_folder
 from memgrow.folders import ADAPTING, replaceable
+from memgrow.kinds import wrong_part
 from memgrow.manifest import stored_at
 from memgrow.storage import Content, load_tensors, pack_json, parse_json
 from memgrow.unwritten_tensors import UnwrittenTensors
@@ -26,6 +27,26 @@ FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
 BYTES_PER_S = 2e8  # that are saved, until it is known how long that really takes
 FILES = ("state.safetensors", "state.json")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a training went through, epoch by epoch."""
+
+    loss: tuple[float | None, ...] = ()  # mean on the training examples; None where models trained together share it
+    validation: tuple[float, ...] = ()  # score on the validation examples
+
+    def then(self, loss: float | None, validation: float) -> "Curve":
+        """With a further epoch."""
+        return Curve((*self.loss, None if loss is None else round(loss, 6)), (*self.validation, validation))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Curve":
+        """What `asdict` made JSON of; nothing is what an earlier memgrow kept."""
+        curve = cls(tuple(value.get("loss", ())), tuple(value.get("validation", ())))
+        if (wrong := wrong_part(curve, cls, "curve")) or len(curve.loss) != len(curve.validation):
+            raise ValueError(f"{wrong or 'curve'} is not what it must be")
+        return curve
 
 
 @dataclass(frozen=True)
@@ -40,19 +61,23 @@ class Position:
     best: float = -1.0  # validation accuracy
     best_epoch: int = 0
     seconds: float = 0.0
+    curve: Curve = field(default_factory=Curve)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Position":
         """What `asdict` made JSON of."""
         for one in fields(cls):
+            if one.name == "curve":
+                continue
             number = value[one.name]
             if type(number) not in (type(one.default), int) or not number >= -1:
                 raise ValueError(f"{one.name} is {number!r}")
-        return cls(**value)
+        return cls(**{**value, "curve": Curve.from_json(value.get("curve", {}))})
 
-    def after_epoch(self, score: float, seconds: float) -> "Position":
+    def after_epoch(self, score: float, seconds: float, loss: float | None = None) -> "Position":
         """The position at the beginning of the next epoch, once this one has been validated."""
-        new = Position(self.epoch + 1, best=self.best, best_epoch=self.best_epoch, seconds=seconds)
+        curve = self.curve.then(loss, score)
+        new = Position(self.epoch + 1, best=self.best, best_epoch=self.best_epoch, seconds=seconds, curve=curve)
         return replace(new, best=score, best_epoch=new.epoch) if score > self.best else new
 
 
