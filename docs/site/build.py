@@ -42,7 +42,7 @@ API = {  # module: what it is for
     "memgrow.domain_files": "a domain as a file, out of one model and into another",
     "memgrow.errors": "what can go wrong, as sentences",
 }
-NOT_OURS = "Module, ValueError, tuple, Sequence, Mapping"  # classes whose methods are documented by others
+MADE_OF_PARTS = {"Learner"}  # classes whose base classes are no more than a part of their source
 FROM_ELSEWHERE = re.compile(
     r'''<(?:script|img|iframe|source|video)[^>]*\ssrc="(?:https?:)?//[^"]*"'''
     r'''|<link[^>]*rel="(?:stylesheet|preload|preconnect)"[^>]*href="(?:https?:)?//[^"]*"'''
@@ -80,6 +80,7 @@ def _moved(link: re.Match[str], page: Path, names: dict[Path, str]) -> str:
     words = brought_along(words, page, names)
     file = (page.parent / path).resolve()
     if file in names:
+        words = title_of(file) if words == file.name else words
         place = f"{names[file]}.md"
     elif file == ROOT / INDEX:
         place = "index.md"
@@ -90,6 +91,12 @@ def _moved(link: re.Match[str], page: Path, names: dict[Path, str]) -> str:
     else:
         return words
     return f"{mark}[{words}]({place}{'#' if anchor else ''}{anchor})"
+
+
+def title_of(page: Path) -> str:
+    """The heading of a page, by which the site speaks of it where the repository speaks of the file."""
+    found = re.search(r"^# (.+)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return found[1] if found else page.stem
 
 
 def toctree(names: list[str]) -> str:
@@ -141,7 +148,9 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
             continue
         yield f"## {member}\n\n```{{eval-rst}}"
         if inspect.isclass(value):
-            yield f".. autoclass:: {name}.{member}\n   :members:\n   :inherited-members: {NOT_OURS}"
+            yield f".. autoclass:: {name}.{member}\n   :members:\n   :show-inheritance:"
+            if any(base.__name__ in MADE_OF_PARTS for base in value.__mro__):
+                yield "   :inherited-members:"
             yield f"   :exclude-members: {', '.join(getattr(value, '__dataclass_fields__', ()))}\n"
         elif callable(value):
             yield f".. autofunction:: {name}.{member}"

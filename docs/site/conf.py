@@ -29,6 +29,7 @@ autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 90
 add_module_names = False
+toc_object_entries = False  # each has a heading
 maximum_signature_line_length = 90
 
 html_theme = "pydata_sphinx_theme"

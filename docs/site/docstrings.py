@@ -43,6 +43,8 @@ def _without_signature(lines: list[str], kind: type) -> list[str]:
 def _fields(kind: type) -> list[str]:
     """A list item for each field that is the class's own: its name, and the comment in its line or above it."""
     comments = field_comments(kind)
+    if not any(comments.values()):
+        return []  # the signature says as much
     shown = [one for one in fields(kind) if one.name in comments and not one.name.startswith("_")]
     return [f"* ``{one.name}``" + (f": {_escape(comments[one.name])}" if comments[one.name] else "") for one in shown]
 

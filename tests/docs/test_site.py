@@ -1,0 +1,101 @@
+"""The site is made of the pages as they stand: links are brought along, docstrings become reStructuredText."""
+
+import importlib.util
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def module_of(path: str):
+    spec = importlib.util.spec_from_file_location(Path(path).stem, ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def build(tmp_path, monkeypatch):
+    """The builder of a repository that has a README, two pages and a picture."""
+    module = module_of("docs/site/build.py")
+    (tmp_path / "docs").mkdir()
+    for name, text in {"README.md": "![seen](docs/a.png)", "docs/one.md": "# The first\n", "docs/a.png": ""}.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(module, "SOURCE", tmp_path / "source")
+    monkeypatch.setattr(module, "OUTSIDE", {"README.md": "index"})
+    return module
+
+
+@pytest.mark.parametrize(
+    ("link", "expected"),
+    [
+        ("[one](docs/one.md#a-part)", "[one](one.md#a-part)"),
+        ("[one.md](docs/one.md)", "[The first](one.md)"),
+        ("[here](#below) [far](https://example.org)", "[here](#below) [far](https://example.org)"),
+        ("[![a](docs/a.png)](docs/one.md)", "[![a](_files/docs/a.png)](one.md)"),
+        ("under the [licence](LICENSE)", "under the licence"),
+        ("```\n[code](docs/one.md)\n```", "```\n[code](docs/one.md)\n```"),
+    ],
+)
+def test_links_lead_to_the_same_pages_on_the_site(build, link, expected):
+    assert build.brought_along(link, build.ROOT / "README.md", build.site_names()) == expected
+
+
+def test_pictures_come_along(build):
+    build.brought_along("![seen](docs/a.png)", build.ROOT / "README.md", build.site_names())
+    assert (build.SOURCE / "_files/docs/a.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("html", "told"),
+    [
+        ('<script src="https://cdn.example/a.js"></script>', True),
+        ('<link rel="stylesheet" href="//cdn.example/a.css">', True),
+        ("@font-face { src: url(https://cdn.example/a.woff2) }", True),
+        (
+            '<a href="https://example.org">for people</a><script src="_static/a.js"></script>',
+            False,
+        ),
+    ],
+)
+def test_what_a_page_would_fetch_from_elsewhere_is_told(build, monkeypatch, tmp_path, html, told):
+    monkeypatch.setattr(build, "SITE", tmp_path)
+    (tmp_path / "page.html").write_text(html)
+    assert bool(list(build.fetched_from_elsewhere())) == told
+
+
+def test_sections_of_the_index_are_sections_of_the_site(build):
+    (build.ROOT / "docs/README.md").write_text("# Docs\n\n## Start\n\n[one.md](one.md)\n\n## Use it\n\nnothing\n")
+    assert list(build.sections()) == ["Start", "Use it"]
+
+
+@dataclass
+class Sizes:
+    """Of `things*`."""
+
+    hidden: int = 3  # units, if any
+    # of the bank
+    slots: int = 4
+    plain: int = 5
+
+
+def test_docstrings_keep_their_words_and_fields_have_their_comments():
+    docstrings = module_of("docs/site/docstrings.py")
+    lines = ["Of `things*`, *args and a trailing_ word."]
+    docstrings.as_restructured_text(None, "class", "Sizes", Sizes, None, lines)
+    assert lines[0] == r"Of ``things*``, \*args and a trailing\_ word."
+    assert lines[2:] == ["* ``hidden``: units, if any", "* ``slots``: of the bank", "* ``plain``"]
+
+
+def test_a_notebook_has_the_page_in_its_cells():
+    notebook = module_of("docs/notebook.py").notebook(
+        "# One\n\n```shell\nls\n```\nthen\n```text\nout\n```\n```python\n1\n```\n"
+    )
+    cells = [(cell["cell_type"], "".join(cell["source"])) for cell in notebook["cells"]]
+    assert cells[:2] == [("markdown", "# One"), ("code", "%%bash\nls")]
+    assert cells[2:4] == [("markdown", "then\n```text\nout\n```"), ("code", "1")]
+    assert json.dumps(notebook)
