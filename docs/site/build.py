@@ -39,8 +39,20 @@ API = {  # module: what it is for
     "memgrow.history": "what was learnt when, and what came of it",
     "memgrow.drift": "are texts still like those that were learnt?",
     "memgrow.versions": "earlier versions of a model in its folder",
-    "memgrow.domain_files": "a domain as a file, out of one model and into another",
+    "memgrow.sklearn": "a classifier of scikit-learn",
     "memgrow.errors": "what can go wrong, as sentences",
+}
+EXPORTED = {  # of modules without `__all__`
+    "memgrow.history": ["History", "Stage"],
+    "memgrow.versions": ["SavedVersion", "Undone", "list_versions", "undo"],
+    "memgrow.errors": [
+        "DataError",
+        "ModelError",
+        "SettingsError",
+        "MissingExtraError",
+        "MemgrowError",
+        "ForgettingError",
+    ],
 }
 MADE_OF_PARTS = {"Learner"}  # classes whose base classes are no more than a part of their source
 FROM_ELSEWHERE = re.compile(
@@ -141,31 +153,26 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
     module = importlib.import_module(name)
     yield f"# {name}\n\n{API[name][0].upper()}{API[name][1:]}.\n"
     elsewhere = []
-    for member in public(module):
+    for member in EXPORTED.get(name) or [one for one in module.__all__ if not one.startswith("__")]:
         value = getattr(module, member)
         if shown.setdefault(id(value), name) != name:
             elsewhere.append(f"[`{member}`]({shown[id(value)]}.md)")
             continue
         yield f"## {member}\n\n```{{eval-rst}}"
         if inspect.isclass(value):
-            yield f".. autoclass:: {name}.{member}\n   :members:\n   :show-inheritance:"
-            if any(base.__name__ in MADE_OF_PARTS for base in value.__mro__):
+            yield f".. autoclass:: {name}.{member}\n   :members:"
+            if value.__base__ is not object and member not in MADE_OF_PARTS:
+                yield "   :show-inheritance:"
+            if member in MADE_OF_PARTS:
                 yield "   :inherited-members:"
             yield f"   :exclude-members: {', '.join(getattr(value, '__dataclass_fields__', ()))}\n"
-        elif callable(value):
+        elif inspect.isfunction(value):
             yield f".. autofunction:: {name}.{member}"
         else:
             yield f".. autodata:: {name}.{member}\n   :no-value:"
         yield "```\n"
     if elsewhere:
         yield f"Also here: {', '.join(elsewhere)}."
-
-
-def public(module: object) -> list[str]:
-    """The names that the module exports: `__all__`, or else what it defines itself."""
-    name = module.__name__  # type: ignore[attr-defined]
-    own = [key for key, value in vars(module).items() if getattr(value, "__module__", None) == name and key[0] != "_"]
-    return [key for key in getattr(module, "__all__", own) if not key.startswith("__")]
 
 
 def fetched_from_elsewhere() -> Iterator[str]:

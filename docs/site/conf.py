@@ -55,3 +55,4 @@ html_theme_options = {
 
 def setup(app) -> None:  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", docstrings.as_restructured_text)
+    app.connect("autodoc-process-signature", docstrings.without_addresses)

@@ -18,7 +18,7 @@ MARKUP = re.compile(r"([\\*|]|(?<=\w)_(?!\w))")
 
 def as_restructured_text(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Rewrite the lines in place, as the event `autodoc-process-docstring` wants it."""
-    written = [_escape(line) for line in lines] if what != "data" else [_table(obj)]
+    written = [_escape(line) for line in lines] if what != "data" else [_value(obj)]
     if what == "class" and is_dataclass(obj):
         written = [*_without_signature(written, obj), "", *_fields(obj)]
     lines[:] = written
@@ -30,9 +30,18 @@ def _escape(line: str) -> str:
     return "".join(f"`{part}`" if CODE.fullmatch(part) else MARKUP.sub(r"\\\1", part) for part in parts)
 
 
-def _table(value: object) -> str:
-    """What a table holds, in place of the docstring of its type."""
-    return "By name: " + ", ".join(f"``{key}``" for key in value) + "." if isinstance(value, dict) else ""
+def without_addresses(
+    app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
+) -> tuple[str | None, str | None]:
+    """A signature whose defaults are written as names, for `autodoc-process-signature`: Sphinx reads it as Python."""
+    return signature and re.sub(r"<(?:function|class) '?([\w.]+)[^>]*>", r"\1", signature), returned
+
+
+def _value(value: object) -> str:
+    """What a constant is, in place of the docstring of its type: the keys of a table, or the value itself."""
+    if isinstance(value, dict):
+        return "By name: " + ", ".join(f"``{key}``" for key in value) + "."
+    return f"``{value!r}``"
 
 
 def _without_signature(lines: list[str], kind: type) -> list[str]:
