@@ -57,11 +57,13 @@ def run(out: Path) -> None:
     """Run the notebook from top to bottom; a cell that fails raises what it said."""
     import nbformat
     from nbclient import NotebookClient
+    from traitlets.config import Config
 
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     book = nbformat.reads(written(), as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(book, timeout=TIMEOUT_S, resources={"metadata": {"path": folder}}).execute()
+        sockets = Config({"KernelManager": {"transport": "ipc"}})  # rather than ports, which others can reach
+        NotebookClient(book, timeout=TIMEOUT_S, resources={"metadata": {"path": folder}}, config=sockets).execute()
     out.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(book, out)
 

@@ -45,14 +45,8 @@ API = {  # module: what it is for
 EXPORTED = {  # of modules without `__all__`
     "memgrow.history": ["History", "Stage"],
     "memgrow.versions": ["SavedVersion", "Undone", "list_versions", "undo"],
-    "memgrow.errors": [
-        "DataError",
-        "ModelError",
-        "SettingsError",
-        "MissingExtraError",
-        "MemgrowError",
-        "ForgettingError",
-    ],
+    "memgrow.sklearn": ["MemgrowClassifier"],
+    "memgrow.errors": ["DataError", "ModelError", "SettingsError", "MissingExtraError", "MemgrowError"],
 }
 MADE_OF_PARTS = {"Learner"}  # classes whose base classes are no more than a part of their source
 FROM_ELSEWHERE = re.compile(
