@@ -18,19 +18,20 @@ TINY = tuple(word for size in SIZES for word in ("--set", size))
 
 
 class Memgrow:
-    """Runs a command; an exception that no command has made a sentence of fails the test."""
+    """Runs a command at eighty columns; an exception that no command has made a sentence of fails the test."""
 
     tiny = TINY
 
-    def __call__(self, *words: Any, stdin: str | bytes | None = None):
-        result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, prog_name="memgrow")
+    def __call__(self, *words: Any, stdin: str | bytes | None = None, **environment: str | None):
+        env = {"COLUMNS": "80", **environment}
+        result = CliRunner().invoke(app, [str(word) for word in words], input=stdin, prog_name="memgrow", env=env)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result
 
-    def done(self, *words: Any, stdin: str | bytes | None = None) -> str:
+    def done(self, *words: Any, stdin: str | bytes | None = None, **environment: str | None) -> str:
         """The output of a command that must succeed."""
-        result = self(*words, stdin=stdin)
+        result = self(*words, stdin=stdin, **environment)
         assert result.exit_code == 0, result.output
         return result.stdout
 

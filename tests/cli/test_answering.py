@@ -1,9 +1,14 @@
 """`memgrow evaluate`, `predict` and `inspect`: what a model says, in the order in which it was asked."""
 
 import json
+import os
 import re
+import sys
+import threading
 
 import pytest
+
+from memgrow.cli import app
 
 
 def answers(out: str) -> list[dict]:
@@ -187,3 +192,31 @@ def test_a_model_without_slots_says_so(memgrow, data, tmp_path):
     words = (*memgrow.tiny, "--set", "model.slots=0", "--method", "F")
     memgrow.done("adapt", tmp_path / "m", data["kitchen"], *words)
     assert "no slots that a text could read" in memgrow.done("inspect", tmp_path / "m", "a", "b")
+
+
+def test_a_line_of_a_pipe_is_answered_before_the_next_one_comes(made_of_texts, monkeypatch):
+    reader, writer = os.pipe()
+    answered = threading.Event()
+    in_time: list[bool] = []
+
+    def write() -> None:
+        with os.fdopen(writer, "w") as lines:
+            lines.write("a fine lamp\n")
+            lines.flush()
+            in_time.append(answered.wait(20))
+            lines.write("a dull lamp\n")
+
+    monkeypatch.setattr("memgrow.cli.predict.write_json", lambda answer: answered.set())
+    typist = threading.Thread(target=write)
+    with os.fdopen(reader) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        typist.start()
+        app(["predict", str(made_of_texts)], standalone_mode=False)
+    typist.join()
+    assert in_time == [True]
+
+
+def test_long_texts_are_told_once_and_not_once_a_chunk(memgrow, made_of_texts, monkeypatch):
+    monkeypatch.setattr("memgrow.cli.predict.CHUNK", 2)
+    result = memgrow("predict", made_of_texts, stdin="\n".join(["a fine lamp " * 200] * 5))
+    assert result.stderr == "5 texts longer than 400 words: only the beginning is read\n"

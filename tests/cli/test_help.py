@@ -1,11 +1,15 @@
 """What the commands say of themselves, at eighty columns."""
 
+import os
 import re
 import runpy
+import subprocess
+import sys
 
 import pytest
 
 from memgrow import METHODS, __version__
+from memgrow.cli.errors import BROKEN_PIPE, FORGOT, INTERRUPTED, TERMINATED, USER_ERROR
 
 COMMANDS = (
     "demo",
@@ -46,11 +50,18 @@ def test_every_command_shows_an_example_on_one_line(memgrow, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_has_help_and_says_what_it_takes(memgrow, command):
-    rows = re.findall(r"│ +(--[a-z-]+) +(?:-h +)?(\S+) +(\S.*?) +│", memgrow.done(command, "--help"))
-    assert "--help" in {option for option, _, _ in rows}
-    for option, takes, text in rows:
-        assert takes == "<bool>" or re.fullmatch(r"[A-Z,=]+", takes), option
-        assert len(text) > 3, option
+    out = memgrow.done(command, "--help")
+    rows = re.findall(r"│ +(--[a-z-]+)(?: +-[a-z])? +(\S.*?) +│", out)
+    assert {"--help", "--quiet"} <= {option for option, _ in rows}
+    for option, text in rows:
+        assert re.match(r"([A-Z,=]+ +)?[A-Za-z0-9].{3}", text), option
+    assert "<bool>" not in out
+
+
+def test_the_first_page_names_the_exit_codes(memgrow):
+    out = memgrow.done("--help")
+    for code in (0, 1, USER_ERROR, FORGOT, INTERRUPTED, BROKEN_PIPE, TERMINATED):
+        assert re.search(rf"\b{code} ", out.partition("Exit codes:")[2].replace("\n", " ")), code
 
 
 def test_the_version_is_told(memgrow):
@@ -98,3 +109,53 @@ def test_the_package_can_be_run(monkeypatch, capsys):
         runpy.run_module("memgrow", run_name="__main__")
     assert not end.value.code
     assert capsys.readouterr().out.startswith("memgrow ")
+
+
+def test_what_goes_to_a_pipe_is_not_broken_into_lines_of_eighty_letters(memgrow, made):
+    text = "the soup was cold " * 20
+    rows = memgrow.done("methods", COLUMNS=None).splitlines()
+    (row,) = (row for row in rows if row.strip().startswith("sparse "))
+    assert row.rstrip().endswith(METHODS["sparse"].about)
+    assert max(map(len, memgrow.done("inspect", made, text, "it was warm", COLUMNS=None).splitlines())) > WIDTH
+    assert memgrow.done("methods") != memgrow.done("methods", COLUMNS=None)
+
+
+def test_a_quiet_command_prints_nothing_but_what_is_wrong(memgrow, data, model):
+    result = memgrow("adapt", model, data["clinic"], "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+    assert len(memgrow.learnt(model)) == 3
+    assert memgrow("verify", model, "-q").output == ""
+    assert "no model at" in memgrow.refused("verify", model / "nowhere", "-q")
+    assert "each as it was written" in memgrow.done("verify", model)  # the next command is not quiet
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("memgrow ad", {"adapt"}),
+        ("memgrow rec", {"recipes"}),
+        ("memgrow adapt --rec", {"--recipe"}),
+        ("memgrow adapt m d --recipe small", {"small", "small-dialogue"}),
+        ("memgrow recipes paper", {"paper-nli", "paper-dialogue"}),
+        ("memgrow data g", {"get"}),
+    ],
+)
+def test_a_shell_completes_what_is_typed(memgrow, typed, offered):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" ")), "_MEMGROW_COMPLETE": "complete_bash"}
+    assert set(memgrow(**words).output.split()) == offered
+
+
+@pytest.mark.extras
+def test_bash_takes_the_script_of_completion():
+    script = """
+memgrow() { "$PYTHON" -m memgrow "$@"; }
+export -f memgrow
+eval "$(_MEMGROW_COMPLETE=source_bash memgrow)"
+complete -p memgrow
+COMP_WORDS=(memgrow ad) COMP_CWORD=1
+_memgrow_completion memgrow ad memgrow
+echo "${COMPREPLY[@]}"
+"""
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "adapt", done

@@ -29,7 +29,16 @@ from memgrow.cli import (
     verify,
     watch,
 )
-from memgrow.cli.errors import BROKEN_PIPE, Commands, end_output, hear_sigterm, interruption, say_stopped, stop_hearing
+from memgrow.cli.errors import (
+    BROKEN_PIPE,
+    EXIT_CODES,
+    end_output,
+    hear_sigterm,
+    interruption,
+    say_stopped,
+    stop_hearing,
+)
+from memgrow.cli.groups import Command, Commands, Group
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,
@@ -59,19 +68,22 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --
     "encoder": encoder.commands,
 }
 
+NAME = "memgrow"
+
 app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
     pretty_exceptions_enable=False,
 )
 for name, command in COMMANDS.items():
     if isinstance(command, typer.Typer):
-        app.add_typer(command, name=name)
+        for part in command.registered_commands:
+            part.cls = Command
+        app.add_typer(command, name=name, cls=Group)
     else:
-        app.command(name)(command)
+        app.command(name, cls=Command)(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -80,7 +92,7 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(epilog=EXIT_CODES)
 def memgrow(
     version: Annotated[
         bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
@@ -92,7 +104,7 @@ def memgrow(
 def main() -> None:
     hear_sigterm()
     try:
-        app()
+        app(prog_name=NAME)
     except (SystemExit, KeyboardInterrupt) as end:
         stop_hearing()
         failed = end_output()

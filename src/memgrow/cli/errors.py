@@ -7,10 +7,15 @@ from contextlib import suppress
 from typing import Any
 
 from rich.text import Text
-from typer.core import TyperGroup
 
 from memgrow.cli.output import stderr
-from memgrow.errors import ForgettingError, MemgrowError
+from memgrow.errors import MemgrowError
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a fault of memgrow's own, or a damaged model (verify); 2 a mistake, which a sentence tells; "
+    "3 a domain was not kept (--max-forgetting), or nothing was pruned (--max-loss); 130 Ctrl-C; 141 nobody reads the "
+    "output; 143 SIGTERM."
+)
 
 # Exit codes; 1, with a traceback, is a fault of memgrow's own.
 USER_ERROR, FORGOT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 3, 130, 141, 143
@@ -40,37 +45,13 @@ def stop_hearing() -> None:
             signal.signal(number, signal.SIG_IGN)
 
 
-class Commands(TyperGroup):
-    """Turns errors into sentences, whichever command they happen in."""
-
-    def invoke(self, ctx: Any) -> Any:
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:  # the reader of our output has gone, as `head` does: nothing to say, and nobody to hear
-            give_up_output()
-            ctx.exit(BROKEN_PIPE)
-        except KeyboardInterrupt as stopped:
-            ctx.exit(say_stopped(stopped, ctx.invoked_subcommand))
-        except (ImportError, SystemError) as error:  # what an interrupted import may make of Ctrl-C
-            if (pressed := interruption(error)) is None:
-                raise
-            ctx.exit(say_stopped(pressed, ctx.invoked_subcommand))
-        except (MemgrowError, OSError, MemoryError, RuntimeError) as error:
-            sentence = _sentence(error)
-            if sentence is None:
-                raise
-            _complain(sentence)
-            give_up_output()
-            ctx.exit(FORGOT if isinstance(error, ForgettingError) else USER_ERROR)
-
-
 def say_stopped(stopped: KeyboardInterrupt, command: str | None) -> int:
     """Say that a command was stopped, if that has not been said; its exit code."""
     stop_hearing()
     if TOLD not in getattr(stopped, "__notes__", ()):
         stopped.add_note(TOLD)
         resumes = "; the same command again goes on from there" if command in RESUMABLE else ""
-        _complain(f"stopped; what was saved before is unchanged{resumes}")
+        complain(f"stopped; what was saved before is unchanged{resumes}")
     return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
 
 
@@ -81,7 +62,7 @@ def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
     return error
 
 
-def _complain(sentence: str) -> None:
+def complain(sentence: str) -> None:
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
 
 
@@ -94,7 +75,7 @@ def end_output() -> int | None:
         give_up_output()
         return BROKEN_PIPE
     except OSError as error:
-        _complain(_sentence(error) or str(error))
+        complain(sentence_for(error) or str(error))
         give_up_output()
         return USER_ERROR
     return None
@@ -111,7 +92,7 @@ def give_up_output() -> None:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _sentence(error: Exception) -> str | None:
+def sentence_for(error: Exception) -> str | None:
     """A sentence for what a user can put right; None for a fault of our own, which needs its traceback."""
     if isinstance(error, MemgrowError):
         return str(error)

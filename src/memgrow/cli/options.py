@@ -14,6 +14,14 @@ COMPARED, DEMO = "F,F+V,F+M+V,F+V+E,multi-task", "F,F+M+V"  # methods
 WINDOW, ALPHA = 100, 0.01  # of drift
 SAMPLES, DRAWS, EXAMPLES = 2000, 3, 100  # of Theorem 1
 
+
+def recipe_names() -> list[str]:
+    """What completes --recipe; a shell completes files by itself."""
+    from memgrow.cli.recipes import SHIPPED
+
+    return list(SHIPPED)
+
+
 # Paths are not `readable` for typer to look at, which would answer with a box: who reads them says it in a sentence.
 
 Model = Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="The model's folder.", show_default=False)]
@@ -96,6 +104,7 @@ Recipe = Annotated[
         readable=False,
         metavar="RECIPE",
         help="Settings: a YAML file, or a name: see memgrow recipes.",
+        autocompletion=recipe_names,
         rich_help_panel=SETTINGS,
     ),
 ]

@@ -1,13 +1,14 @@
 """The input and output of commands: names in, sentences, JSON and pictures out."""
 
 import errno
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from rich.console import Console, ConsoleOptions, RenderableType
+from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
 
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
+UNBROKEN, LINES = 10_000, 25  # letters and lines of what is no terminal
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 
 
@@ -29,6 +31,17 @@ class PrintableConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))
+
+    @property
+    def size(self) -> ConsoleDimensions:
+        """As wide as the terminal; elsewhere without end: whatever reads a pipe wants lines that are whole."""
+        if self.is_terminal or "COLUMNS" in os.environ:
+            return super().size
+        return ConsoleDimensions(UNBROKEN, LINES)
+
+    @size.setter
+    def size(self, new_size: tuple[int, int]) -> None:
+        self._width, self._height = new_size
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # which ends a command as it would without rich
@@ -51,7 +64,8 @@ def say(sentence: str, style: str = "", soft_wrap: bool = False) -> None:
 
 def note_to_stderr(sentence: str) -> None:
     """Say something beside the output, so that a pipe does not get it."""
-    stderr.print(Text(sentence, "dim"))
+    if not console.quiet:
+        stderr.print(Text(sentence, "dim"))
 
 
 def write_json(value: Any, indent: int | None = None) -> None:

@@ -41,26 +41,26 @@ def predict(
     Example: memgrow predict model/ "a quiet, moving book"
     """
     from memgrow.data import Columns, Example
-    from memgrow.data.lines import bounded_lines
-    from memgrow.data.records import examples_from_lines, examples_from_words, in_chunks, iterate_unlabelled
+    from memgrow.data.live_lines import LiveLines, as_they_come
+    from memgrow.data.records import examples_from_lines, examples_from_words, iterate_unlabelled
     from memgrow.learner import Learner
 
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
     learner = Learner.load(model, device)
-    columns, size = Columns(text=text, pair=pair), CHUNK
+    columns, waiting = Columns(text=text, pair=pair), lambda: False
     examples: Iterable[Example]
     if texts:
         examples = examples_from_words(texts, learner.task)
     elif file:
         examples = iterate_unlabelled(file, columns)
     else:
-        examples = examples_from_lines(bounded_lines(sys.stdin.buffer), columns, learner.task)
+        lines = LiveLines(sys.stdin.buffer)
+        examples, waiting = examples_from_lines(lines, columns, learner.task), lines.waiting
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
-            size = 1  # somebody waits for each answer
     cut = 0
-    for chunk in in_chunks(examples, size):
+    for chunk in as_they_come(examples, CHUNK, waiting):
         cut += count_cut_texts(chunk, learner)
         for example, answer in zip(chunk, _answers(learner, chunk, beam, for_domain), strict=True):
             write_json({"texts": example.texts, **answer})

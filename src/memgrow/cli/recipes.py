@@ -22,7 +22,7 @@ def recipes(
             metavar="[NAME]",
             help="Print this one, to look at or to begin one's own with.",
             show_default=False,
-            autocompletion=lambda: list(SHIPPED),
+            autocompletion=opt.recipe_names,
         ),
     ] = None,
     as_json: opt.AsJson = False,
