@@ -24,7 +24,7 @@ from typer.main import get_command
 from memgrow.cli import app
 from memgrow.cli.recipe import SECTIONS
 from memgrow.defaults import defaults_for
-from memgrow.methods import LETTERS, METHODS, RECOMMENDED
+from memgrow.methods import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_REPLIES
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained.settings import OF_ITS_OWN
 from memgrow.report.encoder_picture import checksum
@@ -111,10 +111,11 @@ def the_demos_figures_come_from_the_command_that_is_named_beside_them() -> Itera
 
 
 @check
-def the_recommended_method_is_the_best_of_the_recorded_runs() -> Iterator[str]:
-    best = results("paper/recommended.json")["best_on_validation"]
-    if best != RECOMMENDED:
-        yield f"{best} is the best on validation, but {RECOMMENDED} is recommended"
+def the_default_methods_are_those_that_the_protocol_found() -> Iterator[str]:
+    for family, method in (("bilstm", RECOMMENDED), ("replies", RECOMMENDED_FOR_REPLIES)):
+        found = results(f"which-method/{family}.json")["check"]["default"]
+        if found != method:
+            yield f"{found} is the default by results/which-method/{family}.json, but {method} is taken"
 
 
 # Sentences that were written from figures: after new runs that fail here, they have to be written anew

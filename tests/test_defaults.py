@@ -9,7 +9,7 @@ from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
 from memgrow.cli.comparing import settings_for
 from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe, read_recipe
-from memgrow.defaults import SMALL, SMALL_REPLIES, THE_PAPERS, defaults_here
+from memgrow.defaults import SMALL, SMALL_REPLIES, THE_PAPERS, THE_PAPERS_REPLIES, defaults_here
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, Kind, for_data
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -53,7 +53,8 @@ def test_without_a_gpu_every_door_has_the_sizes_of_the_small_recipe(kind, name, 
 
 
 def test_with_a_gpu_they_are_the_papers():
-    assert defaults_here(GPU) == defaults_here(GPU, replies=True) == THE_PAPERS
+    assert defaults_here(GPU) == THE_PAPERS
+    assert defaults_here(GPU, replies=True) == THE_PAPERS_REPLIES
     assert THE_PAPERS.model == ModelSettings()
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from memgrow.methods import RECOMMENDED, MethodSettings
+from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_REPLIES, MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 
@@ -38,27 +38,29 @@ SMALL = Defaults(
     suits="for a CPU, those of the recipe small",
 )
 SMALL_REPLIES = Defaults(
+    method=RECOMMENDED_FOR_REPLIES,
     model=ModelSettings(cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
     training=replace(RECURRENT, rate=2e-3, epochs=15),
     suits="for a CPU, those of the recipe small-dialogue",
 )
 THE_PAPERS = Defaults(training=RECURRENT, suits="for a GPU, the paper's")
+THE_PAPERS_REPLIES = replace(THE_PAPERS, method=RECOMMENDED_FOR_REPLIES)
 
 
-def defaults_for(model: ModelSettings | str | Path | None) -> Defaults:
+def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False) -> Defaults:
     """The defaults for a model's settings or for a pretrained encoder; with neither, for a recurrent network."""
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
         return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto", fisher_examples=200))
-    return Defaults(model=model or ModelSettings(), training=RECURRENT)
+    method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
+    return Defaults(method, model or ModelSettings(), RECURRENT)
 
 
 def defaults_here(device: torch.device, replies: bool = False) -> Defaults:
     """What a new recurrent network has if nobody names any of its sizes: they suit the device that it is trained on."""
-    if device.type == "cuda":
-        return THE_PAPERS
-    return SMALL_REPLIES if replies else SMALL
+    labelled, replying = (THE_PAPERS, THE_PAPERS_REPLIES) if device.type == "cuda" else (SMALL, SMALL_REPLIES)
+    return replying if replies else labelled
 
 
 def sizes_line(suits: str, model: ModelSettings, training: TrainingSettings) -> str:

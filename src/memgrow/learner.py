@@ -107,7 +107,7 @@ class Learner(Answering):
                 )
             model = replace(model, encoder=str(encoder))
         chosen = defaults_here(find_device(device), task == REPLY) if model is None and encoder is None else None
-        usual = chosen or defaults_for(model or encoder)
+        usual = chosen or defaults_for(model or encoder, task == REPLY)
         settings = (model or usual.model, training or usual.training, options or usual.options)
         learner = cls(method or usual.method, task, labels, *settings, seed, device)
         learner._sizes = chosen.suits if chosen else None

@@ -81,7 +81,7 @@ class Recipe:
     def defaults(self, device: str, replies: bool = False) -> Defaults:
         """What holds where it says nothing: on every machine the same, if it is a recipe or there is an encoder."""
         if self.is_named or self.encoder is not None:
-            return defaults_for(self.encoder)
+            return defaults_for(self.encoder, replies)
         return defaults_here(find_device(device), replies)
 
 

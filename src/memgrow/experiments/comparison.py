@@ -17,7 +17,7 @@ from memgrow.experiments.comparison_setup import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
 from memgrow.history import History
-from memgrow.methods import RECOMMENDED, MethodSettings, check_method, find_method
+from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.models import ModelSettings
@@ -25,7 +25,7 @@ from memgrow.storage import finite
 from memgrow.training.loop import TrainingSettings
 
 BASELINE, RETRAINING = "F", "multi-task"  # what every method is to be measured by
-METHODS = tuple(dict.fromkeys((BASELINE, "F+V", "F+M+V", RECOMMENDED, RETRAINING)))
+METHODS = (BASELINE, "F+V", "F+M+V", "F+V+E", RETRAINING)
 ENCODER_METHODS = (BASELINE, "F+A", "frozen+M", RETRAINING)  # on a pretrained encoder
 
 

@@ -18,7 +18,8 @@ from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 from memgrow.models import Model, ModelSettings
 
 What = Literal["words", "slots", "hidden", "column"]
-RECOMMENDED = "F+V+E"  # the best on validation after five genres without old data: see docs/paper.md
+# What docs/which-method.md found: for labels nothing is better than F+V, for replies F+V+E is.
+RECOMMENDED, RECOMMENDED_FOR_REPLIES = "F+V", "F+V+E"
 READ_BY_GROWTH: dict[What, tuple[str, ...]] = {"slots": ("slots", "quiet"), "hidden": ("slots",)}  # settings
 
 

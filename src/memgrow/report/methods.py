@@ -39,9 +39,10 @@ def letters_table() -> Table:
 
 def defaults_line() -> str:
     """The methods that are taken where nobody names one."""
-    plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
+    plain, replies, tuned = defaults_for(None), defaults_for(None, replies=True), defaults_for(PretrainedSettings())
     return (
-        f"A new model takes {plain.method}; with a pretrained encoder {tuned.method} (keep: {tuned.options.keep}). "
+        f"A new model takes {plain.method}, one that replies {replies.method}, and with a pretrained encoder "
+        f"{tuned.method} (keep: {tuned.options.keep}). "
         "Column encoder: whether a method goes with a pretrained one."
     )
 
