@@ -122,6 +122,26 @@ def the_default_methods_are_those_that_the_protocol_found() -> Iterator[str]:
 
 
 @check
+def what_is_read_from_the_protocols_runs_holds() -> Iterator[str]:
+    labels, replies = (results(f"which-method/{family}.json") for family in ("bilstm", "replies"))
+    if any(one["low"] > 0 or one["high"] < 0 for one in labels["choice"]["against"].values()):
+        yield "a candidate for a BiLSTM is not level with F+V"
+    for stream in ("sentiment", "sentiment-reversed"):
+        lost = {name: row["forgetting"]["mean"] for name, row in labels["streams"][stream]["rows"].items()}
+        if min(lost, key=lost.__getitem__) != "F+V+D":
+            yield f"F+V+D does not forget least on {stream}"
+    if "F+V+D" not in labels["choice"]["out"]:
+        yield "F+V+D is not below F+V on any stream"
+    slots = labels["streams"]["slots"]["rows"]["F+M+V"]
+    gain = slots["against"]["average"]
+    if not (gain["low"] < 0 < gain["high"] and gain["high"] - gain["low"] <= 0.006 and len(slots["seeds"]) == 21):
+        yield "what slots bring on the five genres is not within half a point of nothing in 21 seeds"
+    for stream, found in replies["streams"].items():
+        if not found["rows"]["F+V+E"]["against"]["average"]["low"] > 0:
+            yield f"F+V+E is not better than F+V for replies on {stream}"
+
+
+@check
 def what_is_read_from_the_demos_figures_holds() -> Iterator[str]:
     runs = figures.load()["runs"]
     average, forgetting = (
