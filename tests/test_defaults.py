@@ -46,7 +46,7 @@ def test_without_a_gpu_every_door_has_the_sizes_of_the_small_recipe(kind, name, 
     for model, training in by_each_door(NOTHING, kind, tmp_path):
         assert (model, training) == (usual.model, usual.training)
     recipe = read_recipe(name)
-    assert usual.model == recipe.section("model", ModelSettings())
+    assert usual.model == recipe.section("model", ModelSettings(lowercase=True))
     assert usual.training == recipe.section("training", TrainingSettings(min_documents=2))
     learner = Learner.create(task="reply" if kind.is_dialogue else None, device="cpu")
     assert (learner.settings, learner.training) == (usual.model, usual.training)
@@ -55,13 +55,13 @@ def test_without_a_gpu_every_door_has_the_sizes_of_the_small_recipe(kind, name, 
 def test_with_a_gpu_they_are_the_papers():
     assert defaults_here(GPU) == THE_PAPERS
     assert defaults_here(GPU, replies=True) == THE_PAPERS_REPLIES
-    assert THE_PAPERS.model == ModelSettings()
+    assert THE_PAPERS.model == ModelSettings(lowercase=True)
 
 
 def test_a_recipe_means_the_same_on_every_machine_and_by_every_door(tmp_path):
     (tmp_path / "mine.yaml").write_text("model: {hidden: 7}\n")
     for model, training in by_each_door(read_recipe(tmp_path / "mine.yaml"), LABELS, tmp_path):
-        assert (model, training) == (ModelSettings(hidden=7), TrainingSettings(min_documents=2))
+        assert (model, training) == (ModelSettings(hidden=7, lowercase=True), TrainingSettings(min_documents=2))
 
 
 def test_a_single_setting_leaves_the_others_as_they_suit_the_machine(tmp_path):

@@ -93,7 +93,7 @@ def test_parameters_are_scikit_learns(fitted):
     assert fresh.fit(TEXTS, STARS).learner_.training.epochs == 1
     with pytest.raises(NotFittedError):
         MemgrowClassifier().predict(TEXTS)
-    with pytest.raises(SettingsError, match="hidden is a size of recurrent encoders"):
+    with pytest.raises(SettingsError, match="hidden is a setting of recurrent encoders"):
         MemgrowClassifier(encoder="minilm", hidden=4).fit(TEXTS, STARS)
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from memgrow.calibration import calibrate
 from memgrow.checkpoint import Learnt, Setup
 from memgrow.data import Domain, Example
-from memgrow.data.batches import Encoded, Tokenized, encode
+from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
 from memgrow.device import warm_up
 from memgrow.domain_parts import parts_after
 from memgrow.drift import Reference, summarise
@@ -105,6 +105,11 @@ class Adaptation:
             if old is not None:
                 plugins.before_training(model)
         trains = replace(setup.method.trains(old, model), new=new_names(old, model))
+        validation = like.validation if like and same else None
+        if validation is None:
+            validation = encode(setup.tokenized(stage.validation), vocabulary, stage.labels)
+        if like is None and not setup.model.kind.is_pretrained:
+            _note_unknown_words(setup, stage, validation, old is not None, progress)
         return cls(
             setup,
             before,
@@ -120,7 +125,7 @@ class Adaptation:
             trains.count(model),  # now: what a method adds for the time of training counts
             tokens,
             data,
-            like.validation if like and same else encode(setup.tokenized(stage.validation), vocabulary, stage.labels),
+            validation,
             seed,
             started,
         )
@@ -273,6 +278,16 @@ class Adaptation:
         earlier = {} if self.old is None else self.before.reference.domains  # a new model knows nothing of them
         kept = {name: one for name, one in {**earlier, **found}.items() if one is not None}
         return replace(learnt, reference=Reference(kept))
+
+
+def _note_unknown_words(setup: Setup, stage: StageData, validation: Encoded, later: bool, progress: Progress) -> None:
+    """Tell of a domain whose words are mostly not stored; its validation texts are as new texts will be."""
+    sentence = unknown_in(validation).sentence(f"the validation part of {stage.name}")
+    if sentence is not None:
+        joins = not later or "words" in setup.method.grows
+        stored = f"more rows, or a min_documents below {setup.training.min_documents}, let more of them join"
+        advice = stored if joins else f"they do not join by {setup.method.name}, but by a method with V"
+        progress.note(f"{sentence}: {advice}")
 
 
 def check_learnable(setup: Setup, plugins: Plugins, stage: StageData, later: bool) -> None:

@@ -10,7 +10,7 @@ import torch
 from memgrow.calibration import Calibration
 from memgrow.checkpoint import Setup
 from memgrow.data import Domain, Example
-from memgrow.data.batches import Encoded, collate, encode
+from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
 from memgrow.data.from_python import is_frame
 from memgrow.data.records import example_from_value
 from memgrow.data.values import kind_of
@@ -159,6 +159,20 @@ class Answering(ABC):
         """The words, or pieces of words, that the model reads a text as; those of a pair may be one row."""
         (found,) = self.settings.kind.spelled(self.setup.tokenized([_as_example(text)]), self.encoder)
         return found
+
+    def unknown_words(self, texts: Iterable[Text]) -> float:
+        """The share of the words of these texts that the model does not know, which it reads as one unknown word.
+
+        A pretrained encoder has pieces of words for any text, and knows all.
+        """
+        return self.count_unknown([_as_example(text, number) for number, text in enumerate(texts, 1)]).share
+
+    def count_unknown(self, examples: Sequence[Example]) -> UnknownWords:
+        """The words of these examples, and how many of them the model does not know."""
+        if self.settings.kind.is_pretrained:
+            return UnknownWords()
+        asked = [Example(one.text, one.pair) for one in examples]
+        return unknown_in(encode(self.setup.tokenized(asked), self.vocabulary))
 
     @contextmanager
     def answering_for(self, domain: str | None) -> Iterator[None]:

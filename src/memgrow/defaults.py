@@ -31,19 +31,22 @@ FINE_TUNING = TrainingSettings(
 # Patience minds how few validation examples there are: two epochs of sixty are over before training has begun.
 RECURRENT = TrainingSettings(min_documents=2, patience="auto")
 
+# Capitals are no other words: a text in capitals, or a word at the beginning of a sentence, is read as any other.
+READS_LOWER = ModelSettings(lowercase=True)
+
 # As in the recipes small and small-dialogue: a thousand texts take a minute or two on two cores.
 SMALL = Defaults(
-    model=ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64),
+    model=replace(READS_LOWER, embedding=50, hidden=64, slots=64, perceptron=64),
     training=replace(RECURRENT, rate=1e-3, epochs=15),
     suits="for a CPU, those of the recipe small",
 )
 SMALL_REPLIES = Defaults(
     method=RECOMMENDED_FOR_REPLIES,
-    model=ModelSettings(cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
+    model=replace(READS_LOWER, cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
     training=replace(RECURRENT, rate=2e-3, epochs=15),
     suits="for a CPU, those of the recipe small-dialogue",
 )
-THE_PAPERS = Defaults(training=RECURRENT, suits="for a GPU, the paper's")
+THE_PAPERS = Defaults(model=READS_LOWER, training=RECURRENT, suits="for a GPU, the paper's")
 THE_PAPERS_REPLIES = replace(THE_PAPERS, method=RECOMMENDED_FOR_REPLIES)
 
 
@@ -54,7 +57,7 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, PretrainedSettings):
         return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto", fisher_examples=200))
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
-    return Defaults(method, model or ModelSettings(), RECURRENT)
+    return Defaults(method, model or READS_LOWER, RECURRENT)
 
 
 def defaults_here(device: torch.device, replies: bool = False) -> Defaults:

@@ -109,8 +109,8 @@ def test_an_encoder_is_refused_for_a_recurrent_model(memgrow, data, made, encode
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--set", "hidden=5"), "hidden is a size of recurrent encoders; "),
-        (("--recipe", "small"), "is a size of recurrent encoders"),
+        (("--set", "hidden=5"), "hidden is a setting of recurrent encoders; "),
+        (("--recipe", "small"), "is a setting of recurrent encoders"),
         (("--set", "pooling=last"), "pooling 'last' is not known; there are mean, first"),
         (("--set", "memory_layers=7"), "memory_layers '7': tiny has 2 layers"),
         (("--set", "memory_layers=top"), "is no list of layers"),

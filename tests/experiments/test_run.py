@@ -23,6 +23,7 @@ OTHER = {
     "fisher": "sampled",
     "bidirectional": False,
     "tied": True,
+    "lowercase": True,
     "slot_size": 7,
     "slots": 7,
     "dropout": 0.25,

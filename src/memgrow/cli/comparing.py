@@ -31,8 +31,9 @@ def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind, device: str) 
     usual = recipe.defaults(device, kind.is_dialogue)
     known = {name: getattr(kind.training, name) for name in RECORDED}
     training = replace(usual.training, **known)
+    model = replace(usual.model, lowercase=kind.model.lowercase)
     return Settings(
-        recipe.model(usual.model, vectors),
+        recipe.model(model, vectors),
         recipe.section("training", training),
         recipe.section("options", usual.options),
     )

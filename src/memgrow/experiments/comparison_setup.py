@@ -9,7 +9,7 @@ from typing import Any
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
-from memgrow.defaults import RECURRENT, SMALL, SMALL_REPLIES
+from memgrow.defaults import READS_LOWER, RECURRENT, SMALL, SMALL_REPLIES
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.run import Record
 from memgrow.methods import MethodSettings, find_method
@@ -65,7 +65,7 @@ LABELS = Kind(
     "test accuracy, %",
     "average accuracy at the end, %",
     _accuracies,
-    SMALL.model,
+    replace(SMALL.model, lowercase=False),
     replace(SMALL.training, **RECORDED),
 )
 REPLIES = Kind(
@@ -75,7 +75,7 @@ REPLIES = Kind(
     "BLEU-2 of the test replies",
     "average BLEU-2 at the end",
     _bleu2,
-    SMALL_REPLIES.model,
+    replace(SMALL_REPLIES.model, lowercase=False),
     replace(SMALL_REPLIES.training, **RECORDED),
     stack=1,  # models that answer with words are not stacked: seeds go to different workers instead
     is_dialogue=True,
@@ -89,11 +89,15 @@ def kind_of(stream: Stream) -> Kind:
 
 
 def for_data(kind: Kind, given: Sequence[str]) -> Kind:
-    """The kind with what suits the data that was named: all may know a public corpus, but not a user's own words."""
+    """The kind with what suits the data that was named: all may know a public corpus, but not a user's own words.
+
+    Public corpora are read with their capitals, as in the records that there are of them.
+    """
     if all(name in CORPORA for name in given):
         return kind
     own = {name: getattr(RECURRENT, name) for name in RECORDED}
-    return replace(kind, training=replace(kind.training, **own))
+    model = replace(kind.model, lowercase=READS_LOWER.lowercase)
+    return replace(kind, model=model, training=replace(kind.training, **own))
 
 
 def open_stream(

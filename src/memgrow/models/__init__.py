@@ -20,7 +20,8 @@ TASKS = tuple(MODELS)
 
 def described(settings: ModelSettings) -> dict[str, Any]:
     """Settings as JSON; one that is newer than the format is left out at its default, so that older ones read it."""
-    return {name: value for name, value in asdict(settings).items() if name != "domains_read" or value}
+    newer = ("domains_read", "lowercase")
+    return {name: value for name, value in asdict(settings).items() if name not in newer or value}
 
 
 def settings_from(values: Mapping[str, Any]) -> ModelSettings:

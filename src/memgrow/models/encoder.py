@@ -23,7 +23,7 @@ from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
 from memgrow.nn.growth import Layout
 from memgrow.nn.state_dicts import NumbersAlone
-from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise
+from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise, tokenise_lower
 
 SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
 ROUTED_TEXTS = 1024  # of a domain, at most, that a router is told of
@@ -45,6 +45,7 @@ class ModelSettings:
     dropout: float = 0.0  # on word vectors, between layers and in the perceptron
     tied: bool = False  # a responder scores words by their own vectors; a classifier has no use for it
     domains_read: int = 0  # a text reads the slots of so many domains, the nearest ones; 0: of all
+    lowercase: bool = False  # texts are read in lower case; replies are learnt and written as they are
 
     poolings: ClassVar[tuple[str, ...]] = ("mean", "last")
     at_least_one: ClassVar[tuple[str, ...]] = ("embedding", "hidden", "layers", "perceptron")
@@ -116,7 +117,7 @@ class Encoder(NumbersAlone, ABC):
     @classmethod
     def tokenizer(cls, settings: ModelSettings) -> Callable[[str], list[str]]:
         """Splits a text into tokens: words, unless an encoder has a tokenizer of its own."""
-        return tokenise
+        return tokenise_lower if settings.lowercase else tokenise
 
     @classmethod
     def tokenized(

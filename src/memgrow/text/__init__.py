@@ -1,7 +1,7 @@
 """Words: tokenising, a vocabulary that grows, and word vectors from GloVe and word2vec files."""
 
 from memgrow.text.stored_words import StoredWords, WordCounts, store_words
-from memgrow.text.tokenise import tokenise
+from memgrow.text.tokenise import tokenise, tokenise_lower
 from memgrow.text.vectors import Vectors, read_vectors
 from memgrow.text.vocabulary import PADDING, PADDING_INDEX, UNKNOWN, UNKNOWN_INDEX, Vocabulary
 
@@ -17,4 +17,5 @@ __all__ = [
     "read_vectors",
     "store_words",
     "tokenise",
+    "tokenise_lower",
 ]

@@ -77,6 +77,11 @@ def tokenise(text: str, most: int | None = None) -> list[str]:
     return [token for piece in pieces for token in (_cached_tokens(piece) if len(piece) <= _SHORT else _tokens(piece))]
 
 
+def tokenise_lower(text: str, most: int | None = None) -> list[str]:
+    """The same in lower case: a text in capitals is the same words, and those of a sentence's beginning are too."""
+    return tokenise(text.lower(), most)
+
+
 def _tokens(piece: str) -> tuple[str, ...]:
     tokens = TOKEN.findall(piece)
     if "'" not in piece:

@@ -410,9 +410,9 @@ def test_what_slots_add_is_nothing_at_first_and_is_measured_beside_the_states(fi
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"hidden": 64}, "hidden is a size of recurrent encoders; minilm has its own: leave it out"),
-        ({"embedding": 5}, "embedding is a size of recurrent encoders"),
-        ({"layers": 2}, "layers is a size"),
+        ({"hidden": 64}, "hidden is a setting of recurrent encoders; minilm has its own: leave it out"),
+        ({"embedding": 5}, "embedding is a setting of recurrent encoders"),
+        ({"layers": 2}, "layers is a setting"),
         ({"cell": "lstm"}, "cell 'lstm' is not known; there are pretrained"),
         ({"pooling": "last"}, "pooling 'last' is not known; there are mean, first"),
         ({"memory": "tape"}, "memory 'tape' is not known; there are slots"),

@@ -13,7 +13,15 @@ CELL = "pretrained"
 PAIRS = ("one", "two")
 PRECISIONS = ("auto", "float32", "bfloat16")
 OF_SLOTS = ("memory", "memory_layers", "key_size", "best", "domains_read")  # without any effect where there are none
-OF_ITS_OWN = ("embedding", "hidden", "slot_size", "layers", "bidirectional", "tied")  # sizes that come with its files
+OF_ITS_OWN = (
+    "embedding",
+    "hidden",
+    "slot_size",
+    "layers",
+    "bidirectional",
+    "tied",
+    "lowercase",
+)  # as its files have it
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,9 @@ class PretrainedSettings(ModelSettings):
         plain = ModelSettings()
         for name in OF_ITS_OWN:
             if getattr(self, name) != getattr(plain, name):
-                raise SettingsError(f"{name} is a size of recurrent encoders; {self.encoder} has its own: leave it out")
+                raise SettingsError(
+                    f"{name} is a setting of recurrent encoders; {self.encoder} has its own: leave it out"
+                )
         for name, known in (("pairs", PAIRS), ("precision", PRECISIONS), ("memory", READINGS)):
             if getattr(self, name) not in known:
                 raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
