@@ -150,3 +150,10 @@ def test_who_lacks_the_extra_is_told_what_to_install(learner, tmp_path, monkeypa
     with pytest.raises(MissingExtraError, match=r"pip install 'memgrow\[onnx\]'"):
         export_onnx(learner, tmp_path / "out")
     assert not list(tmp_path.iterdir())
+
+
+def test_words_that_are_made_by_somebody_elses_function_are_refused(runtime, learner, tmp_path, monkeypatch):
+    kind = learner.settings.kind
+    monkeypatch.setattr(kind, "tokenizer", classmethod(lambda cls, settings: lambda text: text.split()))
+    with pytest.raises(ModelError, match="a function of its own"):
+        export_onnx(learner, tmp_path / "out")

@@ -29,6 +29,7 @@ MANY = 25  # domains, beyond which a matrix is more than a page can show
 
 def model_card(learner: Learner, name: str) -> str:
     """The card of a model that others will know by that name. Of the data it has names, numbers and labels alone."""
+    name = printable(name)
     front = yaml.safe_dump(_front_matter(learner, name), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{front}---\n\n" + "\n\n".join(_paragraphs(learner, name)) + "\n"
 
@@ -57,7 +58,7 @@ def _front_matter(learner: Learner, name: str) -> dict[str, Any]:
 def _paragraphs(learner: Learner, name: str) -> Iterator[str]:
     task, history = learner.task or "text", learner.history
     measure = measure_of_task(task)
-    yield f"# {printable(name)}"
+    yield f"# {name}"
     domains = ", ".join(map(printable, history.domains))
     yield (
         f"A model that {KINDS[task]}. It has learnt {counted(len(history.domains), 'domain')}, one after another: "
@@ -102,8 +103,8 @@ def _stages(learner: Learner, measure: Measure) -> Table:
         (
             str(number),
             printable("+".join(stage.learned)),
-            stage.method,
-            (stage.date or MISSING)[:DAY],
+            printable(stage.method),
+            printable(stage.date or MISSING)[:DAY],
             f"{stage.examples:,}",
             str(stage.epochs or "closed form"),
             measure.shown(stage.validation),
@@ -148,8 +149,8 @@ def _made_of(learner: Learner) -> Iterator[str]:
     model, settings = learner.trained(), learner.settings
     if learner.encoder is not None and isinstance(settings, PretrainedSettings):
         known = KNOWN.get(settings.encoder)
-        what = f" ({known.what})" if known else ""
-        yield f"Encoder: {public_name(settings.encoder)}{what}; SHA-256 of its weights: `{learner.encoder.sha256}`"
+        name = printable(public_name(settings.encoder)) + (f" ({known.what})" if known else "")
+        yield f"Encoder: {name}; SHA-256 of its weights: `{printable(learner.encoder.sha256)}`"
         yield f"Licence of the encoder: {_licence_in_words(learner.encoder)}"
         if known:
             yield f"Where the encoder is from: {known.origin}"
@@ -165,7 +166,7 @@ def _made_of(learner: Learner) -> Iterator[str]:
 
 
 def _licence_in_words(files: EncoderFiles) -> str:
-    texts = ", ".join(f"`{name}`" for name in files.licences)
+    texts = ", ".join(f"`{printable(name)}`" for name in files.licences)
     return f"{licence_of(files) or 'not known to memgrow: look it up before you share this'}" + (
         f"; its text: {texts}" if texts else ""
     )

@@ -75,9 +75,9 @@ def export_onnx(learner: Learner, path: str | Path, for_domain: str | None = Non
         graph = make(learner)
         about = {**_about(learner), **({"for_domain": for_domain} if for_domain else {}), **graph.about}
     with new_folder(path) as folder:
-        _write_graph(graph, folder / MODEL)
         for name, content in {**graph.files, ABOUT: pack_json(about)}.items():
             write_file(folder / name, content)
+        _write_graph(graph, folder / MODEL)  # last: what a stranger's model calls a licence takes no place of ours
 
 
 def _about(learner: Learner) -> dict[str, Any]:
@@ -98,23 +98,25 @@ def _about(learner: Learner) -> dict[str, Any]:
 
 
 def _recurrent(learner: Learner) -> Graph:
-    if learner.settings.kind.tokenizer(learner.settings) is not tokenise:
+    split = learner.settings.kind.tokenizer(learner.settings)
+    if split.__module__ != tokenise.__module__:
         raise ModelError("this model splits texts into words by a function of its own, which no export can hold")
     model, temperature = learner.classifier().eval(), learner.calibration.temperature
-    rule = SOURCE.encode() + resources.files("memgrow.text").joinpath(TOKENISE).read_bytes()
+    source = resources.files("memgrow.text").joinpath(TOKENISE).read_text(encoding="utf-8")
+    rule = f"{SOURCE}{source}\n\nwords_of = {split.__name__}  # as this model reads texts\n"
     numbers = {word: number for number, word in enumerate(learner.vocabulary.words) if number > UNKNOWN_INDEX}
     about = {
         "inputs": {WORDS: "int64 (rows, length): numbers of words, 0 after a row's end"},
         "tokenizer": TOKENISE,
         "vocabulary": VOCABULARY,
         "unknown": UNKNOWN_INDEX,
-        "use": f"Split a text by tokenise() of {TOKENISE}, take the first `longest` words, and their numbers from "
+        "use": f"Split a text by words_of() of {TOKENISE}, take the first `longest` words, and their numbers from "
         f"{VOCABULARY}; a word that is not there, and a text without words, is `unknown`. Pad rows with 0.",
     }
     words, lengths = _drawn(model, learner.setup.limit, UNKNOWN_INDEX)
     with torch.no_grad():
         logits = model(words.to(model.device), lengths).cpu()
-    files = {TOKENISE: rule, VOCABULARY: pack_json(numbers)}
+    files = {TOKENISE: rule.encode(), VOCABULARY: pack_json(numbers)}
     proto = recurrent_graph(model, temperature)
     return Graph(proto, files, about, {WORDS: words.numpy()}, (logits / temperature).softmax(-1).numpy())
 
@@ -144,7 +146,7 @@ def _pretrained(learner: Learner) -> Graph:
     there = token_mask(pieces, lengths).long()
     with torch.no_grad():
         expected = labelling(pieces, there).numpy()
-    written = {TOKENIZER: tokenizer.to_str(), **files.licences}
+    written = {**files.licences, TOKENIZER: tokenizer.to_str()}
     tried = {PIECES: pieces.numpy(), MASK: there.numpy()}
     return Graph(
         encoder_graph(labelling), {name: text.encode() for name, text in written.items()}, about, tried, expected
