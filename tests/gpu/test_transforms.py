@@ -47,6 +47,16 @@ def test_a_compiled_layer_gives_what_it_gives_eagerly(kind, tf32, layers, both, 
 
 
 @KINDS
+def test_a_single_graph_is_refused_and_the_naive_backend_that_the_error_names_has_it(kind):
+    torch._dynamo.reset()
+    layer, x = make(kind), torch.randn(4, 3, 5, device="cuda")
+    with pytest.raises(torch._dynamo.exc.Unsupported, match='backend="naive"'):
+        torch.compile(layer, backend="eager", fullgraph=True)(x)
+    layer.backend = "naive"
+    torch.testing.assert_close(torch.compile(layer, backend="eager", fullgraph=True)(x)[0], layer(x)[0])
+
+
+@KINDS
 @pytest.mark.parametrize("reentrant", [True, False])
 def test_a_checkpoint_changes_no_gradient(kind, reentrant):
     layer = make(kind)

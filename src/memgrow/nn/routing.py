@@ -4,6 +4,7 @@ This is an inverted file whose cells are the segments of slots. What is scored f
 segment, and then the slots of the chosen ones alone.
 """
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,8 @@ from memgrow.nn.state_dicts import NoTraceWhileEmpty
 FLOOR = 1e-3  # of the mean variance, added to all: what hardly varies among a few texts must not decide alone
 
 _routes: ContextVar[Tensor | None] = ContextVar("routes", default=None)
+_routed = 0  # how many are within `routed`, in whatever thread: a compiled graph can ask this, and not the variable
+_counting = threading.Lock()
 
 
 class DomainRouter(NoTraceWhileEmpty):
@@ -82,14 +85,22 @@ def choose_naively(router: DomainRouter, vector: Tensor, among: Sequence[int], c
 def routed(routes: Tensor | None) -> Iterator[None]:
     """Within, and in this thread, each row of a batch reads the segments of its `routes` (R, count); None: all."""
     token = _routes.set(routes)
+    _count(1)
     try:
         yield
     finally:
+        _count(-1)
         _routes.reset(token)
 
 
+def _count(more: int) -> None:
+    global _routed
+    with _counting:
+        _routed += more
+
+
 def current_routes() -> Tensor | None:
-    return _routes.get()
+    return _routes.get() if _routed else None
 
 
 def grouped(routes: Tensor) -> tuple[Tensor, list[tuple[int, int]]]:

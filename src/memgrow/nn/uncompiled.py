@@ -2,7 +2,8 @@
 
 The fast backends compute gradients by hand, in place and in memory that was taken beforehand. Traced by Dynamo, such
 code comes out of Inductor with other gradients (an LSTM's were off by 5 to 18%), and kernels that are started by
-pointer cannot be traced at all. So a graph ends before a fast backend, and the next one begins after it.
+pointer cannot be traced at all. So a graph ends before the GPU's kernels, and the next one begins after them; on a CPU
+it holds the fast backend as an operator (kernels/operator.py).
 
 This module is imported while a graph is traced and at no other time: it imports torch._dynamo, which takes seconds.
 """
@@ -14,7 +15,7 @@ import torch
 
 T = TypeVar("T")
 REASON = (
-    "memgrow's fast backends run outside of compiled graphs: leave fullgraph=True away, or build the layer with "
+    "memgrow's kernels for GPUs run outside of compiled graphs: leave fullgraph=True away, or build the layer with "
     'backend="naive", which is compiled as a whole'
 )
 

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
-from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN
+from memgrow.nn import MemoryGRU, MemoryLSTM, MemoryRNN, ResidualMemory
 from memgrow.nn.kernels import parallel_directions, stepped
+from memgrow.nn.routing import routed
 
 pytestmark = pytest.mark.slow  # compiling takes seconds
 KINDS = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}
@@ -102,12 +103,55 @@ def test_what_inductor_makes_of_it_is_right():
     check("lstm", "auto", compiler="inductor")
 
 
-def test_a_single_graph_is_refused_and_the_naive_backend_that_the_error_names_has_it():
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [
+        ("lstm", "auto"),
+        pytest.param("gru", "stepped", marks=pytest.mark.extras),
+        pytest.param("rnn", "auto", marks=pytest.mark.extras),
+    ],
+)
+def test_on_a_cpu_a_single_graph_holds_a_layer_both_ways(kind, backend):
+    model = Model(make(kind, backend, True, 1), packed=False)
+    expected = results(model, model)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    for ours, theirs in zip(results(model, compiled), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("reading", ["slots", "adapter"])
+def test_a_single_graph_holds_a_memory_of_a_transformer(reading):
+    layer = ResidualMemory(6, key_size=4, best=2, slots=5, reading=reading).double()
+    nn.init.normal_(layer.bank.values)
+    x = torch.randn(2, 3, 6, dtype=torch.double)
+    compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(x), layer(x))
+    routes = torch.zeros(2, 1, dtype=torch.long)
+    with routed(routes):  # outside of a single graph, but not overlooked
+        torch.testing.assert_close(torch.compile(layer, backend="aot_eager")(x), layer(x))
+
+
+@pytest.mark.extras
+@pytest.mark.parametrize("kind", ["lstm", "gru"])
+def test_torch_finds_nothing_wrong_with_the_operator(kind, monkeypatch):
+    """Its schema, its shapes without numbers, its gradients, and all that with shapes that are not known beforehand."""
+    from memgrow.nn.kernels import operator
+
+    given, run = [], operator._forward
+
+    def noted(*arguments):
+        given.append(arguments)
+        return run(*arguments)
+
+    monkeypatch.setattr(operator, "_forward", noted)
+    layer = make(kind, "stepped", True, 1)
     x = torch.randn(4, 3, 3, dtype=torch.double)
-    with pytest.raises(torch._dynamo.exc.Unsupported, match='backend="naive"'):
-        torch.compile(make("lstm", "auto", True, 1), backend="eager", fullgraph=True)(x)
-    layer = make("lstm", "naive", True, 1)
-    torch.testing.assert_close(torch.compile(layer, backend="eager", fullgraph=True)(x)[0], layer(x)[0])
+    packed = layer._pack(x)
+    operator.recur(kind, packed.data, packed.batch_sizes, layer.directions(0, layer._initial(None, packed)))
+    cell, sizes, reverse, present, tensors = given[0]
+    fresh = [t.detach().requires_grad_() for t in tensors]
+    torch.library.opcheck(run, (cell, sizes, reverse, present, fresh))
 
 
 @pytest.mark.slow
@@ -134,14 +178,14 @@ def test_an_exported_layer_holds_plain_operations():
 
 @pytest.mark.parametrize("backend", ["auto", "stepped"])
 def test_a_compiled_layer_still_takes_its_fast_backend(backend, monkeypatch):
-    """And runs it outside of the graph: what is traced would be slow, or wrong."""
-    traced, recur = [], stepped.recur
+    """As one operator that is not looked into: what is traced would be slow, or wrong."""
+    traced, forward_pass = [], stepped.forward_pass
 
     def recorded(*given):
         traced.append(torch.compiler.is_dynamo_compiling())
-        return recur(*given)
+        return forward_pass(*given)
 
-    monkeypatch.setattr(stepped, "recur", recorded)
+    monkeypatch.setattr(stepped, "forward_pass", recorded)
     torch._dynamo.reset()
     layer = MemoryLSTM(5, 7, slots=3, backend=backend)
     torch.compile(layer, backend="eager")(torch.randn(4, 3, 5))

@@ -5,8 +5,8 @@ stepped   few, large operations for each step (stepped.py): LSTM and GRU, every 
           large layer at the same time (parallel_directions.py)
 cuda      one persistent kernel for each pass (cuda/): LSTM and GRU, GPUs of compute capability 9.0 or above
 
-`auto` takes the fastest that can run a layer as it is called. Under torch.compile the fast ones run outside of the
-compiled graph (nn/uncompiled.py).
+`auto` takes the fastest that can run a layer as it is called. A graph of torch.compile holds the stepped backend on a
+CPU as one operator (operator.py); on other devices the fast ones run outside of compiled graphs (nn/uncompiled.py).
 """
 
 from collections.abc import Sequence
@@ -45,6 +45,10 @@ def run(
             return run(cell, data, batch_sizes, directions, backend, recordings)
     # Asked before the choice, which looks at the GPU and reckons with sizes: none of that can be traced.
     if torch.compiler.is_dynamo_compiling() and _may_be_fast(cell, backend):
+        if kind == "cpu" and backend != "cuda":
+            from memgrow.nn.kernels import operator
+
+            return operator.recur(cell, data, batch_sizes, directions)
         from memgrow.nn import uncompiled
 
         given = (cell, data, batch_sizes, directions, backend, recordings)

@@ -27,22 +27,35 @@ _second: ThreadPoolExecutor | None = None  # the thread that runs the second dir
 
 def suits(data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction]) -> bool:
     """Whether there are two directions, threads for both, and enough to do."""
-    if data.device.type != "cpu" or len(directions) != 2 or torch.get_num_threads() < 2:
+    return suit(batch_sizes, (data, *flat(directions)))
+
+
+def suit(batch_sizes: Sequence[int], tensors: Tensors) -> bool:
+    """The same by the inputs and the tensors of the directions."""
+    data, _, _, ih, hh, *_ = tensors
+    assert data is not None
+    assert ih is not None
+    assert hh is not None
+    if data.device.type != "cpu" or len(tensors) != 1 + 2 * EACH or torch.get_num_threads() < 2:
         return False
-    weights = directions[0].weights
-    return len(data) // len(batch_sizes) * (weights.ih.numel() + weights.hh.numel()) >= WORTHWHILE
+    return len(data) // len(batch_sizes) * (ih.numel() + hh.numel()) >= WORTHWHILE
+
+
+def flat(directions: Sequence[Direction]) -> list[Tensor | None]:
+    """The tensors of all directions, `EACH` of each."""
+    return [t for d in directions for t in (*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None)))]
 
 
 def recur(
     cell: str, data: Tensor, batch_sizes: Sequence[int], directions: Sequence[Direction]
 ) -> tuple[Tensor, list[State]]:
     """Run each direction as `stepped.recur` does: outputs side by side (rows, 2H), and the last states of each."""
-    tensors = [t for d in directions for t in (*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None)))]
+    tensors = flat(directions)
     reverse = [d.reverse for d in directions]
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (data, *tensors)):
         output, *last = _BothDirections.apply(cell, batch_sizes, reverse, data, *tensors)  # type: ignore[no-untyped-call]
     else:
-        passes = _forward_passes(cell, batch_sizes, reverse, (data, *tensors))
+        passes = forward_passes(cell, batch_sizes, reverse, (data, *tensors))
         output = torch.cat([trace.output for trace, _ in passes], dim=1)
         last = [part for _, state in passes for part in state]
     size = len(directions[0].state)
@@ -52,7 +65,7 @@ def recur(
 class _BothDirections(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, cell: str, batch_sizes: Sequence[int], reverse: list[bool], *tensors: Tensor | None) -> Any:
-        passes = _forward_passes(cell, batch_sizes, reverse, tensors)
+        passes = forward_passes(cell, batch_sizes, reverse, tensors)
         ctx.settings = cell, batch_sizes, reverse
         ctx.save_for_backward(*tensors, *(part for trace, _ in passes for part in trace))
         output = torch.cat([trace.output for trace, _ in passes], dim=1)
@@ -62,35 +75,54 @@ class _BothDirections(torch.autograd.Function):
     @first_order("this backend", NAIVE)
     def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
         cell, batch_sizes, reverse = ctx.settings
-        count = 1 + EACH * len(reverse)
-        traces = saved[count:]
-        each, states = len(traces) // len(reverse), len(d_last) // len(reverse)
-        found = _at_once(
-            [
-                partial(
-                    stepped.backward_pass,
-                    cell,
-                    batch_sizes,
-                    reverse[d],
-                    tensors,
-                    stepped.Trace(*traces[d * each : (d + 1) * each]),
-                    d_output.chunk(len(reverse), dim=1)[d],
-                    d_last[d * states : (d + 1) * states],
-                    ctx.needs_input_grad[3],
-                )
-                for d, tensors in enumerate(_by_direction(saved[:count]))
-            ]
-        )
-        wanted = [one[0] for one in found if one[0] is not None]
-        d_data = torch.stack(wanted).sum(0) if wanted else None
-        return (None, None, None, d_data, *(gradient for one in found for gradient in one[1:]))
+        count, wants_x = 1 + EACH * len(reverse), ctx.needs_input_grad[3]
+        given = (cell, batch_sizes, reverse, saved[:count], saved[count:], d_output, d_last, wants_x)
+        return (None, None, None, *backward_passes(*given))
 
 
-def _forward_passes(
-    cell: str, batch_sizes: Sequence[int], reverse: list[bool], tensors: Tensors
+# The next two run the directions at the same time or, if that would not pay, one after the other.
+
+
+def forward_passes(
+    cell: str, batch_sizes: Sequence[int], reverse: Sequence[bool], tensors: Tensors, at_once: bool = True
 ) -> list[tuple[stepped.Trace, State]]:
+    """The trace and the last state of each direction."""
     pairs = zip(reverse, _by_direction(tensors), strict=True)
-    return _at_once([partial(stepped.forward_pass, cell, batch_sizes, backwards, own) for backwards, own in pairs])
+    work = [partial(stepped.forward_pass, cell, batch_sizes, backwards, own) for backwards, own in pairs]
+    return _at_once(work) if at_once else [one() for one in work]
+
+
+def backward_passes(
+    cell: str,
+    batch_sizes: Sequence[int],
+    reverse: Sequence[bool],
+    tensors: Tensors,
+    traces: Sequence[Tensor],
+    d_output: Tensor,
+    d_last: Sequence[Tensor],
+    wants_x: bool,
+    at_once: bool = True,
+) -> list[Tensor | None]:
+    """The gradient of each of the tensors; of the inputs only if `wants_x`."""
+    each, states = len(traces) // len(reverse), len(d_last) // len(reverse)
+    work = [
+        partial(
+            stepped.backward_pass,
+            cell,
+            batch_sizes,
+            reverse[d],
+            own,
+            stepped.Trace(*traces[d * each : (d + 1) * each]),
+            d_output.chunk(len(reverse), dim=1)[d],
+            d_last[d * states : (d + 1) * states],
+            wants_x,
+        )
+        for d, own in enumerate(_by_direction(tensors))
+    ]
+    found = _at_once(work) if at_once else [one() for one in work]
+    wanted = [one[0] for one in found if one[0] is not None]
+    d_data = torch.stack(wanted).sum(0) if wanted else None
+    return [d_data, *(gradient for one in found for gradient in one[1:])]
 
 
 def _by_direction(tensors: Tensors) -> list[Tensors]:
