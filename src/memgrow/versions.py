@@ -129,6 +129,15 @@ def newest_history(folder: str | Path, versions: Sequence[SavedVersion]) -> Hist
     return history
 
 
+def task_of(folder: str | Path) -> str | None:
+    """The task of the model in a folder; None if it cannot be read."""
+    try:
+        task = load_json(checkpoint_files(folder), CONFIG).get("task")
+    except (ModelError, AttributeError):
+        return None
+    return task if isinstance(task, str) else None
+
+
 def undo(folder: str | Path, to: int | None = None) -> Undone:
     """Make a model what it was before its last stage, or after stage `to`; what came later is removed from the disk.
 

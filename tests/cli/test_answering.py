@@ -176,7 +176,9 @@ def test_inspection_tells_of_stages_and_accuracy(memgrow, made):
 def test_inspection_tells_whose_slots_a_text_reads(memgrow, made):
     out = memgrow.done("inspect", made, "the soup was cold", "it was [warm]")
     assert "the soup was cold | it was [warm]" in out
-    rows = {line.split()[0]: [float(cell) for cell in line.split()[1:]] for line in out.splitlines()[-4:-1]}
+    below = out.partition("it was [warm]")[2].splitlines()
+    found = [words for line in below if re.match(r" +(kitchen|harbour) ", line) and (words := line.split())]
+    rows = {name: [float(cell) for cell in cells] for name, *cells in found}
     assert [sum(column) for column in zip(rows["kitchen"], rows["harbour"], strict=True)] == pytest.approx(
         [100] * 3, abs=0.11
     )
@@ -220,3 +222,18 @@ def test_long_texts_are_told_once_and_not_once_a_chunk(memgrow, made_of_texts, m
     monkeypatch.setattr("memgrow.cli.predict.CHUNK", 2)
     result = memgrow("predict", made_of_texts, stdin="\n".join(["a fine lamp " * 200] * 5))
     assert result.stderr == "5 texts longer than 400 words: only the beginning is read\n"
+
+
+def test_where_slots_do_not_grow_inspect_says_so_and_what_the_model_answers(
+    memgrow, made, made_of_texts, data, tmp_path
+):
+    shown = memgrow.done("inspect", made_of_texts, "a fine zeppelin", COLUMNS="300")
+    assert "All slots are of reviews, the only domain so far." in shown
+    assert re.search(r"Its answer: (good|bad) \(\d+\.\d%\)", shown)
+    assert "Words that it does not know: zeppelin" in shown
+    (read,) = json.loads(memgrow.done("inspect", made_of_texts, "a fine zeppelin", "--json"))["reading"]
+    assert read["unknown"] == ["zeppelin"]
+    memgrow.done("adapt", tmp_path / "m", data["kitchen"], data["harbour"], *memgrow.tiny, "--method", "F+V")
+    shown = memgrow.done("inspect", tmp_path / "m", "the soup", "it was warm", COLUMNS="300")
+    assert "All slots are of kitchen, as F+V adds none for later domains" in shown
+    assert "All slots" not in memgrow.done("inspect", made, "the soup", "it was warm", COLUMNS="300")

@@ -28,6 +28,9 @@ def talker(memgrow, files, tmp_path):
     settings = [word for size in SIZES for word in ("--set", size)]
     out = memgrow.done("adapt", model, *files, *settings, "--method", "F+M+V", "--device", "cpu")
     assert "100 / perplexity" in out
+    assert "perplexity at the end " in out
+    assert "accuracy" not in out
+    assert "%" not in out.partition("kitchen: ")[2].replace("(10%)", "")
     return model
 
 
@@ -65,3 +68,15 @@ def test_a_pair_file_with_one_column_is_refused(memgrow, tmp_path):
     assert result.exit_code == 2
     assert "replies" in result.stderr
     assert not (tmp_path / "m").exists()
+
+
+def test_what_is_shown_of_a_model_that_replies_is_its_perplexity(memgrow, talker):
+    shown = memgrow.done("inspect", talker, "is the soup cold")
+    assert "perplexity at the end " in shown
+    assert "Its reply: " in shown
+    assert "accuracy" not in shown
+    (validation,) = {
+        stage["validation"] for stage in json.loads(memgrow.done("history", talker, "--json"))["history"]["stages"][:1]
+    }
+    for command in ("inspect", "history"):
+        assert f"{1 / validation:.2f}" in memgrow.done(command, talker, COLUMNS="200"), command

@@ -123,5 +123,5 @@ def adapt(
                 threads=threads,
             )
         console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
-        say(summary_line(learner.history))
+        say(summary_line(learner.history, learner.task))
         say(f"Saved as {model}." if stages else f"There was nothing new to learn: {model} is as it was.")

@@ -11,7 +11,7 @@ def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
     Example: memgrow history model/
     """
     from memgrow.report.history import history_table, in_bytes
-    from memgrow.versions import list_versions, newest_history
+    from memgrow.versions import list_versions, newest_history, task_of
 
     kept = list_versions(model)
     newest = newest_history(model, kept)
@@ -19,5 +19,5 @@ def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
         sizes = [{"stage": one.number, "bytes": one.size, "bytes_of_its_own": one.own} for one in kept]
         write_json({"history": newest.to_json(), "versions": sizes}, indent=1)
         return
-    console.print(history_table(newest, kept))
+    console.print(history_table(newest, kept, task_of(model)))
     say(f"{model}: {in_bytes(sum(one.own for one in kept))} with {counted(len(kept) - 1, 'earlier version')}.")

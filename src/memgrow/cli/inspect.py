@@ -30,7 +30,7 @@ def inspect(
     from memgrow.learner import Learner
     from memgrow.report.learner import about, about_table, matrix_title, stages_table, summary_line
     from memgrow.report.matrix import MatrixTable
-    from memgrow.report.reading import added_shares, reading_shares, reading_table
+    from memgrow.report.reading import added_shares, reading_shares, reading_table, unknown_words
 
     learner = Learner.load(model, device)
     examples = examples_from_words(texts or [], learner.task)
@@ -39,6 +39,7 @@ def inspect(
             {
                 "texts": example.texts,
                 "tokens": learner.tokens(example),
+                "unknown": unknown_words(learner, example),
                 "banks": reading_shares(learner, example),
                 **({"adds": adds} if (adds := added_shares(learner, example)) else {}),
             }
@@ -47,9 +48,9 @@ def inspect(
         write_json({"about": asdict(about(learner)), "history": learner.history.to_json(), "reading": read}, indent=1)
         return
     console.print(about_table(learner))
-    console.print(stages_table(learner.history))
+    console.print(stages_table(learner.history, learner.task))
     console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
-    say(summary_line(learner.history))
+    say(summary_line(learner.history, learner.task))
     for example in examples:
         console.print(reading_table(learner, example))
 

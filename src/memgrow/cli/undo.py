@@ -27,6 +27,6 @@ def undo(
     say(f"Taken back, and removed from {model}: {', '.join(taken) or 'what was damaged'}.")
     say(f"It is as it was after stage {len(done.history.stages)}, {' and '.join(done.history.stages[-1].learned)}:")
     console.print(MatrixTable(done.history.matrix, matrix_title(done.task)))
-    say(summary_line(done.history))
+    say(summary_line(done.history, done.task))
     further = " and ".join(map(str, done.further))
     say(f"One can go back further, to stage {further}." if further else "No earlier version is kept.")

@@ -5,17 +5,20 @@ from statistics import fmean
 
 from memgrow.history import History, Stage
 from memgrow.metrics import AccuracyMatrix
-from memgrow.report.table import MISSING, Column, Table, numbers, percent
+from memgrow.models import REPLY
+from memgrow.report.table import MISSING, Column, Table, numbers, percent, score_cell
 from memgrow.versions import SavedVersion
 
 DAY = len("2026-01-31")  # letters of a date
 
 
-def history_table(history: History, versions: Sequence[SavedVersion]) -> Table:
+def history_table(history: History, versions: Sequence[SavedVersion], task: str | None = None) -> Table:
     """A row for each stage: how it went, what it cost of earlier domains, and whether one can go back to it."""
+    replies = task == REPLY  # of which scores are perplexities, and forgetting has no unit that anybody knows
+    scores = ("valid. ppl", "test ppl") if replies else ("valid.", "test", "forgot")
     there = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
     names = [Column("domain", wrap="letters"), Column("method", wrap="letters"), Column("date", wrap="never")]
-    columns = [*numbers("#"), *names, *numbers("examples", "valid.", "test", "forgot", "kept", "on disk")]
+    columns = [*numbers("#"), *names, *numbers("examples", *scores, "kept", "on disk")]
     rows: list[tuple[str, ...]] = [
         (
             str(number),
@@ -23,9 +26,9 @@ def history_table(history: History, versions: Sequence[SavedVersion]) -> Table:
             stage.method,
             (stage.date or MISSING)[:DAY],
             f"{stage.examples:,}",
-            percent(stage.validation),
-            percent(_tested(history.matrix, number - 1, stage)),
-            percent(AccuracyMatrix(history.matrix.rows[:number]).forgetting(), sign=True),
+            score_cell(stage.validation, replies),
+            score_cell(_tested(history.matrix, number - 1, stage), replies),
+            *(() if replies else (percent(AccuracyMatrix(history.matrix.rows[:number]).forgetting(), sign=True),)),
             percent(share_kept(stage, number), digits=0),
             there.get(number, MISSING),
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import geometric_mean
 from typing import Any
 
 import rich.table
@@ -12,11 +13,12 @@ from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew
+from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.calibration import Reliability
 from memgrow.metrics.confusion import Confusion
 from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
-from memgrow.report.table import Column, Table, numbers, percent, validation_text
+from memgrow.report.table import Column, Table, numbers, percent, perplexity_text, score_cell, validation_text
 
 TITLES = {"reply": "test: 100 / perplexity"}
 ACCURACY = "test accuracy, %"
@@ -130,8 +132,9 @@ SHOWN: Mapping[str, Callable[[Any], str]] = {  # facts that have a form of their
 }
 
 
-def stages_table(history: History) -> Table:
-    """The stages; of very many the latest."""
+def stages_table(history: History, task: str | None = None) -> Table:
+    """The stages of a model for that task; of very many the latest."""
+    replies = task == REPLY
     earlier = max(0, len(history.stages) - MOST)
     title = f"the latest of {len(history.stages):,} stages (--json has all)" if earlier else "stages"
     words = [Column(name, wrap="letters") for name in ("domain", "method", "grew")]
@@ -142,12 +145,14 @@ def stages_table(history: History) -> Table:
             growth(stage.grew),
             f"{stage.parameters:,}",
             f"{stage.best_epoch}/{stage.epochs}",
-            percent(stage.validation),
+            score_cell(stage.validation, replies),
             f"{stage.seconds:.1f}",
         )
         for stage in history.stages[earlier:]
     ]
-    return Table(title, [*words, *numbers("parameters", "epochs", "valid.", "seconds")], rows)
+    return Table(
+        title, [*words, *numbers("parameters", "epochs", "perplexity" if replies else "valid.", "seconds")], rows
+    )
 
 
 def stage_line(stage: Stage, task: str | None = None) -> Text:
@@ -181,14 +186,29 @@ def growth(grew: Grew) -> str:
     return ", ".join(added) or ("a head" if grew.columns else "nothing")
 
 
-def summary_line(history: History) -> str:
-    """Average, forgetting and transfer in one line, as far as they are known."""
-    known = {name: value for name, value in history.summary().items() if value is not None}
-    parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
+def summary_line(history: History, task: str | None = None) -> str:
+    """Average, forgetting and transfer of a model for that task in one line, as far as they are known."""
+    if task == REPLY:
+        parts = _perplexities(history.matrix)
+    else:
+        known = {name: value for name, value in history.summary().items() if value is not None}
+        parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
     untested = [name for name in history.domains if history.matrix.score(-1, name) is None]
     if parts and untested:
         parts.append(f"not tested at the end: {listed(untested)} (--watch FILE tests earlier domains)")
     return "; ".join(parts)
+
+
+def _perplexities(matrix: AccuracyMatrix) -> list[str]:
+    """The perplexity at the end, the geometric mean over domains, and how far it has risen since it was lowest."""
+    last = {name: score for name in matrix.domains if matrix.rows and (score := matrix.score(-1, name))}
+    if not last:
+        return []
+    parts = [f"perplexity at the end {perplexity_text(1 / geometric_mean(last.values()))} (geometric mean)"]
+    best = {name: max(row.scores.get(name, 0.0) for row in matrix.rows[:-1]) for name in last if len(matrix.rows) > 1}
+    if rises := [best[name] / last[name] for name in last if best.get(name) and name not in matrix.rows[-1].learned]:
+        parts.append(f"that of earlier domains is {geometric_mean(rises):.2f} times what it was at its lowest")
+    return parts
 
 
 def matrix_title(task: str | None) -> str:

@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from statistics import fmean
 
 import torch
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memgrow.data import Example
 from memgrow.data.batches import collate
+from memgrow.errors import listed
 from memgrow.learner import Answer, Learner
-from memgrow.models import PretrainedEncoder
+from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.report.table import Column, Table, percent
 
 LONGEST = 60  # letters of a text that stand above its table
@@ -60,7 +61,7 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     banks = reading_shares(learner, example)
     domains = list(dict.fromkeys(domain for shares in banks for domain in shares))
     if not domains:
-        return "This model has no slots that a text could read."
+        return Group(Text("This model has no slots that a text could read."), *map(Text, _about_text(learner, example)))
     text = Text(" | ".join(example.texts), "bold")
     text.truncate(LONGEST, overflow="ellipsis")
     encoder = learner.trained().encoder
@@ -80,4 +81,39 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     if others := [domain for domain in domains if domain not in most]:
         rows.append((f"{len(others):,} others, mean", *figures(others)))
     columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
-    return Table(text, columns, rows, min_width=LONGEST)
+    table = Table(text, columns, rows, min_width=LONGEST)
+    if len(domains) == 1:
+        return Group(table, Text(_only(domains[0], learner)), *map(Text, _about_text(learner, example)))
+    return Group(table, *map(Text, _about_text(learner, example)))
+
+
+def _only(domain: str, learner: Learner) -> str:
+    """Why all slots are of one domain, and what to do for those who would like to see more."""
+    if len(learner.history.domains) < 2:
+        return f"All slots are of {domain}, the only domain so far."
+    return (
+        f"All slots are of {domain}, as {learner.method.name} adds none for later domains, so that the shares say "
+        "nothing; a method with M, such as F+M+V, adds some for each."
+    )
+
+
+def _about_text(learner: Learner, example: Example) -> list[str]:
+    """What the model answers to a text, and which of its words it does not know."""
+    lines = []
+    if learner.task == REPLY:
+        (reply,) = learner.reply([example])
+        lines.append(f"Its reply: {reply.text}")
+    else:
+        (answer,) = learner.predict([example])
+        lines.append(f"Its answer: {answer.label} ({percent(answer.confidence)}%)")
+    if unknown := unknown_words(learner, example):
+        lines.append(f"Words that it does not know: {listed(unknown)}")
+    return lines
+
+
+def unknown_words(learner: Learner, example: Example) -> list[str]:
+    """Words of a text that the model takes all for the same, as it has not stored them."""
+    if learner.settings.kind.is_pretrained:
+        return []
+    words = (word for row in learner.tokens(example) for word in row)
+    return list(dict.fromkeys(word for word in words if word not in learner.vocabulary))

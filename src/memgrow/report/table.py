@@ -120,6 +120,13 @@ def perplexity_text(value: float) -> str:
     return f"{value:.2f}" if value < WIDE else f"{value:,.0f}" if value < HUGE else f"{value:.1e}"
 
 
+def score_cell(score: float | None, replies: bool) -> str:
+    """A score in a column: a share, or of replies, whose score is 1 / perplexity, the perplexity."""
+    if score is None or not replies:
+        return percent(score)
+    return perplexity_text(1 / score if score else inf)
+
+
 def validation_text(score: float, replies: bool) -> str:
     """A validation score in words: of replies it is 1 / perplexity, and the perplexity is what people read."""
     return f"perplexity {perplexity_text(1 / score if score else inf)}" if replies else f"{percent(score)}%"
