@@ -143,3 +143,15 @@ def test_training_takes_the_threads_that_suit_it_and_gives_them_back(four, monke
         learner.learn(stream, threads=3)
     assert seen == [1, 2, 4, 3]
     assert torch.get_num_threads() == 4
+
+
+def test_answers_too_take_the_threads_that_suit_the_model(four, monkeypatch, stream, tiny, short):
+    learner, seen = Learner.create("F", model=tiny, training=short, device="cpu"), []
+    learner.adapt(stream[0])
+    logits = learner.classifier().logits
+    monkeypatch.setattr(learner.model, "logits", lambda data: seen.append(torch.get_num_threads()) or logits(data))
+    learner.predict([stream[0].test[0]])
+    learner.confusion(stream[0])
+    learner.correct(stream[0])
+    assert seen == [1, 1, 1]
+    assert torch.get_num_threads() == 4

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -14,6 +14,7 @@ from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown
 from memgrow.data.from_python import is_frame
 from memgrow.data.records import example_from_value
 from memgrow.data.values import kind_of
+from memgrow.device import suited_threads, using_threads
 from memgrow.domain_parts import Parts, encoder_of, find_part
 from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError
@@ -22,6 +23,7 @@ from memgrow.metrics.calibration import Reliability, reliability
 from memgrow.metrics.confusion import Confusion, confusion_of
 from memgrow.models import Classifier, Model, ModelSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
+from memgrow.models.model import LARGE
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.seeding import derive
 from memgrow.stage_data import check_examples, labels_in
@@ -86,7 +88,7 @@ class Answering(ABC):
         for one in given:
             if not isinstance(one, Domain):
                 raise DataError(f"evaluate takes domains, and one is {kind_of(one)}; Domain.from_rows makes a domain")
-        with self.answering_for(for_domain):
+        with self.answering_for(for_domain), self.suited():
             return {domain.name: model.score(self.part(domain, split)) for domain in given}
 
     def correct(self, domain: Domain, split: str = "test") -> list[bool]:
@@ -94,7 +96,8 @@ class Answering(ABC):
 
         With a label that the model does not have, it is not.
         """
-        answers: list[bool] = self.classifier().correct(self.part(domain, split, strange=True)).tolist()
+        with self.suited():
+            answers: list[bool] = self.classifier().correct(self.part(domain, split, strange=True)).tolist()
         return answers
 
     def reliability(self, domain: Domain, split: str = "test", temperature: float | None = None) -> Reliability:
@@ -109,7 +112,8 @@ class Answering(ABC):
     def logits(self, domain: Domain, split: str = "test") -> tuple[torch.Tensor, torch.Tensor]:
         """Of one part of a domain the logits, (examples, labels), and the numbers of the right labels, (examples)."""
         data = self.part(domain, split)
-        return self.classifier().logits(data), torch.tensor(data.labels)
+        with self.suited():
+            return self.classifier().logits(data), torch.tensor(data.labels)
 
     def predict(self, texts: Sequence[Text], for_domain: str | None = None) -> list[Prediction]:
         """Labels and probabilities of texts (of pairs for a pair model), without being told their domain.
@@ -120,7 +124,7 @@ class Answering(ABC):
         model = self.classifier()
         _refuse_one(texts, "predict")
         data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labelled=False)
-        with self.answering_for(for_domain):
+        with self.answering_for(for_domain), self.suited():
             labels, logits = self.labels or (), model.logits(data)
             rows = (logits / self.calibration.temperature).softmax(-1).tolist()
         return [
@@ -143,7 +147,9 @@ class Answering(ABC):
         asked = [_as_example(message, number) for number, message in enumerate(messages, 1)]
         data = self.encode([Example(example.text, where=example.where) for example in asked], labelled=False)
         generator = torch.Generator(self.device).manual_seed(derive(seed, "replies"))
-        found = decode_all(model, data, beam=beam, temperature=temperature, max_words=max_words, generator=generator)
+        options = {"beam": beam, "temperature": temperature, "max_words": max_words}
+        with self.suited():
+            found = decode_all(model, data, **options, generator=generator)
         known = self.vocabulary.words
         texts = [" ".join(known[word] for word in reply.words) for reply in found]
         return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
@@ -209,6 +215,10 @@ class Answering(ABC):
         if not examples:
             raise DataError(f"{domain.name} has no {split} examples to evaluate on")
         return self.encode(examples, strange=strange)
+
+    def suited(self) -> AbstractContextManager[None]:
+        """Within, the model computes with the threads that suit its size."""
+        return using_threads(suited_threads(self.device, self.trained().multiplications(LARGE)))
 
     def classifier(self) -> Classifier:
         """The model, if it answers with labels."""

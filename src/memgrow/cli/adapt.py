@@ -59,6 +59,8 @@ def adapt(
         ),
     ] = 1,
     threads: opt.Threads = None,
+    track: opt.Track = None,
+    track_to: opt.TrackTo = "memgrow-track",
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
@@ -68,14 +70,25 @@ def adapt(
 
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
     """
-    from memgrow.cli.learning import files_and_names, is_free, learn_stream, open_or_create, parted, sizes_note
+    from memgrow.cli.learning import (
+        files_and_names,
+        is_free,
+        learn_stream,
+        open_or_create,
+        parted,
+        sizes_note,
+        tracking,
+    )
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Columns, Loaded, Stream, load_for_evaluation, load_stream
     from memgrow.report.learner import matrix_title, summary_line
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.progress_bars import TrainingBar
+    from memgrow.report.tracking import check_tracker
     from memgrow.training.processes import check_processes
 
+    if track is not None:
+        check_tracker(track)
     is_free(model)  # before anything is made beside it
     with hold(model, *((inf, partial(say, style="dim")) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
@@ -108,7 +121,7 @@ def adapt(
         for notice in (*loaded.notices, *watched.notices):
             say(notice, "dim")
         learner.vectors = None if forgets else learner.vectors
-        with TrainingBar(console) as bar:
+        with TrainingBar(console) as bar, tracking(track, track_to, model, bar) as tracked:
             stages = learn_stream(
                 learner,
                 stream,
@@ -116,6 +129,7 @@ def adapt(
                 folder=model,
                 again=again,
                 bar=bar,
+                tracked=tracked,
                 vectors=vectors,
                 max_forgetting=max_forgetting,
                 keep_versions=keep_versions,

@@ -1,7 +1,8 @@
 """A model's folder and what is learnt in it: opened or created, domain by domain, with a line for each."""
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -22,6 +23,7 @@ from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.report.learner import stage_line
 from memgrow.report.progress_bars import TrainingBar
+from memgrow.report.tracking import Tracking, find_tracker
 
 
 def open_or_create(
@@ -52,6 +54,7 @@ def learn_stream(
     folder: Path,
     again: bool,
     bar: TrainingBar,
+    tracked: Tracking | None = None,
     **options: Any,
 ) -> list[Stage]:
     """Learn each domain of the stream that the model has not learnt yet, saving it after each.
@@ -72,14 +75,27 @@ def learn_stream(
             bar.clear()
             bar.say(stage_line(stage, learner.task))
             stages.append(stage)
+            if tracked is not None:
+                tracked.stage(learner.history, learner.task)
         else:
             name = " and ".join(stage.learned)
             bar.note(f"{name}: skipped, as it was learnt from the same data (--again learns it anew)")
 
     # A name of its own is needed to write beside it: not "." and not a link, which writing would replace.
     place = Path(os.path.realpath(folder))
-    learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, progress=bar, **options)
+    options["progress"] = tracked or bar
+    learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, **options)
     return stages
+
+
+@contextmanager
+def tracking(name: str | None, folder: str, model: Path, bar: TrainingBar) -> Iterator[Tracking | None]:
+    """A tracker by its name, which is told what the bar is told; None, if none is asked for."""
+    if name is None:
+        yield None
+        return
+    with Tracking(find_tracker(name, folder, Path(os.path.realpath(model)).name), bar) as tracked:
+        yield tracked
 
 
 def files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:

@@ -132,6 +132,13 @@ Vectors = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
+Track = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Watch training by a tracker: tensorboard or trackio.", rich_help_panel=SETTINGS),
+]
+TrackTo = Annotated[
+    str, typer.Option("--track-to", metavar="FOLDER", help="Where the tracker keeps it.", rich_help_panel=SETTINGS)
+]
 Threads = Annotated[
     int | None,
     typer.Option(
