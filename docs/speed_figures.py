@@ -35,6 +35,24 @@ def speed(_: Results) -> str:
     return "\n".join(lines[:-1])
 
 
+def eager_layer(_: Results) -> str:
+    """What a layer takes that is called by itself, beside torch's own and the same work in a graph."""
+    found = json.loads((ROOT / "results/eager-layer-h200.json").read_text(encoding="utf-8"))
+    if not found["check"]["same bits"]:
+        return "Replayed calls gave other bits: these figures cannot stand."
+    ratios = found["times of torch's"]
+    variants = list(ratios["forward"])
+    rows = [
+        [name, *(f"{own[v]['best']:.2f} ({ratios[name][v]:.2f})" for v in variants)]
+        for name, own in found["milliseconds"].items()
+    ]
+    return (
+        f"{_table(('milliseconds (times of torch)', *variants), rows)}\n\n"
+        f"{found['machine']}, TF32, torch {found['torch']} (`{found['command']}`): the best of seven rounds, in which "
+        "the variants take turns. Replayed calls gave the bits of those that were not recorded."
+    )
+
+
 def curves(_: Results) -> str:
     """How the time of one layer grows with each of its sizes, and what a step costs."""
     found = json.loads((ROOT / "results/recurrence-h200-tf32.json").read_text(encoding="utf-8"))
@@ -123,6 +141,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 SPEED: dict[str, Callable[[Results], str]] = {
     "speed": speed,
+    "eager-layer": eager_layer,
     "curves": curves,
     "training": training,
     "adaptation": adaptation,
