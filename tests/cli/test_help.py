@@ -1,5 +1,6 @@
 """What the commands say of themselves, at eighty columns."""
 
+import json
 import os
 import re
 import runpy
@@ -10,6 +11,10 @@ import pytest
 
 from memgrow import METHODS, __version__
 from memgrow.cli.errors import BROKEN_PIPE, FORGOT, INTERRUPTED, TERMINATED, USER_ERROR
+from memgrow.defaults import defaults_for
+from memgrow.methods import RECOMMENDED
+from memgrow.report.method_rows import method_rows
+from memgrow.report.methods import read_methods
 
 COMMANDS = (
     "demo",
@@ -82,11 +87,18 @@ def test_a_command_that_cannot_be_read_is_a_mistake_without_a_traceback(memgrow,
     assert "Traceback" not in result.stderr
 
 
-def test_the_methods_are_listed(memgrow):
+def test_the_methods_are_listed_and_the_defaults_are_marked(memgrow):
     out = memgrow.done("methods")
     assert fits(out)
-    for name in METHODS:
+    for name in (*METHODS, RECOMMENDED):
         assert re.search(rf"^ +{re.escape(name)} ", out, re.MULTILINE)
+    assert re.search(rf"^ +{re.escape(RECOMMENDED)} .* the default: ", out, re.MULTILINE)
+    known = json.loads(memgrow.done("methods", "--json"))
+    assert [one["name"] for one in known["methods"] if one["default"]] == [RECOMMENDED, defaults_for("minilm").method]
+
+
+def test_the_file_of_methods_is_what_their_table_says():
+    assert read_methods() == method_rows(), "run: python -m memgrow.report.method_rows"
 
 
 def test_what_commands_print_fits_as_well(memgrow, made, data, model):
@@ -138,6 +150,7 @@ def test_a_quiet_command_prints_nothing_but_what_is_wrong(memgrow, data, model):
         ("memgrow adapt m d --recipe small", {"small", "small-dialogue"}),
         ("memgrow recipes paper", {"paper-nli", "paper-dialogue"}),
         ("memgrow data g", {"get"}),
+        ("memgrow adapt m d --method ri", {"ridge"}),
     ],
 )
 def test_a_shell_completes_what_is_typed(memgrow, typed, offered):

@@ -16,7 +16,8 @@ HELP = """
 import json, sys
 from memgrow.cli import COMMANDS, app
 from typer.testing import CliRunner
-for words in [["--version"], ["-h"], *([name, "--help"] for name in COMMANDS), ["data", "get", "--help"], ["recipes"]]:
+helped = ([*name.split(), "--help"] for name in (*COMMANDS, "data get", "encoder get"))
+for words in [["--version"], ["-h"], *helped, ["recipes"], ["methods"]]:
     result = CliRunner().invoke(app, words)
     assert result.exit_code == 0, (words, result.output)
 slow = ("torch", "numpy", "transformers", "safetensors", "matplotlib", "yaml")

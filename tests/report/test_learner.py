@@ -17,7 +17,7 @@ from memgrow.report.learner import (
     summary_line,
 )
 from memgrow.report.matrix import MatrixTable
-from memgrow.report.methods import methods_table
+from memgrow.report.methods import methods_table, read_methods
 
 WIDTH = 80
 
@@ -78,7 +78,7 @@ def test_names_are_never_markup(name):
 
 
 def test_the_methods_fit():
-    show(methods_table())
+    show(methods_table(read_methods()))
 
 
 def test_one_seed_has_no_spread_and_several_have():

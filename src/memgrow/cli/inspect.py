@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, say, write_json
+from memgrow.cli.output import console, say, write_json, write_line
+from memgrow.printable import json_text
 
 
 def inspect(
@@ -55,15 +56,19 @@ def inspect(
         console.print(reading_table(learner, example))
 
 
-def methods() -> None:
-    """The methods by name.
+def methods(as_json: opt.AsJson = False) -> None:
+    """The methods by name, the defaults first.
 
     Example: memgrow methods
     """
-    from memgrow.report.methods import defaults_line, letters_table, methods_table
+    from memgrow.report.methods import defaults_line, letters_table, methods_table, read_methods
 
-    console.print(methods_table(), letters_table())
-    say(defaults_line())
+    known = read_methods()
+    if as_json:
+        write_line(json_text(known, 1))
+        return
+    console.print(methods_table(known), letters_table(known))
+    say(defaults_line(known))
 
 
 def doctor() -> None:

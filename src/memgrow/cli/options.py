@@ -22,6 +22,13 @@ def recipe_names() -> list[str]:
     return list(SHIPPED)
 
 
+def method_names() -> list[str]:
+    """What completes --method."""
+    from memgrow.report.methods import read_methods
+
+    return [one["name"] for one in read_methods()["methods"]]
+
+
 # Paths are not `readable` for typer to look at, which would answer with a box: who reads them says it in a sentence.
 
 Model = Annotated[Path, typer.Argument(readable=False, metavar="MODEL", help="The model's folder.", show_default=False)]
@@ -96,7 +103,12 @@ Limit = Annotated[
 
 Method = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="How to meet a new domain: see memgrow methods.", rich_help_panel=SETTINGS),
+    typer.Option(
+        metavar="NAME",
+        help="How to meet a new domain: see memgrow methods.",
+        rich_help_panel=SETTINGS,
+        autocompletion=method_names,
+    ),
 ]
 Recipe = Annotated[
     Path | None,

@@ -1,13 +1,22 @@
-"""The methods by name, as tables for the terminal."""
+"""The methods by name, as tables for the terminal; they are read from a file, as their own table needs torch."""
 
-from memgrow.defaults import defaults_for
-from memgrow.errors import SettingsError
-from memgrow.methods import LETTERS, METHODS, Method, check_method
-from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
+import json
+from pathlib import Path
+from typing import Any
+
 from memgrow.report.table import Column, Table
 
+FILE = Path(__file__).with_name("methods.json")  # by `python -m memgrow.report.method_rows`
 
-def methods_table() -> Table:
+
+def read_methods() -> dict[str, Any]:
+    """The methods and the letters, as `memgrow methods --json` prints them."""
+    content: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return content
+
+
+def methods_table(content: dict[str, Any]) -> Table:
+    """The defaults stand first, and are marked."""
     columns = [
         Column("method", wrap="never"),
         Column("grows", wrap="letters"),
@@ -17,46 +26,27 @@ def methods_table() -> Table:
     ]
     rows = [
         (
-            method.name,
-            ", ".join(method.grows) or "nothing",
-            "all data" if method.together else "new data",
-            _with_encoder(method),
-            method.about,
+            one["name"],
+            ", ".join(one["grows"]) or "nothing",
+            one["sees"],
+            one["encoder"],
+            f"{one['default']}: {one['about']}" if one["default"] else one["about"],
         )
-        for method in METHODS.values()
+        for one in content["methods"]
     ]
-    return Table(None, columns, rows)
+    return Table(None, columns, rows, lines_above=[sum(one["default"] is not None for one in content["methods"])])
 
 
-def letters_table() -> Table:
+def letters_table(content: dict[str, Any]) -> Table:
     columns = [Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
-    rows = [
-        (name, "no" if one.grows and one.grows not in PretrainedEncoder.grows else "yes", one.about)
-        for name, one in LETTERS.items()
-    ]
+    rows = [(one["name"], one["encoder"], one["about"]) for one in content["letters"]]
     return Table("letters after a name, as in F+V+A", columns, rows)
 
 
-def defaults_line() -> str:
+def defaults_line(content: dict[str, Any]) -> str:
     """The methods that are taken where nobody names one."""
-    plain, replies, tuned = defaults_for(None), defaults_for(None, replies=True), defaults_for(PretrainedSettings())
+    plain, tuned = (one["name"] for one in content["methods"] if one["default"])
     return (
-        f"A new model takes {plain.method}, one that replies {replies.method}, and with a pretrained encoder "
-        f"{tuned.method} (keep: {tuned.options.keep}). "
+        f"A new model takes {plain}; with a pretrained encoder {tuned} (keep: {content['keep']}). "
         "Column encoder: whether a method goes with a pretrained one."
     )
-
-
-def _with_encoder(method: Method) -> str:
-    """Whether a method goes with a pretrained encoder: yes, no, or only with one."""
-    if not _goes_with(method, PretrainedSettings(slots=1)):
-        return "no"
-    return "yes" if _goes_with(method, ModelSettings()) else "only"
-
-
-def _goes_with(method: Method, settings: ModelSettings) -> bool:
-    try:
-        check_method(method, settings)
-    except SettingsError:
-        return False
-    return True

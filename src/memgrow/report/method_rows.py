@@ -1,0 +1,60 @@
+"""What `memgrow methods` shows, from the table of methods, written to a file: the table itself needs torch.
+
+python -m memgrow.report.method_rows        after a method or a letter has been added or changed
+"""
+
+from typing import Any
+
+from memgrow.defaults import defaults_for
+from memgrow.errors import SettingsError
+from memgrow.methods import LETTERS, METHODS, Method, check_method, find_method
+from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
+from memgrow.report.methods import FILE
+from memgrow.storage import atomic_write, pack_json
+
+
+def method_rows() -> dict[str, Any]:
+    """Methods and letters as JSON, the defaults first."""
+    plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
+    defaults = {plain.method: "the default", tuned.method: "the default with a pretrained encoder"}
+    return {
+        "methods": [
+            {
+                "name": method.name,
+                "default": defaults.get(method.name),
+                "grows": list(method.grows),
+                "sees": "all data" if method.together else "new data",
+                "encoder": _with_encoder(method),
+                "about": method.about,
+            }
+            for method in map(find_method, dict.fromkeys([*defaults, *METHODS]))
+        ],
+        "letters": [
+            {
+                "name": name,
+                "encoder": "no" if one.grows and one.grows not in PretrainedEncoder.grows else "yes",
+                "about": one.about,
+            }
+            for name, one in LETTERS.items()
+        ],
+        "keep": tuned.options.keep,
+    }
+
+
+def _with_encoder(method: Method) -> str:
+    """Whether a method goes with a pretrained encoder: yes, no, or only with one."""
+    if not _goes_with(method, PretrainedSettings(slots=1)):
+        return "no"
+    return "yes" if _goes_with(method, ModelSettings()) else "only"
+
+
+def _goes_with(method: Method, settings: ModelSettings) -> bool:
+    try:
+        check_method(method, settings)
+    except SettingsError:
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    atomic_write(FILE, pack_json(method_rows()))
