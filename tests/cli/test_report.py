@@ -108,7 +108,7 @@ def test_what_does_not_go_together_is_refused(memgrow, made, data, tmp_path):
 def test_the_pictures_are_written_as_png_and_svg(memgrow, made, tmp_path):
     said = memgrow.done("report", made, "-o", tmp_path / "page.html", "--plots", tmp_path / "plots").replace("\n", "")
     names = sorted(path.name for path in (tmp_path / "plots").iterdir())
-    assert names == ["curves.png", "curves.svg", "matrix.png", "matrix.svg"]
+    assert names == ["curves.png", "curves.svg", "matrix.png", "matrix.svg", "training.png", "training.svg"]
     assert all(name in said for name in names)
     assert (tmp_path / "plots/curves.png").read_bytes().startswith(b"\x89PNG")
     assert "kitchen" in (tmp_path / "plots/matrix.svg").read_text(encoding="utf-8")

@@ -16,6 +16,7 @@ from memgrow.report.html.page import render
 from memgrow.report.measures import MEASURES, Scale
 from memgrow.report.run_report import RunReport, report_of_comparison
 from memgrow.report.verdict import gain_and_cost
+from memgrow.training.resume import Curve
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 VOID = {"meta", "br", "hr"}
@@ -95,6 +96,20 @@ MEMORY = MemoryUse(
     {"a": {"a": 0.75, "b": 0.25}, "b": {"a": 0.375, "b": 0.625}},
     (SlotUse("bank 1", 3, "a", 0.125, {"a": 0.5, "b": 0.25}),),
 )
+
+
+@pytest.mark.parametrize(("measure", "axis"), [(ACCURACY, "validation accuracy, %"), (PERPLEXITY, "validation perpl")])
+def test_training_is_shown_epoch_by_epoch_with_the_epoch_that_was_kept(measure, axis):
+    history = history_of(("a", {"a": 0.8}), ("b", {"a": 0.8, "b": 0.9}))
+    assert "epoch by epoch" not in Page(render(of_model(history, measure), NOW)).text  # as of 0.1.0
+    curve = Curve((1.25, 0.9, 0.75), (0.5, 0.75, 0.625))
+    history.stages[1] = replace(history.stages[1], best_epoch=2, epochs=3, curve=curve)
+    page = Page(render(of_model(history, measure), NOW))
+    assert "Training, epoch by epoch" in page.text
+    assert "b, loss 1.250 → 0.750" in page.text
+    assert axis in page.text
+    points = [looks for tag, name, looks in page.attributes if (tag, name) == ("circle", "class")][-3:]
+    assert points == ["point own hollow", "point own", "point own hollow"]
 
 
 @pytest.mark.parametrize("report", [of_model(TWO, memory=MEMORY), compared(0.8), compared(0.8, 0.6)])

@@ -124,3 +124,8 @@ class Scale:
         worst, best = place(self.worst), place(self.best)
         room = max(best - worst, self.measure.least)
         return min(steps - 1, max(0, int(steps * (1 - (best - place(score)) / room))))
+
+
+def validation_axis(measure: Measure) -> str:
+    """What the score on validation examples is called beside an axis."""
+    return f"validation {measure.name}{', %' if measure.better == 'higher' else ''}"

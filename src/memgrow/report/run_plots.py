@@ -1,17 +1,20 @@
 """The pictures of a report by matplotlib, for papers and slides: each as PNG and as SVG."""
 
-from collections.abc import Callable, Iterator
-from math import ceil
+from collections.abc import Callable, Iterator, Sequence
+from math import ceil, nan
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from memgrow.experiments.attention import MemoryUse
+from memgrow.history import Stage
 from memgrow.report.lines import Line, report_lines, shown_domains
+from memgrow.report.measures import Measure, validation_axis
 from memgrow.report.plots import DPI, draw_comparison, draw_matrices, new_figure
 from memgrow.report.run_report import RunReport
 from memgrow.storage import atomic_open
 
 KINDS = ("png", "svg")
+MOST = 12  # stages whose training is drawn
 PANEL, IN_A_ROW = (3.6, 2.9), 3  # inches
 # By the kind of a line, as in style.css: colours that differ to all eyes, and never colours alone.
 LOOKS: dict[str, dict[str, Any]] = {
@@ -48,6 +51,9 @@ def _pictures(report: RunReport) -> Iterator[tuple[str, Callable[[BinaryIO], Non
         yield "curves", lambda file: draw_curves(report, file)
     if comparison is not None and len(comparison.results) > 1:
         yield "methods", lambda file: draw_comparison(comparison, file, title)
+    if report.history is not None and any(stage.curve.validation for stage in report.history.stages):
+        stages = [stage for stage in report.history.stages if stage.curve.validation][-MOST:]
+        yield "training", lambda file: draw_training(stages, report.measure, file)
     if memory is not None:
         yield "attention", lambda file: draw_attention(memory, file)
 
@@ -100,6 +106,30 @@ def _spread(line: Line, domain: str, points: list[tuple[int, float]], report: Ru
     """Of scores that are shares; of perplexities there is one seed."""
     away = (line.spread or {}).get
     return [abs(report.measure.figure(away((stage, domain), 0.0))) for stage, _ in points]
+
+
+def draw_training(stages: Sequence[Stage], measure: Measure, path: BinaryIO) -> None:
+    """Draw the validation score and the loss of each stage by epoch; the epoch that was kept is marked."""
+    across = min(len(stages), IN_A_ROW)
+    down = ceil(len(stages) / across)
+    figure = new_figure(PANEL[0] * across + 0.4, PANEL[1] * down)
+    axes = figure.subplots(down, across, squeeze=False)
+    for axis in axes.flat[len(stages) :]:
+        axis.set_axis_off()
+    for axis, stage in zip(axes.flat, stages, strict=False):
+        epochs = range(1, len(stage.curve.validation) + 1)
+        figures = [measure.figure(score) for score in stage.curve.validation]
+        axis.plot(epochs, figures, markersize=3, **LOOKS["own"])
+        axis.plot(stage.best_epoch, figures[stage.best_epoch - 1], "o", color=LOOKS["own"]["color"], markersize=9)
+        beside = axis.twinx()
+        losses = [nan if loss is None else loss for loss in stage.curve.loss]
+        beside.plot(epochs, losses, **{**LOOKS["fine"], "marker": None})
+        axis.set_title("+".join(stage.learned), fontsize=10, parse_math=False)
+        axis.set_xlabel("epoch")
+        axis.set_ylabel(validation_axis(measure), color=LOOKS["own"]["color"])
+        beside.set_ylabel("loss (dashes)", color=LOOKS["fine"]["color"])
+        axis.grid(axis="y", alpha=0.25)
+    figure.savefig(path, dpi=DPI)
 
 
 def draw_attention(memory: MemoryUse, path: BinaryIO) -> None:

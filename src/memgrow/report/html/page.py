@@ -21,6 +21,7 @@ from memgrow.report.html.model_sections import (
 )
 from memgrow.report.html.parts import section, table_html
 from memgrow.report.html.strips import methods_table
+from memgrow.report.html.training import training_section
 from memgrow.report.lines import report_lines, shown_domains
 from memgrow.report.matrix import MANY
 from memgrow.report.measures import Scale
@@ -196,6 +197,7 @@ SECTIONS = (
     memory_section,
     calibration_section,
     tested_section,
+    training_section,
     stages_section,
     settings_section,
 )
