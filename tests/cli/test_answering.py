@@ -208,7 +208,7 @@ def test_a_line_of_a_pipe_is_answered_before_the_next_one_comes(made_of_texts, m
             in_time.append(answered.wait(20))
             lines.write("a dull lamp\n")
 
-    monkeypatch.setattr("memgrow.cli.predict.write_json", lambda answer: answered.set())
+    monkeypatch.setattr("memgrow.cli.answers.write_line", lambda line: answered.set())
     typist = threading.Thread(target=write)
     with os.fdopen(reader) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)

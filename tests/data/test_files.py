@@ -115,7 +115,7 @@ def test_a_folder_is_refused_as_a_folder(tmp_path):
     assert "is a folder" in refusal(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["rows.txt", "rows.json", "rows", "rows.gz", ".jsonl"])
+@pytest.mark.parametrize("name", ["rows.txt", "rows.js", "rows", "rows.gz", ".jsonl"])
 def test_an_unknown_suffix_is_refused_with_the_known_ones(write, name):
     message = refusal(write(name, b"{}"))
     assert "rows" in message or ".jsonl is not" in message

@@ -63,6 +63,9 @@ def adapt(
     track_to: opt.TrackTo = "memgrow-track",
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    map_label: opt.MapLabel = None,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait while another process changes the model.")] = False,
 ) -> None:
@@ -81,6 +84,7 @@ def adapt(
     )
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Columns, Loaded, Stream, load_for_evaluation, load_stream
+    from memgrow.data.lines import FileFormat
     from memgrow.report.learner import matrix_title, summary_line
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.progress_bars import TrainingBar
@@ -96,7 +100,17 @@ def adapt(
         forgets, vectors = str(vectors) == NO_VECTORS, None if str(vectors) == NO_VECTORS else vectors
         learner = open_or_create(model, asked, method, seed, device, vectors)
         check_processes(processes, learner.settings, learner.device)
-        columns = Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply)
+        columns = Columns(
+            text=text,
+            pair=pair,
+            label=label,
+            by=by,
+            group=group,
+            split=split_column,
+            reply=reply,
+            labels=opt.label_names(map_label),
+            file_format=FileFormat(delimiter, encoding),
+        )
         chosen, watch_files, watch_names = split_names(domains), *files_and_names(watch or ())
         loaded = load_stream(
             data,

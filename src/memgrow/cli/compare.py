@@ -51,6 +51,9 @@ def compare(
     held_out: opt.HeldOut = None,
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    map_label: opt.MapLabel = None,
     beam: opt.Beam = 1,
 ) -> None:
     """Methods side by side on your own domains: accuracy, forgetting, size, time; of replies, BLEU-2 and perplexity.
@@ -62,6 +65,7 @@ def compare(
     from memgrow.cli.comparing import failed, introduce, references, settings_for, show, write
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Columns, Stream
+    from memgrow.data.lines import FileFormat
     from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, RETRAINING, Comparison, runs_of
     from memgrow.experiments.comparison_setup import (
         LABELS,
@@ -89,7 +93,17 @@ def compare(
     runs_of(Stream(()), names, (), settings_for(asked, vectors, for_data(LABELS, stream), device))
     loaded = open_stream(
         stream,
-        columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
+        columns=Columns(
+            text=text,
+            pair=pair,
+            label=label,
+            by=by,
+            group=group,
+            split=split_column,
+            reply=reply,
+            labels=opt.label_names(map_label),
+            file_format=FileFormat(delimiter, encoding),
+        ),
         validation=validation or (),
         test=test or (),
         held_out=held_out or (),

@@ -39,6 +39,9 @@ def evaluate(
     domains: opt.Domains = None,
     split_column: opt.SplitColumn = None,
     skip_empty: opt.SkipEmpty = False,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    map_label: opt.MapLabel = None,
     for_domain: opt.ForDomain = None,
     against: Annotated[
         Path | None,
@@ -67,6 +70,7 @@ def evaluate(
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
     from memgrow.data import Columns, load_for_evaluation
+    from memgrow.data.lines import FileFormat
     from memgrow.experiments.reply_records import evaluate_replies
     from memgrow.learner import Learner
     from memgrow.metrics.calibration import reliability
@@ -75,7 +79,16 @@ def evaluate(
     from memgrow.report.confusion import confusion_table, draw_confusions, labels_table, side_by_side_table, verdict
     from memgrow.report.learner import replies_table, scores_table
 
-    columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
+    columns = Columns(
+        text=text,
+        pair=pair,
+        label=label,
+        by=by,
+        split=split_column,
+        reply=reply,
+        labels=opt.label_names(map_label),
+        file_format=FileFormat(delimiter, encoding),
+    )
     learner = Learner.load(model, device)
     for_labels = {"--calibration": calibration, "--by-label": by_label, "--plot": plot, "--against": against}
     if learner.task == REPLY and (asked := [name for name, value in for_labels.items() if value]):

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from memgrow.errors import SettingsError
+
 DATA, SETTINGS = "Data", "Settings"
 
 # Defaults that the library has as well: --help shows them, and shall not wait for torch, which the library imports.
@@ -88,6 +90,33 @@ Watch = Annotated[
         readable=False,
         metavar="FILE",
         help="Test examples of an earlier domain, or its name in the data, tried after each.",
+        rich_help_panel=DATA,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        metavar="SIGN",
+        help="Of CSV files: what stands between fields, if not what the header has there.",
+        rich_help_panel=DATA,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        metavar="NAME",
+        help="Of files that are not UTF-8, such as latin-1 or cp1252.",
+        rich_help_panel=DATA,
+    ),
+]
+MapLabel = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map-label",
+        metavar="OLD=NEW",
+        help="Call a label by another name, several perhaps by the same; - leaves its rows out.",
         rich_help_panel=DATA,
     ),
 ]
@@ -176,3 +205,15 @@ ForDomain = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Texts are of this domain: its own slots and head answer (frozen+M, imports)."),
 ]
+
+
+def label_names(words: list[str] | None) -> dict[object, str]:
+    """The other names of labels that OLD=NEW words give."""
+    names: dict[object, str] = {}
+    for word in words or ():
+        old, equals, new = word.partition("=")
+        if not (equals and old.strip() and new.strip()):
+            raise SettingsError(f"--map-label {word!r} is not OLD=NEW: write a label and its other name, as 5=positive")
+        if names.setdefault(old.strip(), new.strip()) != new.strip():
+            raise SettingsError(f"--map-label gives {old.strip()} two names; give it one")
+    return names

@@ -9,7 +9,8 @@ import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, say, write_json
+from memgrow.cli.answers import answer_format, answers_to, is_watched
+from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, say, stderr
 from memgrow.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
@@ -30,42 +31,64 @@ def predict(
     ] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write answers to a .jsonl or .csv file.")
+    ] = None,
+    format_: Annotated[
+        str | None, typer.Option("--format", metavar="NAME", help="Of answers: jsonl or csv.", show_default=False)
+    ] = None,
     for_domain: opt.ForDomain = None,
     beam: opt.Beam = 1,
     device: opt.Device = "auto",
 ) -> None:
-    """Label texts, or reply to them, from arguments, a file or standard input; JSON lines out.
+    """Label texts, or reply to them, from arguments, a file or standard input; JSON lines or CSV out.
 
     On standard input a line is a JSON object or a plain text; for a model of pairs, two texts with a tab between.
+    Answers have the other fields of their row.
 
     Example: memgrow predict model/ "a quiet, moving book"
     """
-    from memgrow.data import Columns, Example
+    from memgrow.data import Columns
+    from memgrow.data.batches import SOME, UnknownWords
+    from memgrow.data.lines import FileFormat
     from memgrow.data.live_lines import LiveLines, as_they_come
-    from memgrow.data.records import examples_from_lines, examples_from_words, iterate_unlabelled
+    from memgrow.data.records import Asked, asked_from_lines, examples_from_words, iterate_asked
     from memgrow.learner import Learner
+    from memgrow.report.progress_bars import ProgressBar
 
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
-    learner = Learner.load(model, device)
-    columns, waiting = Columns(text=text, pair=pair), lambda: False
-    examples: Iterable[Example]
+    written = answer_format(format_, output)
+    columns = Columns(text=text, pair=pair, file_format=FileFormat(delimiter, encoding))
+    learner, waiting = Learner.load(model, device), lambda: False
+    asked: Iterable[Asked]
     if texts:
-        examples = examples_from_words(texts, learner.task)
+        asked = [Asked(example, {}) for example in examples_from_words(texts, learner.task)]
     elif file:
-        examples = iterate_unlabelled(file, columns)
+        asked = iterate_asked(file, columns)
     else:
         lines = LiveLines(sys.stdin.buffer)
-        examples, waiting = examples_from_lines(lines, columns, learner.task), lines.waiting
+        asked, waiting = asked_from_lines(lines, columns, learner.task), lines.waiting
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
-    cut = 0
-    for chunk in as_they_come(examples, CHUNK, waiting):
-        cut += count_cut_texts(chunk, learner)
-        for example, answer in zip(chunk, _answers(learner, chunk, beam, for_domain), strict=True):
-            write_json({"texts": example.texts, **answer})
-        sys.stdout.flush()
+    cut, done, unknown = 0, 0, UnknownWords()
+    with answers_to(output, written) as answers, ProgressBar(stderr) as bar:
+        for chunk in as_they_come(asked, CHUNK, waiting):
+            examples = [one.example for one in chunk]
+            cut += count_cut_texts(examples, learner)
+            if done < SOME:
+                unknown += learner.count_unknown(examples)
+            for one, answer in zip(chunk, _answers(learner, examples, beam, for_domain), strict=True):
+                answers.add(one, answer)
+            sys.stdout.flush()
+            done += len(chunk)
+            if done > CHUNK and is_watched(output):
+                bar.show("texts", done, None, f"{done:,} answered")
     note_cut_texts(cut, learner)
+    if (sentence := unknown.sentence("these texts")) is not None:
+        note_to_stderr(sentence)
 
 
 def chat(

@@ -54,6 +54,9 @@ def tune(
     held_out: opt.HeldOut = None,
     limit: opt.Limit = None,
     skip_empty: opt.SkipEmpty = False,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
+    map_label: opt.MapLabel = None,
 ) -> None:
     """Search for a method's settings on validation data: rate, epochs, and what the method itself leaves open.
 
@@ -64,6 +67,7 @@ def tune(
     from memgrow.cli.comparing import settings_for
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Columns
+    from memgrow.data.lines import FileFormat
     from memgrow.experiments.comparison_setup import LABELS, for_data, kind_of, open_stream, suitable
     from memgrow.experiments.grid import Grid
     from memgrow.experiments.on_ray import find_backend
@@ -81,7 +85,17 @@ def tune(
     _space(name, settings_for(asked, vectors, for_data(LABELS, stream), device), search)
     loaded = open_stream(
         stream,
-        columns=Columns(text=text, pair=pair, label=label, by=by, group=group, split=split_column, reply=reply),
+        columns=Columns(
+            text=text,
+            pair=pair,
+            label=label,
+            by=by,
+            group=group,
+            split=split_column,
+            reply=reply,
+            labels=opt.label_names(map_label),
+            file_format=FileFormat(delimiter, encoding),
+        ),
         validation=validation or (),
         test=test or (),
         held_out=held_out or (),

@@ -5,7 +5,11 @@ A file is there to be labelled (a text or a pair, and its label) or to be answer
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import cast
 
+from memgrow.data.lines import AS_IT_IS, FileFormat
+from memgrow.data.values import name_of
 from memgrow.errors import DataError, SettingsError, listed
 
 MESSAGES = ("message", "text", "prompt", "question", "query", "post", "context", "input")  # the first there is taken
@@ -45,6 +49,20 @@ class Columns:
     group: str | None = None
     split: str | None = None
     reply: str | None = None
+    labels: Mapping[object, str] | tuple[tuple[str, str], ...] = ()  # other names of labels, such as 5: positive
+    file_format: FileFormat = AS_IT_IS  # how the file is written
+
+    def __post_init__(self) -> None:
+        pairs = self.labels.items() if isinstance(self.labels, Mapping) else self.labels
+        named = [(name_of(old), name_of(new)) for old, new in pairs]
+        if any(not name for pair in named for name in pair):
+            raise SettingsError("labels are called by other names, such as 5=positive; give both")
+        object.__setattr__(self, "labels", tuple(named))
+
+    @cached_property
+    def label_names(self) -> dict[str, str]:
+        """The other name of each label that has one."""
+        return dict(cast(tuple[tuple[str, str], ...], self.labels))
 
     def among(
         self,

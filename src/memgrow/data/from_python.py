@@ -19,7 +19,7 @@ from memgrow.data.splits import PART_NAMES
 from memgrow.data.values import kind_of
 from memgrow.errors import DataError, SettingsError, listed
 
-ROLES = ("text", "pair", "label", "reply", "by", "group", "split")
+ROLES = ("text", "pair", "label", "reply", "by", "group", "split", "labels")
 TUPLES = {2: ("text", "label"), 3: ("text", "pair", "label")}
 LOOKS_LIKE = "a row is a dictionary, a tuple (text, label) or (text, pair, label), or an Example"
 
@@ -33,6 +33,7 @@ class RowOptions(TypedDict, total=False):
     reply: str
     group: str
     split: str
+    labels: Mapping[object, str]
     validation: object
     test: object
     held_out: object
@@ -142,7 +143,8 @@ class _RowsReader(TableReader):
                 self._places[number] = given.where
             values, roles = self._values(given, number)
             if number == 1 and roles:
-                self.columns = replace(self.columns, **{role: role for role in roles})
+                named: dict[str, Any] = {role: role for role in roles}
+                self.columns = replace(self.columns, **named)
             if number > 1 and roles != shape:
                 raise DataError(
                     f"{self.place(number)} is of another kind than the row before it; give rows of one kind"

@@ -21,7 +21,7 @@ from memgrow.data.files import check_file, domain_and_part
 from memgrow.data.records import TableReader
 from memgrow.data.rows import IN_MEMORY, Positions, Rows
 from memgrow.data.splits import PARTS, draw_by_rank, fair_slice
-from memgrow.errors import DataError, SettingsError, was_or_were
+from memgrow.errors import DataError, SettingsError, listed, was_or_were
 
 Paths = str | Path | Iterable[str | Path]
 
@@ -80,7 +80,11 @@ def load_tables(
     matched = [file if file.role == DATA else match_domains(file, names, bool(columns.by)) for file in grouped]
     pools = choose(merge(file.pools for file in matched), domains)
     filled = [fill_missing_splits(name, pool, rows, columns.group, limit, seed) for name, pool in pools.items()]
-    notices = chain(*(file.notices for file in matched), *(notices for _, notices in filled))
+    notices = chain(
+        _unused_names(columns, [table for table, _ in tables]),
+        *(file.notices for file in matched),
+        *(notices for _, notices in filled),
+    )
     return Loaded(Stream(domain for domain, _ in filled), tuple(dict.fromkeys(notices)))
 
 
@@ -101,6 +105,12 @@ def load_for_evaluation(
     pools = choose(merge(file.pools for file in grouped), domains)
     stream = Stream(Domain(name, test=rows.take(pool.positions("test"))) for name, pool in pools.items())
     return Loaded(stream, tuple(chain(*(file.notices for file in grouped))))
+
+
+def _unused_names(columns: Columns, tables: Sequence[TableReader]) -> list[str]:
+    """What to say of labels that were to have another name, and that no row has."""
+    unused = [name for name in columns.label_names if not any(name in table.renamed for table in tables)]
+    return [f"no row has the label {listed(unused)}, for which there is another name"] if unused else []
 
 
 def check_limit(limit: int | None) -> None:

@@ -43,6 +43,7 @@ class TableReader:
 
     def __init__(self, path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> None:
         self.path, self.columns, self.left_out = path, columns, dict[str, int]()
+        self.renamed: set[str] = set()  # labels that have got another name
         self._labelled, self._skip_empty = labelled, skip_empty
 
     @property
@@ -55,7 +56,7 @@ class TableReader:
         return domain_and_part(self.path)
 
     def rows(self) -> Iterator[Row]:
-        return read_rows(self.path)
+        return read_rows(self.path, self.columns.file_format)
 
     def place(self, line: int) -> str:
         return where(self.path, line)
@@ -71,6 +72,7 @@ class TableReader:
                 raise DataError(
                     f"{place} has a field {SPLIT!r}, but the rows before it have none; give it to all or none"
                 )
+            row = self._renamed(row) if columns.labels else row
             reason = _reason_to_leave_out(row, columns, self._labelled, self._skip_empty)
             if reason is None:
                 found = True
@@ -80,6 +82,16 @@ class TableReader:
         if not found:
             reasons = " or ".join(self.left_out)
             raise DataError(f"every row of {self.path} is {reasons}; give rows that can be used")
+
+    def _renamed(self, row: Row) -> Row:
+        """The row with its label by the name that it is to have."""
+        label = self.columns.label
+        name = None if label is None else name_of(row.values.get(label))
+        new = None if name is None else self.columns.label_names.get(name.strip())
+        if label is None or name is None or new is None:
+            return row
+        self.renamed.add(name.strip())
+        return replace(row, values={**row.values, label: new})
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +116,29 @@ def read_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> list[Exampl
     return list(iterate_unlabelled(path, columns))
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An example that is to be answered, all fields of its row, and which of these hold its texts."""
+
+    example: Example
+    fields: Mapping[str, object]  # none of a plain text
+    text_columns: tuple[str | None, ...] = ()
+
+
 def iterate_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> Iterator[Example]:
     """The same, each as it is read."""
+    return (asked.example for asked in iterate_asked(path, columns))
+
+
+def iterate_asked(path: str | Path, columns: Columns = BY_NAME) -> Iterator[Asked]:
+    """The same with the other fields of the row."""
     path, first = Path(path), True
-    columns = Columns(columns.text, columns.pair, columns.label, reply=columns.reply)
-    for row in read_rows(path):
+    columns = replace(columns, by=None, group=None, split=None)
+    for row in read_rows(path, columns.file_format):
         if first:
             columns, first = columns.among(row.values, where(path, row.header), labelled=False), False
-        yield _example(row, columns, where(path, row.line), labelled=False)
+        example = _example(row, columns, where(path, row.line), labelled=False)
+        yield Asked(example, row.values, (columns.text, columns.pair))
 
 
 def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]:
@@ -126,6 +153,11 @@ def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]
 
 def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Example]:
     """One example for each line: a JSON object, or a plain text; plain texts of a pair have a tab between them."""
+    return (asked.example for asked in asked_from_lines(lines, columns, task))
+
+
+def asked_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Asked]:
+    """The same with the other fields of the object."""
     for number, raw in enumerate(lines, 1):
         place = f"standard input, line {number}"
         if len(raw) > LONGEST_ROW:
@@ -137,14 +169,18 @@ def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | No
         # Passing over an empty line would set the answers off against the lines they belong to.
         if not line.strip():
             raise DataError(f"{place}: the line is empty; remove it, or give it a text")
-        yield _from_json(line, number, columns, place) if line.startswith("{") else _from_text(line, task, place)
+        yield (
+            _from_json(line, number, columns, place)
+            if line.startswith("{")
+            else Asked(_from_text(line, task, place), {})
+        )
 
 
 def example_from_value(value: str | Mapping[str, object], task: str | None, place: str) -> Example:
     """One example of a plain text (of a pair: with a tab between its two), or of an object with the usual fields."""
     if isinstance(value, str):
         return _from_text(_filled(value, place), task, place)
-    return _from_fields(value, BY_NAME, place)
+    return _from_fields(value, BY_NAME, place).example
 
 
 def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
@@ -154,7 +190,7 @@ def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]
         yield chunk
 
 
-def _from_json(line: str, number: int, columns: Columns, place: str) -> Example:
+def _from_json(line: str, number: int, columns: Columns, place: str) -> Asked:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -162,7 +198,7 @@ def _from_json(line: str, number: int, columns: Columns, place: str) -> Example:
     return _from_fields(values, columns, place, number)
 
 
-def _from_fields(values: Mapping[str, object], columns: Columns, place: str, number: int = 1) -> Example:
+def _from_fields(values: Mapping[str, object], columns: Columns, place: str, number: int = 1) -> Asked:
     names = tuple(values)
     # Finding the columns takes longer than the rest, and those who ask a service have the same ones each time.
     find = _found if sum(map(len, names)) < LONGEST_NAMES else _found.__wrapped__
@@ -170,7 +206,8 @@ def _from_fields(values: Mapping[str, object], columns: Columns, place: str, num
         found = find(columns, names)
     except DataError:
         found = columns.among(values, place, labelled=False)  # an error with the place
-    return _example(Row(number, values, number), found, place, labelled=False)
+    example = _example(Row(number, values, number), found, place, labelled=False)
+    return Asked(example, values, (found.text, found.pair))
 
 
 @lru_cache(maxsize=64)

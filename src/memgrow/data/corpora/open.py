@@ -13,7 +13,8 @@ from memgrow.data.load import Loaded, load_stream
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
 
-ENDINGS = tuple(f"{suffix}{compressed}" for suffix in READERS for compressed in ("", ".gz"))
+# Of a whole folder .json is left out: that is what settings and figures are called as well.
+ENDINGS = tuple(f"{suffix}{compressed}" for suffix in READERS if suffix != ".json" for compressed in ("", ".gz"))
 
 
 def find_corpus(name_or_folder: str | Path) -> Path:

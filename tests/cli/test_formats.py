@@ -1,0 +1,87 @@
+"""Commands read files as other programs write them, and `predict` writes what they read, with all columns."""
+
+import csv
+import json
+
+import pytest
+
+PAIRS = [(f"the soup was {word}", f"it was {'cold' * (n % 3 + 1)}") for n, word in enumerate("abcdef")]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    path = tmp_path_factory.mktemp("formats") / "export.csv"
+    rows = [f"{number};{one};{other};naïve;{number % 2}" for number, (one, other) in enumerate(PAIRS)]
+    path.write_bytes("\n".join(["id;premise;hypothesis;note;label", *rows]).encode("cp1252"))
+    return path
+
+
+def test_answers_keep_ids_and_other_columns_as_csv_and_as_json_lines(memgrow, made, table, tmp_path):
+    words = ("predict", made, "--file", table, "--encoding", "cp1252")
+    lines = [json.loads(line) for line in memgrow.done(*words).splitlines()]
+    assert [line["id"] for line in lines] == [str(number) for number in range(len(PAIRS))]
+    assert [tuple(line["texts"]) for line in lines] == PAIRS
+    assert {line["note"] for line in lines} == {"naïve"}
+    assert [line["given_label"] for line in lines] == ["0", "1"] * 3
+    assert "premise" not in lines[0]
+    out = memgrow.done(*words, "--format", "csv")
+    assert memgrow.done(*words, "--output", tmp_path / "answers.csv") == ""
+    assert (tmp_path / "answers.csv").read_text(encoding="utf-8") == out
+    rows = list(csv.DictReader(out.splitlines()))
+    labels = list(lines[0]["probabilities"])
+    names = ["id", "premise", "hypothesis", "note", "given_label", "label", "probability"]
+    assert list(rows[0]) == [*names, *(f"probability_{label}" for label in labels)]
+    for row, line in zip(rows, lines, strict=True):
+        assert (row["id"], row["premise"], row["note"], row["label"]) == (
+            line["id"], line["texts"][0], "naïve", line["label"]
+        )  # fmt: skip
+        assert float(row["probability"]) == line["probabilities"][line["label"]]
+
+
+def test_objects_on_standard_input_keep_their_fields_and_texts_become_columns(memgrow, made):
+    lines = json.dumps({"premise": "a, b", "hypothesis": "c", "id": 7, "tags": ["x"]})
+    (answer,) = map(json.loads, memgrow.done("predict", made, stdin=lines).splitlines())
+    assert (answer["id"], answer["tags"], answer["texts"]) == (7, ["x"], ["a, b", "c"])
+    (row,) = csv.DictReader(memgrow.done("predict", made, "--format", "csv", stdin=lines).splitlines())
+    assert (row["premise"], row["id"], row["tags"]) == ("a, b", "7", '["x"]')
+    (row,) = csv.DictReader(memgrow.done("predict", made, "a", "b", "--format", "csv").splitlines())
+    assert (row["text"], row["pair"]) == ("a", "b")
+
+
+def test_formats_that_are_none_are_told_before_the_model_is_read(memgrow, made, tmp_path):
+    said = memgrow.refused("predict", tmp_path / "nowhere", "a", "b", "--format", "xml")
+    assert said == "--format xml must be one of jsonl, csv; give --format"
+    assert "does not say its format" in memgrow.refused("predict", made, "a", "b", "-o", tmp_path / "answers.txt")
+    assert "there is no encoding 'x'" in memgrow.refused("predict", made, "--file", "a.csv", "--encoding", "x")
+    rows = '{"premise": "a", "hypothesis": "b"}\n{"premise": "a", "hypothesis": "b", "id": 7}'
+    result = memgrow("predict", made, "--output", tmp_path / "answers.csv", stdin=rows)
+    assert result.exit_code == 2
+    assert "standard input, line 2 has the field id, which the first row does not have" in result.stderr
+    assert not (tmp_path / "answers.csv").exists()
+
+
+def test_unknown_words_are_told_beside_the_answers(memgrow, made):
+    result = memgrow("predict", made, "xylophones yodel zithers softly", "quixotic jumbled vowels whirl about untold")
+    assert "of the words of these texts are unknown to the model" in " ".join(result.stderr.split())
+    assert "unknown" not in result.stdout
+
+
+def test_labels_are_learnt_under_other_names(memgrow, tmp_path):
+    rows = [f"{'fine' if number % 2 else 'poor'} thing {number};{number % 4 + 1}" for number in range(60)]
+    (tmp_path / "shop.csv").write_text("\n".join(["text;stars", *rows]))
+    names = [word for one in ("1=bad", "2=good", "3=bad", "4=good") for word in ("--map-label", one)]
+    words = ("adapt", tmp_path / "m", tmp_path / "shop.csv", "--label", "stars", *memgrow.tiny, *names)
+    out = memgrow.done(*words, "--map-label", "9=bad")
+    assert "no row has the label 9, for which there is another name" in out
+    about = json.loads(memgrow.done("inspect", tmp_path / "m", "--json"))["about"]
+    assert about["labels"] == ["bad", "good"]
+    scores = memgrow.done("evaluate", tmp_path / "m", tmp_path / "shop.csv", "--label", "stars", *names, "--json")
+    assert json.loads(scores).keys() == {"shop"}
+    assert "is not OLD=NEW" in memgrow.refused(*words, "--map-label", "5")
+    assert "gives 1 two names" in memgrow.refused(*words, "--map-label", "1=other")
+
+
+def test_a_csv_by_a_delimiter_that_is_named_is_learnt(memgrow, tmp_path):
+    rows = [f"{'fine' if number % 2 else 'poor'} thing, {number}^{number % 2}" for number in range(40)]
+    (tmp_path / "shop.csv").write_text("\n".join(["text^label", *rows]))
+    memgrow.done("adapt", tmp_path / "m", tmp_path / "shop.csv", "--delimiter", "^", *memgrow.tiny)
