@@ -32,7 +32,8 @@ def export(_: Results) -> str:
     sentence = (
         f"Of {texts:,} texts in all, {same:,} got the same label; no probability was further apart than {apart:.0e}.\n"
         f"Writing took {min(took):g} to {max(took):g} seconds a model.\n"
-        f"Median times; texts of one to six sentences; {machine['threads']} threads, float32, the tokens not counted; "
+        f"Median times; texts of one to six sentences; {machine['threads']} threads, float32, the tokens not counted;\n"
+        "torch with one thread where that is faster; "
         f"torch {found['torch'].partition('+')[0]}, onnxruntime {found['onnxruntime']}.\n"
         "From `python benchmarks/export.py --out results/export.json`."
     )

@@ -125,6 +125,7 @@ def test_a_process_without_memgrow_and_torch_gives_the_same_labels(runtime, toke
     assert eval(printed.splitlines()[-1]) == [one.label for one in learner.predict(texts)]
 
 
+@pytest.mark.extras
 def test_an_encoder_goes_to_the_hub_without_the_path_that_it_was_given_by(tmp_path):
     learner = learnt(tmp_path / "secret-place", "ridge")
     export_huggingface(learner, tmp_path / "out")

@@ -48,12 +48,15 @@ def probabilities_of(folder: Path, texts: list[str], runtime) -> np.ndarray:
     return runtime.InferenceSession(str(folder / "model.onnx")).run(None, {"words": words})[0]
 
 
-def test_the_probabilities_are_those_of_predict(runtime, learner, reviews, tmp_path):
+def test_a_thousand_texts_get_the_labels_and_probabilities_of_predict(runtime, learner, tmp_path):
     export_onnx(learner, tmp_path / "out")
-    texts = [one.text for domain in reviews for one in domain.test] + ODD[2:]
-    expected = [list(one.probabilities.values()) for one in learner.predict(texts)]
+    chance = np.random.default_rng(0)
+    words = [*learner.vocabulary.words, "stew", "n't", "..."]
+    texts = [" ".join(chance.choice(words, int(chance.integers(1, 30)))) for _ in range(1000)] + ODD[2:]
+    answers = learner.predict(texts)
     found = probabilities_of(tmp_path / "out", texts, runtime)
-    assert np.abs(found - np.array(expected)).max() < 1e-4
+    assert np.abs(found - np.array([list(one.probabilities.values()) for one in answers])).max() < 1e-4
+    assert [learner.labels[best] for best in found.argmax(1)] == [one.label for one in answers]
     assert found.std(0).max() > 0.01
 
 
@@ -130,7 +133,7 @@ def test_a_full_disk_leaves_nothing(runtime, learner, tmp_path, monkeypatch):
 
     monkeypatch.setattr(onnx_folder, "write_file", full)
     with pytest.raises(ModelError, match=r"could not write .*No space left on device"):
-        export_onnx(learner, tmp_path / "out")
+        export_onnx(learner, tmp_path / "new" / "place" / "out")
     assert not list(tmp_path.iterdir())
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memgrow.errors import ModelError
@@ -29,6 +29,7 @@ def free_place(path: str | Path) -> Path:
 def new_folder(path: str | Path) -> Iterator[Path]:
     """An empty folder to fill, which becomes `path` at the end of the block; after an error nothing is there."""
     place = free_place(path)
+    made = [parent for parent in place.parents if not parent.exists()]
     try:
         with atomic_folder(place) as beside:
             yield beside
@@ -38,3 +39,7 @@ def new_folder(path: str | Path) -> Iterator[Path]:
             f"could not write {path} ({error.strerror or error}): make room or choose another "
             "place; nothing is left there"
         ) from error
+    finally:
+        for parent in made:  # those that we made and that stayed empty
+            with suppress(OSError):
+                parent.rmdir()
