@@ -201,6 +201,24 @@ def test_a_parameter_that_lies_elsewhere_is_never_taken_for_the_old_one():
     assert_equal(step(layer, 5), step(plain, 5))
 
 
+def test_the_same_call_on_another_device_is_another_call():
+    """Replicas of a layer on several GPUs share what it has recorded, and their weights are no parameters."""
+    layer, kept = MemoryLSTM(3, 4, slots=5), []
+    replay = layer.recordings.replay
+
+    def noted(call, tensors):
+        kept.append((call, [None if t is None else t.detach() for t in tensors]))
+        return replay(*kept[-1])
+
+    layer.recordings.replay = noted
+    with torch.no_grad():
+        for _ in range(BEFORE + 1):
+            layer(torch.randn(4, 2, 3))
+    assert len(layer.recordings) == 1
+    call, tensors = kept[-1]
+    assert replay(call, [None if t is None else t.to("meta") for t in tensors]) is None
+
+
 def test_only_so_many_kinds_of_calls_and_none_that_is_large_are_recorded(monkeypatch):
     layer, _ = pair(MemoryLSTM)
 

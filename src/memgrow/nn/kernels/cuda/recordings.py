@@ -66,10 +66,11 @@ class Recordings:
     def replay(self, call: Call, tensors: Tensors) -> "tuple[Replay | None, list[Tensor]] | None":
         """What a recorded call gives, and for one that trains, what its backward pass needs; None if it is none."""
         assert tensors[0] is not None
-        stream = stream_of(tensors[0].device)
+        device = tensors[0].device
+        stream = stream_of(device)
         if stream is None:
             return None
-        key = (call, stream, exact(tensors[0].dtype), tuple(map(_kind, tensors)))
+        key = (call, device, stream, exact(tensors[0].dtype), tuple(map(_kind, tensors)))
         with self._lock:
             self._calls += 1
             recording = self._recorded.get(key)
