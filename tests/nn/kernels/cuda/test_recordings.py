@@ -10,7 +10,9 @@ from memgrow.nn import MemoryGRU, MemoryLSTM
 from memgrow.nn.kernels.cuda import recordings
 from memgrow.nn.kernels.cuda.recordings import BEFORE, MOST
 
-KINDS = pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU], ids=lambda kind: kind.__name__)
+KINDS = pytest.mark.parametrize(
+    "kind", [MemoryLSTM, pytest.param(MemoryGRU, marks=pytest.mark.extras)], ids=["MemoryLSTM", "MemoryGRU"]
+)
 
 
 class Repeating:
@@ -86,8 +88,9 @@ def assert_equal(ours, theirs):
         assert torch.equal(a, b)
 
 
-@KINDS
-@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize(
+    ("kind", "layers"), [(MemoryGRU, 1), (MemoryLSTM, 2), pytest.param(MemoryGRU, 2, marks=pytest.mark.extras)]
+)
 def test_steps_that_are_replayed_are_those_of_the_twin(kind, layers):
     layer, plain = pair(kind, num_layers=layers)
     for seed in range(BEFORE + 3):
