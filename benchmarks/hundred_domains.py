@@ -1,132 +1,80 @@
 """A hundred domains in one model: time a batch, memory, saving and loading, and accuracy, as domains arrive.
 
-    python benchmarks/hundred_domains.py --out results/hundred-domains.json --picture docs/hundred-domains.png
+    python benchmarks/hundred_domains.py --encoder minilm --out results/hundred-domains.json \\
+        --picture docs/hundred-domains.png
     python benchmarks/hundred_domains.py --domains 6 --quick
 
-A generated stream: each domain has things of its own to speak of, and its own reading of four words that all share
-(what is good in one domain is bad in another). A small Transformer, made here with random weights, learns the first
-domain whole and the others by frozen+M; a BiLSTM learns by F+M+V. Each learns the stream twice: a text reads the slots
-of the `nearest` domain alone (domains_read: 1), or of `all` (there 25 domains are learnt, and the others only grown).
-Then the models after some of the domains take turns: a training step and an answer to a batch of 32 texts, of the
-newest domain or of all, in seconds of the CPU, the median of rounds. What counts is the ratio to the model of one
-domain in the same run. With `--encoder minilm` the same is timed at the size of a real encoder, whose slots are grown
-and not trained. What `--out` knows of other kinds and readings stays.
+On a generated stream (many_domains_stream.py) a small Transformer with random weights learns the first domain whole and
+the others by frozen+M; a BiLSTM learns by F+M+V. Each learns the stream twice: a text reads the slots of the `nearest`
+domain alone (domains_read: 1), or of `all` (there 25 domains are learnt, and the others only grown). Then the models
+after some of the domains take turns: a training step and an answer to a batch of 32 texts, of the newest domain or of
+all, in seconds of the CPU, the median of rounds. What counts is the ratio to the model of one domain in the same run.
+
+The parts of a run: `transformer` and `bilstm`; `saving`, of a model of half a GiB (saving.py);
+`wide`, a BiLSTM of the paper's size; `real`, an encoder such as minilm (the slots of both are grown and not trained).
+All are measured unless `--parts` says which; then --out keeps what it knows of the others. A run that was stopped goes
+on with the parts that are missing: they stand in OUT.unfinished until all are there.
 """
 
 import argparse
 import copy
 import hashlib
 import json
-import random
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from memgrow.data import Domain, Example, Stream
+from many_domains_stream import make_encoder, make_stream
+from memgrow.data import Domain, Stream
 from memgrow.data.batches import Encoded, collate
 from memgrow.defaults import FINE_TUNING
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.models import Classifier, Model, ModelSettings, PretrainedEncoder, PretrainedSettings, build
+from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings, build
 from memgrow.report.plots import new_figure
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from saving import saved_and_loaded
 
 READINGS = {"all": 0, "nearest": 1}
 KINDS = ("transformer", "bilstm")
+PARTS = (*KINDS, "saving", "wide", "real")
 TITLES, TICKS = {"transformer": "Transformer, frozen+M", "bilstm": "BiLSTM, F+M+V"}, (0.5, 1, 1.5, 3, 10, 30)
+COLOURS = {"training step": "#1f4e79", "answers, one domain": "#b0642a", "answers, all domains mixed": "#3a7d44"}
 MARKS = (1, 10, 25, 50, 100)
-SHARED, THINGS = 4, 6
-SPECIALS = ("[CLS]", "[SEP]", "[PAD]", "[UNK]", "[MASK]")
-WIDTH, LAYERS, SLOTS, BATCH = 64, 2, 32, 32
-LARGE_SLOTS = 4096  # of each domain, where saving and loading are timed
-
-
-# The stream, and an encoder that knows its words
-
-
-def words_of(count: int, seed: str) -> list[str]:
-    chance, found = random.Random(seed), {}
-    while len(found) < count:
-        found["".join(chance.choice("bdfgklmnprstvz") + chance.choice("aeiou") for _ in range(3))] = None
-    return list(found)
-
-
-def make_stream(domains: int, sizes: Sequence[int]) -> Stream:
-    words = words_of(SHARED + THINGS * domains, "words")
-    shared, things = words[:SHARED], words[SHARED:]
-    return Stream(
-        make_domain(f"d{number:03}", shared, things[THINGS * number : THINGS * (number + 1)], sizes)
-        for number in range(domains)
-    )
-
-
-def make_domain(name: str, shared: Sequence[str], things: Sequence[str], sizes: Sequence[int]) -> Domain:
-    chance = random.Random(name)
-    good = set(chance.sample(shared, SHARED // 2))
-    parts = []
-    for size in sizes:
-        rows = []
-        for _ in range(size):
-            word = chance.choice(shared)
-            said = [*chance.sample(things, 3), word]
-            chance.shuffle(said)
-            rows.append(Example(" ".join(said), label="good" if word in good else "bad"))
-        parts.append(tuple(rows))
-    return Domain(name, *parts)
-
-
-def make_encoder(folder: Path, stream: Stream) -> Path:
-    """A small random BERT with a piece for each word of the stream, in the layout of Hugging Face's folders."""
-    from transformers import BertConfig, BertModel
-
-    words = sorted({word for domain in stream for example in domain.train for word in example.text.split()})
-    numbers = {word: number for number, word in enumerate((*SPECIALS, *words))}
-    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
-    tokenizer.add_special_tokens(list(SPECIALS))
-    config = BertConfig(
-        vocab_size=len(numbers),
-        hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
-        num_attention_heads=4,
-        intermediate_size=2 * WIDTH,
-        max_position_embeddings=32,
-        pad_token_id=2,
-        initializer_range=0.2,
-    )
-    torch.manual_seed(0)
-    BertModel(config).save_pretrained(folder)
-    tokenizer.save(str(folder / "tokenizer.json"))
-    return folder
+SLOTS, REAL_SLOTS, BATCH = 32, 256, 32
+WIDE = {"embedding": 300, "hidden": 300, "slots": 500, "perceptron": 300}  # the paper's sizes
+LARGE = 0.5  # GiB of the model that is saved and loaded
 
 
 # Learning
 
 
-def make_learner(kind: str, domains_read: int, encoder: Path, epochs: int) -> Learner:
+def make_learner(
+    kind: str, domains_read: int, encoder: Path, epochs: int, sizes: dict[str, int] | None = None
+) -> Learner:
     usual: dict[str, Any] = {"epochs": epochs, "patience": epochs, "batch": BATCH}
     if kind == "transformer":
-        sizes = {"slots": SLOTS, "domains_read": domains_read, "memory_layers": "1", "dropout": 0.0}
+        of_memory = {"slots": SLOTS, "domains_read": domains_read, "memory_layers": "1", "dropout": 0.0}
         return Learner.create(
             "frozen+M",
-            model=PretrainedSettings(encoder=str(encoder), **sizes),
+            model=PretrainedSettings(encoder=str(encoder), **of_memory),
             training=replace(FINE_TUNING, **usual, rate=3e-3, new_rate=0.02, warm_up=0),
             options=MethodSettings(slots=SLOTS),
             device="cpu",
         )
+    sizes = sizes or {"embedding": 64, "hidden": 32, "slots": SLOTS, "perceptron": 32}
     return Learner.create(
         "F+M+V",
-        model=ModelSettings(embedding=64, hidden=32, slots=SLOTS, perceptron=32, domains_read=domains_read),
+        model=ModelSettings(**sizes, domains_read=domains_read),
         training=TrainingSettings(**usual, rate=0.01),
         options=MethodSettings(slots=SLOTS),
         device="cpu",
@@ -239,49 +187,40 @@ def timed(marks: Sequence[Mark], rounds: int) -> dict[str, dict[int, float]]:
     return {name: {n: statistics.median(spent) for n, spent in by.items()} for name, by in taken.items()}
 
 
-def saved_and_loaded(learner: Learner, stream: Stream) -> dict[str, float]:
-    """Seconds a GiB of saving and loading a model whose domains are large."""
-    model = copy.deepcopy(learner.trained())
-    for domain in stream:
-        model.grow(slots=LARGE_SLOTS, domain=f"{domain.name} once more")
-    large = Learner.create("frozen+M", model=learner.settings, training=learner.training, device="cpu")
-    large.take(replace(learner.learnt, model=model))
-    with tempfile.TemporaryDirectory() as folder:
-        place = Path(folder) / "m"
-        saving = seconds_of(lambda: large.save(place), time.perf_counter)
-        loading = seconds_of(lambda: Learner.load(place, "cpu"), time.perf_counter)
-        again = seconds_of(lambda: large.save(place))
-        loading_again = seconds_of(lambda: Learner.load(place, "cpu"))
-        size = sum(path.stat().st_size for path in place.iterdir() if path.is_file()) / 2**30
-    return {
-        "GiB": size,
-        "save, s a GiB": saving / size,
-        "load, s a GiB": loading / size,
-        "save, s of the CPU a GiB": again / size,
-        "load, s of the CPU a GiB": loading_again / size,
-    }
+def grown(learner: Learner, stream: Stream, marks: Sequence[int], slots: int) -> list[Mark]:
+    """The model at the marks where slots are grown, and texts noted, but not trained; it knows the first domain."""
+    model, kept = learner.trained(), []
+    for number, domain in enumerate(stream, 1):
+        old = copy.deepcopy(model) if number in marks and number > 1 else None
+        if number > 1:
+            model.grow(slots=slots, domain=domain.name)
+        model.encoder.note_texts(learner.encode(domain.train))
+        if number in marks:
+            kept.append(mark_of(learner, old, stream, number))
+    return kept
 
 
 def real_size(name: str, stream: Stream, marks: Sequence[int], rounds: int) -> dict[str, Any]:
-    """The same timing on a real encoder, whose slots are grown and noted but not trained."""
+    """The timing of a real encoder."""
     found = {}
     for reading, domains_read in READINGS.items():
-        settings = PretrainedSettings(encoder=name, slots=256, domains_read=domains_read, dropout=0.0)
+        settings = PretrainedSettings(encoder=name, slots=REAL_SLOTS, domains_read=domains_read, dropout=0.0)
         learner = Learner.create("frozen+M", model=settings, device="cpu")
         model = build("text", learner.settings, 0, 2, stream[0].name, learner.encoder)
-        assert isinstance(model.encoder, PretrainedEncoder)
         learner.take(replace(learner.learnt, task="text", labels=("bad", "good"), model=model))
-        kept = []
-        for number, domain in enumerate(stream, 1):
-            old = copy.deepcopy(model) if number in marks and number > 1 else None
-            if number > 1:
-                model.grow(slots=256, domain=domain.name)
-            model.encoder.note_texts(learner.encode(domain.train))
-            if number in marks:
-                kept.append(mark_of(learner, old, stream, number))
-        found[reading] = with_ratios(timed(kept, rounds))
+        found[reading] = with_ratios(timed(grown(learner, stream, marks, REAL_SLOTS), rounds))
         note(f"{name}, {reading}: {found[reading]['ratio']}")
-    return found
+    return {"encoder": name, "timed": found}
+
+
+def wide(stream: Stream, marks: Sequence[int], rounds: int) -> dict[str, Any]:
+    """The timing of a BiLSTM of the paper's size, which has the words of all domains from the first."""
+    learner = make_learner("bilstm", READINGS["nearest"], Path(), 1, WIDE)
+    train = tuple(chain.from_iterable(domain.train for domain in stream))
+    learner.adapt(Domain(stream[0].name, train, stream[0].validation, stream[0].test))
+    found = with_ratios(timed(grown(learner, stream, marks, WIDE["slots"]), rounds))
+    note(f"wide: {found['ratio']}")
+    return {"sizes": WIDE, "timed": {"nearest": found}}
 
 
 def with_ratios(seconds: dict[str, dict[int, float]]) -> dict[str, Any]:
@@ -290,27 +229,22 @@ def with_ratios(seconds: dict[str, dict[int, float]]) -> dict[str, Any]:
     return {"seconds": seconds, "ratio": ratio}
 
 
-def keep(path: Path | None, found: dict[str, Any]) -> None:
-    if path is not None:
-        path.write_text(json.dumps(found, indent=1) + "\n")
-
-
 def draw(found: dict[str, Any], path: Path) -> None:
-    """Time a training step against the number of domains, as a multiple of that of one domain."""
-    figure = new_figure(8.2, 3.4)
+    """Time a batch against the number of domains, as a multiple of that of one domain."""
+    figure = new_figure(8.2, 3.6)
     axes = figure.subplots(1, len(KINDS), sharey=True)
     for axis, kind in zip(axes, KINDS, strict=True):
         for (reading, one), style in zip(found[kind].items(), ("--", "-"), strict=True):
-            for name, colour in (("training step", "#1f4e79"), ("answers, one domain", "#b0642a")):
+            for name, colour in COLOURS.items():
                 by = {int(domains): seconds for domains, seconds in one["seconds"][name].items()}
-                axis.plot(list(by), [by[n] / by[1] for n in by], style, color=colour, marker=".")
-                axis.plot([], [], style, color=colour, label=f"{name}, {reading} read")
+                label = f"{name}, {reading} read"
+                axis.plot(list(by), [by[n] / by[1] for n in by], style, color=colour, marker=".", label=label)
         axis.axhline(1.5, color="#8a8a8a", linewidth=0.8, linestyle=":")
         axis.set(title=TITLES[kind], xlabel="domains", yscale="log")
         axis.set_yticks(TICKS, map(str, TICKS))
         axis.minorticks_off()
     axes[0].set_ylabel("CPU time a batch, one domain = 1")
-    axes[0].legend(fontsize=7)
+    axes[0].legend(fontsize=6)
     figure.savefig(path, dpi=130, metadata={"Description": checksum_of(found)})
 
 
@@ -323,14 +257,51 @@ def note(sentence: str) -> None:
     sys.stderr.write(f"{sentence}\n")
 
 
+@dataclass(frozen=True)
+class Run:
+    """What a run is asked for."""
+
+    stream: Stream
+    marks: Sequence[int]
+    compared: int
+    epochs: int
+    rounds: int
+    encoder: str | None
+    gib: float
+
+    def part(self, name: str, folder: Path) -> dict[str, Any]:
+        """Measure one part; `folder` is for what it makes."""
+        ends = (self.marks[0], self.marks[-1])
+        if name in KINDS:
+            return {reading: self._learnt(name, reading, folder) for reading in READINGS}
+        if name == "wide":
+            return wide(self.stream, ends, self.rounds)
+        if name == "real":
+            assert self.encoder is not None
+            return real_size(self.encoder, self.stream, ends, min(self.rounds, 5))
+        learner = make_learner("transformer", 1, make_encoder(folder / "saved", self.stream), 1)
+        learner.adapt(self.stream[0])
+        return saved_and_loaded(learner, self.gib)
+
+    def _learnt(self, kind: str, reading: str, folder: Path) -> dict[str, Any]:
+        encoder = folder / "tiny"
+        if kind == "transformer" and not encoder.exists():
+            make_encoder(encoder, self.stream)
+        learner = make_learner(kind, READINGS[reading], encoder, self.epochs)
+        kept, told = learn(learner, self.stream, self.marks, self.compared, f"{kind}, {reading}")
+        times = with_ratios(timed(kept, self.rounds))
+        recall = recall_of(learner, self.stream) if READINGS[reading] else None
+        note(f"{kind}, {reading}: {times['ratio']}, own domain read: {recall}")
+        return {**told, **times, "own domain read": recall}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--domains", type=int, default=100)
     parser.add_argument("--compared", type=int, default=25, help="domains that are learnt by reading all of them too")
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--kinds", nargs="*", choices=KINDS, default=KINDS)
-    parser.add_argument("--readings", nargs="+", choices=READINGS, default=list(READINGS))
+    parser.add_argument("--parts", nargs="+", choices=PARTS, help="all, unless it is said")
     parser.add_argument("--encoder", help="a real encoder to be timed as well, such as minilm")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="little data: to try the script")
@@ -341,43 +312,55 @@ def main() -> None:
     if asked.draw:
         draw(json.loads(asked.draw.read_text()), asked.picture)
         return
+    parts = [part for part in asked.parts or PARTS if part != "real" or asked.encoder]
     torch.set_num_threads(asked.threads)
-    sizes = (24, 8, 8) if asked.quick else (64, 16, 16)
-    stream = make_stream(asked.domains, sizes)
-    marks = sorted({*(mark for mark in MARKS if mark < asked.domains), asked.domains})
-    known = json.loads(asked.out.read_text()) if asked.out and asked.out.exists() else {}
-    found: dict[str, Any] = known | {
-        "command": "benchmarks/hundred_domains.py --encoder minilm --out results/hundred-domains.json",
-        "domains": asked.domains,
-        "threads": asked.threads,
-        "batch": BATCH,
-        "slots": SLOTS,
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        encoder = make_encoder(Path(folder) / "tiny", stream)
-        for kind in asked.kinds:
-            found.setdefault(kind, {})
-            for reading in asked.readings:
-                domains_read = READINGS[reading]
-                learner = make_learner(kind, domains_read, encoder, 1 if asked.quick else asked.epochs)
-                kept, told = learn(learner, stream, marks, asked.compared, f"{kind}, {reading}")
-                times = with_ratios(timed(kept, 2 if asked.quick else asked.rounds))
-                recall = recall_of(learner, stream) if domains_read else None
-                found[kind][reading] = {**told, **times, "own domain read": recall}
-                keep(asked.out, found)
-                note(f"{kind}, {reading}: {times['ratio']}, own domain read: {recall}")
-            if kind == "transformer" and "nearest" in asked.readings and not asked.quick:
-                found["saving"] = saved_and_loaded(learner, stream)
-                keep(asked.out, found)
-                note(f"{found['saving']}")
-    if asked.encoder:
-        found["real"] = {
-            "encoder": asked.encoder,
-            "timed": real_size(asked.encoder, stream, [1, asked.domains], 2),
-        }
-    keep(asked.out, found)
+    run = Run(
+        make_stream(asked.domains, (24, 8, 8) if asked.quick else (64, 16, 16)),
+        sorted({*(mark for mark in MARKS if mark < asked.domains), asked.domains}),
+        asked.compared,
+        1 if asked.quick else asked.epochs,
+        2 if asked.quick else asked.rounds,
+        asked.encoder,
+        LARGE / 50 if asked.quick else LARGE,
+    )
+    settings = {"domains": asked.domains, "threads": asked.threads, "batch": BATCH, "slots": SLOTS}
+    settings |= {"epochs": run.epochs, "rounds": run.rounds, "compared": run.compared}
+    found = measured(run, parts, settings, asked.out)
     if asked.picture:
         draw(found, asked.picture)
+
+
+def measured(run: Run, parts: Sequence[str], settings: dict[str, Any], out: Path | None) -> dict[str, Any]:
+    """All parts, of which those that a stopped run has left are not measured again; at the end they become `out`."""
+    unfinished = None if out is None else out.with_name(f"{out.name}.unfinished")
+    known = json.loads(unfinished.read_text()) if unfinished and unfinished.exists() else {}
+    known = known if {name: known.get(name) for name in settings} == settings else {}
+    before = json.loads(out.read_text()) if out and out.exists() and set(parts) < set(PARTS) else {}
+    found = {"command": COMMAND, **settings, **{name: known[name] for name in PARTS if name in known}}
+    found.setdefault("seconds of parts", known.get("seconds of parts", {}))
+    with tempfile.TemporaryDirectory() as folder:
+        for name in parts:
+            if name in found:
+                note(f"{name}: from {unfinished}")
+                continue
+            began = time.perf_counter()
+            found[name] = run.part(name, Path(folder))
+            found["seconds of parts"][name] = round(time.perf_counter() - began)
+            note(f"{name}: {found['seconds of parts'][name]} s")
+            if unfinished is not None:
+                unfinished.write_text(json.dumps(found, indent=1) + "\n")
+    # Numbers of domains are names in JSON.
+    whole: dict[str, Any] = json.loads(json.dumps(before | found | {"seconds of parts": found["seconds of parts"]}))
+    if out is not None and unfinished is not None:
+        out.write_text(json.dumps(whole, indent=1) + "\n")
+        unfinished.unlink(missing_ok=True)
+    return whole
+
+
+COMMAND = (
+    "benchmarks/hundred_domains.py --encoder minilm --out results/hundred-domains.json "
+    "--picture docs/hundred-domains.png"
+)
 
 
 if __name__ == "__main__":

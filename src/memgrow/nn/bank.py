@@ -165,7 +165,7 @@ class MemoryBank(NoTraceWhileEmpty):
         growth, count = Growth(), sum(slots for _, slots, _ in segments)
         quiet = sum(slots for _, slots, is_quiet in segments if is_quiet)
         for parameter, rows in ((self.keys, count), (self.values, count), (self.bias, quiet)):
-            growth.enlarge(parameter, 0, [(len(parameter), rows)], torch.zeros)
+            growth.enlarge(parameter, 0, [(len(parameter), rows)], torch.empty)
         stop = len(self)
         for domain, slots, is_quiet in segments:
             self.segments = (*self.segments, Segment(domain, stop, stop + slots, is_quiet))

@@ -136,7 +136,7 @@ class GrowingMemory(NoTraceWhileEmpty):
         sizes = self._sizes(growths)
         named = [(one["domain"], size, bool(one["quiet"])) for one, size in zip(growths, sizes, strict=True)]
         growth, rows = Growth(), self.key_size * len(growths) * self._reading.queried
-        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], torch.zeros)
+        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], torch.empty)
         growth.commit()
         self.bank.restore(named)
         for one in growths:

@@ -51,6 +51,8 @@ def moments_of(optimiser: torch.optim.Optimizer, parameter: Tensor) -> dict[str,
 
 def interleave(old: Tensor, new: Tensor, dim: int, layout: Sequence[tuple[int, int]]) -> Tensor:
     """Old and new entries along `dim`, in runs of the sizes of the layout."""
+    if not old.shape[dim] and new.is_contiguous():  # all of it is new: a copy would take as long as to fill it
+        return new
     pieces = []
     old_at = new_at = 0
     for size, extra in layout:
