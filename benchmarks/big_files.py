@@ -1,17 +1,15 @@
 """Peak memory and time against the size of a file: adapting to it, predicting it, and reading it beside others.
 
     python benchmarks/big_files.py --whole --peers VENV/bin/python --out results/big-files.json
-    python benchmarks/big_files.py --sizes 10 100 --out results/big-files.json
-    python benchmarks/big_files.py --merge part.json other.json --out results/big-files.json
+    python benchmarks/big_files.py --sizes 10 100 --out part.json
 
 Files are made up: JSON lines of two labels, a thousand letters each in the mean, with some 30,000 different words.
 Sizes are in MB (10^6 bytes). Each command is the one that users run, in a process of its own, and its peak memory is
 what the system says of that process when it has ended (`ru_maxrss`); seconds are those of the CPU, so that it matters
 little what else the machine does. The model is tiny and learns for one epoch, so that what is measured is the data; the
-model that predicts has learnt the smallest file. `--whole` measures all that docs/large-files.md shows, which takes an
-hour and ten gigabytes of disk. What `--out` knows of other sizes stays, and is written after each size, so that a run
-may be made in parts; `--merge` takes the parts of runs that wrote elsewhere, later ones over earlier. `--peers` is a
-Python that has pandas and datasets.
+model that predicts has learnt the smallest file. `--whole` measures all that docs/large-files.md shows, two commands at
+a time, which takes about ten minutes of two cores and twelve gigabytes of disk; one that was stopped goes on with what
+is missing, which stands in OUT.unfinished. `--peers` is a Python that has pandas and datasets.
 """
 
 import argparse
@@ -21,11 +19,14 @@ import random
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import accumulate
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,10 +86,8 @@ def make(path: Path, size: int, mean: int = MEAN_LETTERS) -> int:
     with path.open("w", encoding="utf-8") as file:
         while written < size:
             text = ", ".join(rng.choices(fragments, k=max(1, round(rng.expovariate(each / mean)))))
-            written += file.write(
-                json.dumps({"text": f"{text} {rows % 997}", "label": "good" if rng.random() < 0.5 else "bad"})
-            )
-            written += file.write("\n")
+            label = "good" if rng.random() < 0.5 else "bad"  # no letter of these has to be escaped
+            written += file.write(f'{{"text": "{text} {rows % 997}", "label": "{label}"}}\n')
             rows += 1
     return rows
 
@@ -146,7 +145,7 @@ class Job:
     only: tuple[str, ...] = COMMANDS
 
 
-WHOLE = (Job(BASE), Job(10), Job(100), Job(500), Job(1000, only=("adapt",)), Job(5000), Job(5000, 100_000, ("adapt",)))
+WHOLE = (Job(BASE), Job(10), Job(100), Job(500), Job(5000))
 WHOLE_READING = 200  # MB
 
 
@@ -155,37 +154,73 @@ def key_of(run: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def merged(*parts: dict[str, Any]) -> dict[str, Any]:
-    """What several runs have found, the later ones over the earlier."""
+    """What was found at several times, the later over the earlier."""
     runs: dict[tuple[int, int, int], dict[str, Any]] = {}
     for part in parts:
         for run in part.get("runs", ()):
             runs[key_of(run)] = runs.get(key_of(run), {}) | run
-    reading_of = next((part["reading"] for part in reversed(parts) if part.get("reading")), {})
     return {
         "command": "benchmarks/big_files.py",
         "machine": "CPU, one thread",
         "torch": version("torch"),
         "settings": SETTINGS,
         "runs": [runs[key] for key in sorted(runs)],
-        "reading": reading_of,
+        "reading": next((part["reading"] for part in reversed(parts) if part.get("reading")), {}),
+        "wall_seconds": round(sum(part.get("wall_seconds", 0) for part in parts)),
     }
 
 
-def measured_on(job: Job, mean: int, folder: Path) -> dict[str, Any]:
-    """What a job finds; a model that has learnt the smallest file is left in the folder, or found there."""
-    path = folder / f"made-{job.mb}.jsonl"
-    rows = make(path, job.mb * 1_000_000, mean)
-    print(f"{job.mb} MB, {rows:,} rows ...", file=sys.stderr, flush=True)
-    run: dict[str, Any] = {"mb": job.mb, "mean_letters": mean, "rows": rows}
-    run |= {} if job.limit is None else {"limit": job.limit}
-    if "adapt" in job.only or job.mb == BASE:
-        run["adapt"] = adapted(path, folder / f"model-{job.mb}-{job.limit}", job.limit)
-        print("adapt", run["adapt"], file=sys.stderr, flush=True)
-    if "predict" in job.only:
-        run["predict"] = predicted(path, folder / f"model-{BASE}-None")
-        print("predict", run["predict"], file=sys.stderr, flush=True)
-    path.unlink()
-    return run
+class Measurement:
+    """What has been found so far, kept in a file, so that a run that is stopped goes on."""
+
+    def __init__(self, folder: Path, mean: int, path: Path | None) -> None:
+        self.folder, self.mean, self.path = folder, mean, path
+        self.found = read(path) if path is not None and path.exists() else merged()
+        self._lock, self._made = Lock(), dict[int, Future[int]]()
+        self._began = time.monotonic()
+
+    def has(self, job: Job, command: str) -> bool:
+        runs = {key_of(run): run for run in self.found["runs"]}
+        return command in runs.get((job.mb, self.mean, job.limit or 0), {})
+
+    def add(self, found: dict[str, Any]) -> None:
+        with self._lock:
+            spent, self._began = time.monotonic() - self._began, time.monotonic()
+            self.found = merged(self.found, {**found, "wall_seconds": spent})
+            keep(self.found, self.path)
+
+    def file_of(self, mb: int) -> tuple[Path, int]:
+        """A file of that size and its rows; whoever asks first makes it, and others wait for it."""
+        path = self.folder / f"made-{mb}.jsonl"
+        with self._lock:
+            mine = mb not in self._made
+            made = self._made.setdefault(mb, Future())
+        if mine:
+            print(f"{mb} MB are made ...", file=sys.stderr, flush=True)
+            code = "import sys, big_files; print(big_files.make(big_files.Path(sys.argv[1]), *map(int, sys.argv[2:])))"
+            command = [sys.executable, "-c", code, str(path), str(mb * 1_000_000), str(self.mean)]
+            said = subprocess.run(command, cwd=ROOT / "benchmarks", stdout=subprocess.PIPE, check=True).stdout
+            made.set_result(int(said))
+        return path, made.result()
+
+    def measure(self, job: Job, command: str) -> None:
+        """What a command takes for a file, unless it is known; a model of the smallest file must be there."""
+        model = self.folder / f"model-{job.mb}-{job.limit}"
+        if self.has(job, command) and job.mb != BASE:
+            return
+        path, rows = self.file_of(job.mb)
+        run: dict[str, Any] = {"mb": job.mb, "mean_letters": self.mean, "rows": rows}
+        run |= {} if job.limit is None else {"limit": job.limit}
+        if command == "adapt":
+            run[command] = adapted(path, model, job.limit)
+        else:
+            run[command] = predicted(path, self.folder / f"model-{BASE}-None")
+        print(f"{job.mb} MB, {rows:,} rows, {command}: {run[command]}", file=sys.stderr, flush=True)
+        self.add({"runs": [run]})
+
+    def compare_readers(self, mb: int, peers: str | None) -> None:
+        if not self.found["reading"]:
+            self.add({"reading": {"mb": mb, "readers": reading(self.file_of(mb)[0], peers)}})
 
 
 def main() -> None:
@@ -197,31 +232,35 @@ def main() -> None:
     )
     parser.add_argument("--only", nargs="+", choices=COMMANDS, default=COMMANDS)
     parser.add_argument("--reading", type=int, help="MB of the file that readers are compared on")
-    parser.add_argument("--whole", action="store_true", help="all sizes, limits and readers of the documentation")
-    parser.add_argument("--merge", type=Path, nargs="+", metavar="JSON", help="take these parts, and measure nothing")
+    parser.add_argument("--whole", action="store_true", help="all sizes and readers of the documentation")
     parser.add_argument("--peers", help="a Python with pandas and datasets")
     parser.add_argument("--folder", type=Path, help="for the files; a temporary one otherwise")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    known = [read(options.out)] if options.out and options.out.exists() else []
-    if options.merge:
-        tell(merged(*known, *map(read, options.merge)), options.out)
-        return
-    jobs: Sequence[Job] = WHOLE
-    if not options.whole:
-        further = [Job(size, options.limit, tuple(options.only)) for size in sorted({*options.sizes} - {BASE})]
-        jobs = [Job(BASE, only=tuple(options.only)), *further]
-    found = merged(*known)
+    further = [Job(size, options.limit, tuple(options.only)) for size in sorted({*options.sizes} - {BASE})]
+    jobs = WHOLE if options.whole else (Job(BASE, only=tuple(options.only)), *further)
+    if options.whole and options.peers is None:
+        parser.error("--whole compares readers: name a Python that has pandas and datasets with --peers")
+    unfinished = None if options.out is None else options.out.with_name(f"{options.out.name}.unfinished")
     with tempfile.TemporaryDirectory(dir=options.folder) as made:
-        folder = Path(made)
-        for job in jobs:
-            found = merged(found, {"runs": [measured_on(job, options.mean, folder)]})
-            keep(found, options.out)
+        measurement = Measurement(Path(made), options.mean, unfinished)
+        base, *others = jobs
+        for command in dict.fromkeys(("adapt", *base.only)):
+            measurement.measure(base, command)
+        with ThreadPoolExecutor(len(COMMANDS)) as at_once:
+            list(at_once.map(lambda order: [measurement.measure(*one) for one in order], two_orders(others)))
         if size := WHOLE_READING if options.whole else options.reading:
-            path = folder / "made.jsonl"
-            make(path, size * 1_000_000)
-            found = merged(found, {"reading": {"mb": size, "readers": reading(path, options.peers)}})
-    tell(found, options.out)
+            measurement.compare_readers(size, options.peers)
+    tell(measurement.found, options.out)
+    if unfinished is not None:
+        unfinished.unlink(missing_ok=True)
+
+
+def two_orders(jobs: Sequence[Job]) -> list[list[tuple[Job, str]]]:
+    """What is measured at the same time: the largest file is predicted while all else is measured, it itself last."""
+    every = [(job, command) for job in jobs for command in reversed(job.only)]
+    alone = [one for one in every[-len(COMMANDS) :] if one == (jobs[-1], "predict")]
+    return [alone, [one for one in every if one not in alone]]
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -18,7 +18,8 @@ SLOTS = 65536  # by which a model grows until it is large
 def saved_and_loaded(learner: Learner, gib: float, rounds: int = 3) -> dict[str, Any]:
     """Seconds a GiB of saving and loading a large model, and of writing and reading as many bytes and no more.
 
-    All take turns, and the least of rounds counts. `saved once more` is a model of which the folder already has all weights.
+    All take turns, and the least of rounds counts. `saved once more` is a model of which the
+    folder has all weights.
     """
     model = copy.deepcopy(learner.trained())
     number = 0

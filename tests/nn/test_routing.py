@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from memgrow.models import ModelSettings, RecurrentEncoder
+from memgrow.models import ModelSettings, RecurrentEncoder, recurrent_encoder
 from memgrow.nn import READINGS, ResidualMemory, residual_memory
 from memgrow.nn.growth import Growth
 from memgrow.nn.routing import DomainRouter, choose_naively, grouped, routed
@@ -100,8 +100,12 @@ def encoder_of(domains_read: int, segments: int) -> RecurrentEncoder:
     return encoder
 
 
+@pytest.mark.parametrize("operations", [-1_000_000, 150_000], ids=["in groups", "by batched products"])
 @pytest.mark.parametrize("domains_read", [1, 2])
-def test_a_routed_recurrent_network_reads_as_each_text_does_with_its_segments_alone(domains_read):
+def test_a_routed_recurrent_network_reads_as_each_text_does_with_its_segments_alone(
+    domains_read, operations, monkeypatch
+):
+    monkeypatch.setattr(recurrent_encoder, "OPERATIONS", operations)
     torch.manual_seed(2)
     encoder = encoder_of(domains_read, 4)
     words, lengths = torch.randint(2, 30, (12, 7)), torch.randint(1, 8, (12,))

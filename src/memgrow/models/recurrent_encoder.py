@@ -16,6 +16,8 @@ from memgrow.nn import LAYERS, Growth, MemoryBank, MemoryRecurrent
 from memgrow.nn.growth import Layout
 from memgrow.nn.routing import DomainRouter, grouped
 
+OPERATIONS = 150_000  # numbers that are read in the time that the operations of a step take, however small
+
 State = tuple[Tensor, ...]
 """Of one column: (h,) or, for an LSTM, (h, c), each (layers * directions, B, H)."""
 
@@ -163,16 +165,26 @@ class RecurrentEncoder(Columns, Encoder):
         packed = packed._replace(data=self.dropout(self.embedding(packed.data)))
         if bool((chosen == chosen[0]).all()):
             return self._pool(*self.newest(packed, segments=chosen[0].tolist()))
-        if packed.data.device.type == "cpu":
-            return self._pool(*self.newest(packed, segments=chosen))
-        # The GPU's kernels read the same slots for all rows: texts of the same domains are read together.
         groups = _grouped(chosen)
+        if self._batches_rows(packed, len(chosen), len(groups)):
+            return self._pool(*self.newest(packed, segments=chosen))
         padded, _ = pad_packed_sequence(packed, batch_first=True)
         pooled = []
         for segments, rows in groups:
             some = pack_padded_sequence(padded[rows], lengths.cpu()[rows], batch_first=True, enforce_sorted=False)
             pooled.append(self._pool(*self.newest(some, segments=segments)))
         return torch.cat(pooled)[torch.cat([rows for _, rows in groups]).argsort().to(padded.device)]
+
+    def _batches_rows(self, packed: PackedSequence, rows: int, groups: int) -> bool:
+        """Whether each text has a copy of its slots and all are read at once, and not those of the same domains.
+
+        By the numbers that a step takes from memory: the slots of each row, or slots and weights of each group.
+        """
+        if packed.data.device.type != "cpu":  # a GPU's kernels read the same slots for all rows
+            return False
+        bank, weights = self.newest.banks[0], self.newest.weights(0, 0)
+        slots = self.settings.domains_read * (bank.keys.numel() + bank.values.numel()) // len(bank.segments)
+        return rows * slots <= groups * (slots + weights.ih.numel() + weights.hh.numel() + OPERATIONS)
 
     @torch.no_grad()
     def _chosen(self, words: Tensor, lengths: Tensor) -> Tensor:
