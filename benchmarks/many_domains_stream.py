@@ -49,7 +49,7 @@ def make_domain(name: str, shared: Sequence[str], things: Sequence[str], sizes: 
     return Domain(name, *parts)
 
 
-def make_encoder(folder: Path, stream: Stream) -> Path:
+def make_encoder(folder: Path, stream: Stream, width: int = WIDTH, layers: int = LAYERS, longest: int = 32) -> Path:
     """A small random BERT with a piece for each word of the stream, in the layout of Hugging Face's folders."""
     from transformers import BertConfig, BertModel
 
@@ -61,11 +61,11 @@ def make_encoder(folder: Path, stream: Stream) -> Path:
     tokenizer.add_special_tokens(list(SPECIALS))
     config = BertConfig(
         vocab_size=len(numbers),
-        hidden_size=WIDTH,
-        num_hidden_layers=LAYERS,
+        hidden_size=width,
+        num_hidden_layers=layers,
         num_attention_heads=4,
-        intermediate_size=2 * WIDTH,
-        max_position_embeddings=32,
+        intermediate_size=2 * width,
+        max_position_embeddings=longest,
         pad_token_id=2,
         initializer_range=0.2,
     )

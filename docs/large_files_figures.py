@@ -28,9 +28,23 @@ def memory(_: Results) -> str:
     sentence = (
         f"MiB are those beyond what the same command takes for a file of {base['mb']} MB, which is Python, torch and\n"
         f"the model ({adapt} for adapt, {predict} for predict); seconds are of one core.\n"
-        f"The model is tiny, so that the data is what is measured:\n{sizes}.\nFrom `python {found['command']}`."
+        f"The model is tiny, so that the data is what is measured:\n{sizes}.\n{_how(found)}"
     )
     return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
+
+
+def _how(found: Results) -> str:
+    """By which command the figures came about, or that several did."""
+    script = f"python {found['command']}"
+    if "wall_seconds" not in found:
+        return (
+            f"From `{script}`; the rows were measured one by one and put together, those of 500 MB and more\n"
+            "with a somewhat earlier version of the code."
+        )
+    return (
+        f"From `{script} --whole --peers VENV/bin/python --out results/big-files.json`, in one run of\n"
+        f"{found['wall_seconds'] / 60:.0f} minutes, two commands at a time."
+    )
 
 
 def _told(one: Results, base: Results) -> list[str]:
