@@ -88,9 +88,18 @@ def test_a_file_that_the_system_cuts_short_is_a_sentence(data, untouched):
 # Ctrl-C
 
 
+@pytest.fixture(scope="module")
+def whole(memgrow, data, tmp_path_factory) -> dict[str, bytes]:
+    """The model of three domains that nobody broke off."""
+    folder = tmp_path_factory.mktemp("whole") / "model"
+    memgrow.done("adapt", folder, data["kitchen"], data["harbour"], *memgrow.tiny, "--method", "F+M+V")
+    memgrow.done("adapt", folder, data["clinic"], "--set", "epochs=3")
+    return weights(folder)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [0, 2, 4])
-def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, model, tmp_path, monkeypatch, at):
+def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, model, whole, monkeypatch, at):
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
     command = ("adapt", model, data["clinic"], "--set", "epochs=3")
     before, reports = weights(model), []
@@ -109,14 +118,7 @@ def test_after_ctrl_c_the_same_command_ends_with_the_same_bits(memgrow, data, mo
     memgrow.done(*command)
     assert memgrow.learnt(model)[-1] == ("clinic",)
     assert sorted(path.name for path in model.parent.iterdir()) == ["model"]
-    assert weights(model) == whole(memgrow, data, tmp_path)
-
-
-def whole(memgrow, data, tmp_path: Path) -> dict[str, bytes]:
-    """The model of three domains that nobody broke off."""
-    memgrow.done("adapt", tmp_path / "whole", data["kitchen"], data["harbour"], *memgrow.tiny, "--method", "F+M+V")
-    memgrow.done("adapt", tmp_path / "whole", data["clinic"], "--set", "epochs=3")
-    return weights(tmp_path / "whole")
+    assert weights(model) == whole
 
 
 def hear_ctrl_c() -> None:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memgrow.cli import app
+from memgrow.cli.recipes import SHIPPED
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
 from memgrow.models.pretrained import settings
@@ -56,6 +57,11 @@ def newcomer(tmp_path, monkeypatch) -> Path:
         for answer in ("yes", "no")
     ]
     Path("pairs.tsv").write_text("question\tanswer\tverdict\ttopic\n" + "".join(rows))
+    (tmp_path / "recipes").mkdir()
+    for name, recipe in SHIPPED.items():  # for fewer epochs: what is shown is how, and not how well
+        shorter = tmp_path / "recipes" / recipe.name
+        shorter.write_text(re.sub(r"\bepochs: \d+", "epochs: 3", recipe.read_text(encoding="utf-8")), encoding="utf-8")
+        monkeypatch.setitem(SHIPPED, name, shorter)
     return tmp_path
 
 

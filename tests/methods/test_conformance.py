@@ -264,7 +264,7 @@ FURTHER = ["F+V+A", "F+M+V+D", "F+M+V+Q+L", "EWC+M+V", "F+M+V+A+D+Q", "F+V+A+E",
 @pytest.fixture(scope="module")
 def domains() -> list[Domain]:
     first, second = (
-        Domain(domain.name, domain.train[:48], domain.validation[:20], domain.test[:30])
+        Domain(domain.name, domain.train[:32], domain.validation[:20], domain.test[:12])
         for domain in synthetic_stream(seed=0)[:2]
     )
     return [first, with_label(second)]
