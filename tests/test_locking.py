@@ -264,7 +264,7 @@ def test_every_load_succeeds_and_every_save_is_there(tmp_path, monkeypatch, way)
 
 @pytest.mark.slow
 def test_ten_writers_and_ten_readers(kind, tmp_path):
-    saves, loads = stress(tmp_path / "m", 1.5, writers=10, readers=10)
+    saves, loads = stress(tmp_path / "m", 0.8, writers=10, readers=10)
     assert saves > 20
     assert loads > 20
 

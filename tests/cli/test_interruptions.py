@@ -50,7 +50,7 @@ def test_a_full_disk_is_a_sentence_at_whichever_file_it_comes(memgrow, data, mod
         if len(written) >= survives:
             raise OSError(errno.ENOSPC, "No space left on device")
         written.append(path)
-        plain(path, content)
+        return plain(path, content)
 
     with monkeypatch.context() as patched:
         patched.setattr(folder_writer, "write_file", full)

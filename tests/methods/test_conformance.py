@@ -89,16 +89,6 @@ def kind(case) -> str:
     return case[0]
 
 
-@pytest.fixture(scope="session")
-def encoders(tmp_path_factory) -> Path:
-    """A folder of tiny encoders by family."""
-    folder = tmp_path_factory.mktemp("encoders")
-    for kind, settings in KINDS.items():
-        if settings.kind.is_pretrained:
-            make_encoder(folder / kind, kind)
-    return folder
-
-
 @pytest.fixture(scope="module")
 def dialogues() -> Stream:
     return synthetic_dialogue(domains=3, train=48, validation=16, test=24)
@@ -110,14 +100,15 @@ def stream(kind, stream, dialogues) -> Stream:
 
 
 @pytest.fixture(scope="module")
-def learnt(case, stream, short, encoders, tmp_path_factory) -> Learnt:
+def learnt(case, stream, short, tmp_path_factory) -> Learnt:
     kind, method = case
-    options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto")  # which A alone reads
-    model, training = KINDS[kind], replace(short, min_documents=RECURRENT_TRAINING.min_documents)
-    if isinstance(model, PretrainedSettings):
-        model, training = replace(model, encoder=str(encoders / kind)), replace(training, new_rate=0.02, warm_up=2)
-    learner = Learner.create(method, model=model, training=training, options=options, device="cpu")
     folder, before = tmp_path_factory.mktemp("learnt"), references(stream[0])
+    options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto")  # which A alone reads
+    model, training = KINDS[kind], replace(short, epochs=1, min_documents=RECURRENT_TRAINING.min_documents)
+    if isinstance(model, PretrainedSettings):
+        encoder = make_encoder(tmp_path_factory.mktemp("encoder"), kind)
+        model, training = replace(model, encoder=str(encoder)), replace(training, new_rate=0.02, warm_up=2)
+    learner = Learner.create(method, model=model, training=training, options=options, device="cpu")
     kept, folders, after = [], [], []
     for number in range(3):
         adapt(learner, stream, number)

@@ -13,7 +13,7 @@ from memgrow.nn.routing import routed
 
 pytestmark = pytest.mark.slow  # compiling takes seconds
 KINDS = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}
-LENGTHS = torch.tensor([4, 1, 3])
+LENGTHS = torch.tensor([3, 1, 2])
 
 
 class Model(nn.Module):
@@ -52,7 +52,7 @@ def results(model, run):
     shape = (layer.num_layers * layer.num_directions, 3, 4)
     for seed in (1, 2):
         draw = torch.Generator().manual_seed(seed)
-        x = torch.randn(4, 3, 3, generator=draw, dtype=torch.double).requires_grad_()
+        x = torch.randn(3, 3, 3, generator=draw, dtype=torch.double).requires_grad_()
         hx = [torch.randn(shape, generator=draw, dtype=torch.double).requires_grad_() for _ in range(2)]
         model.zero_grad()
         output, last = run(x, tuple(hx) if layer.cell == "lstm" else hx[0])
