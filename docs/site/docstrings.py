@@ -41,7 +41,7 @@ def _value(value: object) -> str:
     """What a constant is, in place of the docstring of its type: the keys of a table, or the value itself."""
     if isinstance(value, dict):
         return "By name: " + ", ".join(f"``{key}``" for key in value) + "."
-    return f"``{value!r}``"
+    return f"``{value!r}``" if isinstance(value, str | int | float | tuple) else ""
 
 
 def _without_signature(lines: list[str], kind: type) -> list[str]:
@@ -50,12 +50,10 @@ def _without_signature(lines: list[str], kind: type) -> list[str]:
 
 
 def _fields(kind: type) -> list[str]:
-    """A list item for each field that is the class's own: its name, and the comment in its line or above it."""
+    """A list item for each of the class's own fields that has a comment; the signature has them all."""
     comments = field_comments(kind)
-    if not any(comments.values()):
-        return []  # the signature says as much
-    shown = [one for one in fields(kind) if one.name in comments and not one.name.startswith("_")]
-    return [f"* ``{one.name}``" + (f": {_escape(comments[one.name])}" if comments[one.name] else "") for one in shown]
+    shown = [one.name for one in fields(kind) if comments.get(one.name) and not one.name.startswith("_")]
+    return [f"* ``{name}``: {_escape(comments[name])}" for name in shown]
 
 
 def field_comments(kind: type) -> dict[str, str]:

@@ -88,7 +88,7 @@ def test_docstrings_keep_their_words_and_fields_have_their_comments():
     lines = ["Of `things*`, *args and a trailing_ word."]
     docstrings.as_restructured_text(None, "class", "Sizes", Sizes, None, lines)
     assert lines[0] == r"Of ``things*``, \*args and a trailing\_ word."
-    assert lines[2:] == ["* ``hidden``: units, if any", "* ``slots``: of the bank", "* ``plain``"]
+    assert lines[2:] == ["* ``hidden``: units, if any", "* ``slots``: of the bank"]
 
 
 def test_a_notebook_has_the_page_in_its_cells():
