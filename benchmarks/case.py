@@ -58,7 +58,8 @@ def main() -> None:
         print(name, found[name], flush=True)
     means = {name: {key: round(fmean(one[key] for one in some), 4) for key in some[0]} for name, some in found.items()}
     about = {"limit": asked.limit, "epochs": asked.epochs, "seeds": asked.seeds, "domains": list(stream.names)}
-    asked.out.write_text(json.dumps({"about": about, "read": means}, indent=1) + "\n")
+    command = f"benchmarks/{Path(__file__).name} --out {asked.out}"
+    asked.out.write_text(json.dumps({"command": command, "about": about, "read": means}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

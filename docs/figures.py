@@ -164,6 +164,29 @@ def false_positives(_: Results) -> str:
     return _with_table(header, shown, f"From `{found['command']}`.")
 
 
+def case(_: Results) -> str:
+    """What lower case does for texts as they are written and in capitals."""
+    found = json.loads((ROOT / "results/case.json").read_text(encoding="utf-8"))
+    texts = ("as written, %", "in capitals, %")
+    header = ("texts are read", "words", *texts, *(f"unknown {text}" for text in texts))
+    rows = [
+        [
+            name,
+            f"{one['words']:,.0f}",
+            *(f"{100 * one[f'{text}, accuracy']:.1f}" for text in ("as written", "in capitals")),
+            *(f"{100 * one[f'{text}, unknown words']:.0f}" for text in ("as written", "in capitals")),
+        ]
+        for name, one in found["read"].items()
+    ]
+    about = found["about"]
+    sentence = (
+        f"Mean validation accuracy after {' → '.join(about['domains'])} (at most {about['limit']:,} training examples "
+        f"each, {about['epochs']} epochs, {about['seeds']} seeds) on texts as written and in capitals, and the "
+        f"share of their words that is unknown. From `python {found['command']}`."
+    )
+    return _with_table(header, rows, sentence)
+
+
 def _simulated(one: Results) -> str:
     spread = f", seeds spread by {100 * one['seed_spread']:g} point" if one["seed_spread"] else ""
     return f"simulated, {one['examples']:,} test examples, {one['subsets']} subsets{spread}"
@@ -413,6 +436,7 @@ PLACES = {
     "encoders-speed-cpu": ("docs/speed.md", answering("cpu")),
     "encoders-speed-bfloat16": ("docs/speed.md", answering("cpu-bfloat16")),
     "torture": ("docs/promises.md", torture),
+    "case": ("docs/how-it-works.md", case),
     "encoders-answer": ("docs/encoders.md", memory_pays),
     "encoders-without-slots": ("docs/encoders.md", without_slots),
     **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},

@@ -9,7 +9,7 @@ from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
 from memgrow.cli.comparing import settings_for
 from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe, read_recipe
-from memgrow.defaults import SMALL, SMALL_REPLIES, THE_PAPERS, THE_PAPERS_REPLIES, defaults_here
+from memgrow.defaults import RECURRENT, SMALL, SMALL_REPLIES, THE_PAPERS, THE_PAPERS_REPLIES, defaults_here
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, Kind, for_data
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -47,7 +47,7 @@ def test_without_a_gpu_every_door_has_the_sizes_of_the_small_recipe(kind, name, 
         assert (model, training) == (usual.model, usual.training)
     recipe = read_recipe(name)
     assert usual.model == recipe.section("model", ModelSettings(lowercase=True))
-    assert usual.training == recipe.section("training", TrainingSettings(min_documents=2))
+    assert usual.training == recipe.section("training", RECURRENT)
     learner = Learner.create(task="reply" if kind.is_dialogue else None, device="cpu")
     assert (learner.settings, learner.training) == (usual.model, usual.training)
 
@@ -61,7 +61,7 @@ def test_with_a_gpu_they_are_the_papers():
 def test_a_recipe_means_the_same_on_every_machine_and_by_every_door(tmp_path):
     (tmp_path / "mine.yaml").write_text("model: {hidden: 7}\n")
     for model, training in by_each_door(read_recipe(tmp_path / "mine.yaml"), LABELS, tmp_path):
-        assert (model, training) == (ModelSettings(hidden=7, lowercase=True), TrainingSettings(min_documents=2))
+        assert (model, training) == (ModelSettings(hidden=7, lowercase=True), RECURRENT)
 
 
 def test_a_single_setting_leaves_the_others_as_they_suit_the_machine(tmp_path):

@@ -125,12 +125,13 @@ def test_a_row_of_an_array_has_the_bound_of_any_row_and_takes_linear_time(tmp_pa
     path.write_text(json.dumps([{"text": "x" * (1 << 19)}]))
     with pytest.raises(DataError, match="has a row of more than"):
         values(path)
-    path.write_text(json.dumps([{"text": "x" * (1 << 17)}, *({"text": "y"} for _ in range(20_000))]))
+    path.write_text(json.dumps([{"text": "x" * (1 << 17)}, *({"text": "y"} for _ in range(5_000))]))
     started = time.process_time()
-    assert len(values(path)) == 20_001
+    assert len(values(path)) == 5_001
     assert time.process_time() - started < 2
+    monkeypatch.setattr(data_lines, "ALWAYS_UNPACKED", 1 << 16)
     bomb = tmp_path / "b.json.gz"
-    bomb.write_bytes(gzip.compress(b"[" + b" " * (data_lines.ALWAYS_UNPACKED + (1 << 20))))
+    bomb.write_bytes(gzip.compress(b"[" + b" " * (1 << 20)))
     with pytest.raises(DataError, match="unpacks to more than"):
         values(bomb)
 
