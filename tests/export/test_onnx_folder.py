@@ -2,6 +2,8 @@
 
 import json
 import os
+import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +13,17 @@ from memgrow.data import Domain, Example, Stream
 from memgrow.errors import MissingExtraError, ModelError
 from memgrow.export import export_onnx, onnx_folder
 from memgrow.learner import Learner
-from memgrow.text import tokenise
 from tests.export.conftest import example, run_alone, sharpened
 
-ODD = ["", "   ", "<pad> <unk>", "shouldn't've, e.g. the U.S. 3,000.50", "“É” 中文 \U0001f600", "a book " * 300]
+ODD = [
+    "",
+    "   ",
+    "A MOVING Book",
+    "<pad> <unk>",
+    "shouldn't've, e.g. the U.S. 3,000.50",
+    "“É” 中文 \U0001f600",
+    "a book " * 300,
+]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +41,7 @@ def reviews() -> Stream:
 
 @pytest.fixture(scope="module")
 def learner(reviews, tiny, short) -> Learner:
-    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    learner = Learner.create("F+M+V", model=replace(tiny, lowercase=True), training=short, device="cpu")
     learner.learn(reviews)
     sharpened(learner.classifier())
     return learner
@@ -40,7 +49,9 @@ def learner(reviews, tiny, short) -> Learner:
 
 def probabilities_of(folder: Path, texts: list[str], runtime) -> np.ndarray:
     about, number = (json.loads((folder / name).read_bytes()) for name in ("memgrow-export.json", "vocabulary.json"))
-    rows = [[number.get(word, about["unknown"]) for word in tokenise(text)[: about["longest"]]] for text in texts]
+    module = runpy.run_path(str(folder / about["tokenizer"]))
+    split = [module["words_of"](text)[: about["longest"]] for text in texts]
+    rows = [[number.get(word, about["unknown"]) for word in words] for words in split]
     rows = [row or [about["unknown"]] for row in rows]
     words = np.zeros((len(rows), max(map(len, rows))), np.int64)
     for row, numbers in zip(words, rows, strict=True):
@@ -51,7 +62,7 @@ def probabilities_of(folder: Path, texts: list[str], runtime) -> np.ndarray:
 def test_a_thousand_texts_get_the_labels_and_probabilities_of_predict(runtime, learner, tmp_path):
     export_onnx(learner, tmp_path / "out")
     chance = np.random.default_rng(0)
-    words = [*learner.vocabulary.words, "stew", "n't", "..."]
+    words = [*learner.vocabulary.words, "Book", "MOVING", "stew", "n't", "..."]
     texts = [" ".join(chance.choice(words, int(chance.integers(1, 30)))) for _ in range(1000)] + ODD[2:]
     answers = learner.predict(texts)
     found = probabilities_of(tmp_path / "out", texts, runtime)
