@@ -59,11 +59,11 @@ def _paragraphs(learner: Learner, name: str) -> Iterator[str]:
     task, history = learner.task or "text", learner.history
     measure = measure_of_task(task)
     yield f"# {name}"
-    domains = ", ".join(map(printable, history.domains))
+    in_turn = ", one after another" if len(history.domains) > 1 else ""
     yield (
-        f"A model that {KINDS[task]}. It has learnt {counted(len(history.domains), 'domain')}, one after another: "
-        f"{domains}. It was made with memgrow {__version__} by the method {learner.method.name} "
-        f"({learner.method.about}), and its folder holds no text of the data."
+        f"A model that {KINDS[task]}. It has learnt {counted(len(history.domains), 'domain')}{in_turn}: "
+        f"{', '.join(map(printable, history.domains))}. It was made with memgrow {__version__} by the method "
+        f"{learner.method.name} ({learner.method.about}), and its folder holds no text of the data."
     )
     if learner.labels and task != REPLY:
         yield f"Labels: {', '.join(f'`{printable(label)}`' for label in learner.labels)}."
