@@ -17,7 +17,7 @@ help: ## what can be made
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: .venv/installed ## fine-tuning beside a growing memory on four domains, with a picture
+demo: .venv/installed ## fine-tuning beside the default and a growing memory on four domains, with a picture
 	$(BIN)/memgrow demo
 
 check: lint ## the quick part, for daily work: style, types, most of the tests

@@ -2,7 +2,8 @@
 
 import sys
 from dataclasses import dataclass
-from typing import Protocol
+from html import escape
+from typing import Any, Protocol
 
 from memgrow.errors import SettingsError
 
@@ -47,6 +48,28 @@ class PlainProgress:
         print(sentence, file=sys.stderr, flush=True)
 
 
+class NotebookProgress(PlainProgress):
+    """A bar in the output of a notebook's cell, one for each domain; sentences stand above it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._domain = ""
+        self._bar: Any = None
+
+    def step(self, step: Step) -> None:
+        from IPython.display import HTML, display
+
+        done, whole = (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches
+        state = f"epoch {step.epoch}/{step.epochs}" + ("" if step.loss is None else f", loss {step.loss:.3f}")
+        if step.validation is not None:
+            state += f", best validation {step.validation:.1%}"
+        shown = HTML(f"{escape(step.domain)} <progress value={done} max={max(whole, 1)}></progress> {state}")
+        if step.domain == self._domain:
+            self._bar.update(shown)
+        else:
+            self._domain, self._bar = step.domain, display(shown, display_id=True)
+
+
 class NoProgress:
     """Shows nothing."""
 
@@ -58,14 +81,23 @@ class NoProgress:
 
 
 def shown_by(progress: Progress | bool | None) -> Progress:
-    """What a caller asks to be told by: an object of its own, True for plain lines, None or False for nothing."""
+    """What a caller asks to be told by: an object of its own, True for a notebook's bar or for plain lines elsewhere.
+
+    None or False is nothing.
+    """
     if progress is None or progress is False:
         return NoProgress()
     if progress is True:
-        return PlainProgress()
+        return NotebookProgress() if in_notebook() else PlainProgress()
     if not (callable(getattr(progress, "step", None)) and callable(getattr(progress, "note", None))):
         raise SettingsError(
             f"progress is of the type {type(progress).__name__}, but must be True, or an object with the methods step "
             "and note"
         )
     return progress
+
+
+def in_notebook() -> bool:
+    """Whether this is the kernel of a notebook, whose cells can show a bar."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # imported by then, if it is one
+    return shell is not None and getattr(shell, "kernel", None) is not None

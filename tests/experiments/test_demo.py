@@ -1,6 +1,7 @@
 """The demo: each method learns the same stream, seed by seed, and all of it is written down."""
 
 import json
+import re
 import sys
 
 import pytest
@@ -10,6 +11,7 @@ from memgrow.cli import app
 from memgrow.data import synthetic_stream
 from memgrow.experiments import demo
 from memgrow.history import History
+from memgrow.methods import RECOMMENDED
 from memgrow.progress import NoProgress
 
 NAMES = ("kitchen", "harbour", "clinic")
@@ -109,7 +111,12 @@ def test_the_command_writes_figures_and_picture_and_shows_both_matrices(tmp_path
     for method in demo.METHODS:
         assert f"{method}: test accuracy" in result.output
     assert "at the end, 2 seeds" in result.output
-    assert max(map(len, result.output.replace(str(tmp_path), "").splitlines())) <= 80
+    said = " ".join(result.output.split())
+    end = r"the default, ends \d+\.\d points (above|below) fine-tuning \(F\)"
+    assert re.search(rf"{re.escape(RECOMMENDED)}, {end}", said)
+    assert "memgrow compare FILES... tells" in said
+    tables = [line for line in result.output.replace(str(tmp_path), "").splitlines() if not line.endswith(".")]
+    assert max(map(len, tables)) <= 80  # sentences are wrapped where there is a terminal
 
 
 def test_without_matplotlib_the_figures_are_there_all_the_same(tmp_path, monkeypatch):

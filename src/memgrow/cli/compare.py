@@ -155,13 +155,13 @@ def demo(
     ),
     device: opt.Device = "auto",
 ) -> None:
-    """Four made-up domains in turn: fine-tuning beside a memory that grows.
+    """Four made-up domains in turn: fine-tuning beside the default and a memory that grows, and what to conclude.
 
     Example: memgrow demo --seeds 3
     """
     from memgrow.experiments.demo import METHODS as DEMO_METHODS
     from memgrow.experiments.demo import run_demo
-    from memgrow.report.comparison import demo_table
+    from memgrow.report.comparison import demo_table, demo_verdict
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.plots import draw_matrices
     from memgrow.report.progress_bars import TrainingBar
@@ -178,6 +178,8 @@ def demo(
     for method, matrix in matrices.items():
         console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
     console.print(demo_table(made.comparison, seeds))
+    for sentence in demo_verdict(made.comparison, seeds):
+        say(sentence)
     figures = atomic_write(out / "demo.json", pack_json(made.to_json()))
     say(f"The figures are in {figures}.")
     runs = "one run" if seeds == 1 else f"mean of {seeds} runs"

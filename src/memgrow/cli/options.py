@@ -12,7 +12,7 @@ DATA, SETTINGS = "Data", "Settings"
 # Defaults that the library has as well: --help shows them, and shall not wait for torch, which the library imports.
 # tests/cli/test_start.py holds them equal.
 LOCAL = "local"  # where runs are made
-COMPARED, DEMO = "F,F+V,F+M+V,F+V+E,multi-task", "F,F+M+V"  # methods
+COMPARED, DEMO = "F,F+V,F+M+V,F+V+E,multi-task", "F,F+V,F+M+V"  # methods
 WINDOW, ALPHA = 100, 0.01  # of drift
 SAMPLES, DRAWS, EXAMPLES = 2000, 3, 100  # of Theorem 1
 

@@ -10,14 +10,14 @@ from memgrow.experiments.attention import MemoryUse, measure_attention
 from memgrow.experiments.comparison import Comparison, RunResult
 from memgrow.history import History
 from memgrow.learner import Learner
-from memgrow.methods import find_method
+from memgrow.methods import RECOMMENDED, find_method
 from memgrow.models import ModelSettings
 from memgrow.progress import Progress
 from memgrow.training.loop import TrainingSettings
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)
 TRAINING = TrainingSettings(rate=3e-3, epochs=8, patience=3)
-METHODS = ("F", "F+M+V")
+METHODS = ("F", RECOMMENDED, "F+M+V")  # fine-tuning, the default, and the memory that grows
 
 
 @dataclass(frozen=True)

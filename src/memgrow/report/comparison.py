@@ -1,8 +1,11 @@
 """Methods side by side in the terminal: one line for each, and in words which one to take."""
 
+from collections.abc import Iterator
+
 from memgrow.errors import counted
 from memgrow.experiments.bag_of_words import REFERENCES
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, sees_all
+from memgrow.methods import RECOMMENDED
 from memgrow.metrics.significance import Paired
 from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
@@ -51,6 +54,25 @@ def demo_table(comparison: Comparison, seeds: int) -> Table:
     names = ("average", "forgot", "parameters", "seconds")
     columns = [Column("method"), *(Column(name, right=True) for name in names)]
     return Table(f"at the end, {counted(seeds, 'seed')}", columns, rows)
+
+
+def demo_verdict(comparison: Comparison, seeds: int) -> Iterator[str]:
+    """What to conclude: of the default against fine-tuning, of the others against the default, and where to go on."""
+    if {BASELINE, RECOMMENDED} <= set(comparison.results):
+        fine, usual = (comparison.summary[name] for name in (BASELINE, RECOMMENDED))
+        kept = {name: (fine[name].mean or 0.0) - (usual[name].mean or 0.0) for name in ("average", "forgetting")}
+        end = f"{percent(abs(kept['average']))} points {'above' if kept['average'] <= 0 else 'below'}"
+        less = f"{percent(abs(kept['forgetting']))} points {'less' if kept['forgetting'] >= 0 else 'more'}"
+        yield (
+            f"{RECOMMENDED}, the default, ends {end} fine-tuning (F) and forgets {less}; neither has kept any data of "
+            "earlier domains."
+        )
+    for name in comparison.results:
+        paired = comparison.against(name, RECOMMENDED)
+        if name not in (BASELINE, RECOMMENDED) and paired is not None:
+            yield f"{name} ends {difference(paired)} points from the default."
+    doubt = "One seed, on made-up domains" if seeds == 1 else "Made-up domains"
+    yield f"{doubt}: that is what a method can do. What it does on yours, memgrow compare FILES... tells."
 
 
 def domains_table(comparison: Comparison) -> Table:
