@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from memgrow.errors import SettingsError
-from memgrow.nn import MemoryBank
+from memgrow.nn import Growth, MemoryBank
 
 
 def test_attention_is_a_softmax_over_key_products():
@@ -91,3 +91,15 @@ def test_impossible_growth_is_refused():
         MemoryBank(4, 3).grow(-1)
     with pytest.raises(SettingsError, match="quiet by 0 or more"):
         MemoryBank(4, 3).grow(1, quiet=-2.0)
+
+
+def test_keys_grow_wider_also_while_there_are_no_slots():
+    bank, growth = MemoryBank(5, 3), Growth()
+    bank.plan(growth, keys=2)
+    growth.commit()
+    assert bank.keys.shape == (0, 7)
+    growth = Growth()
+    bank.plan(growth, slots=4, keys=1)
+    growth.commit()
+    assert bank.keys.shape == (4, 8)
+    assert bank.values.shape == (4, 3)

@@ -163,11 +163,12 @@ class RecurrentEncoder(Columns, Encoder):
     def _forward_routed(self, packed: PackedSequence, chosen: Tensor, lengths: Tensor) -> Tensor:
         """The same where each text reads the slots of the chosen domains (R, count)."""
         packed = packed._replace(data=self.dropout(self.embedding(packed.data)))
-        if bool((chosen == chosen[0]).all()):
+        choices = set(map(tuple, chosen.tolist()))
+        if len(choices) == 1:
             return self._pool(*self.newest(packed, segments=chosen[0].tolist()))
-        groups = _grouped(chosen)
-        if self._batches_rows(packed, len(chosen), len(groups)):
+        if self._batches_rows(packed, len(chosen), len(choices)):
             return self._pool(*self.newest(packed, segments=chosen))
+        groups = _grouped(chosen)
         padded, _ = pad_packed_sequence(packed, batch_first=True)
         pooled = []
         for segments, rows in groups:

@@ -18,9 +18,8 @@ def read(memory: Memory, h: Tensor, attention: Tensor, content: Tensor) -> None:
     logits = torch.bmm(h.unsqueeze(1), memory.keys.transpose(1, 2))  # (R, 1, N)
     if memory.bias is not None:
         logits += memory.bias.unsqueeze(1)
-    weights = torch.softmax(logits, -1)
-    attention.unsqueeze(1).copy_(weights)
-    content.unsqueeze(1).copy_(torch.bmm(weights, memory.values))
+    weights = torch.softmax(logits, -1, out=attention.unsqueeze(1))
+    content.copy_(torch.bmm(weights, memory.values).squeeze(1))
 
 
 def read_back(memory: Memory, d_content: Tensor, attention: Tensor, d_logits: Tensor, dh: Tensor) -> None:
