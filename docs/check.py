@@ -6,6 +6,7 @@ prints a line for each check. A check that does not hold says what is wrong and 
 The code that the pages show is run by tests/docs.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -118,6 +119,15 @@ def the_default_methods_are_those_that_the_protocol_found() -> Iterator[str]:
             yield f"{found} is the default by results/which-method/{family}.json, but {method} is taken"
 
 
+@check
+def the_picture_of_a_hundred_domains_shows_the_results_as_they_are() -> Iterator[str]:
+    with Image.open(ROOT / "docs/hundred-domains.png") as picture:
+        told = hashlib.sha256(json.dumps(results("hundred-domains.json"), sort_keys=True).encode()).hexdigest()
+        if picture.text["Description"] != told:
+            draw = "--draw results/hundred-domains.json --picture docs/hundred-domains.png"
+            yield f"docs/hundred-domains.png is out of date; run python benchmarks/hundred_domains.py {draw}"
+
+
 # Sentences that were written from figures: after new runs that fail here, they have to be written anew
 
 
@@ -206,6 +216,32 @@ def _compared(studies: dict[str, Any]) -> Iterator[tuple[tuple[str, str, str], d
             for column, cell in cells[second].items():
                 if test := cell.get("tests", {}).get(first):
                     yield (name, sheet["title"], column), test, cell["mean"] - cells[first][column]["mean"]
+
+
+@check
+def what_is_read_from_the_figures_of_a_hundred_domains_holds() -> Iterator[str]:
+    found = results("hundred-domains.json")
+    for kind in ("transformer", "bilstm"):
+        whole, near = (found[kind][reading]["ratio"]["answers, one domain"] for reading in ("all", "nearest"))
+        if near > 1.5 or whole < 1.5:
+            yield f"{kind}: a batch of one domain takes {near:.2f} times as long, {whole:.2f} where all are read"
+    wide = found["wide"]["timed"]["nearest"]["ratio"]
+    if wide["answers, all domains mixed"] < 2 or wide["training step"] < 1.5:
+        yield f"the wide network no longer takes several times as long: {wide}"
+    spent = found["saving"]["s of the CPU a GiB"]
+    if max(spent["saved once more"], spent["loaded"]) > 2:
+        yield f"saving and loading take more than 2 s of the CPU a GiB: {spent}"
+
+
+@check
+def what_is_read_from_the_figures_of_large_files_holds() -> Iterator[str]:
+    base, *others = results("big-files.json")["runs"]
+    for run in others:
+        for command in run.keys() & {"adapt", "predict"}:
+            if run[command]["peak_mib"] - base[command]["peak_mib"] >= 1536:
+                yield f"{command} of {run['mb']} MB takes 1.5 GiB or more beyond the model"
+    if max(run["mb"] for run in others if {"adapt", "predict"} <= run.keys()) < 5000:
+        yield "no file of 5 GB was learnt and predicted"
 
 
 class _Table5:
