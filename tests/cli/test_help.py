@@ -12,7 +12,7 @@ import pytest
 from memgrow import METHODS, __version__
 from memgrow.cli.errors import BROKEN_PIPE, FORGOT, INTERRUPTED, TERMINATED, USER_ERROR
 from memgrow.defaults import defaults_for
-from memgrow.methods import RECOMMENDED
+from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_REPLIES
 from memgrow.report.method_rows import method_rows
 from memgrow.report.methods import read_methods
 
@@ -94,7 +94,11 @@ def test_the_methods_are_listed_and_the_defaults_are_marked(memgrow):
         assert re.search(rf"^ +{re.escape(name)} ", out, re.MULTILINE)
     assert re.search(rf"^ +{re.escape(RECOMMENDED)} .* the default: ", out, re.MULTILINE)
     known = json.loads(memgrow.done("methods", "--json"))
-    assert [one["name"] for one in known["methods"] if one["default"]] == [RECOMMENDED, defaults_for("minilm").method]
+    assert [one["name"] for one in known["methods"] if one["default"]] == [
+        RECOMMENDED,
+        RECOMMENDED_FOR_REPLIES,
+        defaults_for("minilm").method,
+    ]
 
 
 def test_the_file_of_methods_is_what_their_table_says():

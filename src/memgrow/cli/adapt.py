@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, say, split_names
+from memgrow.cli.output import console, say, split_names, write_json
 from memgrow.locking import hold
 
 NO_VECTORS = "none"  # in the place of a file: those of earlier domains are no longer taken
@@ -68,6 +68,7 @@ def adapt(
     map_label: opt.MapLabel = None,
     again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait while another process changes the model.")] = False,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Learn domains in turn, in a new MODEL or going on from it; resumes if killed.
 
@@ -152,4 +153,7 @@ def adapt(
             )
         console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
         say(summary_line(learner.history, learner.task))
+        if as_json:
+            learnt = [stage.to_json() for stage in stages]
+            write_json({"model": str(model), "stages": learnt, "history": learner.history.to_json()}, indent=1)
         say(f"Saved as {model}." if stages else f"There was nothing new to learn: {model} is as it was.")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, opened, save_picture, say, split_names
+from memgrow.cli.output import console, opened, save_picture, say, split_names, write_json
 from memgrow.cli.report import check_replaceable, write_report
 from memgrow.errors import SettingsError
 
@@ -55,6 +55,7 @@ def compare(
     encoding: opt.Encoding = None,
     map_label: opt.MapLabel = None,
     beam: opt.Beam = 1,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Methods side by side on your own domains: accuracy, forgetting, size, time; of replies, BLEU-2 and perplexity.
 
@@ -141,7 +142,9 @@ def compare(
     ended = Convergence.of(RETRAINING, runs[RETRAINING], outcome)
     show(comparison, seeds, ended)
     if comparison.results:
-        write(comparison, loaded.stream, settings, range(first, first + seeds), out, ended)
+        content = write(comparison, loaded.stream, settings, range(first, first + seeds), out, ended)
+        if as_json:
+            write_json(content, indent=1)
     if comparison.failures:
         raise SettingsError(failed(comparison, seeds * len(runs)))
 
@@ -154,6 +157,7 @@ def demo(
         "memgrow-demo"
     ),
     device: opt.Device = "auto",
+    as_json: opt.AsJson = False,
 ) -> None:
     """Four made-up domains in turn: fine-tuning beside the default and a memory that grows, and what to conclude.
 
@@ -180,10 +184,12 @@ def demo(
     console.print(demo_table(made.comparison, seeds))
     for sentence in demo_verdict(made.comparison, seeds):
         say(sentence)
-    figures = atomic_write(out / "demo.json", pack_json(made.to_json()))
+    figures = atomic_write(out / "demo.json", pack_json(content := made.to_json()))
     say(f"The figures are in {figures}.")
     runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
     title = f"Four synthetic domains in turn ({runs})"
     forgot = {name: values["forgetting"].mean or 0.0 for name, values in made.comparison.summary.items()}
     save_picture(out / "demo.png", lambda file: draw_matrices(matrices, file, title, forgot))
     write_report(read_figures(figures), out / REPORT)
+    if as_json:
+        write_json(content, indent=1)

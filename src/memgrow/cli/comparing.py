@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from memgrow.cli.output import console, save_picture, say
 from memgrow.cli.recipe import Recipe
@@ -96,7 +97,8 @@ def write(
     seeds: range,
     out: Path,
     reference: Convergence | None = None,
-) -> None:
+) -> dict[str, Any]:
+    """Write figures, picture and report; the figures."""
     parts = ("train", "validation", "test")
     content = {
         "domains": {domain.name: {part: len(getattr(domain, part)) for part in parts} for domain in stream},
@@ -115,6 +117,7 @@ def write(
     title = f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})"
     save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
     write_report(read_figures(figures), out / REPORT)
+    return content
 
 
 def failed(comparison: Comparison, runs: int) -> str:

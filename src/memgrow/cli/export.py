@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, say
+from memgrow.cli.output import console, say, write_json
 from memgrow.errors import SettingsError
 from memgrow.printable import printable
 
@@ -26,6 +26,7 @@ def export(
         typer.Option("--to", metavar="FORM", help="onnx or huggingface.", show_default=False),
     ],
     for_domain: opt.ForDomain = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Write a model as a folder for onnxruntime, or for the Hugging Face hub with a model card.
 
@@ -50,5 +51,7 @@ def export(
         else:
             export_huggingface(learner, output)
     size = sum(path.stat().st_size for path in output.expanduser().rglob("*") if path.is_file())
+    if as_json:
+        write_json({"form": to, "folder": str(output), "bytes": size})
     say(f"{output} has the model ({in_bytes(size)}).", soft_wrap=True)
     say(TARGETS[to].format(output=output), "dim", soft_wrap=True)

@@ -16,12 +16,12 @@ from memgrow.cli.errors import (
     say_stopped,
     sentence_for,
 )
-from memgrow.cli.output import console
+from memgrow.cli.output import console, notes
 from memgrow.errors import ForgettingError, MemgrowError
 
 
 def _hush(quiet: bool) -> None:
-    console.quiet = quiet
+    console.quiet = notes.quiet = quiet
 
 
 def _of_every_command(
@@ -61,6 +61,11 @@ class Command(PlainFlags, TyperCommand):
 
     def __init__(self, *arguments: Any, params: Any = None, **named: Any) -> None:
         super().__init__(*arguments, params=[*(params or ()), *_common_options()], **named)
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.params.get("as_json"):
+            console.quiet = True  # the JSON at the end stands alone
+        return super().invoke(ctx)
 
 
 class Group(PlainFlags, TyperGroup):

@@ -71,12 +71,15 @@ def methods(as_json: opt.AsJson = False) -> None:
     say(defaults_line(known))
 
 
-def doctor() -> None:
+def doctor(as_json: opt.AsJson = False) -> None:
     """Which way the recurrence takes on this machine, and why.
 
     Example: memgrow doctor
     """
     from memgrow.cli.machine import findings
 
+    if as_json:
+        write_json({"findings": list(findings())}, indent=1)
+        return
     for sentence in findings():
         say(sentence)

@@ -200,7 +200,7 @@ On = Annotated[
     ),
 ]
 Beam = Annotated[int, typer.Option("--beam", metavar="N", help="Of replies: search with so many beams at once.", min=1)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 ForDomain = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Texts are of this domain: its own slots and head answer (frozen+M, imports)."),

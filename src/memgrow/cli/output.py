@@ -48,7 +48,8 @@ class PrintableConsole(Console):
 
 
 console = PrintableConsole(highlight=False)
-stderr = PrintableConsole(stderr=True, highlight=False)
+stderr = PrintableConsole(stderr=True, highlight=False)  # for errors
+notes = PrintableConsole(stderr=True, highlight=False)  # for what is said beside the output
 
 
 def split_names(listed: str | None) -> list[str] | None:
@@ -64,8 +65,7 @@ def say(sentence: str, style: str = "", soft_wrap: bool = False) -> None:
 
 def note_to_stderr(sentence: str) -> None:
     """Say something beside the output, so that a pipe does not get it."""
-    if not console.quiet:
-        stderr.print(Text(sentence, "dim"))
+    notes.print(Text(sentence, "dim"))
 
 
 def write_json(value: Any, indent: int | None = None) -> None:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, opened, save_picture, say
+from memgrow.cli.output import console, opened, save_picture, say, write_json
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ def paper(
     device: opt.Device = "auto",
     workers: Workers = None,
     on: opt.On = opt.LOCAL,
+    as_json: opt.AsJson = False,
 ) -> None:
     """The paper's tables, on MultiNLI and on dialogue: our figures beside the paper's.
 
@@ -108,6 +109,9 @@ def paper(
         _show(session, names, ran)
         if PAGE in names:
             _write_page(page, folder)
+    if as_json:
+        failures = [{"method": one.run.method, "reason": one.reason} for one in ran.failures.values()]
+        write_json({"folder": str(folder), "made": [] if only_runs else list(names), "failures": failures}, indent=1)
     _end(ran, no_runs)
 
 

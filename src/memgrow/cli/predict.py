@@ -101,6 +101,7 @@ def chat(
     max_words: Annotated[int, typer.Option(metavar="N", help="A longer reply is cut.", min=1)] = 40,
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
+    as_json: opt.AsJson = False,
 ) -> None:
     """Talk to a model that has learnt replies; shows whose slots each reply read.
 
@@ -124,8 +125,12 @@ def chat(
         (reply,) = learner.reply(
             [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
         )
+        shares = reply_shares(learner, message, reply)
+        if as_json:
+            write_json({"reply": reply.text, "ended": reply.ended, "reads": shares})
+            sys.stdout.flush()
         console.print(Text(reply.text + ("" if reply.ended else " …")))
-        if shares := reply_shares(learner, message, reply):
+        if shares:
             say("   " + ", ".join(f"{name} {percent(share)}%" for name, share in shares.items()), "dim")
 
 

@@ -1,12 +1,13 @@
 """`memgrow prune`: give up slots that nobody reads, and say what it costs before it is written."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, say, split_names
+from memgrow.cli.output import console, note_to_stderr, say, split_names, write_json
 from memgrow.errors import ForgettingError, SettingsError
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def prune(
     split_column: opt.SplitColumn = None,
     skip_empty: opt.SkipEmpty = False,
     device: opt.Device = "auto",
+    as_json: opt.AsJson = False,
 ) -> None:
     """Give up slots that texts do not read; what that costs is measured and shown before anything is written.
 
@@ -69,6 +71,10 @@ def prune(
                 {name: one.accuracy for name, one in found.domains.items()},
                 {name: one.accuracy_left for name, one in found.domains.items()},
             )
+        if as_json:
+            domains_json = {name: asdict(one) for name, one in found.domains.items()}
+            sizes = {"slots": found.slots, "bytes": found.bytes, "bytes_left": found.bytes_left}
+            write_json({"domains": domains_json, **sizes, "written": bool(found.slots) and not dry_run}, indent=1)
         if dry_run or not found.slots:
             say("Nothing was written." if dry_run else "All slots are read, and nothing was written.")
             return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, say, split_names
+from memgrow.cli.output import console, note_to_stderr, say, split_names, write_json
 from memgrow.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ def report(
     split_column: opt.SplitColumn = None,
     skip_empty: opt.SkipEmpty = False,
     device: opt.Device = "auto",
+    as_json: opt.AsJson = False,
 ) -> None:
     """What the new domain brought and what it cost, as a page that needs nothing beside it.
 
@@ -98,8 +99,11 @@ def report(
         with console.status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(stream), beside)
     write_report(made, out)
+    pictures = save_pictures(made, plots) if plots is not None else []
+    if as_json:
+        write_json({"report": str(out), "pictures": [str(path) for path in pictures]})
     if plots is not None:
-        names = [path.name for path in save_pictures(made, plots)]
+        names = [path.name for path in pictures]
         say(f"The pictures are in {plots}: {', '.join(names)}.")
 
 

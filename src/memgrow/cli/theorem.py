@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, save_picture, say, split_names
+from memgrow.cli.output import console, note_to_stderr, save_picture, say, split_names, write_json
 from memgrow.errors import SettingsError
 
 
@@ -38,6 +38,7 @@ def theorem(
     by: opt.By = None,
     domains: opt.Domains = None,
     skip_empty: opt.SkipEmpty = False,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Theorem 1 in numbers: what new slots and new hidden units do to states.
 
@@ -77,3 +78,5 @@ def theorem(
     figures = atomic_write(out / "theorem.json", json.dumps(report.to_json(), indent=1) + "\n")
     say(f"The figures are in {figures}.")
     save_picture(out / "theorem.png", lambda file: draw_theorem(report, file))
+    if as_json:
+        write_json(report.to_json(), indent=1)

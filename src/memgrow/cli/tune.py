@@ -7,7 +7,7 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.compare import Given, Workers
-from memgrow.cli.output import console, opened, save_picture, say, split_names
+from memgrow.cli.output import console, opened, save_picture, say, split_names, write_json
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ def tune(
     delimiter: opt.Delimiter = None,
     encoding: opt.Encoding = None,
     map_label: opt.MapLabel = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Search for a method's settings on validation data: rate, epochs, and what the method itself leaves open.
 
@@ -125,6 +126,8 @@ def tune(
         )
         found = Search(grid, name, settings, space, folder=out, seeds=seeds, first_seed=first, watcher=bar).run(trials)
     _write(found, settings, asked, name, out, kind.is_dialogue)
+    if as_json:
+        write_json({"method": name, "recipe": str(out / "recipe.yaml"), **found.to_json()}, indent=1)
 
 
 def _space(method: str, settings: "Settings", search: str | None) -> "Space":

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, say
+from memgrow.cli.output import console, say, write_json
 
 
 def undo(
@@ -13,6 +13,7 @@ def undo(
     to: Annotated[
         int | None, typer.Option(metavar="STAGE", help="Go back to after this stage: see memgrow history.", min=1)
     ] = None,
+    as_json: opt.AsJson = False,
 ) -> None:
     """Take back the domain that a model learnt last; it is then as it was before.
 
@@ -23,6 +24,9 @@ def undo(
     from memgrow.report.matrix import MatrixTable
 
     done = versions.undo(model, to)
+    if as_json:
+        taken_back = [stage.to_json() for stage in done.taken_back]
+        write_json({"taken_back": taken_back, "history": done.history.to_json(), "further": done.further}, indent=1)
     taken = [f"{' and '.join(stage.learned)} ({stage.method})" for stage in done.taken_back]
     say(f"Taken back, and removed from {model}: {', '.join(taken) or 'what was damaged'}.")
     say(f"It is as it was after stage {len(done.history.stages)}, {' and '.join(done.history.stages[-1].learned)}:")

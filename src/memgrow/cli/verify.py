@@ -3,14 +3,14 @@
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import say
+from memgrow.cli.output import say, write_json
 from memgrow.errors import ModelError, counted
 from memgrow.printable import printable
 
 DAMAGED = 1  # exit code
 
 
-def verify(model: opt.Model) -> None:
+def verify(model: opt.Model, as_json: opt.AsJson = False) -> None:
     """Whether a model's folder is whole; what is wrong with it, if it is not.
 
     Example: memgrow verify model/
@@ -25,6 +25,9 @@ def verify(model: opt.Model) -> None:
     of_earlier = [
         f"its version after stage {number}: {fault}" for number in earlier for fault in find_faults(model, number)
     ]
+    if as_json:
+        whole = not (faults or of_earlier)
+        write_json({"whole": whole, "faults": [*map(str, faults), *of_earlier], "earlier_versions": list(earlier)})
     for fault in (*faults, *of_earlier):
         say(printable(fault), soft_wrap=True)
     if model.is_dir() and (others := strangers(model)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from memgrow.defaults import defaults_for
 from memgrow.errors import SettingsError
-from memgrow.methods import LETTERS, METHODS, Method, check_method, find_method
+from memgrow.methods import LETTERS, METHODS, RECOMMENDED_FOR_REPLIES, Method, check_method, find_method
 from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.report.methods import FILE
 from memgrow.storage import atomic_write, pack_json
@@ -16,7 +16,11 @@ from memgrow.storage import atomic_write, pack_json
 def method_rows() -> dict[str, Any]:
     """Methods and letters as JSON, the defaults first."""
     plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
-    defaults = {plain.method: "the default", tuned.method: "the default with a pretrained encoder"}
+    defaults = {
+        plain.method: "the default",
+        RECOMMENDED_FOR_REPLIES: "the default for replies",
+        tuned.method: "the default with a pretrained encoder",
+    }
     return {
         "methods": [
             {

@@ -45,8 +45,9 @@ def letters_table(content: dict[str, Any]) -> Table:
 
 def defaults_line(content: dict[str, Any]) -> str:
     """The methods that are taken where nobody names one."""
-    plain, tuned = (one["name"] for one in content["methods"] if one["default"])
+    plain, replies, tuned = (one["name"] for one in content["methods"] if one["default"])
     return (
-        f"A new model takes {plain}; with a pretrained encoder {tuned} (keep: {content['keep']}). "
+        f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned} "
+        f"(keep: {content['keep']}). "
         "Column encoder: whether a method goes with a pretrained one."
     )

@@ -1,0 +1,64 @@
+"""`--json`: every command that prints can print JSON, and nothing else on standard output."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from memgrow.cli import app
+
+HAVE_THEIR_OWN = {"predict", "serve"}  # answers are lines of JSON, or go to a browser
+
+
+def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every command with its name, those of groups too."""
+    inner = getattr(command, "commands", None)
+    if inner is None:
+        yield name.strip(), command
+    for part, one in (inner or {}).items():
+        yield from leaves(one, f"{name} {part}")
+
+
+def test_every_command_that_prints_has_json_and_can_be_quiet():
+    for name, command in leaves(get_command(app)):
+        options = {option for parameter in command.params for option in parameter.opts}
+        assert "--quiet" in options, name
+        assert "--json" in options or name in HAVE_THEIR_OWN, name
+
+
+@pytest.mark.parametrize(
+    ("words", "keys"),
+    [
+        ("methods", {"methods", "letters", "keep"}),
+        ("data list", {"sentiment", "multinli"}),
+        ("data where", {"folder"}),
+        ("encoder list", {"minilm"}),
+        ("encoder where", {"folder"}),
+        ("verify MODEL", {"whole", "faults", "earlier_versions"}),
+        ("report MODEL -o PAGE", {"report", "pictures"}),
+    ],
+)
+def test_what_is_printed_is_one_object(memgrow, made, tmp_path, words, keys):
+    places = {"MODEL": str(made), "PAGE": str(tmp_path / "page.html")}
+    out = memgrow.done(*(places.get(word, word) for word in words.split()), "--json")
+    assert keys <= json.loads(out).keys()
+
+
+def test_learning_and_going_back_tell_their_stages(memgrow, data, model):
+    learnt = json.loads(memgrow.done("adapt", model, data["clinic"], "--json"))
+    assert [stage["learned"] for stage in learnt["stages"]] == [["clinic"]]
+    assert len(learnt["history"]["stages"]) == 3
+    gone = json.loads(memgrow.done("undo", model, "--json"))
+    assert [stage["learned"] for stage in gone["taken_back"]] == [["clinic"]]
+    assert len(gone["history"]["stages"]) == 2
+
+
+def test_a_damaged_model_is_told_as_json_too(memgrow, model):
+    (model / "vocabulary.json").write_text("{}")
+    result = memgrow("verify", model, "--json")
+    assert result.exit_code == 1
+    found = json.loads(result.stdout)
+    assert not found["whole"]
+    assert any("vocabulary.json" in fault for fault in found["faults"])
