@@ -10,7 +10,7 @@ from rich.text import Text
 
 from memgrow.cli import options as opt
 from memgrow.cli.answers import answer_format, answers_to, is_watched
-from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, say, stderr
+from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, notes, say, write_json
 from memgrow.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def predict(
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
     cut, done, unknown = 0, 0, UnknownWords()
-    with answers_to(output, written) as answers, ProgressBar(stderr) as bar:
+    with answers_to(output, written) as answers, ProgressBar(notes) as bar:
         for chunk in as_they_come(asked, CHUNK, waiting):
             examples = [one.example for one in chunk]
             cut += count_cut_texts(examples, learner)
