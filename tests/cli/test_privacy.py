@@ -8,9 +8,9 @@ import pytest
 
 from memgrow.data import Stream, synthetic_stream, write_jsonl
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.defaults import RECURRENT, SMALL
 from memgrow.experiments.comparison_setup import LABELS, for_data
 from memgrow.learner import Learner
-from memgrow.training.loop import TrainingSettings
 from tests.support.canaries import found_in, leaks, planted, rare_words
 from tests.support.tiny_encoder import make_encoder
 
@@ -74,5 +74,8 @@ def test_a_model_of_memgrow_0_1_0_stores_every_word_until_it_is_told_not_to(give
 def test_what_is_nobodys_secret_is_learnt_as_its_figures_were_made():
     """Records of runs on public corpora are found by their settings; a user's own data has safer ones."""
     assert for_data(LABELS, ["sentiment"]) == LABELS
-    assert for_data(LABELS, ["sentiment", "mine.jsonl"]).training == replace(LABELS.training, min_documents=2)
-    assert Learner.create(device="cpu").training == TrainingSettings(min_documents=2)
+    own = for_data(LABELS, ["sentiment", "mine.jsonl"])
+    assert own.training == replace(LABELS.training, min_documents=2, patience=RECURRENT.patience)
+    assert (LABELS.model.lowercase, own.model.lowercase) == (False, True)
+    assert Learner.create(device="cpu").training == SMALL.training
+    assert SMALL.training.min_documents == 2
