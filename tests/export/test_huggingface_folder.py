@@ -1,6 +1,7 @@
 """A folder for the Hugging Face hub: loads anywhere, predicts the same, and has a card without any text of the data."""
 
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -17,6 +18,7 @@ from memgrow.export.model_card import licence_of, model_card
 from memgrow.learner import Learner
 from memgrow.models.pretrained.files import EncoderFiles
 from tests.support.canaries import leaks, planted, rare_words
+from tests.test_folders import killed_at
 
 LOAD = """
 import sys, torch
@@ -156,3 +158,20 @@ def test_a_model_that_replies_has_a_card_of_perplexities(tiny, short, tmp_path):
 )
 def test_the_licence_of_an_encoder_is_told_where_it_is_known(name, licences, expected):
     assert licence_of(EncoderFiles(name, "{}", "{}", "", licences)) == expected
+
+
+@pytest.mark.extras
+def test_an_export_killed_at_any_file_operation_is_whole_or_not_there(learner, tmp_path):
+    number, status = 0, -signal.SIGKILL
+    while status == -signal.SIGKILL:
+        place = tmp_path / str(number) / "out"
+        place.parent.mkdir()
+        status = killed_at(number, lambda place=place: export_huggingface(learner, place), reads=False)
+        if not place.exists():  # what was left does not stand in the way
+            export_huggingface(learner, place)
+        assert Learner.load(place, device="cpu").history == learner.history
+        assert (place / "README.md").is_file()
+        assert [path.name for path in place.parent.iterdir()] == ["out"]
+        number += 1
+    assert status == 0
+    assert 5 < number < 100

@@ -3,13 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
+from memgrow.checkpoint import FORMAT, pack
 from memgrow.export.model_card import model_card
 from memgrow.export.new_folder import free_place, new_folder
 from memgrow.folder_writer import write_file
 from memgrow.learner import Learner
+from memgrow.manifest import MANIFEST, Manifest
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained.catalogue import public_name
-from memgrow.versions import write_checkpoint
+from memgrow.storage import StoredFile, pack_json
 
 CARD = "README.md"
 
@@ -25,5 +27,9 @@ def export_huggingface(learner: Learner, path: str | Path) -> None:
     if isinstance(setup.model, PretrainedSettings):  # perhaps by its path, which is nobody's business
         setup = replace(setup, model=replace(setup.model, encoder=public_name(setup.model.encoder)))
     with new_folder(path) as folder:
-        write_checkpoint(folder, setup, learner.learnt)
+        sums = {}
+        for name, content in pack(setup, learner.learnt).items():
+            assert not isinstance(content, StoredFile)  # as no earlier version was named
+            sums[name] = write_file(folder / name, content)
+        write_file(folder / MANIFEST, pack_json(Manifest(FORMAT, sums).to_json()))
         write_file(folder / CARD, card.encode())
