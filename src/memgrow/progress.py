@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass
 from html import escape
+from importlib import import_module
 from typing import Any, Protocol
 
 from memgrow.errors import SettingsError
@@ -57,17 +58,16 @@ class NotebookProgress(PlainProgress):
         self._bar: Any = None
 
     def step(self, step: Step) -> None:
-        from IPython.display import HTML, display
-
+        shows = import_module("IPython.display")  # which a notebook has
         done, whole = (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches
         state = f"epoch {step.epoch}/{step.epochs}" + ("" if step.loss is None else f", loss {step.loss:.3f}")
         if step.validation is not None:
             state += f", best validation {step.validation:.1%}"
-        shown = HTML(f"{escape(step.domain)} <progress value={done} max={max(whole, 1)}></progress> {state}")
+        shown = shows.HTML(f"{escape(step.domain)} <progress value={done} max={max(whole, 1)}></progress> {state}")
         if step.domain == self._domain:
             self._bar.update(shown)
         else:
-            self._domain, self._bar = step.domain, display(shown, display_id=True)
+            self._domain, self._bar = step.domain, shows.display(shown, display_id=True)
 
 
 class NoProgress:
