@@ -64,7 +64,8 @@ def test_the_recipes_come_with_the_package():
     for name in SHIPPED:
         assert (files("memgrow") / "recipes" / f"{name}.yaml").read_bytes() == SHIPPED[name].read_bytes()
     with (ROOT / "pyproject.toml").open("rb") as file:
-        assert "recipes/*.yaml" in tomllib.load(file)["tool"]["setuptools"]["package-data"]["memgrow"]
+        packed = tomllib.load(file)["tool"]["setuptools"]["package-data"]["memgrow"]
+    assert {"recipes/*.yaml", "report/methods.json"} <= set(packed)
 
 
 def test_the_recipes_are_listed_with_a_line_each_and_printed_as_they_are(memgrow, tmp_path):
