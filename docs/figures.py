@@ -17,7 +17,7 @@ from typing import Any
 from drift_figures import DRIFT
 from large_files_figures import LARGE_FILES
 from leaving_figures import EXPORT
-from scale_figures import HUNDRED, SCALE
+from scale_figures import HUNDRED, PROCESSES, SCALE
 from serving_figures import SERVING
 from speed_figures import SPEED
 
@@ -420,6 +420,7 @@ PLACES = {
     **{name: ("docs/drift.md", figures) for name, figures in DRIFT.items()},
     **{name: ("docs/service.md", figures) for name, figures in SERVING.items()},
     **{name: ("docs/many-domains.md", figures) for name, figures in HUNDRED.items()},
+    **{name: ("docs/encoders.md", figures) for name, figures in PROCESSES.items()},
     "encoders": ("README.md", pretrained),
     "bag-of-words": ("README.md", bag_of_words),
     "which-method-picture": ("docs/which-method.md", which_method_picture),

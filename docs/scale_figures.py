@@ -118,10 +118,27 @@ def _how(found: Results) -> str:
     return f"From `python {found['command']}`,\nin one run of {minutes:.0f} minutes."
 
 
+def processes(_: Results) -> str:
+    """One process and two, on a CPU."""
+    found = _found("processes.json")
+    sizes, alone = found["sizes"], next(iter(found["seconds"].values()))
+    faster = found["times as fast"]
+    told = [
+        f"{number} processes took {seconds:.1f} s and one {alone:.1f} s: {faster[number]:.2f} times as fast"
+        for number, seconds in list(found["seconds"].items())[1:]
+    ]
+    return (
+        f"On {found['threads']} cores, for an epoch of {found['texts']} texts on a Transformer of {sizes['width']} "
+        f"units and {sizes['layers']} layers,\n{'; '.join(told)}.\n"
+        f"From `python {found['command']}`, on a machine that may have been busy with other work."
+    )
+
+
 def _found(name: str) -> Results:
     found: Results = json.loads((ROOT / "results" / name).read_text(encoding="utf-8"))
     return found
 
 
 SCALE: dict[str, Callable[[Results], str]] = {"scale-costs": costs, "scale-simulated": simulated}
+PROCESSES: dict[str, Callable[[Results], str]] = {"processes": processes}
 HUNDRED: dict[str, Callable[[Results], str]] = {"hundred-domains": hundred}
