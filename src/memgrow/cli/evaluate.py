@@ -95,11 +95,15 @@ def evaluate(
         raise SettingsError(f"{asked[0]} is about models that answer with labels, and this model replies: leave it out")
     other = None if against is None else Learner.load(against, device)
     loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
-    for notice in loaded.notices:
-        note_to_stderr(notice)
-    note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
+
+    def tell() -> None:  # once there are answers: what is refused is one sentence
+        for notice in loaded.notices:
+            note_to_stderr(notice)
+        note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
+
     if learner.task == REPLY:
         found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=vectors) for domain in loaded.stream}
+        tell()
         if as_json:
             write_json({name: figures.to_json() for name, figures in found.items()})
         else:
@@ -108,6 +112,7 @@ def evaluate(
     with learner.answering_for(for_domain):
         answers = {one.name: learner.logits(one) for one in loaded.stream}
         labels, temperature = learner.labels or (), learner.calibration.temperature
+    tell()
     scores = {name: reliability(*one, temperature) for name, one in answers.items()}
     plain = {name: reliability(*one) for name, one in answers.items() if calibration}
     confusions = {name: confusion_of(labels, *one) for name, one in answers.items()}
