@@ -26,7 +26,7 @@ SETTINGS = [
     (("--set", "keep=1.5"), "keep is a share from 0 to 1, not 1.5"),
     (("--set", "cell=transformer"), "cell 'transformer' is not known; there are lstm, gru, rnn"),
     (("--set", "epochs=0"), "epochs must be at least 1"),
-    (("--recipe", "nowhere.yaml"), "cannot read the recipe nowhere.yaml (No such file or directory)"),
+    (("--recipe", "nowhere.yaml"), "there is no recipe nowhere.yaml: it is a file, or one of demo, "),
 ]
 
 

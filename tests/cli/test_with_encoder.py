@@ -257,7 +257,7 @@ def test_methods_say_what_goes_with_encoders_and_what_the_defaults_are(memgrow):
     ):
         assert re.search(rf"^ +{re.escape(name)} +\S.*data +{goes} ", out, re.MULTILINE), name
     assert re.search(r"^ +V +no ", out, re.MULTILINE)
-    taken = "A new model takes F+V, one that replies F+V+E, and with a pretrained encoder F+A (keep: auto)"
+    taken = "A new model takes F+V, for replies F+V+E; with a pretrained encoder F+A (keep: auto)"
     assert taken in " ".join(out.split())
 
 

@@ -113,7 +113,8 @@ def test_either_loop_goes_on_where_the_other_was_broken_off(method, number, loop
     broken, learner, whole = (make(method) for _ in range(3))
     *earlier, domain = stream[: number + 1]
     for one in (broken, learner, whole):
-        one.learn(earlier, loop=PLAIN)
+        for known in earlier:
+            one.adapt(known, loop=PLAIN)
     with pytest.raises(PulledPlug):
         broken.adapt(domain, folder=tmp_path / "model", save_every=0, progress=Plug(7), loop=before)
     ear = Plug()
