@@ -146,6 +146,10 @@ def what_is_read_from_the_protocols_runs_holds() -> Iterator[str]:
     gain = slots["against"]["average"]
     if not (gain["low"] < 0 < gain["high"] and gain["high"] - gain["low"] <= 0.006 and len(slots["seeds"]) == 21):
         yield "what slots bring on the five genres is not within half a point of nothing in 21 seeds"
+    for stream in ("five-genres", "made"):
+        gain = labels["streams"][stream]["rows"]["F+V+E"]["against"]["average"]
+        if not gain["low"] < 0 < gain["high"]:
+            yield f"F+V+E is not level with F+V on {stream}"
     for stream, found in replies["streams"].items():
         if not found["rows"]["F+V+E"]["against"]["average"]["low"] > 0:
             yield f"F+V+E is not better than F+V for replies on {stream}"
