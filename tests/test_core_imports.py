@@ -164,4 +164,4 @@ def test_no_file_of_the_core_imports_what_only_some_users_have():
             found |= {(path.parent.name, top) for name in names if (top := name.split(".")[0]) not in known}
     encoders = {("pretrained", name) for name in ("huggingface_hub", "onnx", "tokenizers", "transformers")}
     # Extras, loaded when a file, a figure or an encoder needs them, and a notebook's own shell within one
-    assert found == {("data", "pyarrow"), ("metrics", "scipy"), ("memgrow", "IPython"), *encoders}
+    assert found == {("data", "pyarrow"), ("metrics", "scipy"), *encoders}
