@@ -76,7 +76,8 @@ def test_a_learner_says_once_which_sizes_it_took_and_nothing_if_they_were_named(
     for name in ("lamps", "chairs"):
         learner.adapt(Domain(name, ROWS, ROWS[:2], ROWS[:2]), progress=notes)
     (line,) = (said for said in notes.said if "Sizes" in said)
-    assert line.startswith("Sizes for a CPU, those of the recipe small: embedding 50, hidden 64, slots 64,")
+    told = "Sizes for a CPU, those of the recipe small, but for what is set: embedding 50, hidden 64, slots 64,"
+    assert line.startswith(told)
     notes = Notes()
     named = Learner.create(training=short, model=ModelSettings(embedding=4, hidden=4, slots=2), device="cpu")
     named.adapt(Domain("lamps", ROWS, ROWS[:2], ROWS[:2]), progress=notes)

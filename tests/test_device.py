@@ -12,6 +12,7 @@ from memgrow.device import (
     WORTHWHILE,
     allow_tf32,
     multiplies_bfloat16,
+    set_threads,
     set_usual_threads,
     suited_threads,
     using_threads,
@@ -129,6 +130,14 @@ def test_who_says_how_many_threads_is_heard(four, monkeypatch):
     assert suited_threads(CPU, 1) == 4
     with pytest.raises(SettingsError, match="threads must be at least 1, not 0"):
         suited_threads(CPU, 1, asked=0)
+    with pytest.raises(SettingsError, match="threads must be at least 1, not -1"), using_threads(-1):
+        pass
+
+
+def test_who_says_the_usual_number_is_heard_too(four, monkeypatch):
+    monkeypatch.setattr("memgrow.device._said", False)
+    set_threads(4)
+    assert suited_threads(CPU, 1) == 4
 
 
 def test_training_takes_the_threads_that_suit_it_and_gives_them_back(four, monkeypatch, stream, tiny, short):

@@ -22,6 +22,7 @@ from memgrow.models import TASKS, ModelSettings, build
 from memgrow.models.fit import check_fits
 from memgrow.storage import load_json
 from memgrow.tensor_files import check_size
+from memgrow.training.loop import TrainingSettings
 
 
 @pytest.fixture(scope="module")
@@ -308,3 +309,15 @@ def test_a_whole_number_that_no_float_can_hold_is_refused_where_it_is_read():
     with pytest.raises(ModelError, match=r"history.json cannot be read .*a whole number has 400 digits"):
         load_json({"history.json": b'{"matrix": 1' + b"0" * 399 + b"}"}, "history.json")
     assert load_json({"seeds.json": str(2**127).encode()}, "seeds.json") == 2**127
+    assert load_json({"words.json": b'["' + b"7" * 400 + b'", 7]'}, "words.json")[1] == 7  # a word may be that long
+
+
+def test_millions_of_numbers_are_not_looked_at_one_by_one(monkeypatch):
+    monkeypatch.setattr("memgrow.storage._integer", lambda digits: pytest.fail("one by one"))
+    assert len(load_json({"calibration.json": b"[" + b"0," * 999_999 + b"0]"}, "calibration.json")) == 1_000_000
+
+
+@pytest.mark.parametrize("name", ["batch", "epochs", "patience", "min_count", "max_words", "min_documents"])
+def test_a_count_that_is_past_all_use_is_refused(name):
+    with pytest.raises(SettingsError, match=f"{name} must be at most 2,147,483,647"):
+        TrainingSettings(**{name: 10**19})

@@ -1,6 +1,7 @@
 """What a learner does, and what it says when it cannot."""
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 import torch
@@ -168,6 +169,13 @@ def test_it_is_told_by_test_examples_and_by_validation_examples_and_not_of_what_
     assert "validation examples" in next(weak_scores(stage, 0.1, {"kitchen": 0.5}))
     assert "test examples" in next(weak_scores(stage, 0.5, {"kitchen": 1 / 3}))
     assert "validation examples" in next(weak_scores(stage, 1 / 3, {}))
+
+
+def test_a_domain_without_test_examples_may_be_watched_by_others_of_its_name(tiny, short, stream, tmp_path):
+    first = stream[0]
+    learner = make(tiny, short)
+    learner.adapt(replace(first, test=()), watch=[Domain(first.name, test=first.test)], folder=tmp_path / "model")
+    assert Learner.load(tmp_path / "model", "cpu").history.domains == (first.name,)
 
 
 def test_the_history_has_loss_and_validation_of_each_epoch(tiny, short, stream, tmp_path):

@@ -32,7 +32,7 @@ def test_a_notebook_has_one_bar_for_each_domain(notebook):
         bar.step(Step("<books>", 1, 5, batch, 4, 0.5, 0.5, 0.75))
     bar.step(Step("dvds", 1, 5, 1, 4, 0.5, 0.5))
     assert notebook.shown == [
-        "&lt;books&gt; <progress value=2 max=20></progress> epoch 1/5, loss 0.500, best validation 75.0%",
+        "&lt;books&gt; <progress value=2 max=20></progress> epoch 1/5, loss 0.500, best validation score 0.750",
         "dvds <progress value=1 max=20></progress> epoch 1/5, loss 0.500",
     ]
 

@@ -66,8 +66,11 @@ def defaults_here(device: torch.device, replies: bool = False) -> Defaults:
     return replying if replies else labelled
 
 
-def sizes_line(suits: str, model: ModelSettings, training: TrainingSettings) -> str:
-    """Which sizes a new model has where nobody named any."""
+def sizes_line(usual: Defaults, model: ModelSettings, training: TrainingSettings) -> str:
+    """Which sizes a new model has where nobody named all of them."""
+    suits = usual.suits or "of the recipe"
+    if usual.suits and (model, training) != (usual.model, usual.training):
+        suits += ", but for what is set"
     epochs = f"at most {training.epochs} epoch{'s' * (training.epochs != 1)}"
     return (
         f"Sizes {suits}: embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, "

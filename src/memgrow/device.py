@@ -45,6 +45,7 @@ def allow_tf32(device: torch.device) -> None:
 
 
 _usual = torch.get_num_threads()  # as long as nobody has said another number
+_said = False
 
 
 def set_usual_threads(count: int) -> None:
@@ -54,24 +55,37 @@ def set_usual_threads(count: int) -> None:
     torch.set_num_threads(count)
 
 
+def set_threads(count: int) -> None:
+    """Let all models take this many threads from now on."""
+    global _said
+    _said = True
+    torch.set_num_threads(count)
+
+
 def suited_threads(device: torch.device, multiplications: int, asked: int | None = None) -> int:
     """The threads to compute with on a device, where a step has so many multiplications.
 
-    Those that are asked for; else those that OMP_NUM_THREADS or torch.set_num_threads has said; else one for a small
-    model, whose threads would wait for each other most of the time, and for very long where another process is busy.
+    Those that are asked for; else those that OMP_NUM_THREADS, or torch.set_num_threads since memgrow was imported, has
+    said; else one for a small model, whose threads would wait for each other most of the time, and for very long where
+    another process is busy.
     """
-    if asked is not None and asked < 1:
-        raise SettingsError(f"threads must be at least 1, not {asked}")
+    check_threads(asked)
     now = torch.get_num_threads()
-    said = now != _usual or any(os.environ.get(name) for name in SAID)
+    said = _said or now != _usual or any(os.environ.get(name) for name in SAID)
     if asked is not None or said or device.type != "cpu":
         return asked or now
     return 1 if multiplications < WORTHWHILE else now
 
 
+def check_threads(count: int | None) -> None:
+    if count is not None and count < 1:
+        raise SettingsError(f"threads must be at least 1, not {count}")
+
+
 @contextlib.contextmanager
 def using_threads(count: int | None) -> Iterator[None]:
     """Within, torch computes with so many threads; None: with as many as before."""
+    check_threads(count)
     before = torch.get_num_threads()
     torch.set_num_threads(count or before)
     try:

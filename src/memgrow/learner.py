@@ -14,7 +14,7 @@ from memgrow.checkpoint import Learnt, Setup, read_checkpoint
 from memgrow.data import Domain, Stream
 from memgrow.data.domain import as_label
 from memgrow.data.values import kind_of
-from memgrow.defaults import defaults_for, defaults_here, sizes_line
+from memgrow.defaults import Defaults, defaults_for, defaults_here, sizes_line
 from memgrow.device import find_device, suited_threads, using_threads
 from memgrow.domain_files import read_domain, with_domain, write_domain
 from memgrow.domain_parts import Parts
@@ -27,6 +27,7 @@ from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.models import REPLY, TASKS, Model, ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.printable import printable
 from memgrow.progress import NoProgress, Progress, shown_by
 from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate, weak_scores
 from memgrow.text import Vocabulary
@@ -38,6 +39,12 @@ from memgrow.training.resume import ResumeFolder
 from memgrow.versions import check_extends, check_keep_versions, read_version, write_checkpoint
 
 __all__ = ["Answer", "Learner", "Prediction", "Text"]
+
+# For a model that has learnt nothing of use, by whether its encoder is pretrained.
+ADVICE = {
+    False: "give it more rows, word vectors (--vectors), more epochs or patience (--set epochs=40), or a higher rate",
+    True: "give it more rows, or another method or rate",
+}
 
 
 class Learner(Answering):
@@ -75,7 +82,7 @@ class Learner(Answering):
         self.reference = Reference()
         self.vectors: str | None = None  # the file that new words' vectors come from, unless another is given
         self._folder: Path | None = None  # where it was last written to or read from
-        self._sizes: str | None = None  # what its sizes suit, if nobody named any
+        self._sizes: Defaults | None = None  # what its sizes suit, if nobody named any
 
     @classmethod
     def create(
@@ -110,7 +117,7 @@ class Learner(Answering):
         usual = chosen or defaults_for(model or encoder, task == REPLY)
         settings = (model or usual.model, training or usual.training, options or usual.options)
         learner = cls(method or usual.method, task, labels, *settings, seed, device)
-        learner._sizes = chosen.suits if chosen else None
+        learner._sizes = chosen
         return learner
 
     # Learning
@@ -220,11 +227,12 @@ class Learner(Answering):
                     resume.clear()
                     raise
             learnt = adaptation.described(learnt)
-        for sentence in weak_scores(stage, record.validation, learnt.history.matrix.rows[-1].scores):
-            progress.note(sentence)
         if folder:
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
+        scores = learnt.history.matrix.rows[-1].scores
+        for sentence in weak_scores(stage, record.validation, scores, ADVICE[setup.model.kind.is_pretrained]):
+            progress.note(sentence)
         self.settings, self.vectors = setup.model, setup.vectors
         self.take(learnt)
         return record
@@ -373,8 +381,8 @@ class Learner(Answering):
             return given
         if not Path(self.vectors).is_file():
             progress.note(
-                f"The word vectors of earlier domains are no longer at {self.vectors}: new words begin at random; "
-                "give the file again (--vectors), or none of them (--vectors none)"
+                f"The word vectors of earlier domains are no longer at {printable(self.vectors)}: new words begin at "
+                "random; give the file again (--vectors), or none of them (--vectors none)"
             )
             return None
         return self.vectors

@@ -62,7 +62,7 @@ class NotebookProgress(PlainProgress):
         done, whole = (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches
         state = f"epoch {step.epoch}/{step.epochs}" + ("" if step.loss is None else f", loss {step.loss:.3f}")
         if step.validation is not None:
-            state += f", best validation {step.validation:.1%}"
+            state += f", best validation score {step.validation:.3f}"  # of replies it is no share
         shown = shows.HTML(f"{escape(step.domain)} <progress value={done} max={max(whole, 1)}></progress> {state}")
         if step.domain == self._domain:
             self._bar.update(shown)

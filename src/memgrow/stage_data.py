@@ -144,14 +144,17 @@ def warnings_of(stage: StageData, tested: Iterable[Domain]) -> Iterator[str]:
             )
 
 
-def weak_scores(stage: StageData, validation: float, tests: Mapping[str, float]) -> Iterator[str]:
+def weak_scores(
+    stage: StageData, validation: float, tests: Mapping[str, float], advice: str = "give it more rows"
+) -> Iterator[str]:
     """Sentences about domains on which the model is no better than whoever always gives the most frequent label.
 
     `validation` is the score of the stage on its validation examples, `tests` those of domains on their test examples.
     """
     if stage.task == REPLY:
         return
-    found = {domain.name: (domain.test, tests[domain.name], "test") for domain in stage.domains if domain.name in tests}
+    tested = [domain for domain in stage.domains if domain.test and domain.name in tests]
+    found = {domain.name: (domain.test, tests[domain.name], "test") for domain in tested}
     if len(stage.domains) == 1 and (
         stage.name not in found or found[stage.name][1] > most_frequent_share(found[stage.name][0])
     ):
@@ -161,8 +164,7 @@ def weak_scores(stage: StageData, validation: float, tests: Mapping[str, float])
         if score <= share < 1:
             yield (
                 f"{name}: the model gets {100 * score:.1f}% of its {part} examples right, and to answer {label} to all "
-                f"would be right in {100 * share:.1f}%: it has learnt nothing of use; give it more rows, word vectors "
-                "(--vectors), more epochs or patience (--set epochs=40), or a higher rate"
+                f"would be right in {100 * share:.1f}%: it has learnt nothing of use; {advice}"
             )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from memgrow.unwritten_tensors import UnwrittenTensors
 
 MOST_PARTS = 500_000  # lists and objects in a JSON file of a model: a thousand domains need a tenth of it
 MOST_DIGITS = 300  # of a whole number in JSON: one of 310 is more than a float can hold
+DIGITS = re.compile(rf"[0-9]{{{MOST_DIGITS}}}")  # numbers are looked at one by one only where one may be that long
 
 
 class ReplacedError(ModelError):
@@ -80,11 +82,12 @@ def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
 
 def parse_json(content: bytes | str) -> Any:
     """What JSON stands for; of a key that stands twice and a number that no float can hold, a ValueError."""
-    return json.loads(content, object_pairs_hook=_table, parse_int=_integer)
+    text = content if isinstance(content, str) else content.decode("utf-8", "replace")
+    return json.loads(content, object_pairs_hook=_table, parse_int=_integer if DIGITS.search(text) else None)
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
+    if len(digits) >= MOST_DIGITS:
         raise ValueError(f"a whole number has {len(digits):,} digits")
     return int(digits)
 

@@ -110,6 +110,12 @@ def test_the_hubs_own_client_reads_the_front_matter(folder):
     assert [one.metric_type for one in data.eval_results] == ["accuracy", "accuracy"]
 
 
+def test_nothing_tells_where_word_vectors_lie(learner, tmp_path):
+    learner.vectors = str(tmp_path / "secret-place" / "vectors.txt")
+    export_huggingface(learner, tmp_path / "out")
+    assert all(b"secret-place" not in path.read_bytes() for path in (tmp_path / "out").iterdir())
+
+
 def test_the_card_holds_no_text_of_the_data(folder):
     assert not list(leaks(folder, rare_words(2)))
 

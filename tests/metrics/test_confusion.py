@@ -51,6 +51,7 @@ def test_the_p_value_is_that_of_the_exact_binomial_test(first, second):
 
 def test_beyond_what_is_counted_exactly_the_normal_distribution_goes_on_without_a_jump():
     assert mcnemar(5001, 5002) == pytest.approx(1.0, abs=0.01)
+    assert mcnemar(5001, 5001) == 1.0
     assert mcnemar(5101, 4900) == pytest.approx(mcnemar(5100, 4900), rel=0.1)
 
 

@@ -100,6 +100,16 @@ def test_a_state_dict_makes_an_empty_layer_the_same(make, make_empty, way):
     assert_same(layer, layer)
 
 
+def test_what_a_state_dict_leaves_out_is_zero_and_not_what_lay_in_memory():
+    layer, other = MemoryLSTM(3, 4, slots=5), MemoryLSTM(3, 4)
+    state = {name: tensor for name, tensor in layer.state_dict().items() if not name.endswith("values")}
+    for _ in range(4):  # so that memory has something to be found
+        torch.full((5, 4), 7.0)
+    other.load_state_dict(state, strict=False)
+    assert len(other.banks[0].values) == 5
+    assert not other.banks[0].values.any()
+
+
 @EACH
 def test_a_state_dict_finishes_a_layer_that_has_the_first_slots_and_names_their_owners(make, make_empty):
     layer, other = make(), make_empty()

@@ -122,7 +122,7 @@ def compare(
     settings = settings_for(asked, vectors, kind, device)
     reference = reference_training(settings.training, loaded.stream)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings, reference)
-    introduce(loaded.stream, settings, asked.defaults(device, kind.is_dialogue).suits)
+    introduce(loaded.stream, settings, asked.defaults(device, kind.is_dialogue))
     with opened(backend), GridBar(console) as bar:
         grid = Grid(
             loaded.stream,

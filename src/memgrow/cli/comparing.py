@@ -8,7 +8,7 @@ from memgrow.cli.output import console, save_picture, say
 from memgrow.cli.recipe import Recipe
 from memgrow.cli.report import write_report
 from memgrow.data import Stream
-from memgrow.defaults import sizes_line
+from memgrow.defaults import Defaults, sizes_line
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
 from memgrow.experiments.comparison import Comparison, Settings
@@ -62,8 +62,8 @@ def references(grid: Grid, kind: Kind, seeds: range) -> References:
     return reference_records(grid.ledger, seeds)
 
 
-def introduce(stream: Stream, settings: Settings, suits: str) -> None:
-    """Say what will be compared; `suits`: what the sizes were chosen for, where nobody named any."""
+def introduce(stream: Stream, settings: Settings, usual: Defaults) -> None:
+    """Say what will be compared; `usual` is what holds where nobody named anything."""
     sizes = [sum(len(getattr(domain, part)) for domain in stream) for part in ("train", "validation", "test")]
     say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     model, training = settings.model, settings.training
@@ -74,8 +74,8 @@ def introduce(stream: Stream, settings: Settings, suits: str) -> None:
             "dim",
         )
         return
-    more = " (--recipe and --set change them)" if suits else ""
-    say(sizes_line(suits or "of the recipe", model, training) + more, "dim")
+    more = " (--recipe and --set change them)" if usual.suits else ""
+    say(sizes_line(usual, model, training) + more, "dim")
 
 
 def show(comparison: Comparison, seeds: int, reference: Convergence | None = None) -> None:

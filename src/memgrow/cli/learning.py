@@ -136,8 +136,9 @@ def is_free(folder: Path) -> bool:
 
 def sizes_note(learner: Learner, recipe: Recipe, device: str) -> str:
     """A line about the sizes that a new model has, where nobody has named them."""
-    suits = recipe.defaults(device, learner.task == REPLY).suits
-    return f"{sizes_line(suits, learner.settings, learner.training)} (--recipe and --set change them)" if suits else ""
+    usual = recipe.defaults(device, learner.task == REPLY)
+    line = sizes_line(usual, learner.settings, learner.training)
+    return f"{line} (--recipe and --set change them)" if usual.suits else ""
 
 
 def _created(

@@ -85,15 +85,14 @@ def serve(
 
     Example: memgrow serve model/
     """
-    import torch
-
+    from memgrow.device import set_threads
     from memgrow.service.logs import Log
     from memgrow.service.running import Service
     from memgrow.service.server import access_for
     from memgrow.service.server import serve as run_server
 
     if threads is not None:
-        torch.set_num_threads(threads)
+        set_threads(threads)
     access, made = access_for(host, token)
     service = Service(
         model,

@@ -49,7 +49,13 @@ class Convergence:
         """The seeds that might have become better with more epochs."""
         if self.training.schedule != "constant":
             return ()
-        return tuple(seed for seed, epochs in self.epochs.items() if epochs >= self.training.epochs)
+        last = (seed for seed, epochs in self.epochs.items() if epochs >= self.training.epochs)
+        return tuple(seed for seed in last if self.epochs[seed] - self.best_epochs[seed] < self.patience)
+
+    @property
+    def patience(self) -> int:
+        """Of a reference it is a number of epochs, whatever the methods wait for."""
+        return self.training.patience if isinstance(self.training.patience, int) else PATIENCE
 
     def sentence(self) -> str:
         if self.unfinished:

@@ -23,8 +23,8 @@ def export_huggingface(learner: Learner, path: str | Path) -> None:
     """
     place = free_place(path)
     card = model_card(learner, place.name)
-    setup = learner.setup
-    if isinstance(setup.model, PretrainedSettings):  # perhaps by its path, which is nobody's business
+    setup = replace(learner.setup, vectors=None)  # a path of this machine, which is nobody's business
+    if isinstance(setup.model, PretrainedSettings):  # perhaps by a path, too
         setup = replace(setup, model=replace(setup.model, encoder=public_name(setup.model.encoder)))
     with new_folder(path) as folder:
         sums = {}

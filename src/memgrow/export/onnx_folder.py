@@ -20,7 +20,7 @@ from memgrow.learner import Learner
 from memgrow.models import Classifier, Encoder, PretrainedEncoder, RecurrentEncoder, Responder
 from memgrow.models.pretrained.catalogue import public_name
 from memgrow.models.pretrained.files import encoders_extra
-from memgrow.storage import pack_json
+from memgrow.storage import flush, pack_json
 from memgrow.text import UNKNOWN_INDEX, tokenise
 from memgrow.version import __version__
 
@@ -30,7 +30,7 @@ TOKENIZER, TOKENISE, VOCABULARY = "tokenizer.json", "tokenise.py", "vocabulary.j
 LARGEST = 1_900_000_000  # bytes of tensors in one file; what ONNX is written in allows two gigabytes
 SMALLEST_APART = 1024  # bytes of a tensor that stands in a file of its own then
 TRIED = 24  # tokens of the longest row on which a graph is tried
-NEAR = 1e-3  # how far a graph's probabilities may be from the model's: a wrong graph is further off
+NEAR = 1e-4  # how far a graph's probabilities may be from the model's: a wrong graph is further off
 SOURCE = f"# From memgrow {__version__}, under its licence (MIT): the words that a model's vocabulary.json numbers.\n"
 ROWS = {
     "text": "a row for each text",
@@ -181,6 +181,9 @@ def _write_graph(graph: Graph, path: Path) -> None:
         location=WEIGHTS if large else None,
         size_threshold=SMALLEST_APART,
     )
+    for written in path.parent.glob("*"):  # onnx leaves it to chance when they reach the disk
+        with written.open("rb+") as file:
+            flush(file)
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         (found,) = session.run([PROBABILITIES], dict(graph.tried))

@@ -135,7 +135,7 @@ def mcnemar(only_first: int, only_second: int) -> float:
     """McNemar's exact test: how likely a fair coin, tossed for each example answered differently, is as one-sided."""
     tosses, fewer = only_first + only_second, min(only_first, only_second)
     if tosses > EXACT:  # the normal distribution is as good by then
-        return erfc((abs(only_first - only_second) - 1) / sqrt(2 * tosses))
+        return min(1.0, erfc((abs(only_first - only_second) - 1) / sqrt(2 * tosses)))
     ways, term = 0, 1
     for heads in range(fewer + 1):
         ways += term

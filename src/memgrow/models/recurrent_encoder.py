@@ -310,7 +310,7 @@ def grow_by(column: MemoryRecurrent, segments: Iterable[Mapping[str, Any]]) -> N
     for domain, count, quiet in every[:1]:  # it brings the weights that read slots
         column.grow(slots=count, domain=domain, quiet=float(quiet))
     for bank in column.banks:
-        bank.restore(every[1:])
+        bank.restore(every[1:], torch.empty)
 
 
 ENCODERS |= dict.fromkeys(LAYERS, RecurrentEncoder)

@@ -158,14 +158,17 @@ class MemoryBank(NoTraceWhileEmpty):
         self.plan(growth, slots=slots, domain=domain, quiet=quiet)
         growth.commit()
 
-    def restore(self, segments: Sequence[tuple[str, int, bool]]) -> None:
-        """Have the slots of further segments (domain, slots, quiet), to be filled in: at once, and not one by one."""
+    def restore(self, segments: Sequence[tuple[str, int, bool]], drawn: Draw = torch.zeros) -> None:
+        """Have the slots of further segments (domain, slots, quiet), to be filled in: at once, and not one by one.
+
+        Whoever is sure to fill all of them spares the time to set them to zero by torch.empty as `drawn`.
+        """
         if any(type(slots) is not int or slots < 1 for _, slots, _ in segments):
             raise SettingsError("a bank grew by something that is no number of slots")
         growth, count = Growth(), sum(slots for _, slots, _ in segments)
         quiet = sum(slots for _, slots, is_quiet in segments if is_quiet)
         for parameter, rows in ((self.keys, count), (self.values, count), (self.bias, quiet)):
-            growth.enlarge(parameter, 0, [(len(parameter), rows)], torch.empty)
+            growth.enlarge(parameter, 0, [(len(parameter), rows)], drawn)
         stop = len(self)
         for domain, slots, is_quiet in segments:
             self.segments = (*self.segments, Segment(domain, stop, stop + slots, is_quiet))

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn.bank import MemoryBank, Segment
-from memgrow.nn.growth import Growth
+from memgrow.nn.growth import Draw, Growth
 from memgrow.nn.readings import READINGS, Reading
 from memgrow.nn.state_dicts import EXTRA, NoTraceWhileEmpty, packed_json, unpacked_json
 
@@ -131,14 +131,14 @@ class GrowingMemory(NoTraceWhileEmpty):
             for number, (slots, segment) in enumerate(zip(self._asked, self.bank.segments, strict=True))
         ]
 
-    def restore(self, growths: Sequence[Mapping[str, Any]]) -> None:
-        """Have the shape of a layer with these `growths`, to be filled in: at once, and not one after another."""
+    def restore(self, growths: Sequence[Mapping[str, Any]], drawn: Draw = torch.zeros) -> None:
+        """Have the shape of a layer with these `growths`, to be filled in as a bank's slots are."""
         sizes = self._sizes(growths)
         named = [(one["domain"], size, bool(one["quiet"])) for one, size in zip(growths, sizes, strict=True)]
         growth, rows = Growth(), self.key_size * len(growths) * self._reading.queried
-        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], torch.empty)
+        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], drawn)
         growth.commit()
-        self.bank.restore(named)
+        self.bank.restore(named, drawn)
         for one in growths:
             self._note_growth(one["slots"], bool(one.get("apart")))
 

@@ -120,7 +120,8 @@ def draw_training(stages: Sequence[Stage], measure: Measure, path: BinaryIO) -> 
         epochs = range(1, len(stage.curve.validation) + 1)
         figures = [measure.figure(score) for score in stage.curve.validation]
         axis.plot(epochs, figures, markersize=3, **LOOKS["own"])
-        axis.plot(stage.best_epoch, figures[stage.best_epoch - 1], "o", color=LOOKS["own"]["color"], markersize=9)
+        if 1 <= stage.best_epoch <= len(figures):  # a stranger's history may say anything
+            axis.plot(stage.best_epoch, figures[stage.best_epoch - 1], "o", color=LOOKS["own"]["color"], markersize=9)
         beside = axis.twinx()
         losses = [nan if loss is None else loss for loss in stage.curve.loss]
         beside.plot(epochs, losses, **{**LOOKS["fine"], "marker": None})

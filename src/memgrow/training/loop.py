@@ -20,6 +20,7 @@ from memgrow.training.resume import Curve, Position, ResumeFolder
 
 SCHEDULES = ("constant", "linear")
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
+MOST = 2**31 - 1  # of whatever is counted: more is a mistake, and too much for some that count in 64 bits
 TRIED, FEWEST = 500, 2  # patience: auto waits for so many validation answers, and so many epochs at least
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
@@ -46,6 +47,8 @@ class TrainingSettings:
         for name in ("batch", "epochs", "patience", "min_count", "max_words", "min_documents"):
             if (name, value := getattr(self, name)) != ("patience", AUTO) and value < 1:
                 raise SettingsError(f"{name} must be at least 1, not {value}")
+            if value != AUTO and value > MOST:
+                raise SettingsError(f"{name} must be at most {MOST:,}")
         for name in ("rate", "clip", "new_rate"):
             if (value := getattr(self, name)) is not None and not value > 0:
                 raise SettingsError(f"{name} must be above 0, not {value}")

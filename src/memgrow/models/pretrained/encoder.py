@@ -412,7 +412,7 @@ class PretrainedEncoder(Encoder):
         new = cls(settings, build_backbone(files, settings), files)
         tokenizer_of(files).check(cast(Any, new.backbone).get_input_embeddings().num_embeddings)
         for memory in new.memories:
-            memory.restore(shape["memory"])
+            memory.restore(shape["memory"], torch.empty)
         if new.router is not None:
             growth = Growth()
             new.router.plan(growth, len(shape["memory"]))
