@@ -77,6 +77,20 @@ def test_a_partial_fit_that_fails_leaves_the_model_as_it_was(fitted):
     assert np.array_equal(model.predict_proba(TEXTS), fitted.predict_proba(TEXTS))
 
 
+@pytest.mark.parametrize("other", [[1.0, 5.0], [True, False]], ids=["float", "bool"])
+def test_labels_of_another_kind_are_refused_rather_than_taken_for_other_labels(fitted, other):
+    model = pickle.loads(pickle.dumps(fitted))
+    with pytest.raises(DataError, match=r"another in the next \(whole numbers, decimals, true/false, strings\)"):
+        model.partial_fit(TEXTS, np.tile(other, 20))
+    assert model.learner_.labels == ("1", "5")
+
+
+def test_whole_numbers_are_of_one_kind_signed_or_not(fitted):
+    model = pickle.loads(pickle.dumps(fitted)).partial_fit(TEXTS, np.array(STARS, np.uint64) + np.uint64(1))
+    assert model.classes_.tolist() == [1, 2, 5, 6]
+    assert model.learner_.labels == ("1", "5", "2", "6")
+
+
 def test_a_pickle_answers_to_the_bit_and_goes_on_alike(fitted):
     one, other = (pickle.loads(pickle.dumps(fitted)) for _ in range(2))
     assert np.array_equal(one.predict_proba(TEXTS), fitted.predict_proba(TEXTS))

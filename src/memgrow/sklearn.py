@@ -199,12 +199,19 @@ def _domain(name: str, examples: Sequence[Example], fraction: float) -> Domain:
 
 
 def _joined(*several: Any) -> NDArray[Any]:
-    """All labels in order, if they are of one kind: 1 and "1" would be one name."""
+    """All labels in order, if they are of one kind: 1 and "1" would be one name, and 1 and 1.0 two."""
     filled = [np.asarray(one) for one in several if len(one)]
-    kinds = {one.dtype.kind for one in filled} - {"O"}
-    if len({"number" if kind in "iufb" else kind for kind in kinds}) > 1:
-        raise DataError("labels are numbers in one domain and strings in another; give one kind of labels")
-    return np.unique(np.concatenate(filled))
+    values = [plain(value) for one in filled for value in one.tolist()]
+    kinds = {type(value) for value in values}
+    if len(kinds) > 1:
+        raise DataError(
+            "labels are of one kind in one domain and of another in the next (whole numbers, decimals, true/false, "
+            "strings): give one kind of labels"
+        )
+    joined = np.concatenate(filled)
+    if kinds == {int} and joined.dtype.kind == "f":  # what numpy makes of int64 and uint64 together
+        joined = np.array(values)
+    return np.unique(joined)
 
 
 def _names(classes: NDArray[Any]) -> list[str]:
