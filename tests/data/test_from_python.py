@@ -204,3 +204,11 @@ def test_what_is_no_example_domain_or_stream_is_told(make, said):
 def test_a_misspelt_option_is_told():
     with pytest.raises(SettingsError, match="there is no option lable; there are text, pair, label"):
         Domain.from_rows("mine", ROWS, lable="stars")
+
+
+def test_a_table_of_pyarrow_is_rows_and_no_frame():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"text": TEXTS, "label": LABELS})
+    assert Domain.from_rows("mine", table) == Domain.from_rows("mine", ROWS)
+    with pytest.raises(DataError, match=r"Domain\.from_rows takes rows"):
+        Domain.from_pandas("mine", table)

@@ -99,12 +99,12 @@ def check_dataset(dataset: object) -> None:
 
 def rows_of(data: object, what: str) -> Iterator[Mapping[str, object] | Example | tuple[object, ...]]:
     """The rows of a frame, a dataset, a mapping of columns, or of anything that gives one after another."""
-    if is_frame(data):
+    if callable(to_rows := getattr(data, "to_pylist", None)):  # a table of pyarrow
+        yield from to_rows()
+    elif is_frame(data):
         yield from _of_columns(what, {str(name): _listed(data[name], what, name) for name in data.columns})  # type: ignore[index, attr-defined]
     elif isinstance(data, Mapping):
         yield from _of_columns(what, {str(name): _listed(values, what, name) for name, values in data.items()})
-    elif callable(to_rows := getattr(data, "to_pylist", None)):  # a table of pyarrow
-        yield from to_rows()
     elif _is_dataset(data):
         yield from _with_names(data)
     elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
@@ -192,7 +192,8 @@ def is_frame(data: object) -> bool:
     """Whether this is a frame, whoever made it: it has columns by name, and rows that can be counted."""
     # Its length first: a lazy frame has none, and warns whoever asks for its columns.
     counted = hasattr(data, "__len__") and hasattr(data, "__getitem__") and hasattr(data, "columns")
-    return counted and any(hasattr(data, name) for name in ("__dataframe__", "iterrows", "iter_rows"))
+    known = counted and any(hasattr(data, name) for name in ("__dataframe__", "iterrows", "iter_rows"))
+    return known and not hasattr(data, "to_pylist")  # a table of pyarrow: its columns are values, not names
 
 
 def _is_dataset(data: object) -> bool:
