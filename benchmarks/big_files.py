@@ -200,8 +200,12 @@ class Measurement:
             print(f"{mb} MB are made ...", file=sys.stderr, flush=True)
             code = "import sys, big_files; print(big_files.make(big_files.Path(sys.argv[1]), *map(int, sys.argv[2:])))"
             command = [sys.executable, "-c", code, str(path), str(mb * 1_000_000), str(self.mean)]
-            said = subprocess.run(command, cwd=ROOT / "benchmarks", stdout=subprocess.PIPE, check=True).stdout
-            made.set_result(int(said))
+            try:
+                said = subprocess.run(command, cwd=ROOT / "benchmarks", stdout=subprocess.PIPE, check=True).stdout
+                made.set_result(int(said))
+            except BaseException as error:  # whoever waits for the file would wait for ever
+                made.set_exception(error)
+                raise
         return path, made.result()
 
     def measure(self, job: Job, command: str) -> None:

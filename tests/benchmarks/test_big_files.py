@@ -4,6 +4,9 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
+
+import pytest
 
 from benchmarks import big_files
 from memgrow.data import load_stream
@@ -69,3 +72,23 @@ def test_a_run_that_was_stopped_measures_what_is_missing_alone(tmp_path, monkeyp
     assert taken == ["3", "3"]
     (run,) = measurement.found["runs"]
     assert run == {"mb": 3, "mean_letters": 100, "rows": 7, "adapt": {"seconds": 1}, "predict": {"seconds": 2}}
+
+
+def test_who_waits_for_a_file_that_cannot_be_made_is_told(tmp_path, monkeypatch):
+    def fail(command, **options):
+        raise subprocess.CalledProcessError(1, command)
+
+    measurement = big_files.Measurement(tmp_path, 100, None)
+    monkeypatch.setattr(subprocess, "run", fail)
+    told = []
+
+    def ask():
+        with pytest.raises(subprocess.CalledProcessError) as error:
+            measurement.file_of(1)
+        told.append(error.value)
+
+    for _ in range(2):  # who makes it, and who waits: in a thread of its own, so that this test cannot wait for ever
+        asking = Thread(target=ask, daemon=True)
+        asking.start()
+        asking.join(5)
+    assert len(told) == 2
