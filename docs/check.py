@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from math import exp, isclose
@@ -502,7 +503,10 @@ def the_oldest_versions_that_are_tested_are_those_that_are_allowed() -> Iterator
     (tested,) = (name for name in extras["dev"] if name.startswith("memgrow["))
     wanted = [*project["dependencies"], *(one for name in re.findall(r"\w+", tested)[1:] for one in extras[name])]
     allowed = dict(re.match(r"([\w-]+)>=([\d.]+)", one).groups() for one in wanted)  # type: ignore[union-attr]
-    pinned = dict(re.findall(r"^([\w-]+)==([\d.]+)$", text_of("constraints-minimum.txt"), flags=re.MULTILINE))
+    pins = re.findall(r"^([\w-]+)==([\d.]+)$", text_of("constraints-minimum.txt"), flags=re.MULTILINE)
+    for name in sorted(name for name, count in Counter(name for name, _ in pins).items() if count > 1):
+        yield f"constraints-minimum.txt names {name} more than once"
+    pinned = dict(pins)
     pinned |= re.findall(r"^MINIMUM_(TORCH) \?= ([\d.]+)$", text_of("Makefile"), flags=re.MULTILINE)
     found = {name.lower(): version for name, version in pinned.items()}
     for name, version in allowed.items():

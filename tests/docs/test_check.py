@@ -61,3 +61,15 @@ def test_the_exit_code_says_whether_all_is_well(check, monkeypatch, capsys, said
     printed = capsys.readouterr().out
     assert "pages are right" in printed
     assert all(sentence in printed for sentence in said)
+
+
+def test_a_version_that_is_pinned_twice_is_told(check, tmp_path, monkeypatch):
+    for name in ("pyproject.toml", "Makefile", "constraints-minimum.txt"):
+        (tmp_path / name).write_text(check.text_of(name), encoding="utf-8")
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    assert list(check.the_oldest_versions_that_are_tested_are_those_that_are_allowed()) == []
+    with (tmp_path / "constraints-minimum.txt").open("a", encoding="utf-8") as file:
+        file.write("numpy==1.26.0\n")
+    assert list(check.the_oldest_versions_that_are_tested_are_those_that_are_allowed()) == [
+        "constraints-minimum.txt names numpy more than once"
+    ]
