@@ -56,6 +56,35 @@ def test_other_encodings_are_read(tmp_path, encoding, name):
         assert values(path) == rows
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json"])
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_mark_at_the_beginning_says_the_encoding_and_is_no_text(tmp_path, encoding, name):
+    path, row = tmp_path / name, {"text": "schön", "label": "x"}
+    text = json.dumps([row] if name.endswith(".json") else row) if "json" in name else "text,label\nschön,x\n"
+    path.write_bytes(f"\ufeff{text}".encode(encoding))
+    assert values(path) == values(path, encoding=encoding) == [row]
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.tsv.gz", "a.json", "a.jsonl", "a.parquet"])
+def test_a_delimiter_for_a_file_that_has_none_to_choose_is_refused(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(SettingsError, match=r"a delimiter \(';'\) is given for a\..* only fields of \.csv"):
+        values(tmp_path / name, delimiter=";")
+
+
+def test_a_tsv_may_be_said_to_have_tabs(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\none\tx\n")
+    assert values(path, delimiter="tab") == [{"text": "one", "label": "x"}]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.feather"])
+def test_an_encoding_for_a_file_that_is_no_text_is_refused(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(SettingsError, match=r"an encoding \(latin-1\) is given for a\."):
+        values(tmp_path / name, encoding="latin-1")
+
+
 def test_what_is_not_utf8_is_told_with_what_to_give(tmp_path):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nschön,x\n".encode("latin-1"))

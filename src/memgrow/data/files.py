@@ -29,7 +29,7 @@ from memgrow.data.lines import (
     where,
 )
 from memgrow.data.splits import PART_NAMES, PARTS
-from memgrow.errors import DataError, listed, quoted
+from memgrow.errors import DataError, SettingsError, listed, quoted
 from memgrow.storage import atomic_open
 
 MOST_COLUMNS = 10_000
@@ -56,12 +56,28 @@ Reader = Callable[[Path, FileFormat], Iterator[Row]]
 def read_rows(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[Row]:
     """The rows of a file, read as its suffix says; at least one, or it is an error."""
     reader = check_file(path)
+    _check_format(path, file_format)
     empty = True
     for row in reader(path, file_format):
         empty = False
         yield row
     if empty:
         raise DataError(f"{path} is empty: it has no rows; give a file with at least one")
+
+
+def _check_format(path: Path, file_format: FileFormat) -> None:
+    """Refuse a setting that this format has no use for, which would otherwise be passed over without a word."""
+    name = path.name.lower().removesuffix(".gz")
+    if file_format.encoding is not None and name.endswith(COLUMNAR):
+        raise SettingsError(
+            f"an encoding ({file_format.encoding}) is given for {path.name}, whose format has its own; leave it out"
+        )
+    tabs = name.endswith(".tsv") and file_format.delimiter == "\t"
+    if file_format.delimiter is not None and not (name.endswith(".csv") or tabs):
+        raise SettingsError(
+            f"a delimiter ({file_format.delimiter!r}) is given for {path.name}, but only fields of .csv files are "
+            "separated by what one likes; leave it out, or rename the file if it is a CSV"
+        )
 
 
 def name_without_suffix(path: Path) -> str:

@@ -23,7 +23,13 @@ MOST_UNPACKED = 200  # times its size; text becomes 3 to 10 times smaller, and a
 ALWAYS_UNPACKED = 1 << 24  # bytes, however small the archive is
 
 
-BOMS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}  # longest first
+BOMS = {  # longest first
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+MARK = "\ufeff"  # a BOM that was decoded: encodings such as utf-16-le leave it in the text
 DELIMITERS = {"tab": "\t", "\\t": "\t"}  # as people write them on a command line
 AT_ONCE = 1 << 16  # bytes that are decoded together where there need be no lines
 
@@ -149,13 +155,16 @@ def text_chunks(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[str]
     """The text of a file in pieces, for formats that need no lines."""
     encoding, bound = file_format.encoding_of(path), _Unpacked(path)
     decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == UTF8 else encoding)()
+    begun = False
     with opened(path) as file:
         while piece := file.read(AT_ONCE):
             bound.add(len(piece))
             try:
-                yield decoder.decode(piece)
+                text = decoder.decode(piece)
             except UnicodeError as error:
                 raise _undecodable(str(path), encoding, error) from None
+            yield text if begun else text.removeprefix(MARK)
+            begun = begun or bool(text)
         try:
             yield decoder.decode(b"", final=True)
         except UnicodeError as error:
