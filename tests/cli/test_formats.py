@@ -38,6 +38,31 @@ def test_answers_keep_ids_and_other_columns_as_csv_and_as_json_lines(memgrow, ma
         assert float(row["probability"]) == line["probabilities"][line["label"]]
 
 
+def test_answers_to_the_output_of_predict_keep_all_its_columns(memgrow, made, table, tmp_path):
+    memgrow.done("predict", made, "--file", table, "--encoding", "cp1252", "-o", tmp_path / "once.csv")
+    memgrow.done("predict", made, "--file", tmp_path / "once.csv", "-o", tmp_path / "twice.csv")
+    first, second = (list(csv.DictReader((tmp_path / name).open())) for name in ("once.csv", "twice.csv"))
+    assert [row["given_label"] for row in second] == ["0", "1"] * 3
+    for row, again in zip(first, second, strict=True):
+        assert again["given_given_label"] == again["label"] == row["label"]
+        assert len(again) == len(row) + 5  # the label and four probabilities once more
+        assert [again[f"given_{name}"] for name in list(row)[6:]] == list(row.values())[6:]
+    (line,) = memgrow.done(
+        "predict", made, stdin=json.dumps({"premise": "a", "hypothesis": "b", "given_label": "true", "label": "first"})
+    ).splitlines()
+    assert {"given_label": "true", "given_given_label": "first"}.items() <= json.loads(line).items()
+
+
+def test_a_column_that_is_called_as_the_probability_of_a_label_is_kept(memgrow, made):
+    rows = [{"premise": "a", "hypothesis": "b", "probability_neutral": 7, "given_label": "x", "label": "y"}]
+    rows += [{"premise": "a", "hypothesis": "b", "label": "z"}]  # its label is in the column of the first row's
+    out = memgrow.done("predict", made, "--format", "csv", stdin="\n".join(map(json.dumps, rows)))
+    first, second = csv.DictReader(out.splitlines())
+    assert (first["given_probability_neutral"], first["given_label"], first["given_given_label"]) == ("7", "x", "y")
+    assert float(first["probability_neutral"]) < 1
+    assert (second["given_label"], second["given_given_label"]) == ("", "z")
+
+
 def test_objects_on_standard_input_keep_their_fields_and_texts_become_columns(memgrow, made):
     lines = json.dumps({"premise": "a, b", "hypothesis": "c", "id": 7, "tags": ["x"]})
     (answer,) = map(json.loads, memgrow.done("predict", made, stdin=lines).splitlines())

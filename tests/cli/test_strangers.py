@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from memgrow import cli
+from memgrow.cli.answers import is_watched
 from memgrow.cli.output import PrintableConsole
 
 ODD = "[/red] [bold \x1b]0;mine\x07 \x9b2J [link=x] \ud800 \u202e"
@@ -130,3 +131,10 @@ def test_a_full_disk_behind_the_output_is_a_sentence(made, monkeypatch, capfd, w
 def test_a_closed_output_is_a_sentence(made, monkeypatch, capfd, words):
     assert ended(monkeypatch, None, *with_model(words, made)) == 2
     assert capfd.readouterr().err == "memgrow: standard output is closed; check that it can be read and written\n"
+
+
+def test_answers_go_to_a_file_where_the_output_is_closed(made, monkeypatch, capfd, tmp_path):
+    assert ended(monkeypatch, None, "predict", made, "the soup", "it is cold", "-o", tmp_path / "answers.jsonl") == 0
+    assert (tmp_path / "answers.jsonl").read_text().count("\n") == 1
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert is_watched(None)

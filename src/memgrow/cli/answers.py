@@ -3,7 +3,7 @@
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,10 @@ class JsonLines:
     def add(self, asked: "Asked", answer: Answer) -> None:
         from memgrow.storage import finite
 
-        others = {_kept(name): value for name, value in asked.fields.items() if name not in asked.text_columns}
-        self._write(json_text(finite({**others, "texts": asked.example.texts, **answer})))
+        others = {name: value for name, value in asked.fields.items() if name not in asked.text_columns}
+        names = _kept(others, answer)
+        kept = {names[name]: value for name, value in others.items()}
+        self._write(json_text(finite({**kept, "texts": asked.example.texts, **answer})))
 
 
 class CsvRows:
@@ -37,18 +39,21 @@ class CsvRows:
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write, self._names = write, list[str]()
+        self._kept: dict[str, str] = {}  # of the first row: a field is in the same column in all rows
 
     def add(self, asked: "Asked", answer: Answer) -> None:
         texts = dict(zip(("text", "pair"), asked.example.texts, strict=False))
-        row = {_kept(name): value for name, value in (asked.fields or texts).items()} | _flat(answer)
+        fields, columns = asked.fields or texts, _flat(answer)
         if not self._names:
-            self._names = list(row)
+            self._kept = _kept(fields, columns)
+            self._names = [*self._kept.values(), *columns]
             self._line(self._names)
-        if strange := [name for name in row if name not in self._names]:
+        if strange := [name for name in fields if name not in self._kept]:
             raise DataError(
                 f"{asked.example.where} has the field {listed(strange)}, which the first row does not have, so that "
                 "they make no table: write JSON lines (--format jsonl)"
             )
+        row = {self._kept[name]: value for name, value in fields.items()} | columns
         self._line([_cell(row.get(name)) for name in self._names])
 
     def _line(self, cells: list[str]) -> None:
@@ -87,12 +92,21 @@ def answers_to(output: Path | None, name: str) -> Iterator[JsonLines | CsvRows]:
 
 def is_watched(output: Path | None) -> bool:
     """Whether somebody at a terminal sees no answers, and so would like to know how far it is."""
-    return sys.stderr is not None and sys.stderr.isatty() and (output is not None or not sys.stdout.isatty())
+    if sys.stderr is None or not sys.stderr.isatty():
+        return False
+    return output is not None or sys.stdout is None or not sys.stdout.isatty()
 
 
-def _kept(name: str) -> str:
-    """The name of a field of the row in the output: another where an answer has one of that name."""
-    return f"given_{name}" if name in OURS else name
+def _kept(fields: Collection[str], answer: Collection[str]) -> dict[str, str]:
+    """The name of each field of a row in the output: another where the answer has one of that name."""
+    kept: dict[str, str] = {}
+    for name in fields:
+        new = name
+        # The row may have a given_label too, as the output of an earlier `predict` does.
+        while new in OURS or new in answer or new in kept.values() or (new != name and new in fields):
+            new = f"given_{new}"
+        kept[name] = new
+    return kept
 
 
 def _flat(answer: Answer) -> dict[str, Any]:

@@ -82,7 +82,8 @@ def predict(
                 unknown += learner.count_unknown(examples)
             for one, answer in zip(chunk, _answers(learner, examples, beam, for_domain), strict=True):
                 answers.add(one, answer)
-            sys.stdout.flush()
+            if output is None:
+                sys.stdout.flush()
             done += len(chunk)
             if done > CHUNK and is_watched(output):
                 bar.show("texts", done, None, f"{done:,} answered")
