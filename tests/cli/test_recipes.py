@@ -81,6 +81,15 @@ def test_the_recipes_are_listed_with_a_line_each_and_printed_as_they_are(memgrow
     assert "did you mean small?" in memgrow.refused("recipes", "smal")
 
 
+def test_only_recipes_that_come_with_memgrow_are_printed(memgrow, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("tool", "small"):
+        (tmp_path / name).write_bytes(b"\x7fELF\xff")
+    for given in ("tool", tmp_path / "tool"):
+        assert memgrow.refused("recipes", given) == f"there is no recipe {given}: it is one of {', '.join(SHIPPED)}"
+    assert memgrow.done("recipes", "small") == SHIPPED["small"].read_text(encoding="utf-8")
+
+
 def test_the_papers_recipe_has_memgrows_own_settings_and_the_papers_method():
     recipe = read_recipe("paper-nli")
     assert settings(recipe) == DEFAULTS

@@ -32,9 +32,10 @@ def recipes(
     Example: memgrow recipes small > mine.yaml
     """
     if name is not None:
-        file = find_recipe(name)
-        if not file.is_file():
-            raise SettingsError(unknown_recipe(name))
+        # By its name alone: a file of one's own need not be a recipe, nor text.
+        file = SHIPPED.get(name.removesuffix(".yaml"))
+        if file is None:
+            raise SettingsError(unknown_recipe(name, or_file=False))
         text = file.read_text(encoding="utf-8")
         write_line(json_text({"name": name, "recipe": text}) if as_json else text.rstrip("\n"))
     elif as_json:
@@ -61,8 +62,8 @@ def find_recipe(given: str | Path) -> Path:
     return path
 
 
-def unknown_recipe(given: str | Path) -> str:
-    """A sentence about a recipe that is neither a file nor a name; with the name that was probably meant."""
+def unknown_recipe(given: str | Path, or_file: bool = True) -> str:
+    """A sentence about a recipe that is no name, nor a file where it may be one; with the name that was meant."""
     near = get_close_matches(Path(given).stem.lower(), SHIPPED, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
-    return f"there is no recipe {given}: {meant}it is a file, or one of {', '.join(SHIPPED)}"
+    return f"there is no recipe {given}: {meant}it is {'a file, or ' if or_file else ''}one of {', '.join(SHIPPED)}"
