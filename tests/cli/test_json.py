@@ -8,6 +8,8 @@ import pytest
 from typer.main import get_command
 
 from memgrow.cli import app
+from memgrow.errors import SettingsError
+from memgrow.experiments import grid
 
 HAVE_THEIR_OWN = {"predict", "serve"}  # answers are lines of JSON, or go to a browser
 
@@ -62,3 +64,30 @@ def test_a_damaged_model_is_told_as_json_too(memgrow, model):
     found = json.loads(result.stdout)
     assert not found["whole"]
     assert any("vocabulary.json" in fault for fault in found["faults"])
+
+
+def test_notices_are_told_beside_the_json(memgrow, data, model, tmp_path):
+    learning = ("adapt", model, data["kitchen"], "--map-label", "9=bad", "--set", "options.strength=2", "--json")
+    result = memgrow(*learning)
+    assert json.loads(result.stdout)["stages"] == []
+    told = " ".join(result.stderr.split())
+    assert "no row has the label 9, for which there is another name" in told
+    assert "F+M+V does not use what is set for strength" in told
+    assert "kitchen: skipped, as it was learnt from the same data" in told
+    assert memgrow(*learning, "--quiet").stderr == ""
+
+
+@pytest.mark.parametrize("command", ["compare", "tune"])
+def test_notices_of_experiments_are_told_beside_the_json(memgrow, data, tmp_path, monkeypatch, command):
+    if command == "tune":
+        pytest.importorskip("optuna", reason="Optuna is not installed: pip install 'memgrow[tune]'")
+
+    def refused(*_: object, **__: object) -> None:
+        raise SettingsError("no run is needed here")
+
+    monkeypatch.setattr(grid, "Grid", refused)
+    words = (data["kitchen"], data["harbour"], "--map-label", "9=bad", "--out", tmp_path / "out", *memgrow.tiny)
+    result = memgrow(command, *words, "--json")
+    assert result.stdout == ""
+    assert "no row has the label 9" in " ".join(result.stderr.split())
+    assert "no run is needed here" in result.stderr

@@ -1,14 +1,13 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
 
 from dataclasses import replace
-from functools import partial
 from math import inf
 from typing import Annotated
 
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, say, split_names, write_json
+from memgrow.cli.output import console, notice, progress_console, say, split_names, write_json
 from memgrow.locking import hold
 
 NO_VECTORS = "none"  # in the place of a file: those of earlier domains are no longer taken
@@ -84,8 +83,7 @@ def adapt(
         tracking,
     )
     from memgrow.cli.recipe import read_recipe
-    from memgrow.data import Columns, Loaded, Stream, load_for_evaluation, load_stream
-    from memgrow.data.lines import FileFormat
+    from memgrow.data import Loaded, Stream, load_for_evaluation, load_stream
     from memgrow.report.learner import matrix_title, summary_line
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.progress_bars import TrainingBar
@@ -95,22 +93,23 @@ def adapt(
     if track is not None:
         check_tracker(track)
     is_free(model)  # before anything is made beside it
-    with hold(model, *((inf, partial(say, style="dim")) if wait else ())):
+    with hold(model, *((inf, notice) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
         asked = read_recipe(recipe, set_ or (), encoder)
         forgets, vectors = str(vectors) == NO_VECTORS, None if str(vectors) == NO_VECTORS else vectors
         learner = open_or_create(model, asked, method, seed, device, vectors)
         check_processes(processes, learner.settings, learner.device)
-        columns = Columns(
+        columns = opt.columns(
             text=text,
             pair=pair,
             label=label,
             by=by,
             group=group,
-            split=split_column,
+            split_column=split_column,
             reply=reply,
-            labels=opt.label_names(map_label),
-            file_format=FileFormat(delimiter, encoding),
+            map_label=map_label,
+            delimiter=delimiter,
+            encoding=encoding,
         )
         chosen, watch_files, watch_names = split_names(domains), *files_and_names(watch or ())
         loaded = load_stream(
@@ -132,11 +131,11 @@ def adapt(
         if learner.model is None and any(domain.has_replies for domain in stream):
             learner = open_or_create(model, asked, method, seed, device, vectors, replies=True)
         if learner.model is None:
-            say(sizes_note(learner, asked, device), "dim")
-        for notice in (*loaded.notices, *watched.notices):
-            say(notice, "dim")
+            notice(sizes_note(learner, asked, device))
+        for sentence in (*loaded.notices, *watched.notices):
+            notice(sentence)
         learner.vectors = None if forgets else learner.vectors
-        with TrainingBar(console) as bar, tracking(track, track_to, model, bar) as tracked:
+        with TrainingBar(progress_console()) as bar, tracking(track, track_to, model, bar) as tracked:
             stages = learn_stream(
                 learner,
                 stream,

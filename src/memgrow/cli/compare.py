@@ -6,11 +6,9 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, opened, save_picture, say, split_names, write_json
-from memgrow.cli.report import check_replaceable, write_report
+from memgrow.cli.output import console, notice, opened, progress_console, save_picture, say, split_names, write_json
+from memgrow.cli.report import REPORT, check_replaceable, write_report
 from memgrow.errors import SettingsError
-
-REPORT = "report.html"
 
 Given = Annotated[
     list[str],
@@ -65,8 +63,7 @@ def compare(
     """
     from memgrow.cli.comparing import failed, introduce, references, settings_for, show, write
     from memgrow.cli.recipe import read_recipe
-    from memgrow.data import Columns, Stream
-    from memgrow.data.lines import FileFormat
+    from memgrow.data import Stream
     from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, RETRAINING, Comparison, runs_of
     from memgrow.experiments.comparison_setup import (
         LABELS,
@@ -94,16 +91,17 @@ def compare(
     runs_of(Stream(()), names, (), settings_for(asked, vectors, for_data(LABELS, stream), device))
     loaded = open_stream(
         stream,
-        columns=Columns(
+        columns=opt.columns(
             text=text,
             pair=pair,
             label=label,
             by=by,
             group=group,
-            split=split_column,
+            split_column=split_column,
             reply=reply,
-            labels=opt.label_names(map_label),
-            file_format=FileFormat(delimiter, encoding),
+            map_label=map_label,
+            delimiter=delimiter,
+            encoding=encoding,
         ),
         validation=validation or (),
         test=test or (),
@@ -112,8 +110,8 @@ def compare(
         limit=limit,
         skip_empty=skip_empty,
     )
-    for notice in loaded.notices:
-        say(notice, "dim")
+    for sentence in loaded.notices:
+        notice(sentence)
     refuse_incomparable(loaded.stream)
     names = suitable(names, loaded.stream, chosen)
     kind = for_data(kind_of(loaded.stream), stream)
@@ -123,7 +121,7 @@ def compare(
     reference = reference_training(settings.training, loaded.stream)
     runs = runs_of(loaded.stream, names, range(first, first + seeds), settings, reference)
     introduce(loaded.stream, settings, asked.defaults(device, kind.is_dialogue))
-    with opened(backend), GridBar(console) as bar:
+    with opened(backend), GridBar(progress_console()) as bar:
         grid = Grid(
             loaded.stream,
             Store(out / "runs"),
@@ -176,7 +174,7 @@ def demo(
     out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt
     say("Four domains arrive one after another; cues of one conflict with those of the next.")
     first = seed or 0
-    with TrainingBar(console) as bar:
+    with TrainingBar(progress_console()) as bar:
         made = run_demo(split_names(methods) or DEMO_METHODS, range(first, first + seeds), device, bar)
     matrices = {method: made.comparison.mean_matrix(method) for method in made.comparison.results}
     for method, matrix in matrices.items():

@@ -4,9 +4,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from memgrow.cli.output import console, save_picture, say
+from memgrow.cli.output import console, notice, save_picture, say
 from memgrow.cli.recipe import Recipe
-from memgrow.cli.report import write_report
+from memgrow.cli.report import REPORT, write_report
 from memgrow.data import Stream
 from memgrow.defaults import Defaults, sizes_line
 from memgrow.errors import SettingsError, counted
@@ -21,8 +21,6 @@ from memgrow.report.matrix import MatrixTable
 from memgrow.report.plots import draw_comparison
 from memgrow.report.stored_figures import read_figures
 from memgrow.storage import atomic_write, pack_json
-
-REPORT = "report.html"
 
 
 def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind, device: str) -> Settings:
@@ -57,7 +55,7 @@ def references(grid: Grid, kind: Kind, seeds: range) -> References:
     if kind.is_dialogue:
         return {}
     if not is_installed():
-        say(HOW_TO_GET, "dim")
+        notice(HOW_TO_GET)
         return {}
     return reference_records(grid.ledger, seeds)
 

@@ -1,11 +1,14 @@
 """The options that several commands share, with their help."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.errors import SettingsError
+
+if TYPE_CHECKING:
+    from memgrow.data import Columns
 
 DATA, SETTINGS = "Data", "Settings"
 
@@ -217,3 +220,33 @@ def label_names(words: list[str] | None) -> dict[object, str]:
         if names.setdefault(old.strip(), new.strip()) != new.strip():
             raise SettingsError(f"--map-label gives {old.strip()} two names; give it one")
     return names
+
+
+def columns(
+    *,
+    text: str | None,
+    pair: str | None,
+    label: str | None,
+    reply: str | None,
+    by: str | None,
+    split_column: str | None,
+    delimiter: str | None,
+    encoding: str | None,
+    map_label: list[str] | None,
+    group: str | None = None,
+) -> "Columns":
+    """The columns that the options of a command name, and how the file that has them is written."""
+    from memgrow.data import Columns
+    from memgrow.data.lines import FileFormat
+
+    return Columns(
+        text=text,
+        pair=pair,
+        label=label,
+        by=by,
+        group=group,
+        split=split_column,
+        reply=reply,
+        labels=label_names(map_label),
+        file_format=FileFormat(delimiter, encoding),
+    )

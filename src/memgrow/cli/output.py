@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
 
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
+PICTURES = ("png", "svg", "pdf")  # formats by the ends of names
 UNBROKEN, LINES = 10_000, 25  # letters and lines of what is no terminal
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 
@@ -63,6 +64,17 @@ def say(sentence: str, style: str = "", soft_wrap: bool = False) -> None:
         console.print(Text(sentence, style), soft_wrap=soft_wrap)
 
 
+def progress_console() -> Console:
+    """Where a command says how far it is, and what one should know: beside the output where that is to be JSON."""
+    return notes if console.quiet else console
+
+
+def notice(sentence: str, soft_wrap: bool = False) -> None:
+    """Say what one should know of a long command, also where its output is to be JSON; soft_wrap: as one line."""
+    if sentence:
+        progress_console().print(Text(sentence, "dim"), soft_wrap=soft_wrap)
+
+
 def note_to_stderr(sentence: str) -> None:
     """Say something beside the output, so that a pipe does not get it."""
     notes.print(Text(sentence, "dim"))
@@ -80,6 +92,14 @@ def write_line(line: str) -> None:
     if sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed")
     sys.stdout.buffer.write(f"{line}\n".encode(errors="surrogateescape"))  # as the names of files are
+
+
+def picture_format(path: Path) -> str:
+    """The format of a picture, as the name of its file says."""
+    name = path.suffix.lower().removeprefix(".")
+    if name not in PICTURES:
+        raise SettingsError(f"{path} must end with .{', .'.join(PICTURES)}, which says the format of the picture")
+    return name
 
 
 def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
@@ -102,7 +122,7 @@ def opened(backend: "Backend") -> "Iterator[Backend]":
         with console.status("Waiting for the machines"):
             within.enter_context(backend)
             about = backend.about
-        say(about, "dim", soft_wrap=True)
+        notice(about, soft_wrap=True)
         yield backend
 
 

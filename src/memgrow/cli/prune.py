@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, say, split_names, write_json
+from memgrow.cli.output import console, note_to_stderr, progress_console, say, split_names, write_json
 from memgrow.errors import ForgettingError, SettingsError
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def prune(
     with changing(model):
         learner = Learner.load(model, device)
         loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
-        with TrainingBar(console) as bar:
+        with TrainingBar(progress_console()) as bar:
             found = plan_pruning(learner, loaded.stream, below, bar)
         for notice in loaded.notices:
             note_to_stderr(notice)
@@ -71,16 +71,18 @@ def prune(
                 {name: one.accuracy for name, one in found.domains.items()},
                 {name: one.accuracy_left for name, one in found.domains.items()},
             )
-        if as_json:
-            domains_json = {name: asdict(one) for name, one in found.domains.items()}
-            sizes = {"slots": found.slots, "bytes": found.bytes, "bytes_left": found.bytes_left}
-            write_json({"domains": domains_json, **sizes, "written": bool(found.slots) and not dry_run}, indent=1)
-        if dry_run or not found.slots:
-            say("Nothing was written." if dry_run else "All slots are read, and nothing was written.")
-            return
-        learner.take(found.learnt)
-        learner.save(model)
-    say(f"{found.slots} slots of each bank are gone from {model}; memgrow undo brings them back.")
+        written = bool(found.slots) and not dry_run
+        if written:
+            learner.take(found.learnt)
+            learner.save(model)
+    if as_json:  # only now: it says what was written
+        domains_json = {name: asdict(one) for name, one in found.domains.items()}
+        sizes = {"slots": found.slots, "bytes": found.bytes, "bytes_left": found.bytes_left}
+        write_json({"domains": domains_json, **sizes, "written": written}, indent=1)
+    if written:
+        say(f"{found.slots} slots of each bank are gone from {model}; memgrow undo brings them back.")
+    else:
+        say("Nothing was written." if dry_run else "All slots are read, and nothing was written.")
 
 
 def pruning_table(found: "Pruning") -> "Table":

@@ -12,6 +12,7 @@ from memgrow.errors import SettingsError
 if TYPE_CHECKING:
     from memgrow.report.run_report import RunReport
 
+REPORT = "report.html"
 BEGINNING = 1000  # bytes of a page in which its maker is named
 
 What = Annotated[
@@ -37,7 +38,7 @@ Data = Annotated[
 def report(
     what: What,
     data: Data = None,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(REPORT),
     comparison: Annotated[
         Path | None,
         typer.Option(
@@ -132,7 +133,7 @@ def check_replaceable(out: Path) -> None:
     if not out.exists():
         return
     if out.is_dir():
-        raise SettingsError(f"{out} is a folder: give the name of a file with -o, such as {out / 'report.html'}")
+        raise SettingsError(f"{out} is a folder: give the name of a file with -o, such as {out / REPORT}")
     with out.open("rb") as file:
         if f'content="{GENERATOR}"'.encode() not in file.read(BEGINNING):
             raise SettingsError(f"{out} is there already, and is no report of memgrow's: give another name with -o")

@@ -7,7 +7,7 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.compare import Given, Workers
-from memgrow.cli.output import console, opened, save_picture, say, split_names, write_json
+from memgrow.cli.output import console, notice, opened, progress_console, save_picture, say, split_names, write_json
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
@@ -67,8 +67,6 @@ def tune(
     """
     from memgrow.cli.comparing import settings_for
     from memgrow.cli.recipe import read_recipe
-    from memgrow.data import Columns
-    from memgrow.data.lines import FileFormat
     from memgrow.experiments.comparison_setup import LABELS, for_data, kind_of, open_stream, suitable
     from memgrow.experiments.grid import Grid
     from memgrow.experiments.on_ray import find_backend
@@ -86,16 +84,17 @@ def tune(
     _space(name, settings_for(asked, vectors, for_data(LABELS, stream), device), search)
     loaded = open_stream(
         stream,
-        columns=Columns(
+        columns=opt.columns(
             text=text,
             pair=pair,
             label=label,
             by=by,
             group=group,
-            split=split_column,
+            split_column=split_column,
             reply=reply,
-            labels=opt.label_names(map_label),
-            file_format=FileFormat(delimiter, encoding),
+            map_label=map_label,
+            delimiter=delimiter,
+            encoding=encoding,
         ),
         validation=validation or (),
         test=test or (),
@@ -104,15 +103,15 @@ def tune(
         limit=limit,
         skip_empty=skip_empty,
     )
-    for notice in loaded.notices:
-        say(notice, "dim")
+    for sentence in loaded.notices:
+        notice(sentence)
     seen = without_test(loaded.stream)
     suitable([name], seen, [name])
     kind = for_data(kind_of(seen), stream)
     settings = settings_for(asked, vectors, kind, device)
     space = _space(name, settings, search)
     _introduce(seen, name, space, seeds)
-    with opened(backend), SearchBar(console, kind.is_dialogue) as bar:
+    with opened(backend), SearchBar(progress_console(), kind.is_dialogue) as bar:
         grid = Grid(
             seen,
             Store(out / "runs"),
