@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from memgrow.cli import app
+from memgrow.learner import Learner
 
 
 def answers(out: str) -> list[dict]:
@@ -46,13 +47,40 @@ def test_evaluation_has_figures_of_each_label_and_the_baseline(memgrow, made, da
     assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_two_models_stand_side_by_side_on_the_same_examples(memgrow, made, model, data):
-    words = ("evaluate", made, data["kitchen"], data["harbour"], "--against", model)
+def test_a_picture_is_of_the_format_that_its_name_says(memgrow, made, data, tmp_path):
+    for name, begins in (("labels.SVG", b"<?xml"), ("labels.pdf", b"%PDF")):
+        memgrow.done("evaluate", made, data["kitchen"], "--plot", tmp_path / name)
+        assert (tmp_path / name).read_bytes().startswith(begins)
+    for name in ("labels.jpg", "labels"):
+        said = memgrow.refused("evaluate", tmp_path / "none", data["kitchen"], "--plot", tmp_path / name)
+        assert said == f"{tmp_path / name} must end with .png, .svg, .pdf, which says the format of the picture"
+
+
+def test_two_models_stand_side_by_side_on_the_same_examples(memgrow, made, data, jsonl, tmp_path):
+    other = Learner.load(made, "cpu")
+    assert other.labels is not None
+    other.labels = (*other.labels[1:], other.labels[0])  # it takes each label for another
+    other.save(tmp_path / "other")
+    files = []
+    for name in ("kitchen", "harbour"):
+        rows = [row for row in map(json.loads, data[name].open()) if row["split"] == "test"]
+        by_label = [[row for row in rows if row["label"] == label] for label in other.labels]
+        files.append(jsonl(tmp_path / f"{name}.jsonl", [*by_label[0][:8], *by_label[1][:5], *by_label[2][:2]]))
+    words = ("evaluate", made, *files, "--against", tmp_path / "other")
     found = json.loads(memgrow.done(*words, "--json"))
-    assert {name: one["against"]["difference"] for name, one in found.items()} == {"kitchen": 0, "harbour": 0}
-    assert found["kitchen"]["against"]["p"] == 1
-    shown = memgrow.done(*words)
-    assert "do not tell which is better: 0 of 48 are answered differently" in " ".join(shown.split())
+    ours, theirs = (json.loads(memgrow.done("evaluate", one, *files, "--json")) for one in (made, tmp_path / "other"))
+    assert ours != theirs
+    assert list(found) == ["kitchen", "harbour", "all of them"]
+    for name in ours:
+        assert found[name]["accuracy"] == ours[name]
+        assert found[name]["against"]["difference"] == pytest.approx(ours[name] - theirs[name])
+    of_all = found["all of them"]  # both domains have 15 examples
+    assert of_all["accuracy"] == pytest.approx(sum(ours.values()) / 2)
+    assert of_all["against"]["difference"] == pytest.approx((sum(ours.values()) - sum(theirs.values())) / 2)
+    better = "is better than" in (shown := " ".join(memgrow.done(*words).split()))
+    assert better == (of_all["against"]["low"] > 0 or of_all["against"]["high"] < 0)
+    apart = of_all["against"]["only_first"] + of_all["against"]["only_second"]
+    assert better or f"{apart} of 30 are answered differently" in shown
 
 
 def test_evaluation_tells_how_far_probabilities_can_be_believed(memgrow, made, data):

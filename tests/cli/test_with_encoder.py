@@ -1,5 +1,6 @@
 """The commands on a pretrained encoder: a model that goes on with it, moves without it, and every refusal."""
 
+import errno
 import importlib.metadata
 import json
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.learner import Learner
 from tests.support.tiny_encoder import edit_config, make_encoder
 
 QUICK = ("--set", "epochs=1", "--set", "batch=16", "--device", "cpu")
@@ -299,6 +301,31 @@ def test_a_domain_moves_to_another_copy_as_a_file(memgrow, data, taught, model, 
     assert "no domain 'ports'" in memgrow.refused("export-domain", model, "ports")
     memgrow.done("undo", model)
     assert memgrow.learnt(model) == [("kitchen",)]
+
+
+def test_both_models_answer_for_the_domain_that_is_told(memgrow, data, taught, tmp_path):
+    other = Learner.load(taught, "cpu")
+    assert other.labels is not None
+    other.labels = (*other.labels[1:], other.labels[0])  # it takes each label for another, but not for the kitchen
+    other.save(tmp_path / "other")
+    words = ("evaluate", taught, data["kitchen"], "--against", tmp_path / "other", "--json")
+    plain, told = (
+        json.loads(memgrow.done(*words, *more))["kitchen"]["against"] for more in ((), ("--for-domain", "kitchen"))
+    )
+    assert plain["only_first"] + plain["only_second"] > 0
+    assert told["only_first"] + told["only_second"] == 0
+
+
+def test_pruning_is_told_as_json_once_it_is_written(memgrow, data, model, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    words = ("prune", model, "--data", data["harbour"], "--below", "0.2", "--json")
+    with monkeypatch.context() as within:
+        within.setattr(Learner, "save", full)
+        result = memgrow(*words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert json.loads(memgrow.done(*words))["written"]
 
 
 def test_slots_that_nobody_reads_are_pruned_after_the_cost_was_told(memgrow, data, taught, model):

@@ -13,6 +13,7 @@ from memgrow.cli.output import (
     count_cut_texts,
     note_cut_texts,
     note_to_stderr,
+    picture_format,
     save_picture,
     say,
     split_names,
@@ -51,7 +52,8 @@ def evaluate(
         bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
     ] = False,
     plot: Annotated[
-        Path | None, typer.Option(readable=False, metavar="FILE", help="Draw the confusion matrices as a picture.")
+        Path | None,
+        typer.Option(readable=False, metavar="FILE", help="Draw the confusion matrices: .png, .svg or .pdf."),
     ] = None,
     beam: opt.Beam = 1,
     vectors: Annotated[
@@ -69,8 +71,7 @@ def evaluate(
 
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
-    from memgrow.data import Columns, load_for_evaluation
-    from memgrow.data.lines import FileFormat
+    from memgrow.data import load_for_evaluation
     from memgrow.experiments.reply_records import evaluate_replies
     from memgrow.learner import Learner
     from memgrow.metrics.calibration import reliability
@@ -79,15 +80,17 @@ def evaluate(
     from memgrow.report.confusion import confusion_table, draw_confusions, labels_table, side_by_side_table, verdict
     from memgrow.report.learner import replies_table, scores_table
 
-    columns = Columns(
+    drawn = None if plot is None else picture_format(plot)
+    columns = opt.columns(
         text=text,
         pair=pair,
         label=label,
         by=by,
-        split=split_column,
+        split_column=split_column,
         reply=reply,
-        labels=opt.label_names(map_label),
-        file_format=FileFormat(delimiter, encoding),
+        map_label=map_label,
+        delimiter=delimiter,
+        encoding=encoding,
     )
     learner = Learner.load(model, device)
     for_labels = {"--calibration": calibration, "--by-label": by_label, "--plot": plot, "--against": against}
@@ -117,21 +120,26 @@ def evaluate(
     plain = {name: reliability(*one) for name, one in answers.items() if calibration}
     confusions = {name: confusion_of(labels, *one) for name, one in answers.items()}
     right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in answers.items()}
-    beside = {} if other is None else _beside(right, other, loaded.stream)
+    beside: dict[str, SideBySide] = {}
+    if other is not None:
+        with other.answering_for(for_domain):
+            beside = _beside(right, other, loaded.stream)
     if as_json:
-        write_json(
-            {
-                name: one.accuracy
-                if not (by_label or calibration or beside)
-                else {
-                    **(confusions[name].to_json() if by_label else {}),
-                    **(_calibrated(asdict(one), temperature, plain[name].ece) if calibration else {}),
-                    "accuracy": one.accuracy,
-                    **({"against": beside[name].to_json()} if beside else {}),
-                }
-                for name, one in scores.items()
+        figures: dict[str, Any] = {
+            name: one.accuracy
+            if not (by_label or calibration or beside)
+            else {
+                **(confusions[name].to_json() if by_label else {}),
+                **(_calibrated(asdict(one), temperature, plain[name].ece) if calibration else {}),
+                "accuracy": one.accuracy,
+                **({"against": beside[name].to_json()} if beside else {}),
             }
-        )
+            for name, one in scores.items()
+        }
+        if ALL in beside:
+            of_all = [is_right for one in right.values() for is_right in one]
+            figures[ALL] = {"accuracy": sum(of_all) / len(of_all), "against": beside[ALL].to_json()}
+        write_json(figures)
     else:
         console.print(scores_table(scores, plain, confusions))
         for name, confusion in confusions.items() if by_label else ():
@@ -141,7 +149,7 @@ def evaluate(
             console.print(side_by_side_table(str(model), str(against), beside))
             say(verdict(str(model), str(against), list(beside.values())[-1]))
     if plot is not None:
-        save_picture(plot, lambda file: draw_confusions(confusions, file, f"{model}: labels and answers"))
+        save_picture(plot, lambda file: draw_confusions(confusions, file, f"{model}: labels and answers", drawn))
 
 
 def _calibrated(figures: dict[str, Any], temperature: float, uncalibrated: float) -> dict[str, Any]:

@@ -76,8 +76,13 @@ def verdict(first: str, second: str, found: SideBySide) -> str:
     return f"{better} is better than {other} by {abs(100 * found.difference):.1f} points on these examples."
 
 
-def draw_confusions(confusions: Mapping[str, Confusion], path: str | Path | BinaryIO, title: str) -> None:
-    """Draw a heat map for each domain: of the examples with a label, the share that was given each."""
+def draw_confusions(
+    confusions: Mapping[str, Confusion], path: str | Path | BinaryIO, title: str, file_format: str | None = None
+) -> None:
+    """Draw a heat map for each domain: of the examples with a label, the share that was given each.
+
+    A file without a name needs a format (png, svg or pdf), or is PNG.
+    """
     columns, rows = min(len(confusions), IN_A_ROW), ceil(len(confusions) / IN_A_ROW)
     figure = new_figure(SIDE * columns, SIDE * rows)
     axes = figure.subplots(rows, columns, squeeze=False)
@@ -89,7 +94,7 @@ def draw_confusions(confusions: Mapping[str, Confusion], path: str | Path | Bina
         axis.set_ylabel("label")
     figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label="% of the examples with the label")
     figure.suptitle(title, parse_math=False)
-    figure.savefig(path, dpi=DPI)
+    figure.savefig(path, dpi=DPI, format=file_format)
 
 
 def _draw(axis: "Axes", name: str, confusion: Confusion) -> "AxesImage":
