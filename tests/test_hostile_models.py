@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save
 
 from memgrow import Learner
+from memgrow.calibration import Calibration
 from memgrow.checkpoint import find_faults
 from memgrow.errors import ModelError, SettingsError
 from memgrow.manifest import strangers
@@ -321,3 +322,10 @@ def test_millions_of_numbers_are_not_looked_at_one_by_one(monkeypatch):
 def test_a_count_that_is_past_all_use_is_refused(name):
     with pytest.raises(SettingsError, match=f"{name} must be at most 2,147,483,647"):
         TrainingSettings(**{name: 10**19})
+
+
+@pytest.mark.parametrize("value", [[0] * 9, {"temperature": 1.0, "domains": {"a": {"stage": [0] * 9}}}])
+def test_endless_numbers_in_a_calibration_are_not_gone_through(value, monkeypatch):
+    monkeypatch.setattr("memgrow.calibration.finite", lambda numbers: pytest.fail("gone through"))
+    with pytest.raises((ValueError, TypeError, KeyError, AttributeError)):
+        Calibration.from_json(value)

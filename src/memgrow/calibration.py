@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memgrow.kinds import wrong_part
 from memgrow.metrics.calibration import Reliability, fit_temperature, reliability
 from memgrow.storage import finite
 
@@ -44,8 +45,6 @@ class Calibration:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Calibration":
         """Read it; where it does not make sense, an error of those that any value may raise, or a ValueError."""
-        if finite(value) != value:
-            raise ValueError("there is a number that is not finite")
         domains = {
             name: DomainCalibration(
                 **{**one, "before": Reliability(**one["before"]), "after": Reliability(**one["after"])}
@@ -55,7 +54,12 @@ class Calibration:
         temperature = value["temperature"]
         if not (isinstance(temperature, float) and temperature > 0):
             raise ValueError("the temperature is no number above 0")
-        return cls(temperature, domains)
+        made = cls(temperature, domains)
+        if (wrong := wrong_part(made, cls, "calibration")) is not None:  # first: a stranger's lists may be endless
+            raise ValueError(f"{wrong} is of another kind")
+        if finite(made.to_json()) != made.to_json():
+            raise ValueError("there is a number that is not finite")
+        return made
 
 
 def calibrate(
