@@ -22,10 +22,11 @@ import torch
 
 from torture.budget import Budget, Counts, Report
 from torture.confined import Outcome, confined
-from torture.mutations import Damage, mutate
+from torture.mutations import MANIFEST, Damage, mutate
 
 LEAST = 2_000  # mutations
 ENCODER = "encoder-folder"
+EARLIER = "its version after stage"  # in the words of verify
 LONGEST = 700  # characters of a sentence, the name of the folder among them
 FIXTURES = Path(__file__).parents[1] / "tests" / "fixtures" / "model-0.1.0"
 
@@ -92,6 +93,8 @@ def judged(damage: Damage, outcome: Outcome, whole: str) -> tuple[str, str | Non
     if told["code"] != 0 and "/" in (damage.file or ""):  # an earlier version, which nobody has asked for
         named = (damage.file or "").rpartition("/")[2] in told["output"] and told["model"] == whole
         return "refused", None if named else f"verify says of an earlier version: {told['output']}"
+    if told["code"] != 0 and damage.file == MANIFEST and EARLIER in told["output"] and told["model"] == whole:
+        return "refused", None  # the manifest is wrong of an earlier version alone, and the model is as it was
     if told["code"] != 0:
         return "refused", f"it loads, and verify says {told['output']}"
     if told["model"] == whole:
