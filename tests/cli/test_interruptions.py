@@ -184,6 +184,30 @@ def test_so_does_a_signal_before_the_command_has_begun(number, code, where, monk
     assert (ended.value.code, capsys.readouterr().err) == (code, STOPPED)
 
 
+@pytest.mark.parametrize("arrives_as", [RuntimeError, ImportError, SystemError])
+def test_so_does_one_that_an_import_makes_another_error_of(arrives_as, monkeypatch, capsys, signals):
+    def stop(*_, **__):
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt as stopped:
+            raise arrives_as("while a class was made") from stopped  # as Python 3.11 does of one in __set_name__
+
+    monkeypatch.setattr("memgrow.cli.app", stop)
+    monkeypatch.setattr(sys, "argv", ["memgrow", "adapt", "m", "d"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (143, STOPPED)
+
+
+def test_a_fault_of_its_own_keeps_its_traceback(monkeypatch, signals):
+    def fail(*_, **__):
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr("memgrow.cli.app", fail)
+    with pytest.raises(RuntimeError, match="a fault"):
+        main()
+
+
 def test_ctrl_c_elsewhere_makes_no_promise(memgrow, made, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt

@@ -105,7 +105,7 @@ def main() -> None:
     hear_sigterm()
     try:
         app(prog_name=NAME)
-    except (SystemExit, KeyboardInterrupt) as end:
+    except BaseException as end:  # an interruption may arrive as another error, inside an import say
         stop_hearing()
         failed = end_output()
         if stopped := interruption(end):  # perhaps while options were read, or just before the end
