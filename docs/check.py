@@ -26,7 +26,7 @@ from typer.main import get_command
 from memgrow.cli import app
 from memgrow.cli.recipe import SECTIONS
 from memgrow.defaults import defaults_for
-from memgrow.methods import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_REPLIES
+from memgrow.methods import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained.settings import OF_ITS_OWN
 from memgrow.report.encoder_picture import checksum
@@ -114,7 +114,8 @@ def the_demos_figures_come_from_the_command_that_is_named_beside_them() -> Itera
 
 @check
 def the_default_methods_are_those_that_the_protocol_found() -> Iterator[str]:
-    for family, method in (("bilstm", RECOMMENDED), ("replies", RECOMMENDED_FOR_REPLIES)):
+    taken = {"bilstm": RECOMMENDED, "encoder": RECOMMENDED_FOR_ENCODERS, "replies": RECOMMENDED_FOR_REPLIES}
+    for family, method in taken.items():
         found = results(f"which-method/{family}.json")["check"]["default"]
         if found != method:
             yield f"{found} is the default by results/which-method/{family}.json, but {method} is taken"
@@ -154,6 +155,32 @@ def what_is_read_from_the_protocols_runs_holds() -> Iterator[str]:
     for stream, found in replies["streams"].items():
         if not found["rows"]["F+V+E"]["against"]["average"]["low"] > 0:
             yield f"F+V+E is not better than F+V for replies on {stream}"
+
+
+@check
+def what_is_read_from_the_protocols_runs_on_an_encoder_holds() -> Iterator[str]:
+    tuned = results("which-method/encoder.json")
+    gains = {name: one["rows"] for name, one in tuned["streams"].items()}
+    ema, back = ({name: rows[method]["against"] for name, rows in gains.items()} for method in ("F+E", "F+A auto"))
+    if tuned["choice"]["winner"] != "F+E" or _side(tuned["choice"]["against"]["F+A auto"]) != 1:
+        yield "F+E does not win on the streams for choosing, or F+A with keep auto is not better than F there"
+    if set(tuned["choice"]["out"]) != {"ridge", "LoRA", "frozen+M", "EWC", "LoRA+A auto", "F+A half"}:
+        yield "others are out than the page says"
+    for stream in ("sentiment", "sentiment-reversed"):
+        sides = [_side(one[stream][what]) for one in (ema, back) for what in ("average", "forgetting")]
+        if sides != [1, -1, 1, -1]:
+            yield f"F+E and F+A do not both end above F and forget less on {stream}"
+    gained, forgot = (
+        [100 * ema[stream][what]["difference"] for stream in ("sentiment", "sentiment-reversed")]
+        for what in ("average", "forgetting")
+    )
+    if [round(one, 1) for one in gained] != [0.7, 2.0] or not -3 <= min(forgot) <= max(forgot) <= -1:
+        yield f"F+E gains {gained} and forgets {forgot} points on sentiment"
+    alike = ("reviews", "other-reviews", "other-reviews-reversed")
+    if max(one[stream]["average"]["difference"] for one in (ema, back) for stream in alike) > 0.01 / 3:
+        yield "F+E or F+A gains more than a third of a point on reviews"
+    if _side(ema["made"]["average"]) != -1 or any(_side(back[stream]["average"]) for stream in (*alike, "made")):
+        yield "F+E is not below F on what is made by rule, or F+A is not level with it on the streams for checking"
 
 
 @check

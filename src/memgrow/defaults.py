@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_REPLIES, MethodSettings
+from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES, MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
 
@@ -55,7 +55,8 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        return Defaults("F+A", model, FINE_TUNING, MethodSettings(keep="auto", fisher_examples=200))
+        options = MethodSettings(keep="auto", fisher_examples=200)  # for who chooses A or EWC
+        return Defaults(RECOMMENDED_FOR_ENCODERS, model, FINE_TUNING, options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
     return Defaults(method, model or READS_LOWER, RECURRENT)
 

@@ -26,7 +26,7 @@ from memgrow.training.loop import TrainingSettings
 
 BASELINE, RETRAINING = "F", "multi-task"  # what every method is to be measured by
 METHODS = (BASELINE, "F+V", "F+M+V", "F+V+E", RETRAINING)
-ENCODER_METHODS = (BASELINE, "F+A", "frozen+M", RETRAINING)  # on a pretrained encoder
+ENCODER_METHODS = (BASELINE, "F+E", "F+A", RETRAINING)  # on a pretrained encoder
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,15 @@
 from memgrow.methods.growth import Grew, check_method, grow_for
 from memgrow.methods.plugin import Evaluate, MethodSettings, OptimiserState, Plugin
 from memgrow.methods.plugins import Plugins
-from memgrow.methods.table import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_REPLIES, Method, find_method
+from memgrow.methods.table import (
+    LETTERS,
+    METHODS,
+    RECOMMENDED,
+    RECOMMENDED_FOR_ENCODERS,
+    RECOMMENDED_FOR_REPLIES,
+    Method,
+    find_method,
+)
 from memgrow.methods.trains import Trains
 
 Past = Plugin  # its name in 0.1.0
@@ -12,6 +20,7 @@ __all__ = [
     "LETTERS",
     "METHODS",
     "RECOMMENDED",
+    "RECOMMENDED_FOR_ENCODERS",
     "RECOMMENDED_FOR_REPLIES",
     "Evaluate",
     "Grew",

@@ -35,7 +35,7 @@ def check_method(method: Method, settings: ModelSettings) -> None:
         if settings.kind.is_pretrained:
             raise SettingsError(
                 f"{method.name} adds {' and '.join(lacking)}, but a pretrained encoder grows by {possible} alone: use "
-                "another method, such as F+A, or F+M for slots (memgrow methods names them)"
+                "another method, such as F, or F+M for slots (memgrow methods names them)"
             )
         raise SettingsError(
             f"{method.name} adds {' and '.join(lacking)}, but the encoder {settings.cell!r} grows by {possible} alone: "

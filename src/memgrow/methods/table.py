@@ -18,8 +18,9 @@ from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 from memgrow.models import Model, ModelSettings
 
 What = Literal["words", "slots", "hidden", "column"]
-# What docs/which-method.md found: for labels nothing is better than F+V, for replies F+V+E is.
-RECOMMENDED, RECOMMENDED_FOR_REPLIES = "F+V", "F+V+E"
+# What docs/which-method.md found: for labels nothing holds up as better than F+V, nor than F on a pretrained encoder;
+# for replies F+V+E does.
+RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "F+V", "F", "F+V+E"
 READ_BY_GROWTH: dict[What, tuple[str, ...]] = {"slots": ("slots", "quiet"), "hidden": ("slots",)}  # settings
 
 

@@ -41,7 +41,6 @@ def method_rows() -> dict[str, Any]:
             }
             for name, one in LETTERS.items()
         ],
-        "keep": tuned.options.keep,
     }
 
 

@@ -47,7 +47,6 @@ def defaults_line(content: dict[str, Any]) -> str:
     """The methods that are taken where nobody names one."""
     plain, replies, tuned = (one["name"] for one in content["methods"] if one["default"])
     return (
-        f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned} "
-        f"(keep: {content['keep']}). "
+        f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned}. "
         "Column encoder: whether a method goes with a pretrained one."
     )

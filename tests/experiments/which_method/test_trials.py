@@ -22,7 +22,7 @@ from memgrow.experiments.which_method.trial import Material, Trial
 from memgrow.models import ModelSettings
 from memgrow.report.encoder_picture import checksum
 from memgrow.report.which_method import choice_page
-from memgrow.report.which_method_picture import draw_choice
+from memgrow.report.which_method_picture import draw_choice, far_off
 from memgrow.training.loop import TrainingSettings
 
 ROOT = Path(__file__).parents[3]
@@ -130,6 +130,18 @@ def test_records_become_figures_tables_and_a_picture(runs, tmp_path):
     draw_choice(tmp_path, tmp_path / "picture.png")
     with Image.open(tmp_path / "picture.png") as picture:
         assert picture.text["Description"] == checksum(tmp_path)
+
+
+def test_only_who_is_out_and_far_from_all_others_is_left_to_words():
+    def far(**away: float) -> set[str]:
+        return far_off(
+            {"choice": {"out": {"a": "s", "b": "s"}, "winner": "c"}}, {n: ((x, 0), []) for n, x in away.items()}
+        )
+
+    assert far(a=-9.0, b=4.0, c=1.0) == {"a"}
+    assert far(a=-9.0, b=5.0, c=1.0) == set()
+    assert far(c=-9.0, a=1.0) == set()
+    assert far(a=1.0) == set()
 
 
 def test_a_second_run_makes_nothing_again_and_other_data_is_refused(runs, data):
