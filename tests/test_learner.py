@@ -126,23 +126,6 @@ def test_word_vectors_come_from_a_file_for_first_and_for_new_words(tiny, short, 
         make(ModelSettings(embedding=7, hidden=5, slots=4), rates).adapt(stream[0], vectors=file)
 
 
-def test_word_vectors_are_remembered_from_domain_to_domain(tiny, stream, tmp_path):
-    file = tmp_path / "vectors.txt"
-    words = sorted({word for example in stream[1].train for word in example.text.split()})
-    file.write_text("".join(f"{word} {' '.join(['0.5'] * 6)}\n" for word in words))
-    learner, told = make(tiny, TrainingSettings(rate=1e-12, epochs=1)), Told()
-    learner.adapt(stream[0], vectors=file, folder=tmp_path / "model")
-    known = len(learner.vocabulary)
-    learner = Learner.load(tmp_path / "model", "cpu")
-    learner.adapt(stream[1], progress=told)
-    new = learner.trained().encoder.embedding.weight[known:]
-    assert (new == 0.5).all(1).float().mean() > 0.9
-    assert any("have a vector in vectors.txt" in note for note in told.notes)
-    file.unlink()
-    learner.adapt(stream[2], progress=told)
-    assert any(f"no longer at {file}: new words begin at random" in note for note in told.notes)
-
-
 class Told:
     """Takes what a training has to say."""
 

@@ -42,6 +42,7 @@ from memgrow.storage import (
 )
 from memgrow.tensor_files import Shapes, stored_shapes
 from memgrow.text import Vocabulary
+from memgrow.text.remembered_vectors import RememberedVectors
 from memgrow.training.loop import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
 
@@ -74,7 +75,7 @@ class Setup:
     options: MethodSettings
     seed: int
     encoder: EncoderFiles | None = None  # the files of a pretrained encoder
-    vectors: str | None = None  # the file of word vectors that new words begin with
+    vectors: RememberedVectors | None = None  # that new words begin with
 
     def tokenized(self, examples: Sequence[Example]) -> Tokenized:
         """Examples as tokens of the kind that the encoder reads; of those on the disk, tokens on the disk."""
@@ -161,7 +162,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "training": asdict(setup.training),
         "options": asdict(setup.options),
         "shape": learnt.model.shape(),
-        **({"vectors": setup.vectors} if setup.vectors else {}),
+        **({"word_vectors": setup.vectors.to_json()} if setup.vectors else {}),
         **({"licences": list(setup.encoder.licences)} if setup.encoder else {}),
         **({"domains": describe_parts(learnt.parts)} if learnt.parts else {}),
     }
@@ -226,11 +227,11 @@ def unpack(
         MethodSettings(**config["options"]),
         config["seed"],
         _unpack_encoder(files, config) if ENCODER in files else None,
-        config.get("vectors"),
+        _unpack_vectors(config),
     )
     labels, history = tuple(config["labels"]), unpack_history(files)
     _check_kinds({CONFIG: setup.model, f"{CONFIG}: training": setup.training, f"{CONFIG}: options": setup.options})
-    others = ((labels, tuple[str, ...], "labels"), (setup.seed, int, "seed"), (setup.vectors, str | None, "vectors"))
+    others = ((labels, tuple[str, ...], "labels"), (setup.seed, int, "seed"))
     if wrong := next(filter(None, (wrong_part(*one) for one in others)), None):
         raise _wrong(f"{CONFIG}: {wrong}")
     if len(set(labels)) != len(labels):
@@ -268,6 +269,13 @@ def unpack_history(files: Mapping[str, Content]) -> History:
     if [row.learned for row in history.matrix.rows] != [stage.learned for stage in history.stages]:
         raise _wrong(f"{HISTORY}: matrix")
     return history
+
+
+def _unpack_vectors(config: Mapping[str, Any]) -> RememberedVectors | None:
+    try:
+        return RememberedVectors.from_json(config)
+    except NOT_UNDERSTOOD as error:
+        raise _wrong(f"{CONFIG}: word_vectors") from error
 
 
 def _unpack_noted(files: Mapping[str, Content], name: str, kind: type[Noted]) -> Noted:

@@ -31,6 +31,7 @@ from memgrow.printable import printable
 from memgrow.progress import NoProgress, Progress, shown_by
 from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate, weak_scores
 from memgrow.text import Vocabulary
+from memgrow.text.remembered_vectors import RememberedVectors
 from memgrow.text.vector_files import detect
 from memgrow.training.data_parallel import DataParallel
 from memgrow.training.loop import TrainingSettings
@@ -80,7 +81,7 @@ class Learner(Answering):
         self.calibration = Calibration()
         self.parts: Parts = {}
         self.reference = Reference()
-        self.vectors: str | None = None  # the file that new words' vectors come from, unless another is given
+        self.vectors: RememberedVectors | None = None  # that new words begin with, unless others are given
         self._folder: Path | None = None  # where it was last written to or read from
         self._sizes: Defaults | None = None  # what its sizes suit, if nobody named any
 
@@ -142,9 +143,10 @@ class Learner(Answering):
         """Learn a domain; the learner is unchanged until that has succeeded.
 
         `watch` are domains whose test examples are tried afterwards, beside this one's. `vectors` is a file of word
-        vectors for new words; later domains take it as well, for as long as it is there (`learner.vectors`). With a
-        `folder` the learner is saved there at the end, and until then its state is kept in folder.adapting, so that a
-        run that was killed goes on where it was and ends with the same bits.
+        vectors for new words; later domains take it as well (`learner.vectors`; None ends that), for as long as it
+        lies unchanged where this user gave it. With a `folder` the learner is saved there at the end, and until then
+        its state is kept in folder.adapting, so that a run that was killed goes on where it was and ends with the same
+        bits.
         `earlier` are all domains before this one, for a method that trains on them together. `loop` is "plain",
         "stacked" or "recorded" (see `choose_loop`); without it the faster one is taken.
         No other process can change the folder meanwhile. A folder with a model of which this would be no later version
@@ -206,16 +208,18 @@ class Learner(Answering):
             check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
         progress = progress or NoProgress()
         vectors = self._vectors_now(vectors, progress)
-        setup = replace(self.setup, vectors=str(Path(vectors).absolute()) if vectors else self.vectors)
+        setup = self.setup
         if self._sizes is not None and self.model is None:
             if vectors is not None:
                 setup = replace(setup, model=replace(setup.model, embedding=detect(Path(vectors)).size))
             progress.note(sizes_line(self._sizes, setup.model, setup.training))
         adaptation = Adaptation.begin(setup, self.learnt, self.device, stage, watch, vectors, progress)
+        if vectors is not None:
+            setup = replace(setup, vectors=RememberedVectors.given(vectors))
         bound = None if max_forgetting is None else self._bound(max_forgetting, adaptation.tested, coming)
         if folder and adaptation.words.chosen_from:
             progress.note(adaptation.words.sentence(stage.name))
-        key = {"data": stage.fingerprint, "settings": self._key(stage, vectors)}
+        key = {"data": stage.fingerprint, "settings": self._key(stage, setup.vectors if vectors else None)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         asked = threads if group is None else None  # a group has parted them already
         with using_threads(suited_threads(self.device, adaptation.multiplications, asked)):
@@ -376,21 +380,20 @@ class Learner(Answering):
         self._folder = Path(path).absolute()
 
     def _vectors_now(self, given: str | Path | None, progress: Progress) -> str | Path | None:
-        """The file of word vectors that is given or, if none is, that of earlier domains, wherever it still lies."""
+        """The file of word vectors that is given or, if none is, that of earlier domains, if it is found."""
         if given is not None or self.vectors is None:
             return given
-        if not Path(self.vectors).is_file():
+        if (found := self.vectors.find()) is None:
             progress.note(
-                f"The word vectors of earlier domains are no longer at {printable(self.vectors)}: new words begin at "
-                "random; give the file again (--vectors), or none of them (--vectors none)"
+                f"The word vectors of earlier domains, {printable(self.vectors.name)}, are not found: new words begin "
+                "at random; give the file again (--vectors), or none of them (--vectors none)"
             )
-            return None
-        return self.vectors
+        return found
 
-    def _key(self, stage: StageData, vectors: str | Path | None) -> str:
+    def _key(self, stage: StageData, vectors: RememberedVectors | None) -> str:
         """Tells a training from others with the same data, so that a run resumes its own and no other."""
-        file = os.path.realpath(vectors) if vectors else None
-        parts = (self.method.name, self.settings, self.training, self.options, self.seed, file)
+        content = vectors.sha256 if vectors else None
+        parts = (self.method.name, self.settings, self.training, self.options, self.seed, content)
         return repr((*parts, stage.task, stage.labels, [past.fingerprint for past in self.history.stages]))
 
 

@@ -17,6 +17,7 @@ from memgrow.export import export_huggingface, huggingface_folder
 from memgrow.export.model_card import licence_of, model_card
 from memgrow.learner import Learner
 from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.text.remembered_vectors import RememberedVectors
 from tests.support.canaries import leaks, planted, rare_words
 from tests.test_folders import killed_at
 
@@ -110,8 +111,9 @@ def test_the_hubs_own_client_reads_the_front_matter(folder):
     assert [one.metric_type for one in data.eval_results] == ["accuracy", "accuracy"]
 
 
-def test_nothing_tells_where_word_vectors_lie(learner, tmp_path):
-    learner.vectors = str(tmp_path / "secret-place" / "vectors.txt")
+def test_nothing_tells_where_word_vectors_lie(learner, monkeypatch, tmp_path):
+    place = tmp_path / "secret-place" / "secret-place.txt"
+    monkeypatch.setattr(learner, "vectors", RememberedVectors("secret-place.txt", "0" * 64, place))
     export_huggingface(learner, tmp_path / "out")
     assert all(b"secret-place" not in path.read_bytes() for path in (tmp_path / "out").iterdir())
 

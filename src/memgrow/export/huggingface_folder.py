@@ -23,7 +23,7 @@ def export_huggingface(learner: Learner, path: str | Path) -> None:
     """
     place = free_place(path)
     card = model_card(learner, place.name)
-    setup = replace(learner.setup, vectors=None)  # a path of this machine, which is nobody's business
+    setup = replace(learner.setup, vectors=None)  # how a file of yours is called is nobody's business
     if isinstance(setup.model, PretrainedSettings):  # perhaps by a path, too
         setup = replace(setup, model=replace(setup.model, encoder=public_name(setup.model.encoder)))
     with new_folder(path) as folder:

@@ -1,0 +1,127 @@
+"""The word vectors that a model began with: found again where this user gave them, and nowhere else."""
+
+import hashlib
+import json
+
+import pytest
+import torch
+
+from memgrow.checkpoint import FORMAT
+from memgrow.data import Domain
+from memgrow.folder_writer import write_folder
+from memgrow.learner import Learner
+from memgrow.progress import NoProgress
+from memgrow.text.remembered_vectors import RememberedVectors
+from memgrow.training.loop import TrainingSettings
+
+UNTRAINED = TrainingSettings(rate=1e-12, epochs=1)
+
+
+class Told(NoProgress):
+    """Takes what a training has to say."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+@pytest.fixture(autouse=True)
+def noted(monkeypatch, tmp_path):
+    """The folder that notes where this user's vectors lie: no other test has given the same ones."""
+    monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "noted"))
+    return tmp_path / "noted"
+
+
+def make(tiny, training) -> Learner:
+    return Learner.create("F+M+V", model=tiny, training=training, device="cpu")
+
+
+@pytest.fixture
+def vectors_file(stream, tmp_path):
+    """A file with a vector for each word of the second domain, all of them the same."""
+    words = sorted({word for example in stream[1].train for word in example.text.split()})
+    (file := tmp_path / "of mine" / "vectors.txt").parent.mkdir()
+    file.write_text("".join(f"{word} {' '.join(['0.5'] * 6)}\n" for word in words))
+    return file
+
+
+def new_rows(learner: Learner, domain: Domain, told: Told) -> torch.Tensor:
+    """The vectors of the words that join with a domain, which nothing is trained on."""
+    known = len(learner.vocabulary)
+    learner.adapt(domain, progress=told)
+    return learner.trained().encoder.embedding.weight[known:]
+
+
+def test_word_vectors_are_remembered_from_domain_to_domain(tiny, stream, vectors_file, tmp_path):
+    learner, told = make(tiny, UNTRAINED), Told()
+    learner.adapt(stream[0], vectors=vectors_file, folder=tmp_path / "model")
+    learner = Learner.load(tmp_path / "model", "cpu")
+    assert (new_rows(learner, stream[1], told) == 0.5).all(1).float().mean() > 0.9
+    assert any("have a vector in vectors.txt" in note for note in told.notes)
+    vectors_file.unlink()
+    learner.adapt(stream[2], progress=told)
+    assert any("earlier domains, vectors.txt, are not found" in note for note in told.notes)
+
+
+def test_a_models_folder_cannot_name_a_file_to_read_vectors_from(tiny, stream, vectors_file, tmp_path):
+    learner = make(tiny, UNTRAINED)
+    learner.adapt(stream[0], folder=tmp_path / "model")
+    checksum = hashlib.sha256(vectors_file.read_bytes()).hexdigest()
+    by_path = {"vectors": str(vectors_file)}  # as earlier memgrows wrote it
+    by_checksum = {"word_vectors": {"name": str(vectors_file), "sha256": checksum}}
+    for number, said in enumerate((by_path, by_checksum)):
+        place = tmp_path / f"stranger {number}"
+        files = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir() if path.is_file()}
+        del files["manifest.json"]
+        config = json.loads(files["config.json"])
+        files["config.json"] = json.dumps(config | said).encode()
+        write_folder(place, files, FORMAT)
+        told = Told()
+        assert not (new_rows(Learner.load(place, "cpu"), stream[1], told) == 0.5).all(1).any()
+        assert any("vectors.txt, are not found: new words begin at random" in note for note in told.notes)
+
+
+def test_a_models_folder_does_not_tell_where_its_word_vectors_lie(tiny, short, stream, vectors_file, tmp_path):
+    make(tiny, short).adapt(stream[0], vectors=vectors_file, folder=tmp_path / "model", save_every=0.0)
+    assert all(b"of mine" not in path.read_bytes() for path in (tmp_path / "model").rglob("*") if path.is_file())
+
+
+def test_other_vectors_at_the_place_of_the_remembered_ones_are_not_taken(tiny, stream, vectors_file, tmp_path):
+    learner, told = make(tiny, UNTRAINED), Told()
+    learner.adapt(stream[0], vectors=vectors_file, folder=tmp_path / "model")
+    vectors_file.write_text(vectors_file.read_text().replace("0.5", "0.7"))
+    rows = new_rows(Learner.load(tmp_path / "model", "cpu"), stream[1], told)
+    assert not (rows == 0.7).any()
+    assert any("are not found" in note for note in told.notes)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"vectors": 5},
+        {"word_vectors": "vectors.txt"},
+        {"word_vectors": {"name": "vectors.txt"}},
+        {"word_vectors": {"name": ["vectors.txt"], "sha256": "0" * 64}},
+        {"word_vectors": {"name": "vectors.txt", "sha256": "../" + "0" * 61}},
+        {"word_vectors": {"name": "vectors.txt", "sha256": 0}},
+    ],
+)
+def test_what_a_stranger_wrote_in_their_place_is_refused(said):
+    with pytest.raises((ValueError, LookupError, TypeError)):
+        RememberedVectors.from_json(said)
+
+
+def test_without_a_folder_to_note_it_in_they_are_known_to_this_process(vectors_file, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "file" / "noted"))
+    given = RememberedVectors.given(vectors_file)
+    assert given.find() == vectors_file
+    assert RememberedVectors(given.name, given.sha256).find() is None
+
+
+def test_where_they_lie_is_noted_for_this_user_alone(vectors_file, noted):
+    given = RememberedVectors.given(vectors_file)
+    assert RememberedVectors(given.name, given.sha256).find() == vectors_file
+    assert noted.stat().st_mode & 0o777 == 0o700
