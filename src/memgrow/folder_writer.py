@@ -75,11 +75,11 @@ def _write_files(folder: Path, files: Mapping[str, Content], old: Path) -> dict[
             sums[name] = content.sha256
             continue
         sums[name] = write_file(folder / name, content)
-        _narrow(folder / name, old)
+        narrow(folder / name, old)
     return sums
 
 
-def _narrow(path: Path, old: Path) -> None:
+def narrow(path: Path, old: Path) -> None:
     """Take from a file what its predecessor, or the old manifest, did not allow."""
     known = stored_at(old, path.name)
     mode = path.stat().st_mode & 0o777

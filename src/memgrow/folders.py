@@ -8,6 +8,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,7 +36,7 @@ def atomic_folder(path: Path, like: Path | None = None) -> Iterator[Path]:
     beside = unique_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.mkdir(mode=mode_like(like or path, 0o777))
+        beside.mkdir(mode=mode_like(like or path, 0o777) | stat.S_IRWXU)  # a read-only one is filled, too
         yield beside
         sync_folder(beside)
         _put_in_place(beside, path)

@@ -349,6 +349,11 @@ class Learner(Answering):
     # Within
 
     @property
+    def folder(self) -> Path | None:
+        """The model's folder that it was last written to or read from, if there is one."""
+        return self._folder
+
+    @property
     def setup(self) -> Setup:
         """The method and the settings by which it learns."""
         return Setup(self.method, self.settings, self.training, self.options, self.seed, self.encoder, self.vectors)

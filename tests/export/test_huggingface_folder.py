@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 from dataclasses import replace
@@ -13,7 +14,7 @@ import yaml
 from memgrow.data import synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import ModelError
-from memgrow.export import export_huggingface, huggingface_folder
+from memgrow.export import export_huggingface, export_onnx, huggingface_folder
 from memgrow.export.model_card import licence_of, model_card
 from memgrow.learner import Learner
 from memgrow.models.pretrained.files import EncoderFiles
@@ -142,6 +143,21 @@ def test_nothing_is_replaced_and_a_full_disk_leaves_nothing(learner, folder, tmp
     with pytest.raises(ModelError, match=r"could not write .*No space left on device"):
         export_huggingface(learner, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["soups"]
+
+
+@pytest.mark.parametrize("export", [export_huggingface, export_onnx])
+@pytest.mark.parametrize(("closed", "expected"), [(0o700, 0o700), (0o750, 0o750), (0o550, 0o750)])
+def test_an_export_is_no_more_open_than_the_model(learner, request, tmp_path, export, closed, expected):
+    if export is export_onnx:
+        request.getfixturevalue("runtime")
+    learner.save(tmp_path / "model")
+    for path in (tmp_path / "model").iterdir():
+        path.chmod(closed & 0o660)
+    (tmp_path / "model").chmod(closed)
+    export(Learner.load(tmp_path / "model", device="cpu"), tmp_path / "out")
+    found = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "out").iterdir()}
+    assert set(found.values()) == {closed & 0o640}, found
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == expected
 
 
 def test_a_model_that_replies_has_a_card_of_perplexities(tiny, short, tmp_path):

@@ -26,7 +26,7 @@ def export_huggingface(learner: Learner, path: str | Path) -> None:
     setup = replace(learner.setup, vectors=None)  # how a file of yours is called is nobody's business
     if isinstance(setup.model, PretrainedSettings):  # perhaps by a path, too
         setup = replace(setup, model=replace(setup.model, encoder=public_name(setup.model.encoder)))
-    with new_folder(path) as folder:
+    with new_folder(path, learner.folder) as folder:
         sums = {}
         for name, content in pack(setup, learner.learnt).items():
             assert not isinstance(content, StoredFile)  # as no earlier version was named

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from memgrow.errors import ModelError
+from memgrow.folder_writer import narrow
 from memgrow.folders import atomic_folder, contents
 from memgrow.manifest import MANIFEST
 from memgrow.places import expanded
@@ -26,13 +27,19 @@ def free_place(path: str | Path) -> Path:
 
 
 @contextmanager
-def new_folder(path: str | Path) -> Iterator[Path]:
-    """An empty folder to fill, which becomes `path` at the end of the block; after an error nothing is there."""
+def new_folder(path: str | Path, like: Path | None) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` at the end of the block; after an error nothing is there.
+
+    It is open to those whom the umask allows and, if it is made of a model's folder, `like`, that one too.
+    """
     place = free_place(path)
     made = [parent for parent in place.parents if not parent.exists()]
     try:
-        with atomic_folder(place) as beside:
+        with atomic_folder(place, like) as beside:
             yield beside
+            if like is not None:
+                for written in beside.iterdir():
+                    narrow(written, like)
             free_place(path)  # somebody may have come before us
     except OSError as error:
         raise ModelError(

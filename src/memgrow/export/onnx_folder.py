@@ -74,7 +74,7 @@ def export_onnx(learner: Learner, path: str | Path, for_domain: str | None = Non
     with learner.answering_for(for_domain):
         graph = make(learner)
         about = {**_about(learner), **({"for_domain": for_domain} if for_domain else {}), **graph.about}
-    with new_folder(path) as folder:
+    with new_folder(path, learner.folder) as folder:
         for name, content in {**graph.files, ABOUT: pack_json(about)}.items():
             write_file(folder / name, content)
         _write_graph(graph, folder / MODEL)  # last: what a stranger's model calls a licence takes no place of ours
