@@ -164,7 +164,8 @@ def answer(model: Model, data: Encoded) -> None:
 def actions_of(mark: Mark) -> dict[str, Callable[[], object]]:
     def step() -> None:
         mark.model.train()
-        mark.stepper.step(collate(mark.own, range(len(mark.own)), mark.model.device))
+        with mark.stepper.optimiser.serving(mark.model.word_vectors):
+            mark.stepper.step(collate(mark.own, range(len(mark.own)), mark.model.device))
 
     return {
         "training step": step,

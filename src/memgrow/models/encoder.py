@@ -176,6 +176,11 @@ class Encoder(NumbersAlone, ABC):
         return ()
 
     @property
+    def read_in_part(self) -> Sequence[MemoryBank]:
+        """Those of which a batch reads the segments alone that it has told them of, by `will_read`."""
+        return ()
+
+    @property
     def hidden_units(self) -> list[int]:
         """The hidden units of each column, for reports; none where nothing of the kind can be counted."""
         return []

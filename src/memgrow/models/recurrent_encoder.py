@@ -156,6 +156,10 @@ class RecurrentEncoder(Columns, Encoder):
         return torch.cat(pooled, dim=-1)
 
     @property
+    def read_in_part(self) -> Sequence[MemoryBank]:
+        return self.banks if self._routes else ()
+
+    @property
     def _routes(self) -> bool:
         """Whether a text reads the slots of some domains alone."""
         return self.router is not None and len(self.newest.banks[0].segments) > self.settings.domains_read
@@ -163,6 +167,15 @@ class RecurrentEncoder(Columns, Encoder):
     def _forward_routed(self, packed: PackedSequence, chosen: Tensor, lengths: Tensor) -> Tensor:
         """The same where each text reads the slots of the chosen domains (R, count)."""
         packed = packed._replace(data=self.dropout(self.embedding(packed.data)))
+        for bank in self.banks:
+            bank.will_read(chosen)
+        try:
+            return self._read_routed(packed, chosen, lengths)
+        finally:
+            for bank in self.banks:
+                bank.have_read()
+
+    def _read_routed(self, packed: PackedSequence, chosen: Tensor, lengths: Tensor) -> Tensor:
         choices = set(map(tuple, chosen.tolist()))
         if len(choices) == 1:
             return self._pool(*self.newest(packed, segments=chosen[0].tolist()))

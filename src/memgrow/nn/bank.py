@@ -1,9 +1,9 @@
 """The memory bank: slots of a key and a value each, which are read by attention and belong to domains."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,16 @@ class RowSlots:
     there: Tensor | None  # where segments differ in size: which are read; others are a first slot once more
 
 
+class Rows(Protocol):
+    """Some rows of keys or values, which stand in for all of them while a batch reads no others."""
+
+    def __call__(self, numbers: Tensor) -> Tensor:
+        """The rows (..., size) of those numbers (...), in the whole; they may repeat."""
+
+    def stretch(self, start: int, stop: int) -> Tensor:
+        """Rows that follow each other, without a copy."""
+
+
 class MemoryBank(NoTraceWhileEmpty):
     """Keys (N, key_size) and values (N, value_size) that grow.
 
@@ -57,6 +67,8 @@ class MemoryBank(NoTraceWhileEmpty):
         self.values = nn.Parameter(torch.empty(0, value_size, device=device, dtype=dtype))
         self.bias = nn.Parameter(torch.empty(0, device=device, dtype=dtype))
         self.segments: tuple[Segment, ...] = ()
+        self.activate: Callable[[Tensor], tuple[Rows, Rows]] | None = None  # of who trains slots that wait
+        self._active: tuple[Rows, Rows] | None = None
         if slots:
             self.grow(slots, domain)
 
@@ -73,16 +85,27 @@ class MemoryBank(NoTraceWhileEmpty):
         """Keys, values and biases as the recurrence reads them; None while there are no slots."""
         return Memory(self.keys, self.values, self.logit_bias()) if len(self) else None
 
+    def will_read(self, routes: Tensor) -> None:
+        """Called before a batch whose rows read segments of these numbers (B, count), and no others."""
+        if self.activate is not None:
+            read = [self.segments[number] for number in sorted(set(routes.flatten().tolist()))]
+            self._active = self.activate(torch.cat([torch.arange(one.start, one.stop) for one in read]))
+
+    def have_read(self) -> None:
+        """Called after such a batch."""
+        self._active = None
+
     def memory_of(self, numbers: Sequence[int]) -> Memory:
         """The same of the segments of these numbers alone."""
         segments = [self.segments[number] for number in numbers]
 
-        def some(of_all: Tensor) -> Tensor:
-            parts = [of_all[segment.start : segment.stop] for segment in segments]
+        def some(of_all: Tensor, active: Rows | None = None) -> Tensor:
+            taken = [(one.start, one.stop) for one in segments]
+            parts = [of_all[start:stop] if active is None else active.stretch(start, stop) for start, stop in taken]
             return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-        bias = self.logit_bias()
-        return Memory(some(self.keys), some(self.values), None if bias is None else some(bias))
+        bias, (keys, values) = self.logit_bias(), self._active or (None, None)
+        return Memory(some(self.keys, keys), some(self.values, values), None if bias is None else some(bias))
 
     def memory_by_row(self, slots: "RowSlots") -> Memory:
         """The same where each row of a batch reads slots of its own."""
@@ -90,6 +113,9 @@ class MemoryBank(NoTraceWhileEmpty):
         own = None if bias is None else rows_of(bias, slots.indices)  # (B, n)
         if slots.there is not None:
             own = (self.keys.new_zeros(()) if own is None else own).masked_fill(~slots.there, -math.inf)
+        if self._active is not None:
+            keys, values = self._active
+            return Memory(keys(slots.indices), values(slots.indices), own)
         return Memory(rows_of(self.keys, slots.indices), rows_of(self.values, slots.indices), own)
 
     def slots_of(self, routes: Tensor) -> "RowSlots":

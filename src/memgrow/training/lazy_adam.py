@@ -42,6 +42,11 @@ class ActiveRows:
         """The vectors (..., E) of rows that are among these."""
         return F.embedding(self.places[numbers], self.vectors.flatten(0, -2))
 
+    def stretch(self, start: int, stop: int) -> Tensor:
+        """The vectors of rows that follow each other, all of them among these; not of a stack, and on a CPU."""
+        first = int(self.places[start])
+        return self.vectors[first : first + stop - start]
+
 
 class LazyAdam:
     """Moves a table (..., rows, E) that the optimiser holds, at one rate from first to last, in the optimiser's place.
@@ -52,7 +57,7 @@ class LazyAdam:
 
     def __init__(self, table: Tensor, optimiser: torch.optim.Adam) -> None:
         self.table, self.optimiser = table, optimiser
-        group = optimiser.param_groups[0]
+        group = next(one for one in optimiser.param_groups if any(own is table for own in one["params"]))
         self._rate, self._eps, (self._b1, self._b2) = group["lr"], group["eps"], group["betas"]
         self._tails = _tails(self._b1, self._b2).to(table.device)
         self._places = torch.zeros(table.shape[:-1].numel(), dtype=torch.long, device=table.device)
@@ -88,7 +93,10 @@ class LazyAdam:
     @torch.no_grad()
     def flush(self) -> None:
         """Bring all rows up to date."""
-        for numbers in torch.split(torch.arange(len(self._places), device=self._places.device), PIECE):
+        moved = torch.arange(len(self._places), device=self._places.device)
+        if moved.device.type == "cpu":  # what has had no gradient does not move; elsewhere this would wait
+            moved = self._state[LAST].view(-1).nonzero().squeeze(1)
+        for numbers in torch.split(moved, PIECE):
             self._write(numbers, *self._caught_up(numbers))
 
     @property

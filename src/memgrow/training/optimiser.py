@@ -1,7 +1,7 @@
-"""The optimiser of what trains: Adam by name, at one rate or several, with word vectors that wait where that pays."""
+"""The optimiser of what trains: Adam by name, at one rate or several; word vectors and slots wait where that pays."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from memgrow.methods import OptimiserState, Plugins, Trains
 from memgrow.methods.trains import ALL
 from memgrow.models import Model
+from memgrow.nn import MemoryBank
 from memgrow.training.lazy_adam import ActiveRows, LazyAdam
+from memgrow.training.waiting_slots import WaitingSlots, waiting_banks
 
 LARGE = 5000  # words: with fewer, a batch of usual size needs so many of them that plain Adam is as fast or faster
 MOMENTS = ("exp_avg", "exp_avg_sq")  # what Adam keeps of each entry of a parameter
@@ -27,8 +29,11 @@ class Optimiser:
         capturable: bool = False,
         waits: str | None = None,
         one_rate: bool = True,
+        banks: Sequence[tuple[MemoryBank, int]] = (),
     ) -> None:
         """Parameters by name, and the rate of all or of each; `waits` names a table whose rows wait for their batch.
+
+        So do the slots of `banks`, each with the number of its first slots that are frozen.
 
         Where steps are recorded and there is not `one_rate` from first to last, rates are numbers on the device.
         """
@@ -45,6 +50,7 @@ class Optimiser:
         ]
         self.adam = torch.optim.Adam(groups, fused=True, capturable=capturable)
         self.lazy = None if waits is None else LazyAdam(self.parameters[waits], self.adam)
+        self.slots = WaitingSlots(banks, self.adam)
         self.rows: ActiveRows | None = None  # of the present batch
 
     def scale_rates(self, factor: float) -> None:
@@ -65,13 +71,15 @@ class Optimiser:
 
     def moving(self) -> list[Tensor]:
         """All that a backward pass may have given a gradient."""
-        return [*self.parameters.values(), *([] if self.rows is None else [self.rows.vectors])]
+        rows = [] if self.rows is None else [self.rows.vectors]
+        return [*self.parameters.values(), *rows, *self.slots.moving()]
 
     def step(self) -> None:
         """Move all parameters by their gradients."""
         self.adam.step()
         if self.lazy is not None and self.rows is not None:
             self.lazy.step(self.rows)
+        self.slots.step()
         self.rows = None  # what a recorded graph needs only while it runs must not be held
 
     def flush(self) -> None:
@@ -79,18 +87,19 @@ class Optimiser:
         self.rows = None
         if self.lazy is not None:
             self.lazy.flush()
+        self.slots.flush()
 
     @contextmanager
     def serving(self, embedding: nn.Embedding | None) -> Iterator[None]:
-        """Within, an embedding whose table waits hands out the rows of the present batch."""
-        if self.lazy is None or embedding is None:
+        """Within, an embedding whose table waits hands out the rows of the present batch, and so do banks."""
+        with ExitStack() as stack:
+            if self.lazy is not None and embedding is not None:
+                hook = embedding.register_forward_hook(
+                    lambda _, given, __: None if self.rows is None else self.rows(given[0])
+                )
+                stack.callback(hook.remove)
+            stack.enter_context(self.slots.serving())
             yield
-            return
-        hook = embedding.register_forward_hook(lambda _, given, __: None if self.rows is None else self.rows(given[0]))
-        try:
-            yield
-        finally:
-            hook.remove()
 
     def by_name(self, value: Callable[[Tensor], Tensor]) -> OptimiserState:
         """Adam's state of each parameter, and what plugins put into it, each tensor turned into a value."""
@@ -132,11 +141,12 @@ def optimiser_for(
     Word vectors wait where there are many and nothing but a batch's own words looks at them. With 77,000 words of 300
     numbers, a step at the paper's sizes took 0.69 to 0.78 s instead of 0.80 to 0.97 s on two busy CPU cores.
     """
+    banks = waiting_banks(model, trains, plugins) if one_rate and parameters is None else []
     if parameters is None:
         parameters = {name: p for name, p in model.named_parameters() if name in trains.since}
     rates = {name: rate if new_rate is None or name not in trains.new else new_rate for name in parameters}
     waits = _waiting(model, trains, plugins, parameters) if one_rate else None
-    return Optimiser(parameters, rates, capturable, waits, one_rate)
+    return Optimiser(parameters, rates, capturable, waits, one_rate, banks)
 
 
 def _waiting(model: Model, trains: Trains, plugins: Plugins, parameters: Mapping[str, Tensor]) -> str | None:
