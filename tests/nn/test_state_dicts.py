@@ -51,6 +51,8 @@ LAYERS = {
     "an adapter": (lambda: residual("adapter"), lambda: residual("adapter", 0)),
 }
 EACH = pytest.mark.parametrize(("make", "make_empty"), LAYERS.values(), ids=LAYERS)
+FEWER = {name: made for name, made in LAYERS.items() if name not in ("MemoryGRU", "MemoryRNN")}
+ONE_RECURRENT = pytest.mark.parametrize(("make", "make_empty"), FEWER.values(), ids=FEWER)
 
 
 def banks(layer):
@@ -128,6 +130,51 @@ def test_the_same_where_the_layer_is_a_part_of_a_model():
     model, other = (nn.Sequential(nn.Linear(4, 4), make()) for make in LAYERS["MemoryGRU"])
     other.load_state_dict(model.state_dict())
     assert_same(other[1], model[1])
+
+
+def as_it_is(layer):
+    shapes = {name: tensor.clone() for name, tensor in layer.named_parameters()}
+    return shapes, [one.segments for one in banks(layer)], getattr(layer, "growths", None)
+
+
+def assert_as_it_was(layer, before):
+    numbers, *described = as_it_is(layer)
+    assert numbers.keys() == before[0].keys()
+    assert all(torch.equal(numbers[name], before[0][name]) for name in numbers)
+    assert tuple(described) == before[1:]
+
+
+def wrong(state):
+    """State dicts that do not fit, each in one entry: of another width, missing, or too many."""
+    for name, tensor in list(state.items())[::3]:
+        if not name.endswith(EXTRA):
+            yield {**state, name: torch.cat((tensor, tensor), -1)}
+            yield {other: value for other, value in state.items() if other != name}
+        else:
+            yield {**state, name: packed_json({"segments": [["books", 1, False]], "growths": []})}
+    yield {**state, "another": torch.zeros(1)}
+
+
+@ONE_RECURRENT
+@pytest.mark.parametrize("grown", [False, True])
+def test_a_state_dict_that_is_refused_leaves_the_layer_as_it_was(make, make_empty, grown):
+    for state in wrong(make().state_dict()):
+        other = make() if grown else make_empty()
+        before = as_it_is(other)
+        with pytest.raises((RuntimeError, SettingsError)):
+            other.load_state_dict(state)
+        assert_as_it_was(other, before)
+
+
+@ONE_RECURRENT
+def test_sizes_that_do_not_fit_leave_a_layer_as_it_was_within_a_model(make, make_empty):
+    state = {f"1.{name}": tensor for name, tensor in make().state_dict().items()}
+    for name in [name for name in state if not name.endswith(EXTRA)][::3]:
+        model = nn.Sequential(nn.Identity(), make_empty())
+        before = as_it_is(model[1])
+        with pytest.raises(RuntimeError, match=r"(?s)^1: .*size mismatch"):
+            model.load_state_dict({**state, name: torch.cat((state[name], state[name]), -1)})
+        assert_as_it_was(model[1], before)
 
 
 @EACH

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from memgrow.errors import SettingsError
 from memgrow.nn.growth import Draw, Growth
 from memgrow.nn.kernels import Memory, attend
-from memgrow.nn.state_dicts import NoTraceWhileEmpty, packed_json, segments_in, told_segments
+from memgrow.nn.state_dicts import NoTraceWhileEmpty, WholeOrUnchanged, packed_json, segments_in, told_segments
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Rows(Protocol):
         """Rows that follow each other, without a copy."""
 
 
-class MemoryBank(NoTraceWhileEmpty):
+class MemoryBank(WholeOrUnchanged, NoTraceWhileEmpty):
     """Keys (N, key_size) and values (N, value_size) that grow.
 
     Entries of new slots are drawn from U(-1/sqrt(key_size), 1/sqrt(key_size)), like the weights of the layer that
@@ -218,6 +218,7 @@ class MemoryBank(NoTraceWhileEmpty):
         return [(segment.stop - segment.start, segment.quiet) for segment in self.segments]
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        self.refuse_misfits(state_dict, prefix)
         told = segments_in(state_dict, prefix)
         if [(slots, quiet) for _, slots, quiet in told[: len(self.segments)]] == self._sizes:
             self.restore(told[len(self.segments) :])

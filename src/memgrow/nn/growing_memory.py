@@ -12,7 +12,7 @@ from memgrow.errors import SettingsError
 from memgrow.nn.bank import MemoryBank, Segment
 from memgrow.nn.growth import Draw, Growth
 from memgrow.nn.readings import READINGS, Reading
-from memgrow.nn.state_dicts import EXTRA, NoTraceWhileEmpty, packed_json, unpacked_json
+from memgrow.nn.state_dicts import EXTRA, NoTraceWhileEmpty, WholeOrUnchanged, packed_json, unpacked_json
 
 NOISE = 0.1  # length of what is added to a start of unit length when a key begins where another one does
 
@@ -25,7 +25,7 @@ class QueryNetwork(NoTraceWhileEmpty):
         self.weight = nn.Parameter(torch.empty(0, width))
 
 
-class GrowingMemory(NoTraceWhileEmpty):
+class GrowingMemory(WholeOrUnchanged, NoTraceWhileEmpty):
     """A bank whose segments have a query network each; `ResidualMemory` reads it.
 
     As a bank, it grows to load a state dict that tells of more slots.
@@ -159,6 +159,7 @@ class GrowingMemory(NoTraceWhileEmpty):
             self._apart = frozenset(number for number, one in enumerate(growths) if one.get("apart"))
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        self.refuse_misfits(state_dict, prefix)
         state, keys = state_dict.get(prefix + EXTRA), state_dict.get(prefix + "bank.keys")
         if state is not None and keys is not None:
             growths = self._told_growths(state)

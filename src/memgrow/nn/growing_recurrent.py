@@ -12,10 +12,10 @@ from memgrow.nn import kernels
 from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Growth
 from memgrow.nn.kernels import Weights
-from memgrow.nn.state_dicts import segments_in
+from memgrow.nn.state_dicts import WholeOrUnchanged, segments_in
 
 
-class GrowingRecurrent(nn.Module):
+class GrowingRecurrent(WholeOrUnchanged):
     """The parameters and banks of `MemoryRecurrent`: one bank for each layer and direction.
 
     All weights, and the entries of slots, are drawn from U(-1/sqrt(hidden_size), 1/sqrt(hidden_size)) as in torch;
@@ -116,6 +116,7 @@ class GrowingRecurrent(nn.Module):
         return super()._apply(*given, **named)  # type: ignore[no-untyped-call, no-any-return]
 
     def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        self.refuse_misfits(state_dict, prefix)
         growth = Growth()
         for number, bank in enumerate(self.banks):
             if not len(bank) and segments_in(state_dict, f"{prefix}banks.{number}."):  # it will have its first slots

@@ -2,12 +2,14 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
 from memgrow.nn.optimiser_state import Moment, interleave, moments_of
+
+Module = TypeVar("Module", bound=nn.Module)
 
 Layout = Sequence[tuple[int, int]]
 """Along one dimension: runs of (old size, number of new entries after them), from first to last."""
@@ -91,6 +93,12 @@ class Growth:
         return {} if self._optimiser is None else moments_of(self._optimiser, parameter)
 
 
+def without_data(model: Module) -> Module:
+    """A copy whose parameters have a shape and no numbers ("meta" tensors), to try something on."""
+    shapes: dict[int, object] = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
+    return copy.deepcopy(model, memo=shapes)
+
+
 def count_parameters(model: nn.Module) -> int:
     """How many numbers the model holds, trainable or not."""
     return sum(parameter.numel() for parameter in model.parameters())
@@ -109,9 +117,8 @@ def matching_hidden(model: nn.Module, slots: int) -> int:
 
 
 def _size_after(model: nn.Module, **growth: int) -> int:
-    """The number of parameters of a copy without data ("meta" tensors) that has grown, so that no formula is needed."""
-    shapes: dict[int, object] = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
-    shadow = copy.deepcopy(model, memo=shapes)
+    """The number of parameters of a copy that has grown, so that no formula is needed."""
+    shadow = without_data(model)
     if any(growth.values()):
         cast(Any, shadow).grow(**growth)
     return count_parameters(shadow)

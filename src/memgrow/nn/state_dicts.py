@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
+from memgrow.nn.growth import without_data
 
 EXTRA = "_extra_state"  # as torch calls it
 
@@ -38,6 +39,32 @@ class NoTraceWhileEmpty(nn.Module):
         super()._load_from_state_dict({**absent, **state_dict}, prefix, metadata, strict, missing, *rest)
         if prefix + EXTRA in missing:
             missing.remove(prefix + EXTRA)
+
+
+class WholeOrUnchanged(nn.Module):
+    """A layer that grows to fit a state dict. One that is refused leaves it as it was, as torch's loading does not."""
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> Any:
+        self._try(state_dict, strict)
+        return super().load_state_dict(state_dict, strict, assign)
+
+    def refuse_misfits(self, state_dict: Mapping[str, Any], prefix: str) -> None:
+        """An error if sizes do not fit, before anything grows; what is missing or too many, the whole model tells."""
+        own = {name.removeprefix(prefix): value for name, value in state_dict.items() if name.startswith(prefix)}
+        try:
+            self._try(own, strict=False)
+        except RuntimeError as error:
+            raise RuntimeError(f"{prefix.removesuffix('.')}: {error}") from error
+
+    def _try(self, state_dict: Mapping[str, Any], strict: bool) -> None:
+        """Load it into a copy of the layer; of both, the shapes alone."""
+        if any(parameter.is_meta for parameter in self.parameters()):
+            return  # this is such a copy, or another that has nothing to lose
+        shapes = {
+            name: value.to("meta") if isinstance(value, Tensor) and not name.endswith(EXTRA) else value
+            for name, value in state_dict.items()
+        }
+        without_data(self).load_state_dict(shapes, strict)
 
 
 class NumbersAlone(nn.Module):
