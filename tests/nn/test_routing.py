@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from memgrow.models import ModelSettings, RecurrentEncoder, recurrent_encoder
-from memgrow.nn import READINGS, ResidualMemory, residual_memory
+from memgrow.nn import READINGS, MemoryBank, ResidualMemory, recurrent, residual_memory
+from memgrow.nn.bank import RowSlots
 from memgrow.nn.growth import Growth
 from memgrow.nn.routing import DomainRouter, choose_naively, grouped, routed
 
@@ -87,8 +88,8 @@ def slice_of(memory: ResidualMemory, number: int) -> slice:
     return slice(memory.bank.segments[number].start, memory.bank.segments[number].stop)
 
 
-def encoder_of(domains_read: int, segments: int) -> RecurrentEncoder:
-    settings = ModelSettings(embedding=6, hidden=5, slots=4, domains_read=domains_read)
+def encoder_of(domains_read: int, segments: int, cell: str = "lstm") -> RecurrentEncoder:
+    settings = ModelSettings(cell=cell, embedding=6, hidden=5, slots=4, domains_read=domains_read)
     encoder = RecurrentEncoder(settings, words=30, domain="d0")
     for number in range(1, segments):
         growth = Growth()
@@ -127,6 +128,41 @@ def test_a_routed_recurrent_network_reads_as_each_text_does_with_its_segments_al
     total = sum(shares.values())
     torch.testing.assert_close(total, (torch.arange(total.shape[1]) < lengths.unsqueeze(1)).float())
     assert all(sum(bool(share[row].any()) for share in shares.values()) == domains_read for row in range(12))
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("backend", ["auto", "naive"])
+def test_without_gradients_each_text_reads_its_stretch_of_slots_as_it_does_a_copy(cell, backend, monkeypatch):
+    torch.manual_seed(5)
+    encoder = encoder_of(1, 4, cell)
+    encoder.newest.backend = backend
+    words, lengths = torch.randint(2, 30, (12, 7)), torch.randint(1, 8, (12,))
+    asked, by_stretch = [], MemoryBank.memory_by_stretch
+    monkeypatch.setattr(MemoryBank, "memory_by_stretch", lambda *given: (asked.append(1), by_stretch(*given))[1])
+    with torch.no_grad():
+        copied = encoder(words, lengths)
+        assert not asked, "small slots are copied"
+        monkeypatch.setattr(recurrent, "LARGE_SEGMENT", 1)
+        torch.testing.assert_close(encoder(words, lengths), copied)
+    assert len(asked) == 2
+    torch.testing.assert_close(encoder(words, lengths).detach(), copied)
+    assert len(asked) == 2, "gradients need the copies"
+
+
+@pytest.mark.parametrize(("sizes", "in_blocks"), [((3, 3, 3), True), ((4, 3, 3), False)])
+def test_slots_are_copied_in_blocks_where_segments_are_of_one_size_and_are_the_same(sizes, in_blocks):
+    bank = MemoryBank(5, 6, sizes[0], "d0")
+    for number, size in enumerate(sizes[1:], 1):
+        bank.grow(size, f"d{number}", quiet=1.0)
+    slots = bank.slots_of(torch.tensor([[1, 2], [2, 1], [1, 2]]))
+    assert (slots.size is not None) is in_blocks
+    found, wanted = bank.memory_by_row(slots), bank.memory_by_row(RowSlots(slots.indices, slots.there))
+    for one, other in zip(found[:3], wanted[:3], strict=True):
+        assert torch.equal(one, other)
+        weight, own = torch.randn_like(one), tuple(bank.parameters())
+        both = [torch.autograd.grad((each * weight).sum(), own, allow_unused=True) for each in (one, other)]
+        for ours, theirs in zip(*both, strict=True):
+            assert (ours is None and theirs is None) or torch.equal(ours, theirs)
 
 
 def test_where_all_domains_are_read_nothing_is_routed():

@@ -30,6 +30,7 @@ class RowSlots:
 
     indices: Tensor
     there: Tensor | None  # where segments differ in size: which are read; others are a first slot once more
+    size: int | None = None  # where they do not, and each stands at a multiple of its size: that size
 
 
 class Rows(Protocol):
@@ -93,7 +94,8 @@ class MemoryBank(WholeOrUnchanged, NoTraceWhileEmpty):
 
     def have_read(self) -> None:
         """Called after such a batch."""
-        self._active = None
+        if self._active is not None:
+            self._active = None
 
     def memory_of(self, numbers: Sequence[int]) -> Memory:
         """The same of the segments of these numbers alone."""
@@ -114,21 +116,33 @@ class MemoryBank(WholeOrUnchanged, NoTraceWhileEmpty):
         if slots.there is not None:
             own = (self.keys.new_zeros(()) if own is None else own).masked_fill(~slots.there, -math.inf)
         if self._active is not None:
-            keys, values = self._active
-            return Memory(keys(slots.indices), values(slots.indices), own)
-        return Memory(rows_of(self.keys, slots.indices), rows_of(self.values, slots.indices), own)
+            active_keys, active_values = self._active
+            return Memory(active_keys(slots.indices), active_values(slots.indices), own)
+        if slots.size is None:
+            return Memory(rows_of(self.keys, slots.indices), rows_of(self.values, slots.indices), own)
+        blocks = slots.indices[:, :: slots.size] // slots.size  # (B, count): large pieces are copied in less time
+        keys, values = (rows_of(part.view(-1, slots.size, part.shape[1]), blocks) for part in (self.keys, self.values))
+        return Memory(keys.flatten(1, 2), values.flatten(1, 2), own)
+
+    def memory_by_stretch(self, routes: Tensor) -> Memory:
+        """The same of one segment for each row, by their numbers (B), without a copy and so without gradients."""
+        ends = [(self.segments[number].start, self.segments[number].stop) for number in routes.tolist()]
+        return Memory(self.keys.detach(), self.values.detach(), self.logit_bias(), torch.tensor(ends))
 
     def slots_of(self, routes: Tensor) -> "RowSlots":
         """The slots of the segments that each row of a batch reads, by their numbers (B, count)."""
         every = [self.segments[number] for number in routes.flatten().tolist()]
         starts, sizes = [one.start for one in every], [one.stop - one.start for one in every]
-        places, there = torch.arange(max(sizes)), None
-        if min(sizes) < len(places):
+        most, there = max(sizes), None
+        places, in_blocks = torch.arange(most), self.keys.device.type == "cpu"
+        if min(sizes) < most:
             there = places < torch.tensor(sizes).unsqueeze(1)  # (B * count, n)
             places = places * there
         indices = torch.tensor(starts).unsqueeze(1) + places
+        in_blocks = in_blocks and there is None and not any(start % most for start in (len(self), *starts))
         shape, device = (len(routes), -1), self.keys.device
-        return RowSlots(indices.view(shape).to(device), None if there is None else there.view(shape).to(device))
+        there = None if there is None else there.view(shape).to(device)
+        return RowSlots(indices.view(shape).to(device), there, most if in_blocks else None)
 
     def logit_bias(self, bias: Tensor | None = None) -> Tensor | None:
         """The bias of every slot (N), zero where a slot has none of its own; None when no slot has.

@@ -8,9 +8,13 @@ from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn import kernels
+from memgrow.nn.autograd import plain_operations_needed
+from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growing_recurrent import GrowingRecurrent
 from memgrow.nn.kernels import Direction, Memory, State
 from memgrow.nn.packing import Packed, like, pack, previous, rows_packed, states_like
+
+LARGE_SEGMENT = 1 << 15  # numbers that are copied in the time that a further operation for each of some steps takes
 
 
 class MemoryRecurrent(GrowingRecurrent):
@@ -28,7 +32,9 @@ class MemoryRecurrent(GrowingRecurrent):
         """
         banks = [self.bank(layer, d) for d in range(len(initial))]
         memories: list[Memory | None]
-        if isinstance(segments, Tensor):
+        if isinstance(segments, Tensor) and self._reads_stretches(banks[0], segments):
+            memories = [bank.memory_by_stretch(segments[:, 0]) for bank in banks]
+        elif isinstance(segments, Tensor):
             slots = banks[0].slots_of(segments)
             memories = [bank.memory_by_row(slots) for bank in banks]
         else:
@@ -37,6 +43,15 @@ class MemoryRecurrent(GrowingRecurrent):
             Direction(state, self.weights(layer, d), memory, reverse=d == 1)
             for d, (state, memory) in enumerate(zip(initial, memories, strict=True))
         ]
+
+    @staticmethod
+    def _reads_stretches(bank: MemoryBank, segments: Tensor) -> bool:
+        """Whether a product for each row takes less time than copies of slots, for which there is one for all rows."""
+        if torch.is_grad_enabled() or segments.shape[1] > 1 or bank.keys.device.type != "cpu":
+            return False
+        if torch.compiler.is_compiling() or plain_operations_needed() is not None:
+            return False
+        return (bank.keys.numel() + bank.values.numel()) // len(bank.segments) >= LARGE_SEGMENT
 
     def backend_for(self, input: Any) -> tuple[str, str]:
         """The backend that runs the first layer on such an input, and why it is that one."""

@@ -25,21 +25,41 @@ class Weights(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The slots that a step reads: the same for all rows of a batch or, with a further dimension (B), those of each."""
+    """The slots that a step reads: the same for all rows of a batch or, with a further dimension (B), those of each.
+
+    With `stretches`, each row reads a stretch of the slots, which has no copy then; there are no gradients.
+    """
 
     keys: Tensor  # (N, H) or (B, N, H)
     values: Tensor  # (N, M) or (B, N, M)
     bias: Tensor | None = None  # (N) or (B, N), added to the logits
+    stretches: Tensor | None = None  # (B, 2): the first slot that each row reads, and the one after the last
 
     @property
     def by_row(self) -> bool:
-        return self.keys.ndim == 3
+        return self.keys.ndim == 3 or self.stretches is not None
+
+    @property
+    def slots(self) -> int:
+        """How many a row reads, at most."""
+        return self.keys.shape[-2] if self.stretches is None else int(self.stretches.diff(dim=1).max())
 
     def of_rows(self, count: int) -> "Memory":
         """What the first rows of a batch read."""
+        if self.stretches is not None:
+            return self._replace(stretches=self.stretches[:count])
         if not self.by_row or count == len(self.keys):
             return self
         return Memory(self.keys[:count], self.values[:count], None if self.bias is None else self.bias[:count])
+
+    def by_stretch(self) -> "list[Memory]":
+        """The slots (N, ...) of each row's stretch."""
+        assert self.stretches is not None
+        parts = [slice(start, stop) for start, stop in self.stretches.tolist()]
+        return [Memory(self.keys[p], self.values[p], None if self.bias is None else self.bias[p]) for p in parts]
+
+
+NO_MEMORY = (None,) * len(Memory._fields)
 
 
 class Direction(NamedTuple):
@@ -64,6 +84,14 @@ def attend(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
 
 def _attend_by_row(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     """The same where each row has slots of its own."""
+    if memory.stretches is not None:
+        weights = query.new_zeros(len(query), memory.slots)
+        contents = []
+        for number, (row, slots) in enumerate(zip(query, memory.by_stretch(), strict=True)):
+            content, own = attend(row.unsqueeze(0), slots)
+            weights[number, : own.shape[1]] = own[0]
+            contents.append(content)
+        return torch.cat(contents), weights
     logits = (memory.keys @ query.unsqueeze(-1)).squeeze(-1)  # (B, N)
     if memory.bias is not None:
         logits = logits + memory.bias

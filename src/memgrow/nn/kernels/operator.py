@@ -52,7 +52,7 @@ def _(cell: str, batch_sizes: Any, reverse: Any, present: Any, tensors: Any) -> 
     total, new, gates = x.shape[0], x.new_empty, CELLS[cell].gates
     last, traces, hidden = [], [], 0
     for at in range(0, len(others), NAMES):
-        h, c, _, hh, _, _, keys, values, _ = others[at : at + NAMES]
+        h, c, _, hh, _, _, keys, values, *_ = others[at : at + NAMES]
         assert h is not None
         assert hh is not None
         hidden, slots, size = hh.shape[1], 0, 0

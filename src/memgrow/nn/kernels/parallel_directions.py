@@ -15,12 +15,12 @@ from torch import Tensor
 
 from memgrow.nn.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels import stepped
-from memgrow.nn.kernels.naive import Direction, State
+from memgrow.nn.kernels.naive import NO_MEMORY, Direction, State
 from memgrow.nn.kernels.stepped import Tensors
 
 T = TypeVar("T")
 WORTHWHILE = 1 << 25  # multiplications of a step: below this, handing work over costs more than it saves
-EACH = 9  # tensors of a direction
+EACH = 10  # tensors of a direction
 
 _second: ThreadPoolExecutor | None = None  # the thread that runs the second direction
 
@@ -43,7 +43,7 @@ def suit(batch_sizes: Sequence[int], tensors: Tensors) -> bool:
 
 def flat(directions: Sequence[Direction]) -> list[Tensor | None]:
     """The tensors of all directions, `EACH` of each."""
-    return [t for d in directions for t in (*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None)))]
+    return [t for d in directions for t in (*(*d.state, None)[:2], *d.weights, *(d.memory or NO_MEMORY))]
 
 
 def recur(

@@ -22,6 +22,19 @@ def read(memory: Memory, h: Tensor, attention: Tensor, content: Tensor) -> None:
     content.copy_(torch.bmm(weights, memory.values).squeeze(1))
 
 
+def read_stretches(every: Sequence[Memory], h: Tensor, attention: Tensor, content: Tensor) -> None:
+    """The same where `every` row has its stretch of slots: a product for each row, and no copy of what it reads."""
+    for one, state, logits in zip(every, h, attention, strict=False):  # a step may have fewer rows
+        own = logits[: len(one.keys)]
+        torch.mv(one.keys, state, out=own)
+        if one.bias is not None:
+            own += one.bias
+        logits[len(own) :] = -torch.inf
+    torch.softmax(attention, -1, out=attention)
+    for one, weights, result in zip(every, attention, content, strict=False):
+        torch.mv(one.values.t(), weights[: len(one.values)], out=result)
+
+
 def read_back(memory: Memory, d_content: Tensor, attention: Tensor, d_logits: Tensor, dh: Tensor) -> None:
     """Fill in the gradient of the logits (R, N), and add to dh (R, H) what comes back to the states through them."""
     d_attention = _product(d_content, memory.values.transpose(1, 2))

@@ -17,10 +17,10 @@ from torch import Tensor
 
 from memgrow.nn.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels import row_memory
-from memgrow.nn.kernels.naive import Memory, State, Weights
+from memgrow.nn.kernels.naive import NO_MEMORY, Memory, State, Weights
 
 Tensors = Sequence[Tensor | None]
-"""The inputs x and what one direction reads: x, h, c, ih, hh, bias_ih, bias_hh, keys, values, slot bias."""
+"""The inputs x and what one direction reads: x, h, c, ih, hh, bias_ih, bias_hh, keys, values, slot bias, stretches."""
 
 
 class Trace(NamedTuple):
@@ -53,7 +53,7 @@ def recur(
     reverse: bool = False,
 ) -> tuple[Tensor, State]:
     """Run one direction as `naive.recur` does, for the cells of `CELLS`. Gradients of gradients are refused."""
-    tensors = (data, *(*state, None)[:2], *weights, *(memory or (None, None, None)))
+    tensors = (data, *(*state, None)[:2], *weights, *(memory or NO_MEMORY))
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         output, *last = _Recurrence.apply(cell, batch_sizes, reverse, *tensors)  # type: ignore[no-untyped-call]
         return output, tuple(last)
@@ -84,7 +84,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
     """What the backward pass needs, the outputs among it, and the last state of each sequence."""
     x, state, w, memory = _parts(tensors)
     hidden, total = w.hh.shape[1], len(x)
-    slots, size = (0, 0) if memory is None else memory.values.shape[-2:]
+    slots, size = (0, 0) if memory is None else (memory.slots, memory.values.shape[-1])
     inputs = w.ih.shape[1] - size
     empty = x.new_empty
     trace = Trace(
@@ -100,6 +100,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
     step = CELLS[cell].step(w, inputs)
     running = [s.clone() for s in state]  # (B, H); rows whose sequence has not begun, or has ended, stay as they are
     keys = None if memory is None or memory.by_row else memory.keys.t()
+    stretches = None if memory is None or memory.stretches is None else memory.by_stretch()
     for part, rows in _steps(batch_sizes, reverse):
         h, hc = running[0][:rows], trace.hc[part]
         hc[:, :hidden] = h
@@ -107,6 +108,8 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
             logits = torch.mm(h, keys) if memory.bias is None else torch.addmm(memory.bias, h, keys)
             torch.softmax(logits, -1, out=trace.attention[part])
             torch.mm(trace.attention[part], memory.values, out=hc[:, hidden:])
+        elif stretches is not None:
+            row_memory.read_stretches(stretches[:rows], h, trace.attention[part], hc[:, hidden:])
         elif memory is not None:
             row_memory.read(memory.of_rows(rows), h, trace.attention[part], hc[:, hidden:])
         step(Trace(*(tensor[part] for tensor in trace)), [s[:rows] for s in running])
@@ -272,13 +275,14 @@ def _weight_gradients(
     d_hh = torch.mm(found.inner.t(), h)
     d_bias = None if w.bias_ih is None else found.gates.sum(0)
     d_inner = d_bias if found.inner is found.gates or d_bias is None else found.inner.sum(0)
-    d_memory: tuple[Tensor | None, ...] = (None, None, None)
+    d_memory: tuple[Tensor | None, ...] = NO_MEMORY
     if memory is not None and memory.by_row:
-        d_memory = row_memory.gradients(memory, batch_sizes, h, found.hc[:, size:], trace.attention, found.logits)
+        own = row_memory.gradients(memory, batch_sizes, h, found.hc[:, size:], trace.attention, found.logits)
+        d_memory = (*own, None)
     elif memory is not None:
         logits = found.logits
         d_bank = logits.sum(0) if memory.bias is not None else None
-        d_memory = (torch.mm(logits.t(), h), torch.mm(trace.attention.t(), found.hc[:, size:]), d_bank)
+        d_memory = (torch.mm(logits.t(), h), torch.mm(trace.attention.t(), found.hc[:, size:]), d_bank, None)
     return (d_x, *d_first, d_ih, d_hh, d_bias, d_inner, *d_memory)
 
 
@@ -292,12 +296,12 @@ def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[slice, int]]
 
 
 def _parts(tensors: Tensors) -> tuple[Tensor, State, Weights, Memory | None]:
-    x, h, c, ih, hh, bias_ih, bias_hh, keys, values, bias = tensors
+    x, h, c, ih, hh, bias_ih, bias_hh, keys, values, bias, stretches = tensors
     assert x is not None
     assert h is not None
     assert ih is not None
     assert hh is not None
-    memory = None if keys is None or values is None else Memory(keys, values, bias)
+    memory = None if keys is None or values is None else Memory(keys, values, bias, stretches)
     return x, (h,) if c is None else (h, c), Weights(ih, hh, bias_ih, bias_hh), memory
 
 

@@ -30,7 +30,7 @@ from memgrow.nn.kernels.cuda.layer import LSTM as CELLS
 from memgrow.nn.kernels.cuda.layer import Kernel, Layer, Reading, Trace, exact, processors, steps_of
 from memgrow.nn.kernels.cuda.nvrtc import UnavailableError
 from memgrow.nn.kernels.cuda.recordings import Call, Recordings, Replay
-from memgrow.nn.kernels.naive import Direction, State
+from memgrow.nn.kernels.naive import NO_MEMORY, Direction, State
 
 
 def obstacle(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | None:
@@ -72,7 +72,7 @@ def recur(
     """
     tensors: list[Tensor | None] = [data]
     for d in directions:
-        tensors += [*(*d.state, None)[:2], *d.weights, *(d.memory or (None, None, None))]
+        tensors += [*(*d.state, None)[:2], *d.weights, *(d.memory or NO_MEMORY)[:3]]
     reverse = tuple(d.reverse for d in directions)
     trains = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
     call = Call(cell, tuple(batch_sizes), reverse, trains, trains and data.requires_grad)
