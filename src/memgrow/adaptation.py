@@ -2,7 +2,7 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,13 +15,15 @@ import torch
 from torch import Tensor
 
 from memgrow.calibration import calibrate
-from memgrow.checkpoint import Learnt, Setup
+from memgrow.checkpoint import REHEARSAL, Learnt, Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
+from memgrow.data.domain import LargeExamples
+from memgrow.data.on_disk import joined
 from memgrow.device import warm_up
 from memgrow.domain_parts import parts_after
 from memgrow.drift import Reference, summarise
-from memgrow.errors import SettingsError
+from memgrow.errors import SettingsError, counted, listed
 from memgrow.history import Stage
 from memgrow.methods import Evaluate, Grew, Plugins, Trains
 from memgrow.methods.trains import new_names
@@ -59,6 +61,7 @@ class Adaptation:
     trained: int  # entries of parameters that train
     tokens: Tokenized
     data: Encoded
+    training: Encoded  # what batches are drawn from: the data and, if the method keeps any, rows of earlier domains
     validation: Encoded
     seed: int
     started: float
@@ -102,8 +105,10 @@ class Adaptation:
             if grew.slots:
                 model.encoder.start_slots(stage.name, data)
             plugins = copy.deepcopy(before.plugins)
+            training = data
             if old is not None:
                 plugins.before_training(model)
+                training = _with_kept_rows(setup, plugins, stage, data, vocabulary)
         trains = replace(setup.method.trains(old, model), new=new_names(old, model))
         validation = like.validation if like and same else None
         if validation is None:
@@ -125,6 +130,7 @@ class Adaptation:
             trains.count(model),  # now: what a method adds for the time of training counts
             tokens,
             data,
+            training,
             validation,
             seed,
             started,
@@ -136,7 +142,7 @@ class Adaptation:
         """Learn by the loop that is asked for or, unless one is, by the faster; with a group, by all its processes."""
         if self.setup.method.closed_form:
             return self._solve(progress, resume, group)
-        parts = (self.data, self.validation)
+        parts = (self.training, self.validation)
         chosen = choose_loop(self.model, self.device, *parts, training=self.setup.training, asked=loop)
         if chosen.name == STACKED:
             (learnt,) = learn_together([self], progress, resume)
@@ -151,7 +157,7 @@ class Adaptation:
 
     def _old_logits(self) -> Tensor:
         assert isinstance(self.old, Classifier)  # a plugin that asks refuses others
-        return self.old.logits(self.data.as_known_to(self.old.vocabulary_size))
+        return self.old.logits(self.training.as_known_to(self.old.vocabulary_size))
 
     def _learn_alone(
         self,
@@ -165,13 +171,13 @@ class Adaptation:
             (outcome,) = train(
                 stepper(
                     self.model,
-                    self.data,
+                    self.training,
                     self.validation,
                     settings=settings,
                     trains=self.trains,
                     plugins=self.plugins,
                 ),
-                self.data,
+                self.training,
                 name=self.stage.name,
                 settings=settings,
                 seeds=[self.seed],
@@ -205,10 +211,24 @@ class Adaptation:
         self.after_training(partial(tally_each, self.model, self.validation))
         if self.grew.slots:
             self.model.encoder.note_texts(self.data)  # once more: word vectors may have moved
-        note = self.plugins.after_domain(self.model, self.data, self.device, self.seed)
+        note = self.plugins.after_domain(self.model, self.training, self.device, self.seed)
         with self._read_by(group if self.tested else None):
             scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}
         return self.finish(outcome, note, scores)
+
+    def notes_on_kept_rows(self) -> Iterator[str]:
+        """Sentences for a user whose method keeps rows: how many, where, and which ones this domain is learnt with."""
+        if not self.plugins.keeps_examples:
+            return
+        name, method = self.stage.name, self.setup.method.name
+        count = sum(min(self.setup.options.rehearse, len(domain.train)) for domain in self.stage.domains)
+        yield f"{name}: {method} keeps {counted(count, 'row')} of it, as text, in the model's folder ({REHEARSAL})"
+        kept, earlier = self.plugins.rows_kept(), self.before.history.domains
+        if mixed := len(self.training) - len(self.data):
+            found = f"{counted(sum(kept.values()), 'row')} of {listed(kept)}"
+            yield f"{name}: {found} are learnt with it, as {mixed:,} of the {len(self.training):,} rows of an epoch"
+        if lost := [domain for domain in earlier if domain not in kept]:
+            yield f"{name}: no rows were kept of {listed(lost)}, which cannot be rehearsed"
 
     @property
     def multiplications(self) -> int:
@@ -230,6 +250,8 @@ class Adaptation:
     def finish(self, outcome: Outcome, note: dict[str, Any], scores: Mapping[str, float]) -> tuple[Learnt, Stage]:
         """The learner's knowledge after this stage, and the record of it."""
         self.model.requires_grad_(True)
+        for domain in self.stage.domains:
+            note = {**note, **self.plugins.keep_examples(domain.name, domain.train, self.seed)}
         stage = Stage(
             learned=self.stage.learned,
             method=self.setup.method.name,
@@ -280,6 +302,22 @@ class Adaptation:
         return replace(learnt, reference=Reference(kept))
 
 
+def _with_kept_rows(setup: Setup, plugins: Plugins, stage: StageData, data: Encoded, vocabulary: Vocabulary) -> Encoded:
+    """The data of a domain and, behind it, the rows of earlier ones that the method mixes in, each so many times."""
+    mixed = plugins.mixed_in(len(data))
+    if not mixed:
+        return data
+    if isinstance(stage.train, LargeExamples):  # whose tokens are on the disk: once more, with the rows
+        every = joined([stage.train, *(rows for rows, times in mixed for _ in range(times))])
+        return encode(setup.tokenized(every), vocabulary, stage.labels)
+    texts, labels = list(data.texts), list(data.labels)
+    for rows, times in mixed:
+        encoded = encode(setup.tokenized(rows), vocabulary, stage.labels)
+        texts += [*encoded.texts] * times
+        labels += [*encoded.labels] * times
+    return Encoded(texts, labels, data.answered)
+
+
 def _note_unknown_words(setup: Setup, stage: StageData, validation: Encoded, later: bool, progress: Progress) -> None:
     """Tell of a domain whose words are mostly not stored; its validation texts are as new texts will be."""
     sentence = unknown_in(validation).sentence(f"the validation part of {stage.name}")
@@ -309,7 +347,7 @@ def learn_together(
     """Let models that can be stacked learn one domain as a stack; resumed is only a stack of one."""
     first, plugins = adaptations[0], [one.plugins for one in adaptations]
     models, seeds = [one.model for one in adaptations], [one.seed for one in adaptations]
-    domain = StackedDomain(models, first.data, seeds, first.device)
+    domain = StackedDomain(models, first.training, seeds, first.device)
     domain.prepare(first.validation, first.setup.training.batch)
     _before_domain(adaptations, domain)
     # Asked only now: a plugin may begin to hold something as the domain arrives.

@@ -28,6 +28,7 @@ from memgrow.history import History
 from memgrow.kinds import wrong_part
 from memgrow.manifest import MANIFEST
 from memgrow.methods import Method, MethodSettings, Plugins, find_method
+from memgrow.methods.rehearsal import fits_task, pack_examples, unpack_examples
 from memgrow.models import Model, ModelSettings, described, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
 from memgrow.models.pretrained.files import EncoderFiles
@@ -58,6 +59,7 @@ TOKENIZER = "tokenizer.json"  # its tokenizer, as the library tokenizers reads i
 REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they remember anything
 CALIBRATION = "calibration.json"  # the temperature of its probabilities; folders of earlier memgrows have none
 DRIFT = "drift.json"  # a summary of each domain's texts, for telling drift; likewise
+REHEARSAL = "rehearsal.json"  # rows of earlier domains, by a method that keeps some; all others have no such file
 LONGEST = 300  # characters that an error repeats of what a folder holds
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)  # values of a file
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
@@ -177,6 +179,8 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         files[CALIBRATION] = pack_json(learnt.calibration.to_json())
     if learnt.reference.domains:
         files[DRIFT] = pack_json(learnt.reference.to_json())
+    if kept := learnt.plugins.kept_examples():
+        files[REHEARSAL] = pack_json(pack_examples(kept))
     tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
     return {**files, **{name: UnwrittenTensors.of(some) for name, some in tensors.items() if some}}
 
@@ -255,10 +259,29 @@ def unpack(
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
     if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
         raise ModelError(f"{REMEMBERED}: {wrong}; copy the model again, or go back to a saved one")
+    _restore_examples(plugins, files, config["task"], labels, history)
     parts = restore_parts(config.get("domains", []), load_tensors(files, HEADS), model)
     known = (config["task"], labels, model.to(device), vocabulary, plugins, history)
     calibration, reference = _unpack_noted(files, CALIBRATION, Calibration), _unpack_noted(files, DRIFT, Reference)
     return setup, Learnt(*known, calibration, parts, reference)
+
+
+def _restore_examples(
+    plugins: Plugins, files: Mapping[str, Content], task: str, labels: Sequence[str], history: History
+) -> None:
+    """Give plugins the rows that they keep; a folder may have lost them, as one that is passed on has."""
+    if not plugins.keeps_examples or REHEARSAL not in files:
+        return
+    found = load_json(files, REHEARSAL)
+    try:
+        kept = unpack_examples(found)
+    except NOT_UNDERSTOOD as error:
+        raise _wrong(REHEARSAL) from error
+    learnt, known = set(history.domains), frozenset(labels)
+    for domain, examples in ((name, rows) for domains in kept.values() for name, rows in domains.items()):
+        if domain not in learnt or not all(fits_task(example, task, known) for example in examples):
+            raise _wrong(REHEARSAL)
+    plugins.take_examples(kept)
 
 
 def unpack_history(files: Mapping[str, Content]) -> History:

@@ -49,7 +49,10 @@ ADVICE = {
 
 
 class Learner(Answering):
-    """One model that meets domain after domain. It keeps no data of a domain once that has been learnt."""
+    """One model that meets domain after domain. It keeps no data of a domain once that has been learnt.
+
+    Unless its method is one that does: rehearsal keeps a few rows, and `Method.keeps_examples` says so.
+    """
 
     def __init__(
         self,
@@ -219,6 +222,8 @@ class Learner(Answering):
         bound = None if max_forgetting is None else self._bound(max_forgetting, adaptation.tested, coming)
         if folder and adaptation.words.chosen_from:
             progress.note(adaptation.words.sentence(stage.name))
+        for sentence in adaptation.notes_on_kept_rows():
+            progress.note(sentence)
         key = {"data": stage.fingerprint, "settings": self._key(stage, setup.vectors if vectors else None)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         asked = threads if group is None else None  # a group has parted them already

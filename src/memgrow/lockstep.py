@@ -45,12 +45,12 @@ def adapt_together(
         adaptations.append(
             Adaptation.begin(learner.setup, learner.learnt, learner.device, stage, (), vectors, progress, first)
         )
-    alike = all(one.data is adaptations[0].data for one in adaptations)
-    reason = (
-        stacking_obstacle([one.model for one in adaptations], learners[0].training)
-        if alike
-        else "their vocabularies or labels differ"
-    )
+    if any(one.data is not adaptations[0].data for one in adaptations):
+        reason: str | None = "their vocabularies or labels differ"
+    elif len(adaptations) > 1 and any(one.training is not one.data for one in adaptations):
+        reason = "each keeps rows of its own"
+    else:
+        reason = stacking_obstacle([one.model for one in adaptations], learners[0].training)
     if reason is None and _stacked(learners, stack_single):
         learnt = learn_together(adaptations, progress, nowhere)
     else:
@@ -73,6 +73,13 @@ def note_together(learners: Sequence[Learner], domain: Domain, stack_single: boo
         return
     for learner, model, seed in zip(learners, models, seeds, strict=True):
         learner.plugins.after_domain(model, data, device, seed)
+
+
+def keep_examples_again(learners: Sequence[Learner], domains: Sequence[Domain]) -> None:
+    """Let learners by a method that keeps rows have those of the domains so far, as they chose them: by their seeds."""
+    for learner in learners:
+        for number, domain in enumerate(domains if learner.plugins.keeps_examples else ()):
+            learner.plugins.keep_examples(domain.name, domain.train, derive(learner.seed, "stage", number))
 
 
 def correct_together(

@@ -23,6 +23,8 @@ from memgrow.unwritten_tensors import UnwrittenTensors
 
 MOST_PARTS = 500_000  # lists and objects in a JSON file of a model: a thousand domains need a tenth of it
 MOST_DIGITS = 300  # of a whole number in JSON: one of 310 is more than a float can hold
+# A string in JSON, also one that does not end, which would be looked at again and again.
+STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 DIGITS = re.compile(rf"[0-9]{{{MOST_DIGITS}}}")  # numbers are looked at one by one only where one may be that long
 
 
@@ -104,7 +106,7 @@ def load_json(files: "Mapping[str, Content]", name: str) -> Any:
     content = files.get(name)
     if not isinstance(content, bytes):
         raise ModelError(f"{name} is missing, or the manifest does not name it: go back to a saved model")
-    if (parts := content.count(b"[") + content.count(b"{")) > MOST_PARTS:
+    if (parts := _parts(content)) > MOST_PARTS:
         raise ModelError(
             f"{name} has {parts:,} lists and objects, and no model needs more than {MOST_PARTS:,}: "
             "go back to a saved model"
@@ -113,6 +115,14 @@ def load_json(files: "Mapping[str, Content]", name: str) -> Any:
         return parse_json(content)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{name} cannot be read ({brief(error)}): go back to a saved model") from error
+
+
+def _parts(content: bytes) -> int:
+    """The number of lists and objects; brackets within texts are none."""
+    if (brackets := content.count(b"[") + content.count(b"{")) <= MOST_PARTS:
+        return brackets
+    between = STRING.sub(b"", content)
+    return between.count(b"[") + between.count(b"{")
 
 
 def load_tensors(files: "Mapping[str, Content]", name: str) -> dict[str, Tensor]:

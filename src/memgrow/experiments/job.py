@@ -20,7 +20,7 @@ from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
 from memgrow.history import Stage
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, correct_together, note_together
+from memgrow.lockstep import adapt_together, correct_together, keep_examples_again, note_together
 from memgrow.methods import find_method
 from memgrow.methods.sparse import memories_of
 from memgrow.models import REPLY, Model
@@ -58,6 +58,7 @@ class WorkerContext:
             _take_notes(learners, job, self.stream[job.run.learns[0]], self.stack_single)
         else:
             *earlier, domain = (self.stream[name] for name in job.run.learns)
+            keep_examples_again(learners, earlier)
             stages = adapt_together(
                 learners,
                 domain,
@@ -67,6 +68,7 @@ class WorkerContext:
                 stack_single=self.stack_single,
             )
         for task, learner in zip(job.tasks, learners, strict=True):
+            learner.plugins.take_examples({})  # the stream has them: no file is to hold any
             if task.keep:  # the learner first: a record says that its stage is finished
                 learner.save(self.store.model(task.key), overwrite=True)
         wanted = [

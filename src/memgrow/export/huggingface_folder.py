@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from memgrow.checkpoint import FORMAT, pack
+from memgrow.checkpoint import FORMAT, REHEARSAL, pack
 from memgrow.export.model_card import model_card
 from memgrow.export.new_folder import free_place, new_folder
 from memgrow.folder_writer import write_file
@@ -19,6 +19,7 @@ CARD = "README.md"
 def export_huggingface(learner: Learner, path: str | Path) -> None:
     """Write the model as a new folder that `upload_folder` and `Learner.load` take, earlier versions left out.
 
+    Rows of data that its method keeps are left out too: a model on the hub is for everybody to read.
     The card is no part of the manifest: it is for people to write on.
     """
     place = free_place(path)
@@ -28,7 +29,9 @@ def export_huggingface(learner: Learner, path: str | Path) -> None:
         setup = replace(setup, model=replace(setup.model, encoder=public_name(setup.model.encoder)))
     with new_folder(path, learner.folder) as folder:
         sums = {}
-        for name, content in pack(setup, learner.learnt).items():
+        files = pack(setup, learner.learnt)
+        files.pop(REHEARSAL, None)
+        for name, content in files.items():
             assert not isinstance(content, StoredFile)  # as no earlier version was named
             sums[name] = write_file(folder / name, content)
         write_file(folder / MANIFEST, pack_json(Manifest(FORMAT, sums).to_json()))

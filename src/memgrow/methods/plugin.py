@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import torch
 from torch import Tensor
 
+from memgrow.data import Example
 from memgrow.data.batches import Encoded
 from memgrow.errors import SettingsError
 from memgrow.models import Model, Tally
@@ -26,6 +27,9 @@ that are not named are the model's own; at the end it has all of its own again."
 
 Tell = Callable[[int, int], None]
 """Told how much has been done, of how much in all."""
+
+KeptExamples = Mapping[str, Sequence[Example]]
+"""Rows that are kept of earlier domains, by domain."""
 
 AUTO: Literal["auto"] = "auto"
 FISHERS = ("exact", "sampled", "empirical")
@@ -48,6 +52,8 @@ class MethodSettings:
     rank: int = 8  # LoRA: of the additions to the encoder's weights
     ridge: float = 1000.0  # ridge: weight of the penalty, in examples
     sparse_slots: int = 64  # sparse: old slots of each memory that may move when a later domain arrives, at most
+    rehearse: int = 100  # rehearsal: rows of each domain that are kept with the model
+    rehearsal_share: float = 0.25  # rehearsal: share of an epoch that rows of earlier domains are to have, about
 
     def __post_init__(self) -> None:
         if self.fisher not in FISHERS:
@@ -65,6 +71,10 @@ class MethodSettings:
             raise SettingsError(f"rank must be at least 1, not {self.rank}")
         if self.sparse_slots < 1:
             raise SettingsError(f"sparse_slots must be at least 1, not {self.sparse_slots}")
+        if self.rehearse < 1:
+            raise SettingsError(f"rehearse must be at least 1 row, not {self.rehearse}; other methods keep none")
+        if not 0 <= self.rehearsal_share <= 0.9:  # beyond that epochs grow without end
+            raise SettingsError(f"rehearsal_share is a share from 0 to 0.9, not {self.rehearsal_share}")
         if self.distil < 0 or not self.temperature > 0:
             raise SettingsError("distil must be 0 or more, and temperature above 0")
         if isinstance(self.keep, str) and self.keep != AUTO:
@@ -106,6 +116,7 @@ class Plugin:
     """
 
     needs_every_domain: ClassVar[bool] = False  # so that it cannot be taken up later
+    keeps_examples: ClassVar[bool] = False  # True: rows of each domain as they are; its method is marked everywhere
     takes_new_labels: ClassVar[bool] = True  # False: a domain whose labels the model does not have is refused
     reads: ClassVar[tuple[str, ...]] = ()  # of the settings
     reads_after_domain: ClassVar[tuple[str, ...]] = ()  # of those, what decides on what is remembered of a domain
@@ -192,6 +203,21 @@ class Plugin:
             with domain.seeded(number):
                 said.append(plugin.after_domain(model, domain.data, domain.device))
         return said
+
+    def keep_examples(self, domain: str, examples: Sequence[Example], seed: int) -> dict[str, Any]:
+        """Called after `after_domain` with a domain's training examples, for who keeps some; adds to the history."""
+        return {}
+
+    def kept_examples(self) -> KeptExamples:
+        """The rows to keep, for the checkpoint: what `keep_examples` has chosen of each domain so far."""
+        return {}
+
+    def take_examples(self, kept: KeptExamples) -> None:
+        """Take back what `kept_examples` gave."""
+
+    def mixed_in(self, count: int) -> tuple[Sequence[Example], int]:
+        """Rows of earlier domains that an epoch has beside the so many of a later domain, and how often each."""
+        return (), 0
 
     def tensors(self) -> dict[str, Tensor]:
         """The tensors to remember, for the checkpoint."""

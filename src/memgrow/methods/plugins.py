@@ -6,9 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memgrow.data import Example
 from memgrow.data.batches import Encoded
 from memgrow.errors import listed
-from memgrow.methods.plugin import Evaluate, LearntDomain, OptimiserState, Parameters, Plugin, Tell
+from memgrow.methods.plugin import Evaluate, KeptExamples, LearntDomain, OptimiserState, Parameters, Plugin, Tell
 from memgrow.models import Model
 from memgrow.seeding import seeded
 
@@ -104,6 +105,40 @@ class Plugins:
                 whole |= new
         return said
 
+    @property
+    def keeps_examples(self) -> bool:
+        return any(part.keeps_examples for part in self.parts)
+
+    def keep_examples(self, domain: str, examples: Sequence[Example], seed: int) -> dict[str, Any]:
+        said: dict[str, Any] = {}
+        for part in self.parts:
+            if part.keeps_examples:  # to others the rows are not shown
+                said |= part.keep_examples(domain, examples, seed)
+        return said
+
+    def kept_examples(self) -> dict[str, KeptExamples]:
+        """What each plugin keeps, by its name; those that keep nothing are not among them."""
+        found = {type(part).__name__: part.kept_examples() for part in self.parts if part.keeps_examples}
+        return {name: kept for name, kept in found.items() if kept}
+
+    def take_examples(self, kept: Mapping[str, KeptExamples]) -> None:
+        for part in self.parts:
+            if part.keeps_examples:
+                part.take_examples(kept.get(type(part).__name__, {}))
+
+    def rows_kept(self) -> dict[str, int]:
+        """The number of rows that are kept of each domain."""
+        counts: dict[str, int] = {}
+        for domains in self.kept_examples().values():
+            for domain, examples in domains.items():
+                counts[domain] = counts.get(domain, 0) + len(examples)
+        return counts
+
+    def mixed_in(self, count: int) -> list[tuple[Sequence[Example], int]]:
+        """Rows of earlier domains for an epoch with so many of a later one, and how often each stands in it."""
+        found = [part.mixed_in(count) for part in self.parts if part.keeps_examples]
+        return [(rows, times) for rows, times in found if rows]
+
     def tensors(self) -> dict[str, Tensor]:
         return {
             prefix + name: tensor
@@ -153,6 +188,7 @@ class Plugins:
         for part in self.parts:
             if type(part) in kinds:
                 part.restore(kinds[type(part)].tensors())
+                part.take_examples(kinds[type(part)].kept_examples())
         return [part for part in self.parts if type(part) not in kinds]
 
 

@@ -11,6 +11,7 @@ from memgrow.methods.lora import LowRankAdditions, needs_linear_layers
 from memgrow.methods.old_weights import Averaging, SlowOldWeights
 from memgrow.methods.plugin import MethodSettings, Plugin
 from memgrow.methods.plugins import Plugins
+from memgrow.methods.rehearsal import Rehearsal
 from memgrow.methods.ridge import RidgeHead, needs_features
 from memgrow.methods.sparse import SparseUpdates, needs_slots, slots_and_head
 from memgrow.methods.trains import Trains, everything, newest_column, nothing, what_is_new
@@ -51,6 +52,11 @@ class Method:
     @property
     def incremental(self) -> bool:
         return not self.together
+
+    @property
+    def keeps_examples(self) -> bool:
+        """Whether rows of earlier domains are kept, as they are: such a method is marked wherever it is named."""
+        return self.plugins(MethodSettings()).keeps_examples
 
     def plugins(self, settings: MethodSettings) -> Plugins:
         """The plugins of a new learner by this method; they remember nothing as yet."""
@@ -108,6 +114,11 @@ METHODS = {
             remembers=(RidgeHead,),
             closed_form=True,
             needs=needs_features,
+        ),
+        Method(
+            "rehearsal",
+            "F on the new domain and on a few rows of each earlier one: KEEPS these rows, as text, with the model",
+            remembers=(Rehearsal,),
         ),
         Method("multi-task", "train anew on the data of all domains at once", together=True, afresh=True),
         Method("in-domain", "train anew on each domain alone", afresh=True),
