@@ -162,6 +162,7 @@ def digest(learner: Any) -> str:
     found = hashlib.sha256()
     settings = (setup.method.name, setup.model, setup.training, setup.options, setup.seed)
     parts = [*settings, learnt.task, learnt.labels, learnt.vocabulary.words, learnt.history.to_json()]
+    parts.append(learnt.plugins.kept_examples())
     if setup.encoder is not None:
         files = setup.encoder
         parts += [json.loads(files.config), json.loads(files.tokenizer), files.name, files.sha256, files.licences]
@@ -197,8 +198,8 @@ def known(subject: Path) -> str:
 
 
 def make_subjects(place: Path) -> list[Path]:
-    """A small classifier, a responder, a model with a pretrained encoder, one with earlier versions within, and two
-    that memgrow 0.1.0 saved; the last is the folder that an encoder came in.
+    """A small classifier, a responder, a model with a pretrained encoder, one with earlier versions and rows of
+    its data within, and two that memgrow 0.1.0 saved; the last is the folder that an encoder came in.
     """
 
     make_encoder = importlib.import_module("tests.support.tiny_encoder").make_encoder
@@ -215,7 +216,7 @@ def make_subjects(place: Path) -> list[Path]:
     given: dict[str, Any] = {"training": TrainingSettings(rate=0.01, batch=8, epochs=1), "device": "cpu"}
     options = MethodSettings(slots=3, fisher_examples=4)
     encoder: Path = make_encoder(place / ENCODER)
-    versions = Learner.create("F+M+V", model=model, **given)
+    versions = Learner.create("rehearsal+M+V", model=model, options=MethodSettings(slots=3, rehearse=4), **given)
     for domain in stream:
         versions.adapt(domain, folder=place / "with-versions")
     for name, learner, data in (

@@ -98,7 +98,7 @@ def test_a_run_ends_with_the_figures_of_a_learner_that_goes_its_way_alone(method
 
 
 def test_without_stacks_of_one_a_run_ends_with_the_very_weights_of_adapt(grid, runs, stream):
-    methods = ("F+M+V", "EWC", "F+V+E", "multi-task")
+    methods = ("F+M+V", "EWC", "F+V+E", "rehearsal+V", "multi-task")
     made = grid(stack_single=False, keep_models=True)
     assert not made.run(runs(*methods)).failures
     for run in runs(*methods):
@@ -106,6 +106,7 @@ def test_without_stacks_of_one_a_run_ends_with_the_very_weights_of_adapt(grid, r
         learner.learn(stream)
         weights, theirs = (one.trained().state_dict() for one in (learner, Learner.load(made.model(run), "cpu")))
         assert all(torch.equal(weights[name], theirs[name]) for name in weights | theirs), run.method
+        assert not list(made.model(run).rglob("rehearsal.json")), "the stream has the rows"
 
 
 def test_in_domain_is_a_model_for_each_domain(grid, runs, stream):

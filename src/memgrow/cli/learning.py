@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.checkpoint import SIGNS
+from memgrow.cli.output import notice
 from memgrow.cli.recipe import Recipe
 from memgrow.data import Domain, Stream
 from memgrow.defaults import defaults_for, sizes_line
 from memgrow.device import allow_tf32
-from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, listed
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 from memgrow.folders import contents
 from memgrow.history import Stage
 from memgrow.learner import Learner
@@ -189,6 +190,10 @@ def _opened(folder: Path, recipe: Recipe, method: str | None, seed: int | None, 
             "leave them out, or start a model of another name"
         )
     learner.training = recipe.section("training", learner.training)
+    before = learner.plugins.rows_kept()
     learner.use(method or learner.method.name, recipe.section("options", learner.options))
+    if before and not learner.plugins.keeps_examples:
+        rows = counted(sum(before.values()), "row")
+        notice(f"{folder} keeps {rows} of {listed(before)}: {learner.method.name} gives them up with the next save")
     learner.seed = learner.seed if seed is None else seed
     return learner

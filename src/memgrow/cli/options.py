@@ -137,7 +137,7 @@ Method = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="How to meet a new domain: see memgrow methods.",
+        help="How to meet a new domain: see memgrow methods. rehearsal keeps rows of the data.",
         rich_help_panel=SETTINGS,
         autocompletion=method_names,
     ),

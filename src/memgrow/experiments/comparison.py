@@ -64,9 +64,14 @@ def runs_of(
     }
 
 
-def sees_all(name: str) -> bool:
-    """Whether a row, a method or a reference, sees the data of all domains at once."""
-    return REFERENCES[name].sees_all if name in REFERENCES else find_method(name).together
+def sees_old_data(name: str) -> bool:
+    """Whether a row, a method or a reference, sees data of earlier domains again: all of it, or rows that it keeps."""
+    return REFERENCES[name].sees_all if name in REFERENCES else find_method(name).together or keeps_rows(name)
+
+
+def keeps_rows(name: str) -> bool:
+    """Whether a row is that of a method which keeps rows of earlier domains."""
+    return name not in REFERENCES and find_method(name).keeps_examples
 
 
 @dataclass(frozen=True)
@@ -144,9 +149,9 @@ class Comparison:
 
     @cached_property
     def order(self) -> tuple[str, ...]:
-        """Methods by their average at the end, the best first; those that see all data at once after the others."""
+        """Methods by their average at the end, the best first; those that see old data after the others."""
         averages = {method: self.summary[method]["average"].mean or 0.0 for method in self.results}
-        return tuple(sorted(self.results, key=lambda name: (sees_all(name), -averages[name])))
+        return tuple(sorted(self.results, key=lambda name: (sees_old_data(name), -averages[name])))
 
     @cached_property
     def summary(self) -> dict[str, dict[str, OverSeeds]]:

@@ -5,9 +5,10 @@ methods are named, and nothing takes it unless somebody names it.
 """
 
 import copy
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
+from itertools import accumulate, zip_longest
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from memgrow.methods.plugin import KeptExamples, MethodSettings, Plugin
 from memgrow.models import REPLY
 from memgrow.seeding import derive
 
+MOST_BYTES = 2**28  # of all rows that are kept: half of what a file of a model's folder may have
 COLUMNS = ("text", "pair", "label", "reply")  # of a row that is kept; of where it came from nothing is
 
 
@@ -37,8 +39,12 @@ class Rehearsal(Plugin):
     def keep_examples(self, domain: str, examples: Sequence[Example], seed: int) -> dict[str, Any]:
         labels = [example.label for example in examples]
         chosen = draw_balanced(labels, self.settings.rehearse, derive(seed, "rehearsal"))
-        self.kept[domain] = tuple(plain(examples[index]) for index in chosen)
-        return {"rows_kept": len(chosen)}
+        others = sum(map(size_of, (row for name, rows in self.kept.items() if name != domain for row in rows)))
+        rows = [plain(examples[index]) for index in chosen]
+        sizes = accumulate(map(size_of, rows), initial=others)
+        next(sizes)
+        self.kept[domain] = tuple(row for row, size in zip(rows, sizes, strict=True) if size <= MOST_BYTES)
+        return {"rows_kept": len(self.kept[domain])}
 
     def kept_examples(self) -> KeptExamples:
         return self.kept
@@ -58,6 +64,11 @@ class Rehearsal(Plugin):
 def plain(example: Example) -> Example:
     """The same without the file and the line that it came from."""
     return replace(example, where="")
+
+
+def size_of(example: Example) -> int:
+    """The bytes of a row in the file, about."""
+    return sum(len(json.dumps(getattr(example, name), ensure_ascii=False).encode()) for name in COLUMNS)
 
 
 def draw_balanced(labels: Sequence[str | None], count: int, seed: int) -> list[int]:

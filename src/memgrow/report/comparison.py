@@ -4,25 +4,25 @@ from collections.abc import Iterator
 
 from memgrow.errors import counted
 from memgrow.experiments.bag_of_words import REFERENCES
-from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, sees_all
+from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, keeps_rows, sees_old_data
 from memgrow.methods import RECOMMENDED
 from memgrow.metrics.significance import Paired
 from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
-CLEAR, PERPLEXITY = "*", "perpl."
+CLEAR, KEEPS, PERPLEXITY = "*", "†", "perpl."
 FIGURES = ("average", f"against {BASELINE}", "forgot", PERPLEXITY, "parameters", "time")
 FINE = 0.1  # averages below this are shown with a further digit, where such are common
 
 
 def compared_table(comparison: Comparison, seeds: int) -> Table:
-    """Mean and spread over the seeds. Methods that need all data at once stand below a line."""
+    """Mean and spread over the seeds. Methods that need old data stand below a line."""
     shown, replies = digits(comparison), comparison.kind.is_dialogue
     rows = []
     for method in comparison.order:
         values = comparison.summary[method]
         rows.append(
             (
-                method,
+                marked(method),
                 _cell(values["average"], shown),
                 difference(comparison.against(method), shown),
                 _cell(values["forgetting"], shown),
@@ -32,7 +32,7 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
             )
         )
     beside = REFERENCES.keys() & comparison.results.keys()
-    incremental = sum(not sees_all(method) for method in comparison.order)
+    incremental = sum(not sees_old_data(method) for method in comparison.order)
     return Table(
         f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}",
         [Column("method", wrap="never"), *numbers(*(name for name in FIGURES if name != PERPLEXITY or replies))],
@@ -50,7 +50,7 @@ def demo_table(comparison: Comparison, seeds: int) -> Table:
             percent(values[name].mean or 0.0) + (f" ± {percent(values[name].spread or 0.0)}" if seeds > 1 else "")
             for name in ("average", "forgetting")
         ]
-        rows.append((method, *scores, f"{values['parameters'].mean:,.0f}", f"{values['seconds'].mean:.1f}"))
+        rows.append((marked(method), *scores, f"{values['parameters'].mean:,.0f}", f"{values['seconds'].mean:.1f}"))
     names = ("average", "forgot", "parameters", "seconds")
     columns = [Column("method"), *(Column(name, right=True) for name in names)]
     return Table(f"at the end, {counted(seeds, 'seed')}", columns, rows)
@@ -70,7 +70,8 @@ def demo_verdict(comparison: Comparison, seeds: int) -> Iterator[str]:
     for name in comparison.results:
         paired = comparison.against(name, RECOMMENDED)
         if name not in (BASELINE, RECOMMENDED) and paired is not None:
-            yield f"{name} ends {difference(paired)} points from the default."
+            data = ", and keeps rows of earlier domains" if keeps_rows(name) else ""
+            yield f"{name} ends {difference(paired)} points from the default{data}."
     doubt = "One seed, on made-up domains" if seeds == 1 else "Made-up domains"
     yield f"{doubt}: that is what a method can do. What it does on yours, memgrow compare FILES... tells."
 
@@ -82,7 +83,7 @@ def domains_table(comparison: Comparison) -> Table:
         (domain, *(percent(matrix.score(-1, domain), digits=digits(comparison)) for matrix in ends.values()))
         for domain in next(iter(ends.values())).domains
     ]
-    columns = [Column("domain", wrap="letters"), *(Column(method, right=True, wrap="letters") for method in ends)]
+    columns = [Column("domain", wrap="letters"), *(Column(marked(name), right=True, wrap="letters") for name in ends)]
     return Table(f"each domain at the end, {comparison.kind.unit}", columns, rows)
 
 
@@ -102,7 +103,7 @@ def difference(paired: Paired | None, shown: int = 1) -> str:
 
 def verdict(comparison: Comparison) -> str:
     """Names the method which ends best without old data, with a word of doubt where it is one seed's."""
-    best, *others = [name for name in comparison.order if not sees_all(name)] or [""]
+    best, *others = [name for name in comparison.order if not sees_old_data(name)] or [""]
     level = [
         name for name in others if (paired := comparison.against(best, name)) and paired.std and not _clear(paired)
     ]
@@ -124,6 +125,8 @@ def legend(comparison: Comparison, seeds: int) -> str:
     parts = ["± is the standard deviation over seeds; differences are taken seed by seed"] if seeds > 1 else []
     if any(CLEAR in difference(comparison.against(name)) for name in comparison.order):
         parts.append(f"{CLEAR}: the 95% interval of the difference leaves zero out")
+    if any(map(keeps_rows, comparison.results)):
+        parts.append(f"{KEEPS}: keeps rows of earlier domains, which a model's folder then holds as text")
     beside = [f"{name} ({one.about})" for name, one in REFERENCES.items() if name in comparison.results]
     parts += [f"by scikit-learn: {' and '.join(beside)}"] if beside else []
     if comparison.kind.is_dialogue:
@@ -132,6 +135,11 @@ def legend(comparison: Comparison, seeds: int) -> str:
             "words as one, so it does not compare methods with and without new words"
         )
     return "; ".join(parts)
+
+
+def marked(name: str) -> str:
+    """The name of a method, with a mark if it keeps rows of earlier domains."""
+    return f"{name} {KEEPS}" if keeps_rows(name) else name
 
 
 def _clear(paired: Paired) -> bool:

@@ -18,7 +18,7 @@ def history_table(history: History, versions: Sequence[SavedVersion], task: str 
     scores = ("valid. ppl", "test ppl") if replies else ("valid.", "test", "forgot")
     there = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
     names = [Column("domain", wrap="letters"), Column("method", wrap="letters"), Column("date", wrap="never")]
-    columns = [*numbers("#"), *names, *numbers("examples", *scores, "kept", "on disk")]
+    columns = [*numbers("#"), *names, *numbers("examples", *scores, "kept", "rows kept", "on disk")]
     rows: list[tuple[str, ...]] = [
         (
             str(number),
@@ -30,13 +30,16 @@ def history_table(history: History, versions: Sequence[SavedVersion], task: str 
             score_cell(_tested(history.matrix, number - 1, stage), replies),
             *(() if replies else (percent(AccuracyMatrix(history.matrix.rows[:number]).forgetting(), sign=True),)),
             percent(share_kept(stage, number), digits=0),
+            str(rows_kept(stage) or MISSING),
             there.get(number, MISSING),
         )
         for number, stage in enumerate(history.stages, 1)
     ]
-    if all(share_kept(stage, number) is None for number, stage in enumerate(history.stages, 1)):
-        at = [column.name for column in columns].index("kept")
-        columns, rows = columns[:at] + columns[at + 1 :], [row[:at] + row[at + 1 :] for row in rows]
+    stages = list(enumerate(history.stages, 1))
+    unsaid = {"kept": all(share_kept(stage, number) is None for number, stage in stages)}
+    unsaid |= {"rows kept": all(rows_kept(stage) is None for _, stage in stages)}
+    shown = [at for at, column in enumerate(columns) if not unsaid.get(column.name, False)]
+    columns, rows = [columns[at] for at in shown], [tuple(row[at] for at in shown) for row in rows]
     return Table(None, columns, rows, layout="open")
 
 
@@ -44,6 +47,12 @@ def share_kept(stage: Stage, number: int) -> float | None:
     """How far a method went back to the old weights; None of one that does not, and of the first domain."""
     keep = stage.note.get("keep")
     return keep if number > 1 and isinstance(keep, int | float) else None
+
+
+def rows_kept(stage: Stage) -> int | None:
+    """The number of rows of its data that a method kept; None of one that keeps none."""
+    count = stage.note.get("rows_kept")
+    return count if isinstance(count, int) else None
 
 
 def _tested(matrix: AccuracyMatrix, row: int, stage: Stage) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 import rich.table
 from rich.text import Text
 
+from memgrow.checkpoint import REHEARSAL
 from memgrow.errors import counted, listed
 from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
@@ -61,6 +62,7 @@ class About:
     words: int | None  # None: they are not counted, as its encoder has pieces
     hidden_units: Sequence[int] | None  # of each column
     parameters: int
+    rows_kept: Mapping[str, int]  # by domain, in rehearsal.json; none unless the method is one that keeps rows
     temperature: float | None  # that probabilities are calibrated by; None: they are not
     calibration_error: Mapping[str, float]  # by domain, on its validation examples when it was learnt
 
@@ -86,6 +88,7 @@ def about(learner: Learner) -> About:
         words=None if encoder else len(learner.vocabulary) - 2,
         hidden_units=None if encoder else model.encoder.hidden_units,
         parameters=count_parameters(model),
+        rows_kept=learner.plugins.rows_kept(),
         temperature=learner.calibration.temperature if learner.calibration.domains else None,
         calibration_error={name: one.after.ece for name, one in learner.calibration.domains.items()},
     )
@@ -96,7 +99,7 @@ def about_table(learner: Learner) -> rich.table.Table:
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in vars(about(learner)).items():
-        unsaid = value is None or (name == "calibration_error" and not value)
+        unsaid = value is None or (name in ("calibration_error", "rows_kept") and not value)
         if not unsaid and (name != "labels_by_domain" or _differ(value, learner.labels)):
             shown = SHOWN.get(name, _in_words)(value)
             table.add_row(name.replace("_", " "), Text(shown))
@@ -127,6 +130,7 @@ def _in_words(value: object) -> str:
 SHOWN: Mapping[str, Callable[[Any], str]] = {  # facts that have a form of their own
     "weights": lambda checksum: f"{checksum[:SHORT]}… (SHA-256)",
     "labels_by_domain": _by_domain,
+    "rows_kept": lambda counts: f"{_in_words(counts)}: texts of the data, in {REHEARSAL}",
     "temperature": lambda temperature: f"{temperature:.3f}",
     "calibration_error": lambda errors: _in_words({name: f"{percent(error)}%" for name, error in errors.items()}),
 }
@@ -162,7 +166,7 @@ def stage_line(stage: Stage, task: str | None = None) -> Text:
         ("+".join(stage.learned), "bold"),
         f": {counted(stage.examples, 'example')}, {_how_long(stage)}, {stage.seconds:.0f} s; "
         f"validation {validation_text(stage.validation, replies)}; grew {growth(stage.grew)}"
-        f"{_went_back(stage, replies)}",
+        f"{_went_back(stage, replies)}{_kept_rows(stage)}",
     )
 
 
@@ -177,6 +181,10 @@ def _went_back(stage: Stage, replies: bool) -> str:
     keep, validation = stage.note["keep"], stage.note["validation_after_averaging"]
     left = validation_text(validation, replies)
     return f"; went {percent(keep, digits=0)}% back to the old weights: validation {left}"
+
+
+def _kept_rows(stage: Stage) -> str:
+    return f"; {counted(stage.note['rows_kept'], 'row')} kept" if "rows_kept" in stage.note else ""
 
 
 def growth(grew: Grew) -> str:

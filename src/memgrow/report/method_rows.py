@@ -27,7 +27,8 @@ def method_rows() -> dict[str, Any]:
                 "name": method.name,
                 "default": defaults.get(method.name),
                 "grows": list(method.grows),
-                "sees": "all data" if method.together else "new data",
+                "sees": "all data" if method.together else "+ old rows" if method.keeps_examples else "new data",
+                "keeps_rows": method.keeps_examples,
                 "encoder": _with_encoder(method),
                 "about": method.about,
             }

@@ -45,8 +45,10 @@ def letters_table(content: dict[str, Any]) -> Table:
 
 def defaults_line(content: dict[str, Any]) -> str:
     """The methods that are taken where nobody names one."""
+    kept = [one["name"] for one in content["methods"] if one["keeps_rows"]]
     plain, replies, tuned = (one["name"] for one in content["methods"] if one["default"])
     return (
         f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned}. "
-        "Column encoder: whether a method goes with a pretrained one."
+        f"{' and '.join(kept)} keeps rows of earlier domains, as text, in the model's folder: it is taken only by its "
+        "name. Column encoder: whether a method goes with a pretrained one."
     )

@@ -12,7 +12,7 @@ from memgrow.data import Domain
 from memgrow.errors import DataError, SettingsError, listed
 from memgrow.experiments.attention import MemoryUse, measure_attention
 from memgrow.experiments.bag_of_words import REFERENCES
-from memgrow.experiments.comparison import Comparison, sees_all
+from memgrow.experiments.comparison import Comparison, sees_old_data
 from memgrow.experiments.demo import Demo
 from memgrow.experiments.reply_records import evaluate_replies
 from memgrow.history import History
@@ -135,7 +135,7 @@ def report_of_comparison(
     if not comparison.results:
         raise DataError(f"{name} has no run that has ended: give the command that makes it again")
     able = [one for one in comparison.order if one not in REFERENCES] or list(comparison.order)
-    best = next((one for one in able if not sees_all(one)), able[0])
+    best = next((one for one in able if not sees_old_data(one)), able[0])
     chosen = best if method is None else find_method(method).name
     if chosen not in comparison.results:
         raise SettingsError(f"{name} has no runs of {chosen}; it has {listed(comparison.results)}: choose among these")

@@ -99,6 +99,7 @@ class Published:
                     "seed": learner.seed,
                 },
                 "calibration": learner.calibration.to_json() if learner.calibration.domains else None,
+                "rows_kept": learner.plugins.rows_kept(),  # of the data, by domain
                 "memgrow": __version__,
             }
         )

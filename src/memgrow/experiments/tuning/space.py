@@ -61,6 +61,7 @@ OPTIONS: Space = {
     "options.rank": Range(2, 32, log=True, whole=True),
     "options.ridge": Range(1, 1e5, log=True),
     "options.sparse_slots": Range(8, 256, log=True, whole=True),
+    "options.rehearsal_share": Range(0, 0.5),
 }
 
 

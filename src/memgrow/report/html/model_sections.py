@@ -1,6 +1,8 @@
 """The sections of a page that tell of a model: what its memory is read for, how sure it is, how it came about."""
 
+from memgrow.errors import counted
 from memgrow.experiments.attention import MemoryUse
+from memgrow.report.history import rows_kept
 from memgrow.report.html.element import Html, element
 from memgrow.report.html.heat_map import attention_map
 from memgrow.report.html.parts import section, table_html
@@ -97,7 +99,7 @@ def stages_section(report: RunReport) -> Html | None:
         (
             str(number),
             "+".join(stage.learned),
-            stage.method,
+            stage.method + (f" ({counted(kept, 'row')} kept)" if (kept := rows_kept(stage)) else ""),
             (stage.date or MISSING)[:10],
             growth(stage.grew),
             f"{stage.examples:,}",

@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 
 from memgrow.errors import counted
-from memgrow.experiments.comparison import sees_all
+from memgrow.experiments.comparison import sees_old_data
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import legend, verdict
 from memgrow.report.html.curves import axes_of, curve_legend, panel
@@ -175,8 +175,8 @@ def _methods(report: RunReport) -> Html | None:
     if report.comparison is None or len(report.comparison.results) < 2:
         return None
     seeds = max(len(results) for results in report.comparison.results.values())
-    apart = any(map(sees_all, report.comparison.results))
-    below = " Methods below the line see the data of all domains at once." if apart else ""
+    apart = any(map(sees_old_data, report.comparison.results))
+    below = " Methods below the line see data of earlier domains again." if apart else ""
     return section(
         "Methods side by side",
         methods_table(report.comparison, report.measure, report.method),

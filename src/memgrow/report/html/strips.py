@@ -1,7 +1,7 @@
 """Methods side by side: a table in which every seed is a dot on a line, the mean a stroke."""
 
-from memgrow.experiments.comparison import Comparison, OverSeeds, sees_all
-from memgrow.report.comparison import difference, digits
+from memgrow.experiments.comparison import Comparison, OverSeeds, sees_old_data
+from memgrow.report.comparison import difference, digits, marked
 from memgrow.report.html.element import Html, element
 from memgrow.report.measures import Measure
 from memgrow.report.table import MISSING, percent, perplexity_text
@@ -11,7 +11,7 @@ PANELS = ("average", "forgetting")
 
 
 def methods_table(comparison: Comparison, measure: Measure, chosen: str) -> Html:
-    """Average, forgetting, parameters and time of each method; those that need all data at once stand below a line."""
+    """Average, forgetting, parameters and time of each method; those that need old data stand below a line."""
     ranges = {name: _range(comparison, name) for name in PANELS}
     replies = comparison.kind.is_dialogue
     low, high = (percent(end, digits=0 if not replies else 2) for end in ranges["average"])
@@ -29,7 +29,7 @@ def methods_table(comparison: Comparison, measure: Measure, chosen: str) -> Html
     rows: list[Html] = []
     before = False
     for method in comparison.order:
-        apart, before = sees_all(method) and not before and bool(rows), sees_all(method)
+        apart, before = sees_old_data(method) and not before and bool(rows), sees_old_data(method)
         looks = " ".join(kind for kind, on in (("chosen", method == chosen), ("line", apart)) if on)
         rows.append(element("tr", *_cells(comparison, method, ranges, replies), class_=looks or None))
     table = element("table", element("thead", element("tr", *head)), element("tbody", *rows), class_="methods")
@@ -38,7 +38,7 @@ def methods_table(comparison: Comparison, measure: Measure, chosen: str) -> Html
 
 def _cells(comparison: Comparison, method: str, ranges: dict[str, tuple[float, float]], replies: bool) -> list[Html]:
     figures, shown = comparison.summary[method], digits(comparison)
-    cells = [element("th", method, scope="row")]
+    cells = [element("th", marked(method), scope="row")]
     for name in PANELS:
         number = element("span", _with_spread(figures[name], shown), class_="number")
         cells.append(element("td", element("span", _strip(figures[name], ranges[name]), number, class_="seeds")))
