@@ -60,6 +60,7 @@ REMEMBERED = "remembered.safetensors"  # by the method's plugins, if they rememb
 CALIBRATION = "calibration.json"  # the temperature of its probabilities; folders of earlier memgrows have none
 DRIFT = "drift.json"  # a summary of each domain's texts, for telling drift; likewise
 REHEARSAL = "rehearsal.json"  # rows of earlier domains, by a method that keeps some; all others have no such file
+JOINED = ("rehearse", "rehearsal_share")  # options that folders of format 2 had not at first
 LONGEST = 300  # characters that an error repeats of what a folder holds
 NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError)  # values of a file
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
@@ -162,7 +163,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "seed": setup.seed,
         "model": described(setup.model),
         "training": asdict(setup.training),
-        "options": asdict(setup.options),
+        "options": _described_options(setup.options),
         "shape": learnt.model.shape(),
         **({"word_vectors": setup.vectors.to_json()} if setup.vectors else {}),
         **({"licences": list(setup.encoder.licences)} if setup.encoder else {}),
@@ -183,6 +184,12 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         files[REHEARSAL] = pack_json(pack_examples(kept))
     tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
     return {**files, **{name: UnwrittenTensors.of(some) for name, some in tensors.items() if some}}
+
+
+def _described_options(options: MethodSettings) -> dict[str, Any]:
+    """The options by name; one that has joined is named where it differs, so that earlier memgrows read the others."""
+    usual = asdict(MethodSettings())
+    return {name: value for name, value in asdict(options).items() if name not in JOINED or value != usual[name]}
 
 
 def pack_weights(model: Model, bases: Sequence[Path] = ()) -> dict[str, Content]:

@@ -292,6 +292,16 @@ def test_who_adapts_is_told_before_training_what_is_kept_and_where(stream, tmp_p
     assert len(told) == 3
 
 
+def test_its_settings_are_in_the_folders_of_those_who_changed_them_alone(stream, tmp_path):
+    for options, named in ((MethodSettings(), set()), (MethodSettings(rehearse=7), {"rehearse"})):
+        learner = Learner.create("rehearsal", model=MODEL, training=TRAINING, options=options, device="cpu")
+        learner.adapt(stream[0])
+        learner.save(tmp_path / "m", overwrite=True)
+        written = json.loads((tmp_path / "m" / "config.json").read_text())["options"]
+        assert written.keys() & {"rehearse", "rehearsal_share"} == named
+        assert Learner.load(tmp_path / "m", device="cpu").options == options
+
+
 @pytest.mark.parametrize("wrong", [{"rehearse": 0}, {"rehearsal_share": -0.1}, {"rehearsal_share": float("nan")}])
 def test_settings_that_make_no_sense_are_refused(wrong):
     with pytest.raises(SettingsError, match=next(iter(wrong))):

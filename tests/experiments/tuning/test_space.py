@@ -45,8 +45,8 @@ def test_every_setting_of_a_method_that_is_a_number_has_a_range_or_a_reason():
     read = {setting for name in METHODS for setting in find_method(name).reads(MethodSettings())}
     read |= {setting for letter in "ADLE" for setting in find_method(f"F+{letter}").reads(MethodSettings())}
     assert set(LETTERS) == set("MVADQLE"), "a new letter: look at its settings here"
-    # How a Fisher is estimated is a matter of cost; a search would always take the dearest.
-    assert read - {name.partition(".")[2] for name in OPTIONS} == {"fisher", "fisher_examples"}
+    # How a Fisher is estimated, or how many rows are kept, is a matter of cost; a search would always take the dearest.
+    assert read - {name.partition(".")[2] for name in OPTIONS} == {"fisher", "fisher_examples", "rehearse"}
 
 
 def test_settings_can_be_chosen_by_name():
