@@ -8,6 +8,8 @@ validation parts after the last domain; test examples are not looked at.
 
 import argparse
 import json
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -58,7 +60,7 @@ def main() -> None:
         print(name, found[name], flush=True)
     means = {name: {key: round(fmean(one[key] for one in some), 4) for key in some[0]} for name, some in found.items()}
     about = {"limit": asked.limit, "epochs": asked.epochs, "seeds": asked.seeds, "domains": list(stream.names)}
-    command = f"benchmarks/{Path(__file__).name} --out {asked.out}"
+    command = f"benchmarks/{Path(__file__).name} {shlex.join(sys.argv[1:])}"
     asked.out.write_text(json.dumps({"command": command, "about": about, "read": means}, indent=1) + "\n")
 
 

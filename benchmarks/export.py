@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import shlex
 import statistics
 import sys
 import tempfile
@@ -161,6 +162,7 @@ def main() -> None:
         with_slots = PretrainedSettings(encoder=asked.encoder, precision="float32", slots=256)
         models |= {} if asked.quick else {f"{Path(asked.encoder).name}, 256 slots in 2 layers": with_slots}
     found = {
+        "command": f"benchmarks/{Path(__file__).name} {shlex.join(sys.argv[1:])}",
         "machine": {"cores": os.cpu_count(), "threads": asked.threads},
         "torch": torch.__version__,
         "onnxruntime": onnxruntime.__version__,

@@ -15,6 +15,7 @@ import json
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -238,7 +239,8 @@ def main() -> None:
     machine = {"cores": os.cpu_count(), "python": platform.python_version()}
     packages = {name: version(name) for name in ("torch", "fastapi", "uvicorn")}
     if asked.out:
-        atomic_write(asked.out, pack_json({"machine": {**machine, **packages}, **figures}))
+        command = f"benchmarks/{Path(__file__).name} {shlex.join(sys.argv[1:])}"
+        atomic_write(asked.out, pack_json({"command": command, "machine": {**machine, **packages}, **figures}))
     print(f"batched serving answers {figures['ratio']} times as many requests as one forward pass for each")
 
 

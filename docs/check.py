@@ -37,6 +37,7 @@ sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]
 import figures  # noqa: E402
 import notebook  # noqa: E402
 import report_picture  # noqa: E402
+import result_commands  # noqa: E402
 
 import chart  # noqa: E402
 
@@ -110,6 +111,11 @@ def the_demos_figures_come_from_the_command_that_is_named_beside_them() -> Itera
     command = f"memgrow demo --methods {','.join(demo['runs'])} --seeds {demo['seeds']} --out results/demo"
     if f"`{command}`" not in text_of(page):
         yield f"{page} does not name `{command}`, from which results/demo comes"
+
+
+@check
+def results_name_the_command_that_wrote_them() -> Iterator[str]:
+    yield from result_commands.what_is_wrong(ROOT)
 
 
 @check

@@ -1,6 +1,7 @@
 """docs/check.py tells what is wrong with a page, and says so with its exit code."""
 
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -73,3 +74,43 @@ def test_a_version_that_is_pinned_twice_is_told(check, tmp_path, monkeypatch):
     assert list(check.the_oldest_versions_that_are_tested_are_those_that_are_allowed()) == [
         "constraints-minimum.txt names numpy more than once"
     ]
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong"),
+    [
+        ("benchmarks/speed.py --out results/speed.json", None),
+        ("python benchmarks/speed.py --out=results/speed.json", None),
+        ("memgrow demo --seeds 3", None),
+        ("make bench", None),
+        (None, "results/speed.json does not name the command that wrote it, and neither does a page"),
+        ("benchmarks/gone.py", "there is no benchmarks/gone.py"),
+        ("benchmarks/speed.py --gone 1", "it has no --gone"),
+        ("memgrow gone", "there is no memgrow gone"),
+        ("memgrow demo --gone", "it has no --gone"),
+        ("make gone", "there is no make gone"),
+    ],
+)
+def test_results_name_a_command_that_there_is(check, tmp_path, monkeypatch, command, wrong):
+    for folder in ("results/runs", "benchmarks"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "results/runs/kept.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "results/speed.json").write_text(json.dumps({"command": command}), encoding="utf-8")
+    (tmp_path / "benchmarks/speed.py").write_text('parser.add_argument("--out")', encoding="utf-8")
+    (tmp_path / "Makefile").write_text("bench: installed\n", encoding="utf-8")
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    told = list(check.results_name_the_command_that_wrote_them())
+    assert [sentence.endswith(wrong) for sentence in told] == [True] if wrong else told == []
+
+
+def test_a_page_may_name_the_command_of_results_that_do_not(check, tmp_path, monkeypatch):
+    (tmp_path / "results/demo").mkdir(parents=True)
+    (tmp_path / "results/demo/demo.json").write_text("{}", encoding="utf-8")
+    (tmp_path / "docs").mkdir()
+    page = tmp_path / "docs/results.md"
+    page.write_text("From `memgrow demo --methods F,F+V --seeds 3`.", encoding="utf-8")
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    assert list(check.results_name_the_command_that_wrote_them()) == []
+    page.write_text("From somewhere.", encoding="utf-8")
+    (told,) = check.results_name_the_command_that_wrote_them()
+    assert told.endswith("and neither does docs/results.md")
