@@ -20,7 +20,7 @@ TUTORIAL, NOTEBOOK = ROOT / "docs/tutorial.md", ROOT / "docs/tutorial.ipynb"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 CELLS = {"python": "", "shell": "%%bash\n"}  # the languages that are run, and what their cells begin with
 MARKS = re.compile(r"^<!-- .*? -->\n", flags=re.MULTILINE)
-TIMEOUT_S = 300  # for one cell
+TIMEOUT_S = 600  # for Jupyter's kernel to start, and for one cell: a busy machine is no failure
 
 
 def cells(page: str) -> Iterator[tuple[str, str]]:
@@ -63,7 +63,8 @@ def run(out: Path) -> None:
     book = nbformat.reads(written(), as_version=4)
     with tempfile.TemporaryDirectory() as folder:
         sockets = Config({"KernelManager": {"transport": "ipc"}})  # rather than ports, which others can reach
-        NotebookClient(book, timeout=TIMEOUT_S, resources={"metadata": {"path": folder}}, config=sockets).execute()
+        patience = {"timeout": TIMEOUT_S, "startup_timeout": TIMEOUT_S}
+        NotebookClient(book, resources={"metadata": {"path": folder}}, config=sockets, **patience).execute()
     out.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(book, out)
 

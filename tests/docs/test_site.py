@@ -2,8 +2,11 @@
 
 import importlib.util
 import json
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -99,3 +102,24 @@ def test_a_notebook_has_the_page_in_its_cells():
     assert cells[:2] == [("markdown", "# One"), ("code", "%%bash\nls")]
     assert cells[2:4] == [("markdown", "then\n```text\nout\n```"), ("code", "1")]
     assert json.dumps(notebook)
+
+
+def test_a_kernel_that_starts_slowly_is_waited_for(monkeypatch, tmp_path):
+    asked = {}
+
+    class Client:
+        def __init__(self, _, **options):
+            asked.update(options)
+
+        def execute(self):
+            pass
+
+    def write(_, path):
+        path.write_text("{}", encoding="utf-8")
+
+    monkeypatch.setitem(sys.modules, "nbformat", SimpleNamespace(reads=lambda text, as_version: text, write=write))
+    monkeypatch.setitem(sys.modules, "nbclient", SimpleNamespace(NotebookClient=Client))
+    monkeypatch.setitem(sys.modules, "traitlets.config", SimpleNamespace(Config=dict))
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    module_of("docs/notebook.py").run(tmp_path / "book.ipynb")
+    assert asked["startup_timeout"] == asked["timeout"] >= 600
