@@ -159,7 +159,7 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
                 yield "   :show-inheritance:"
             if member in MADE_OF_PARTS:
                 yield "   :inherited-members:"
-            yield f"   :exclude-members: {', '.join(getattr(value, '__dataclass_fields__', ()))}\n"
+            yield f"   :exclude-members: {', '.join([*getattr(value, '__dataclass_fields__', ()), *put_there(value)])}\n"
         elif inspect.isfunction(value):
             yield f".. autofunction:: {name}.{member}"
         else:
@@ -167,6 +167,13 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
         yield "```\n"
     if elsewhere:
         yield f"Also here: {', '.join(elsewhere)}."
+
+
+def put_there(value: type) -> list[str]:
+    """Methods that another library put into a class, as scikit-learn does: theirs to document, in their own markup."""
+    functions = {name: getattr(value, name) for name in vars(value) if not name.startswith("_")}
+    theirs = {name for name, one in functions.items() if inspect.isfunction(one)}
+    return sorted(name for name in theirs if functions[name].__module__.partition(".")[0] != "memgrow")
 
 
 def fetched_from_elsewhere() -> Iterator[str]:

@@ -94,6 +94,13 @@ def test_docstrings_keep_their_words_and_fields_have_their_comments():
     assert lines[2:] == ["* ``hidden``: units, if any", "* ``slots``: of the bank"]
 
 
+def test_methods_that_another_library_puts_into_a_class_are_left_to_it():
+    build = module_of("docs/site/build.py")
+    page = "\n".join(build.api_page("memgrow.sklearn", {}))
+    assert "set_fit_request" in page.partition(":exclude-members:")[2]
+    assert build.put_there(Sizes) == []
+
+
 def test_a_notebook_has_the_page_in_its_cells():
     notebook = module_of("docs/notebook.py").notebook(
         "# One\n\n```shell\nls\n```\nthen\n```text\nout\n```\n```python\n1\n```\n"
