@@ -159,7 +159,8 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
                 yield "   :show-inheritance:"
             if member in MADE_OF_PARTS:
                 yield "   :inherited-members:"
-            yield f"   :exclude-members: {', '.join([*getattr(value, '__dataclass_fields__', ()), *put_there(value)])}\n"
+            left_out = [*getattr(value, "__dataclass_fields__", ()), *put_there(value)]
+            yield f"   :exclude-members: {', '.join(left_out)}\n"
         elif inspect.isfunction(value):
             yield f".. autofunction:: {name}.{member}"
         else:
