@@ -96,8 +96,15 @@ def test_a_domain_whose_words_are_unknown_is_told_of_with_what_helps(learner, tm
 
 def test_little_is_not_worth_a_sentence():
     assert UnknownWords(100, 29).sentence("it") is None
-    assert UnknownWords(9, 9).sentence("it") is None
+    assert UnknownWords(9, 4).sentence("it") is None
+    assert UnknownWords(0, 0).sentence("it") is None
     assert UnknownWords(100, 30).sentence("the texts") == (
         "30% of the words of the texts are unknown to the model, which reads them all alike"
     )
     assert UnknownWords(1, 1) + UnknownWords(2, 0) == UnknownWords(3, 1)
+
+
+def test_a_short_text_that_is_mostly_unknown_is_worth_a_sentence():
+    assert UnknownWords(5, 3).sentence("these texts") == (
+        "3 of the 5 words of these texts are unknown to the model, which reads them all alike"
+    )

@@ -24,8 +24,9 @@ from memgrow.text import UNKNOWN_INDEX, Vocabulary, tokenise, tokenise_lower
 UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
 CHUNK = 1024  # examples on the disk that are tokenised at once
 SOME = 2048  # examples by which unknown words are counted
-FEW_WORDS = 10  # say nothing of how many others a text may have
+FEW_WORDS = 10  # say little of how many others a text may have: most of them must be unknown
 MANY_UNKNOWN = 0.3  # of the words: texts of a known domain have 5 to 15%
+MOST_UNKNOWN = 0.5  # of few words
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,11 @@ class UnknownWords:
 
     def sentence(self, what: str) -> str | None:
         """A sentence for the user where much is unknown; None where it is not."""
-        if self.words < FEW_WORDS or self.share < MANY_UNKNOWN:
+        few = self.words < FEW_WORDS
+        if self.share < (MOST_UNKNOWN if few else MANY_UNKNOWN):
             return None
-        return f"{self.share:.0%} of the words of {what} are unknown to the model, which reads them all alike"
+        share = f"{self.unknown} of the {self.words} words" if few else f"{self.share:.0%} of the words"
+        return f"{share} of {what} are unknown to the model, which reads them all alike"
 
 
 def unknown_in(encoded: Encoded) -> UnknownWords:
