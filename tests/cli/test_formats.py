@@ -19,6 +19,8 @@ def table(tmp_path_factory):
 def test_answers_keep_ids_and_other_columns_as_csv_and_as_json_lines(memgrow, made, table, tmp_path):
     words = ("predict", made, "--file", table, "--encoding", "cp1252")
     lines = [json.loads(line) for line in memgrow.done(*words).splitlines()]
+    assert memgrow.done(*words, "--json") == memgrow.done(*words)
+    assert "--json or answers as csv, not both" in memgrow.refused(*words, "--json", "--format", "csv")
     assert [line["id"] for line in lines] == [str(number) for number in range(len(PAIRS))]
     assert [tuple(line["texts"]) for line in lines] == PAIRS
     assert {line["note"] for line in lines} == {"naïve"}

@@ -1,6 +1,7 @@
 """The start of a command: help, version and completion do not wait for torch, and Ctrl-C is heard from the first."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,19 @@ from memgrow.__main__ import main; main()
 """
     done = subprocess.run([sys.executable, "-c", run, "inspect", "model"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "memgrow: stopped; what was saved before is unchanged\n")
+
+
+@pytest.mark.parametrize(
+    ("said", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)]
+)
+def test_threads_that_wait_leave_their_core_to_others_unless_somebody_says_how_they_wait(said, spins):
+    """It has to be said before torch is imported, as OpenMP reads it then."""
+    run = """
+import os, sys
+import memgrow.__main__, memgrow.cli
+memgrow.cli.main = lambda: print(os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
+memgrow.__main__.main()
+"""
+    silent = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
+    done = subprocess.run([sys.executable, "-c", run], env={**silent, **said}, capture_output=True, text=True)
+    assert done.stdout.split() == [str(spins), "False"]

@@ -13,7 +13,7 @@ import pytest
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.report import tracking
-from memgrow.report.tracking import TRACKERS, Tracking, find_tracker
+from memgrow.report.tracking import SHOWN, TRACKERS, Tracking, find_tracker
 from tests.support.breaking import Plug
 
 
@@ -76,6 +76,11 @@ def test_a_tracker_whose_package_is_missing_is_a_sentence(name, tmp_path, monkey
         find_tracker("wand", tmp_path, "model")
 
 
+def test_a_tracker_says_how_to_watch_it():
+    assert SHOWN.keys() == TRACKERS.keys()
+    assert all("{}" in command for command in SHOWN.values())
+
+
 TRY = """
 import sys
 from dataclasses import replace
@@ -96,7 +101,10 @@ with Tracking(find_tracker(sys.argv[1], Path(sys.argv[2]), "model")) as tracked:
 def run_in_a_process(name: str, folder: Path) -> None:
     if tracking.find_spec(name) is None:
         pytest.skip(f"{name} is not installed: `pip install 'memgrow[{name}]'`")
-    subprocess.run([sys.executable, "-c", TRY, name, str(folder)], check=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", TRY, name, str(folder)], check=True, timeout=300, stdout=subprocess.PIPE, text=True
+    )
+    assert done.stdout == ""  # where a command prints JSON
 
 
 @pytest.mark.extras

@@ -1,6 +1,7 @@
 """A model's folder and what is learnt in it: opened or created, domain by domain, with a line for each."""
 
 import os
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,7 +25,7 @@ from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.report.learner import stage_line
 from memgrow.report.progress_bars import TrainingBar
-from memgrow.report.tracking import Tracking, find_tracker
+from memgrow.report.tracking import SHOWN, Tracking, find_tracker
 
 
 def open_or_create(
@@ -95,6 +96,7 @@ def tracking(name: str | None, folder: str, model: Path, bar: TrainingBar) -> It
     if name is None:
         yield None
         return
+    bar.note(f"To watch it by {name}: {SHOWN[name].format(shlex.quote(folder))}")
     with Tracking(find_tracker(name, folder, Path(os.path.realpath(model)).name), bar) as tracked:
         yield tracked
 

@@ -42,6 +42,7 @@ def predict(
     for_domain: opt.ForDomain = None,
     beam: opt.Beam = 1,
     device: opt.Device = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as without it: all commands have it.")] = False,
 ) -> None:
     """Label texts, or reply to them, from arguments, a file or standard input; JSON lines or CSV out.
 
@@ -61,6 +62,8 @@ def predict(
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
     written = answer_format(format_, output)
+    if as_json and written != "jsonl":
+        raise SettingsError(f"give --json or answers as {written}, not both")
     columns = Columns(text=text, pair=pair, file_format=FileFormat(delimiter, encoding))
     learner, waiting = Learner.load(model, device), lambda: False
     asked: Iterable[Asked]

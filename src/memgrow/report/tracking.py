@@ -5,7 +5,6 @@ A tracker is named in `TRACKERS`. Its package is an extra, and is imported when 
 
 import io
 import os
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from importlib.util import find_spec
@@ -69,7 +68,7 @@ class Trackio:
         import trackio
 
         self._trackio: Any = trackio
-        with redirect_stdout(sys.stderr):  # what it says is not what a command prints
+        with redirect_stdout(io.StringIO()):  # it would tell to look elsewhere, as it does not name the folder
             self._run: Any = trackio.init(
                 project=PROJECT, name=name, resume="allow", embed=False, auto_log_gpu=False, auto_log_cpu=False
             )
@@ -83,11 +82,12 @@ class Trackio:
         self._run.log({name: self._trackio.Image(Image.open(io.BytesIO(png)))}, step=step)
 
     def close(self) -> None:
-        with redirect_stdout(sys.stderr):
-            self._run.finish()
+        with redirect_stdout(io.StringIO()):  # it speaks of uploads, though nothing leaves this machine
+            self._trackio.finish()  # the run's own would leave it to be finished again as Python ends
 
 
 TRACKERS: Mapping[str, Callable[[Path, str], Tracker]] = {"tensorboard": TensorBoard, "trackio": Trackio}
+SHOWN: Mapping[str, str] = {"tensorboard": "tensorboard --logdir {}", "trackio": "TRACKIO_DIR={} trackio show"}
 
 
 def check_tracker(name: str) -> None:
