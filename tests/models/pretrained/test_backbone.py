@@ -6,7 +6,7 @@ from torch import nn
 from torch.func import functional_call
 
 from memgrow.models import PretrainedSettings
-from memgrow.models.pretrained.backbone import load_backbone, trained_in_bfloat16
+from memgrow.models.pretrained.backbone import FrozenCopies, load_backbone, trained_in_bfloat16
 from memgrow.models.pretrained.files import read_encoder
 from tests.support.tiny_encoder import FAMILIES, make_encoder
 
@@ -68,3 +68,39 @@ def test_a_weight_that_stands_in_two_places_gets_the_gradient_of_both():
     cast = first.weight.detach().bfloat16().requires_grad_()
     nn.functional.linear(nn.functional.linear(x.bfloat16(), cast), cast).sum().backward()
     assert torch.equal(first.weight.grad, cast.grad.float())
+
+
+def test_a_table_whose_rows_are_cast_gives_the_same_states_and_the_gradients_in_float32(backbone):
+    table = backbone.get_input_embeddings()
+    table.weight.requires_grad_(True)
+    with trained_in_bfloat16(backbone):
+        whole = backbone(input_ids=WORDS % 3)[0]  # so that gradients of a row are summed
+    with trained_in_bfloat16(backbone, table):
+        rows = backbone(input_ids=WORDS % 3)[0]
+    assert torch.equal(rows, whole)
+    expected, found = gradients(backbone, whole), gradients(backbone, rows)
+    name = next(name for name, parameter in backbone.named_parameters() if parameter is table.weight)
+    of_table, other = found.pop(name), expected.pop(name)
+    assert of_table.dtype == torch.float32
+    assert not torch.equal(of_table, other)
+    assert torch.allclose(of_table, other, rtol=0.05, atol=0.02 * float(other.abs().max()))
+    for name, gradient in found.items():
+        assert gradient is expected[name] is None or torch.equal(gradient, expected[name]), name
+    assert backbone(input_ids=WORDS)[0].dtype == torch.float32
+
+
+def test_copies_of_what_is_frozen_are_made_once_and_anew_after_a_write(backbone):
+    copies = FrozenCopies()
+    first = next(backbone.parameters())
+    for number in range(3):
+        with trained_in_bfloat16(backbone, frozen=copies):
+            ours = backbone(input_ids=WORDS)[0]
+        assert copies.of(first) is copies.of(first)
+        with trained_in_bfloat16(backbone):
+            assert torch.equal(ours, backbone(input_ids=WORDS)[0])
+        with torch.no_grad():
+            if number:
+                first.data = first.data * 2
+            else:
+                first.add_(1)
+    assert torch.equal(copies.of(first), first.detach().bfloat16())

@@ -203,10 +203,35 @@ def _copied(tensors: Sequence[Tensor], kinds: Sequence[torch.dtype]) -> list[Ten
     return copies
 
 
+class FrozenCopies:
+    """Copies in bfloat16 of parameters that do not train, made once and not in each step; a copied model has none."""
+
+    def __init__(self) -> None:
+        self._known: dict[nn.Parameter, tuple[Tensor, int, Tensor]] = {}  # its numbers, their version, the copy
+
+    def __deepcopy__(self, memo: Any) -> "FrozenCopies":
+        return FrozenCopies()
+
+    def of(self, parameter: nn.Parameter) -> Tensor:
+        """The copy; made anew when somebody has written to the parameter, or given it other numbers."""
+        known = self._known.get(parameter)
+        if known is None or known[0].data_ptr() != parameter.data_ptr() or known[1] != parameter._version:
+            own = parameter.detach()  # held, so that no other numbers come to lie in their place
+            known = self._known[parameter] = own, parameter._version, own.to(torch.bfloat16)
+        return known[2]
+
+    def clear(self) -> None:
+        self._known = {}
+
+
 @contextmanager
-def trained_in_bfloat16(module: nn.Module) -> Iterator[None]:
+def trained_in_bfloat16(
+    module: nn.Module, table: nn.Embedding | None = None, frozen: FrozenCopies | None = None
+) -> Iterator[None]:
     """Within, copies in bfloat16 stand in the place of a module's parameters, and hand gradients on to them.
 
+    With `frozen`, those that do not train are taken from there. A `table` that trains is not copied: the rows that are
+    read of it are cast, which are few, and their gradients are summed in float32. On a CPU both pay.
     For one thread at a time, as the module itself is changed.
     """
     places = [
@@ -216,7 +241,15 @@ def trained_in_bfloat16(module: nn.Module) -> Iterator[None]:
         if parameter is not None
     ]
     own = list(dict.fromkeys(parameter for _, _, parameter in places))  # one may stand in several places
-    copies = dict(zip(own, cast(tuple[Tensor, ...], _InBfloat16.apply(*own)), strict=True))  # type: ignore[no-untyped-call]
+    apart = table
+    if table is not None and not (table.weight.requires_grad and sum(p is table.weight for *_, p in places) == 1):
+        apart = None
+    kept: dict[nn.Parameter, Tensor] = {} if apart is None else {apart.weight: apart.weight}
+    if frozen is not None:
+        kept |= {parameter: frozen.of(parameter) for parameter in own if not parameter.requires_grad}
+    cast_ones = [parameter for parameter in own if parameter not in kept]
+    copies = kept | dict(zip(cast_ones, _in_bfloat16(cast_ones), strict=True))
+    hook = None if apart is None else apart.register_forward_hook(lambda _, __, rows: rows.to(torch.bfloat16))
     try:
         for owner, name, parameter in places:
             owner._parameters[name] = cast(nn.Parameter, copies[parameter])
@@ -224,3 +257,11 @@ def trained_in_bfloat16(module: nn.Module) -> Iterator[None]:
     finally:
         for owner, name, parameter in places:
             owner._parameters[name] = parameter
+        if hook is not None:
+            hook.remove()
+
+
+def _in_bfloat16(weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    if not weights:
+        return ()
+    return cast(tuple[Tensor, ...], _InBfloat16.apply(*weights))  # type: ignore[no-untyped-call]

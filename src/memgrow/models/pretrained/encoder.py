@@ -16,6 +16,7 @@ from memgrow.errors import MemgrowError, ModelError, SettingsError, brief
 from memgrow.models.encoder import ENCODERS, ROUTED_TEXTS, Encoder, ModelSettings
 from memgrow.models.pretrained.backbone import (
     CastWeights,
+    FrozenCopies,
     build_backbone,
     config_of,
     layers_of,
@@ -27,6 +28,7 @@ from memgrow.models.pretrained.files import WORKS, EncoderFiles
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank
+from memgrow.nn.dropout_ahead import DropoutAhead, draws_alike
 from memgrow.nn.residual_memory import ResidualMemory
 from memgrow.nn.routing import DomainRouter, routed
 
@@ -80,7 +82,8 @@ class PretrainedEncoder(Encoder):
         self.width, self.longest = int(config.hidden_size), longest_of(config)
         self.dropout = nn.Dropout(settings.dropout)
         self.reads_pairs_as_one = self.settings.pairs == "one"
-        self._cast = CastWeights()
+        self._cast, self._frozen = CastWeights(), FrozenCopies()
+        self._drawn: dict[tuple[int, ...], int] = {}  # how many numbers dropout takes for a batch of that shape
         layers = layers_of(backbone, files.name)
         self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
@@ -150,8 +153,21 @@ class PretrainedEncoder(Encoder):
 
     def pooled(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:
         """A vector for each row of pieces (R, T), of which only some are there, or `full` all."""
-        vectors: Tensor = self.dropout(self._pool(self.states(words, there, full), there))
+        with self._drawing_ahead(words):
+            vectors: Tensor = self.dropout(self._pool(self.states(words, there, full), there))
         return vectors
+
+    @contextmanager
+    def _drawing_ahead(self, words: Tensor) -> Iterator[None]:
+        """Within, on a CPU, the numbers of dropout are drawn by another thread, if nothing else draws any."""
+        rate, shape = self.settings.dropout, tuple(words.shape)
+        here = self.training and self.masks_itself and words.device.type == "cpu"
+        if not here or not rate or not draws_alike():
+            yield
+            return
+        with DropoutAhead(rate, self._drawn.get(shape, 0)) as ahead:
+            yield
+        self._drawn[shape] = ahead.taken
 
     def states(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:
         """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there, or `full` all."""
@@ -183,8 +199,8 @@ class PretrainedEncoder(Encoder):
             return there.long()
         # In numbers, as every layer would make them of truth values anew.
         rows, places = there.shape
-        weight = next(self.backbone.parameters())
-        mask = torch.zeros(rows, 1, 1, places, dtype=weight.dtype, device=weight.device)
+        kind = torch.bfloat16 if self._half else next(self.backbone.parameters()).dtype
+        mask = torch.zeros(rows, 1, 1, places, dtype=kind, device=there.device)
         return mask.masked_fill(~there[:, None, None, :], -torch.inf).expand(rows, 1, places, places)
 
     def _pool(self, states: Tensor, there: Tensor) -> Tensor:
@@ -197,7 +213,12 @@ class PretrainedEncoder(Encoder):
         if not self._half or next(self.backbone.parameters()).dtype == torch.bfloat16:
             return nullcontext()
         # Answers may be asked for by several threads.
-        return trained_in_bfloat16(self.backbone) if torch.is_grad_enabled() else self.prepared()
+        if not torch.is_grad_enabled():
+            return self.prepared()
+        if next(self.backbone.parameters()).device.type != "cpu":
+            return trained_in_bfloat16(self.backbone)
+        table = cast(nn.Embedding, cast(Any, self.backbone).get_input_embeddings())
+        return trained_in_bfloat16(self.backbone, table, self._frozen)
 
     @property
     def _half(self) -> bool:
@@ -216,6 +237,8 @@ class PretrainedEncoder(Encoder):
 
     def prepared(self) -> AbstractContextManager[None]:
         """Weights are cast once, and not in each batch."""
+        if all(parameter.requires_grad for parameter in self.backbone.parameters()):
+            self._frozen.clear()  # the training that needed them is over
         return self._cast.within(self.backbone.parameters() if self._half else ())
 
     @torch.no_grad()
