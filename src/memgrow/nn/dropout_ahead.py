@@ -59,11 +59,11 @@ class DropoutAhead(TorchFunctionMode):
         if self._open:
             self._before = torch.default_generator.get_state()
             self._thread.start()
-        super().__enter__()
+        super().__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(self, *raised: Any) -> None:
-        super().__exit__(*raised)
+        super().__exit__(*raised)  # type: ignore[no-untyped-call]
         self._hand_back()
 
     @property
@@ -124,17 +124,20 @@ class DropoutAhead(TorchFunctionMode):
             self._pieces.put(None)  # the thread still has nothing to give
             found.append(_draw(count - have, 1 - self.rate))
             self.count += count - have
-        kept, self._rest = torch.cat(found).split([count, max(have - count, 0)])
+        kept = torch.cat(found)
+        self._rest = kept[count:]
         factor = torch.ones((), dtype=x.dtype).div_(1 - self.rate)
-        return kept.view(x.shape).to(x.dtype).mul_(factor)
+        return kept[:count].view(x.shape).to(x.dtype).mul_(factor)
 
     def _draw_all(self) -> None:
         left = self.count
-        while left and not self._stopped:
-            self._room.acquire()
-            self._pieces.put(_draw(min(left, PIECE), 1 - self.rate))
-            left -= min(left, PIECE)
-        self._pieces.put(None)
+        try:
+            while left and not self._stopped:
+                self._room.acquire()
+                self._pieces.put(_draw(min(left, PIECE), 1 - self.rate))
+                left -= min(left, PIECE)
+        finally:
+            self._pieces.put(None)  # nobody waits for a thread that has ended
 
     def _give_up(self) -> None:
         self._fits = False

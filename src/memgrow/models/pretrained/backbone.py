@@ -244,7 +244,7 @@ def trained_in_bfloat16(
     apart = table
     if table is not None and not (table.weight.requires_grad and sum(p is table.weight for *_, p in places) == 1):
         apart = None
-    kept: dict[nn.Parameter, Tensor] = {} if apart is None else {apart.weight: apart.weight}
+    kept: dict[Tensor, Tensor] = {} if apart is None else {apart.weight: apart.weight}
     if frozen is not None:
         kept |= {parameter: frozen.of(parameter) for parameter in own if not parameter.requires_grad}
     cast_ones = [parameter for parameter in own if parameter not in kept]
