@@ -111,4 +111,6 @@ def test_labels_are_learnt_under_other_names(memgrow, tmp_path):
 def test_a_csv_by_a_delimiter_that_is_named_is_learnt(memgrow, tmp_path):
     rows = [f"{'fine' if number % 2 else 'poor'} thing, {number}^{number % 2}" for number in range(40)]
     (tmp_path / "shop.csv").write_text("\n".join(["text^label", *rows]))
-    memgrow.done("adapt", tmp_path / "m", tmp_path / "shop.csv", "--delimiter", "^", *memgrow.tiny)
+    (tmp_path / "old.jsonl").write_text('{"text": "fine thing", "label": "1"}\n')  # which has no delimiter to choose
+    words = ("adapt", tmp_path / "m", tmp_path / "shop.csv", "--delimiter", "^", "--watch", tmp_path / "old.jsonl")
+    memgrow.done(*words, *memgrow.tiny)

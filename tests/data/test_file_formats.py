@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memgrow.data import Columns, Domain, load_stream
+from memgrow.data import Columns, Domain, load_for_evaluation, load_stream
 from memgrow.data import lines as data_lines
 from memgrow.data.files import array_rows, read_rows
 from memgrow.data.lines import FileFormat
@@ -70,6 +70,38 @@ def test_a_delimiter_for_a_file_that_has_none_to_choose_is_refused(tmp_path, nam
     (tmp_path / name).touch()
     with pytest.raises(SettingsError, match=r"a delimiter \(';'\) is given for a\..* only fields of \.csv"):
         values(tmp_path / name, delimiter=";")
+
+
+def write_three(folder):
+    (folder / "a.csv").write_text("text;label\none, a;x\ntwo, b;y\n")
+    (folder / "b.jsonl").write_text('{"text": "three", "label": "x"}\n{"text": "four", "label": "y"}\n')
+    (folder / "c.tsv").write_text("text\tlabel\nfive;\tx\nsix;\ty\n")
+    return [folder / name for name in ("a.csv", "b.jsonl", "c.tsv")]
+
+
+@pytest.mark.parametrize("load", [load_stream, load_for_evaluation])
+def test_of_several_files_a_delimiter_is_for_those_that_have_one_to_choose(tmp_path, load):
+    paths = write_three(tmp_path)
+    stream = load(paths, columns=Columns(file_format=FileFormat(";"))).stream
+    texts = {one.text for domain in stream for part in (domain.train, domain.validation, domain.test) for one in part}
+    assert texts <= {"one, a", "two, b", "three", "four", "five;", "six;"}
+    assert len(stream) == 3
+    with pytest.raises(SettingsError, match=r"a delimiter \(';'\) is given for b\.jsonl"):
+        load(paths[1:], columns=Columns(file_format=FileFormat(";")))
+    assert len(load(paths[1:], columns=Columns(file_format=FileFormat(";")), beside=paths[:1]).stream) == 2
+
+
+def test_of_several_files_an_encoding_is_for_those_that_are_texts(tmp_path):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["one", "two"], "label": ["x", "y"]}), tmp_path / "a.parquet")
+    (tmp_path / "b.csv").write_bytes("text,label\nschön,x\nschäl,y\n".encode("latin-1"))
+    columns = Columns(file_format=FileFormat(encoding="latin-1"))
+    assert len(load_for_evaluation([tmp_path / "a.parquet", tmp_path / "b.csv"], columns).stream) == 2
+    with pytest.raises(SettingsError, match="an encoding"):
+        load_for_evaluation([tmp_path / "a.parquet"], columns)
 
 
 def test_a_tsv_may_be_said_to_have_tabs(tmp_path):

@@ -9,7 +9,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -56,7 +56,7 @@ Reader = Callable[[Path, FileFormat], Iterator[Row]]
 def read_rows(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[Row]:
     """The rows of a file, read as its suffix says; at least one, or it is an error."""
     reader = check_file(path)
-    _check_format(path, file_format)
+    formats_of([path], file_format)  # what it has no use for is not passed over without a word
     empty = True
     for row in reader(path, file_format):
         empty = False
@@ -65,19 +65,30 @@ def read_rows(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[Row]:
         raise DataError(f"{path} is empty: it has no rows; give a file with at least one")
 
 
-def _check_format(path: Path, file_format: FileFormat) -> None:
-    """Refuse a setting that this format has no use for, which would otherwise be passed over without a word."""
-    name = path.name.lower().removesuffix(".gz")
-    if file_format.encoding is not None and name.endswith(COLUMNAR):
+def formats_of(paths: Sequence[Path], given: FileFormat) -> list[FileFormat]:
+    """How each of several files is written: what is given is for those that have a use for it, and one must have."""
+    takes = {
+        "delimiter": [_takes_delimiter(path, given.delimiter) for path in paths],
+        "encoding": [not path.name.lower().endswith(COLUMNAR) for path in paths],
+    }
+    if given.delimiter is not None and not any(takes["delimiter"]):
         raise SettingsError(
-            f"an encoding ({file_format.encoding}) is given for {path.name}, whose format has its own; leave it out"
-        )
-    tabs = name.endswith(".tsv") and file_format.delimiter == "\t"
-    if file_format.delimiter is not None and not (name.endswith(".csv") or tabs):
-        raise SettingsError(
-            f"a delimiter ({file_format.delimiter!r}) is given for {path.name}, but only fields of .csv files are "
+            f"a delimiter ({given.delimiter!r}) is given for {paths[0].name}, but only fields of .csv files are "
             "separated by what one likes; leave it out, or rename the file if it is a CSV"
         )
+    if given.encoding is not None and not any(takes["encoding"]):
+        raise SettingsError(
+            f"an encoding ({given.encoding}) is given for {paths[0].name}, whose format has its own; leave it out"
+        )
+    return [
+        FileFormat(**{name: getattr(given, name) if use else None for name, use in zip(takes, uses, strict=True)})
+        for uses in zip(*takes.values(), strict=True)
+    ]
+
+
+def _takes_delimiter(path: Path, delimiter: str | None) -> bool:
+    name = path.name.lower().removesuffix(".gz")
+    return name.endswith(".csv") or (name.endswith(".tsv") and delimiter == "\t")
 
 
 def name_without_suffix(path: Path) -> str:

@@ -30,7 +30,7 @@ BOMS = {  # longest first
     codecs.BOM_UTF16_BE: "utf-16",
 }
 MARK = "\ufeff"  # a BOM that was decoded: encodings such as utf-16-le leave it in the text
-DELIMITERS = {"tab": "\t", "\\t": "\t"}  # as people write them on a command line
+DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}  # as people write them on a command line
 AT_ONCE = 1 << 16  # bytes that are decoded together where there need be no lines
 
 
@@ -43,7 +43,7 @@ class FileFormat:
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
-            object.__setattr__(self, "delimiter", DELIMITERS.get(self.delimiter.lower(), self.delimiter))
+            object.__setattr__(self, "delimiter", DELIMITER_NAMES.get(self.delimiter.lower(), self.delimiter))
             if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
                 raise SettingsError(
                     f"the delimiter {self.delimiter!r} cannot stand between fields; give one character, such as ;"

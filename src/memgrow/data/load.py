@@ -8,7 +8,7 @@ disk from then on (`Rows`).
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import numpy as np
 from memgrow.data.by_domain import DATA, HELD_OUT, Grouped, Pool, choose, match_domains, merge, read_by_domain, told
 from memgrow.data.columns import BY_NAME, Columns
 from memgrow.data.domain import Domain, Stream
-from memgrow.data.files import check_file, domain_and_part
+from memgrow.data.files import check_file, domain_and_part, formats_of
 from memgrow.data.records import TableReader
 from memgrow.data.rows import IN_MEMORY, Positions, Rows
 from memgrow.data.splits import PARTS, draw_by_rank, fair_slice
@@ -49,19 +49,22 @@ def load_stream(
     labelled: bool = True,
     skip_empty: bool = False,
     in_memory: int = IN_MEMORY,
+    beside: Paths = (),
 ) -> Loaded:
     """Files as domains in three parts, one domain a file or by a column; parts that are not given are drawn.
 
     Files with a column of replies make domains to be answered, others domains to be labelled. At most `limit` examples
     of each part are kept. A row with an empty text is an error, or left out if `skip_empty`. Examples of more than
-    about `in_memory` bytes are kept in a scratch file, which is removed with the stream.
+    about `in_memory` bytes are kept in a scratch file, which is removed with the stream. A delimiter or an encoding is
+    for those files that have a use for it, of which there must be one, here or among those that are read `beside`.
     """
     check_limit(limit)
     given = {DATA: _each(paths), "validation": _each(validation), "test": _each(test), HELD_OUT: _each(held_out)}
     files = [(path, role) for role, some in given.items() for path in some]
     _check_files([path for path, _ in files])
     check_duplicate_domains(given[DATA], columns.by)
-    tables = [(TableReader(path, columns, labelled, skip_empty), role) for path, role in files]
+    each = _columns_of_each([path for path, _ in files], columns, beside)
+    tables = [(TableReader(path, each[path], labelled, skip_empty), role) for path, role in files]
     return load_tables(tables, columns, domains, limit, seed, in_memory)
 
 
@@ -95,13 +98,18 @@ def load_for_evaluation(
     *,
     skip_empty: bool = False,
     in_memory: int = IN_MEMORY,
+    beside: Paths = (),
 ) -> Loaded:
-    """Files as test parts, whatever they are called; of a file with a split column its test rows."""
+    """Files as test parts, whatever they are called; of a file with a split column its test rows.
+
+    `beside` is as for `load_stream`.
+    """
     files = _each(paths)
     _check_files(files)
     check_duplicate_domains(files, columns.by)
     rows = Rows(in_memory=in_memory)
-    grouped = _read([(TableReader(path, columns, True, skip_empty), "test") for path in files], rows)
+    each = _columns_of_each(files, columns, beside)
+    grouped = _read([(TableReader(path, each[path], True, skip_empty), "test") for path in files], rows)
     pools = choose(merge(file.pools for file in grouped), domains)
     stream = Stream(Domain(name, test=rows.take(pool.positions("test"))) for name, pool in pools.items())
     return Loaded(stream, tuple(chain(*(file.notices for file in grouped))))
@@ -171,6 +179,12 @@ def _draw(positions: Positions, shares: dict[str, float], rows: Rows) -> dict[st
 
 def _each(paths: Paths) -> list[Path]:
     return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+
+
+def _columns_of_each(files: Sequence[Path], columns: Columns, beside: Paths) -> dict[Path, Columns]:
+    """The columns of each file with what is said of its format, as far as that is for such a file."""
+    formats = formats_of([*files, *_each(beside)], columns.file_format)[: len(files)]
+    return {path: replace(columns, file_format=one) for path, one in zip(files, formats, strict=True)}
 
 
 def _check_files(paths: Sequence[Path]) -> None:

@@ -42,7 +42,7 @@ Arrays = Mapping[str, NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
-class Graph:
+class ExportedGraph:
     """A graph, the files that make tokens for it, and what there is to say of them."""
 
     proto: Any  # an onnx.ModelProto
@@ -97,7 +97,7 @@ def _about(learner: Learner) -> dict[str, Any]:
     }
 
 
-def _recurrent(learner: Learner) -> Graph:
+def _recurrent(learner: Learner) -> ExportedGraph:
     split = learner.settings.kind.tokenizer(learner.settings)
     if split.__module__ != tokenise.__module__:
         raise ModelError("this model splits texts into words by a function of its own, which no export can hold")
@@ -118,10 +118,10 @@ def _recurrent(learner: Learner) -> Graph:
         logits = model(words.to(model.device), lengths).cpu()
     files = {TOKENISE: rule.encode(), VOCABULARY: pack_json(numbers)}
     proto = recurrent_graph(model, temperature)
-    return Graph(proto, files, about, {WORDS: words.numpy()}, (logits / temperature).softmax(-1).numpy())
+    return ExportedGraph(proto, files, about, {WORDS: words.numpy()}, (logits / temperature).softmax(-1).numpy())
 
 
-def _pretrained(learner: Learner) -> Graph:
+def _pretrained(learner: Learner) -> ExportedGraph:
     with encoders_extra():
         from tokenizers import Tokenizer
 
@@ -148,12 +148,12 @@ def _pretrained(learner: Learner) -> Graph:
         expected = labelling(pieces, there).numpy()
     written = {**files.licences, TOKENIZER: tokenizer.to_str()}
     tried = {PIECES: pieces.numpy(), MASK: there.numpy()}
-    return Graph(
+    return ExportedGraph(
         encoder_graph(labelling), {name: text.encode() for name, text in written.items()}, about, tried, expected
     )
 
 
-GRAPHS: dict[type[Encoder], Callable[[Learner], Graph]] = {
+GRAPHS: dict[type[Encoder], Callable[[Learner], ExportedGraph]] = {
     RecurrentEncoder: _recurrent,
     PretrainedEncoder: _pretrained,
 }
@@ -168,7 +168,7 @@ def _drawn(model: Classifier, limit: int, lowest: int = 0) -> tuple[torch.Tensor
     return tokens * token_mask(tokens, lengths), lengths
 
 
-def _write_graph(graph: Graph, path: Path) -> None:
+def _write_graph(graph: ExportedGraph, path: Path) -> None:
     """Write the graph, and try what was written: of a family that nobody has tried, it may be another model."""
     import onnx
     import onnxruntime

@@ -23,7 +23,7 @@ FLOAT, INT64 = 1, 7  # ONNX's numbers for kinds of tensors
 WORDS, PROBABILITIES = "words", "probabilities"
 
 
-class Graph:
+class GraphBuilder:
     """Nodes in their order, and constants; names are given as they come."""
 
     def __init__(self, prefix: str = "") -> None:
@@ -66,7 +66,7 @@ def recurrent_graph(model: Classifier, temperature: float) -> Any:
 
     encoder = model.encoder
     assert isinstance(encoder, RecurrentEncoder)
-    graph = Graph()
+    graph = GraphBuilder()
     with torch.no_grad():
         vectors = _vectors(graph, encoder)
         logits = _head(graph, model.heads[-1], _features(graph, model, vectors))
@@ -82,7 +82,7 @@ def recurrent_graph(model: Classifier, temperature: float) -> Any:
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
 
-def _vectors(graph: Graph, encoder: RecurrentEncoder) -> str:
+def _vectors(graph: GraphBuilder, encoder: RecurrentEncoder) -> str:
     """A vector for each row of words."""
     there = graph.add("Not", graph.add("Equal", WORDS, graph.constant(PADDING_INDEX)))  # (R, T)
     counted = graph.add("Cast", there, to=FLOAT)
@@ -102,7 +102,7 @@ def _vectors(graph: Graph, encoder: RecurrentEncoder) -> str:
 
 
 def _column(
-    graph: Graph, column: MemoryRecurrent, seen: str, there: str, route: Callable[[MemoryRecurrent], str | None]
+    graph: GraphBuilder, column: MemoryRecurrent, seen: str, there: str, route: Callable[[MemoryRecurrent], str | None]
 ) -> tuple[str, list[str]]:
     """The states of the last layer (T, R, S), 0 where there is no word, and its last state in each direction."""
     states, masked = seen, route(column)
@@ -119,7 +119,7 @@ def _column(
 
 
 def _recur(
-    graph: Graph,
+    graph: GraphBuilder,
     cell: str,
     inputs: str,
     there: str,
@@ -135,7 +135,7 @@ def _recur(
     own = weights.ih.shape[1] - size  # columns of the inputs; those of the content stand after them
     products = graph.linear(inputs, weights.ih[:, :own], weights.bias_ih)  # of all steps at once, (T, R, gates * H)
     names = [f"state_{number}" for number in range(CELLS[cell].states)]
-    body = Graph(f"{products}/")
+    body = GraphBuilder(f"{products}/")
     x = f"{products}/x"
     h, *rest = [f"{products}/{name}" for name in names]
     present = f"{products}/there"
@@ -183,14 +183,14 @@ def _recur(
 # One step of each cell: from what comes from outside and from h, both (R, gates * H), to the new states
 
 
-def _lstm(body: Graph, x: str, inner: str, states: Sequence[str]) -> list[str]:
+def _lstm(body: GraphBuilder, x: str, inner: str, states: Sequence[str]) -> list[str]:
     i, f, g, o = body.add_several("Split", 4, body.add("Add", x, inner), axis=-1, num_outputs=4)
     kept = body.add("Mul", body.add("Sigmoid", f), states[1])
     cell = body.add("Add", kept, body.add("Mul", body.add("Sigmoid", i), body.add("Tanh", g)))
     return [body.add("Mul", body.add("Sigmoid", o), body.add("Tanh", cell)), cell]
 
 
-def _gru(body: Graph, x: str, inner: str, states: Sequence[str]) -> list[str]:
+def _gru(body: GraphBuilder, x: str, inner: str, states: Sequence[str]) -> list[str]:
     outer, own = (body.add_several("Split", 3, part, axis=-1, num_outputs=3) for part in (x, inner))
     r, z = (body.add("Sigmoid", body.add("Add", a, b)) for a, b in zip(outer[:2], own[:2], strict=True))
     n = body.add("Tanh", body.add("Add", outer[2], body.add("Mul", r, own[2])))
@@ -198,15 +198,15 @@ def _gru(body: Graph, x: str, inner: str, states: Sequence[str]) -> list[str]:
     return [body.add("Add", n, body.add("Mul", z, difference))]  # (1 - z) n + z h
 
 
-def _tanh(body: Graph, x: str, inner: str, states: Sequence[str]) -> list[str]:
+def _tanh(body: GraphBuilder, x: str, inner: str, states: Sequence[str]) -> list[str]:
     return [body.add("Tanh", body.add("Add", x, inner))]
 
 
-def _relu(body: Graph, x: str, inner: str, states: Sequence[str]) -> list[str]:
+def _relu(body: GraphBuilder, x: str, inner: str, states: Sequence[str]) -> list[str]:
     return [body.add("Relu", body.add("Add", x, inner))]
 
 
-STEPS: dict[str, Callable[[Graph, str, str, Sequence[str]], list[str]]] = {
+STEPS: dict[str, Callable[[GraphBuilder, str, str, Sequence[str]], list[str]]] = {
     "lstm": _lstm,
     "gru": _gru,
     "rnn_tanh": _tanh,
@@ -218,7 +218,7 @@ STEPS: dict[str, Callable[[Graph, str, str, Sequence[str]], list[str]]] = {
 
 
 def _route(
-    graph: Graph, encoder: RecurrentEncoder, embedded: str, counted: str, lengths: str
+    graph: GraphBuilder, encoder: RecurrentEncoder, embedded: str, counted: str, lengths: str
 ) -> Callable[[MemoryRecurrent], str | None]:
     """What is added to the logits of slots (R, N) for a column: minus infinity where a text does not read them."""
     segments, count = encoder.newest.banks[0].segments, encoder.settings.domains_read
@@ -236,7 +236,7 @@ def _route(
     return lambda column: masked
 
 
-def _nearness(graph: Graph, router: DomainRouter, vectors: str) -> str:
+def _nearness(graph: GraphBuilder, router: DomainRouter, vectors: str) -> str:
     """The numbers by which `DomainRouter.choose` puts the segments in order."""
     scale, centres = router.scaled()
     scaled = graph.add("Mul", vectors, graph.constant(scale))
@@ -244,7 +244,7 @@ def _nearness(graph: Graph, router: DomainRouter, vectors: str) -> str:
     return graph.add("Sub", product, graph.constant(centres.square().sum(1) / 2))
 
 
-def _features(graph: Graph, model: Classifier, vectors: str) -> str:
+def _features(graph: GraphBuilder, model: Classifier, vectors: str) -> str:
     if not isinstance(model, PairClassifier):
         return vectors
     u, v = graph.add_several("Split", 2, vectors, axis=0, num_outputs=2)
@@ -252,7 +252,7 @@ def _features(graph: Graph, model: Classifier, vectors: str) -> str:
     return graph.add("Concat", u, v, graph.add("Mul", u, v), apart, axis=-1)
 
 
-def _head(graph: Graph, head: nn.Sequential, features: str) -> str:
+def _head(graph: GraphBuilder, head: nn.Sequential, features: str) -> str:
     for layer in head:
         if isinstance(layer, nn.Linear):
             features = graph.linear(features, layer.weight, layer.bias)
