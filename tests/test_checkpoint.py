@@ -19,8 +19,8 @@ from memgrow.learner import Learner
 from memgrow.manifest import Manifest, stored_at
 from memgrow.methods import MethodSettings
 from memgrow.models import ENCODERS, ModelSettings
-from memgrow.storage import pack_tensors
 from memgrow.training.loop import TrainingSettings
+from memgrow.unwritten_tensors import UnwrittenTensors
 from tests.models.test_custom_encoder import MeanEncoder
 from tests.support.breaking import Plug, PulledPlug
 
@@ -57,8 +57,10 @@ def size(folder: Path, *names: str) -> int:
     return sum((folder / name).stat().st_size for name in names)
 
 
-def bits(learner: Learner) -> dict[str, bytes]:
-    return {name: pack_tensors({"t": tensor}) for name, tensor in learner.trained().state_dict().items()}
+def bits(learner: Learner) -> dict[str, str]:
+    return {
+        name: UnwrittenTensors.of({"t": tensor}).checksum() for name, tensor in learner.trained().state_dict().items()
+    }
 
 
 def assert_saved(learner: Learner, folder: Path) -> None:

@@ -22,7 +22,7 @@ from memgrow.folders import replaceable
 from memgrow.learner import Learner
 from memgrow.locking import hold
 from memgrow.manifest import Manifest, stored_at
-from memgrow.storage import StoredFile, atomic_open, atomic_write, pack_tensors
+from memgrow.storage import StoredFile, atomic_open, atomic_write
 from tests.support.breaking import Plug, PulledPlug
 
 FORK = multiprocessing.get_context("fork")
@@ -107,7 +107,7 @@ def test_within_such_a_folder_a_writer_that_is_stopped_leaves_the_old_version(fi
 
 
 def test_within_such_a_folder_a_large_file_is_handed_on(fixed):
-    large = pack_tensors({})
+    large = b"\x02" * 1000
     write_folder(fixed, {"a": b"1", "large": large})
     number = stored_at(fixed, "large").stat().st_ino
     write_folder(fixed, {"a": b"2", "large": StoredFile.open(stored_at(fixed, "large"))})

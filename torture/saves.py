@@ -10,12 +10,12 @@ from memgrow.folder_reader import read_folder
 from memgrow.folder_writer import write_folder
 from memgrow.locking import hold
 from memgrow.manifest import stored_at
-from memgrow.storage import Content, StoredFile, pack_tensors
+from memgrow.storage import Content, StoredFile
 from torture.budget import Budget, Counts, Report
 from torture.children import in_child
 from torture.fail_points import kill_before
 
-FILES: dict[str, Content] = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000, "large": pack_tensors({})}
+FILES: dict[str, Content] = {"a.json": b"{}\n", "b.bin": b"\x00\x01" * 1000, "large": b"\x02" * 1000}
 NEW: dict[str, Content] = {**FILES, "n": b"1"}
 WAYS = ("exchange", "two renames", "within")  # by which a new version takes the old one's place
 LINKED = ("written", "linked")  # the large file

@@ -78,10 +78,6 @@ def pack_json(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def pack_tensors(tensors: Mapping[str, Tensor]) -> bytes:
-    return safetensors.torch.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()})
-
-
 def parse_json(content: bytes | str) -> Any:
     """What JSON stands for; of a key that stands twice and a number that no float can hold, a ValueError."""
     text = content if isinstance(content, str) else content.decode("utf-8", "replace")

@@ -33,7 +33,7 @@ KINDS = {  # as the format calls them; all that a model may hold
 
 @dataclass(frozen=True)
 class UnwrittenTensors:
-    """What `pack_tensors` makes of tensors, piece by piece; these must not change until it is written."""
+    """A file of these tensors, piece by piece; they must not change until it is written."""
 
     by_name: Mapping[str, Tensor]
 

@@ -18,9 +18,10 @@ from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.storage import load_json, load_tensors, pack_json, pack_tensors
+from memgrow.storage import load_json, load_tensors, pack_json
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import Position, ResumeFolder
+from memgrow.unwritten_tensors import UnwrittenTensors
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label
 
@@ -261,7 +262,7 @@ def test_a_state_of_wrong_kinds_with_a_right_checksum_is_a_sentence(name, unfini
     kept = read_folder(unfinished, 2)
     state, tensors = load_json(kept, "state.json"), load_tensors(kept, "state.safetensors")
     SPOILT[name](state, tensors)
-    spoilt = {"state.json": pack_json(state), "state.safetensors": pack_tensors(tensors)}
+    spoilt = {"state.json": pack_json(state), "state.safetensors": UnwrittenTensors.of(tensors)}
     write_folder(tmp_path / "model.adapting", spoilt, 2)
     with pytest.raises(ModelError, match="no unfinished adaptation that can be taken up") as caught:
         make().adapt(stream[0], folder=tmp_path / "model")

@@ -9,8 +9,9 @@ from memgrow.checkpoint import BASE, MODEL, checkpoint_files
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.storage import load_tensors, pack_tensors
+from memgrow.storage import load_tensors
 from memgrow.training.loop import TrainingSettings
+from memgrow.unwritten_tensors import UnwrittenTensors
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.tiny_encoder import make_encoder
 
@@ -30,8 +31,10 @@ def make(source: Path, method: str = "frozen+M") -> Learner:
     return Learner.create(method, encoder=str(source), training=TRAINING, options=options, device="cpu")
 
 
-def bits(learner: Learner) -> dict[str, bytes]:
-    return {name: pack_tensors({"t": tensor}) for name, tensor in learner.trained().state_dict().items()}
+def bits(learner: Learner) -> dict[str, str]:
+    return {
+        name: UnwrittenTensors.of({"t": tensor}).checksum() for name, tensor in learner.trained().state_dict().items()
+    }
 
 
 def stored(folder: Path, file: str) -> set[str]:
