@@ -12,7 +12,7 @@ from memgrow.experiments.run import Record, Run
 from memgrow.history import Stage
 from memgrow.methods import Grew
 from memgrow.progress import Step
-from memgrow.report.pace import duration
+from memgrow.report.pace import Pace, duration
 from memgrow.report.progress_bars import (
     LOG_EVERY_S,
     DownloadBar,
@@ -82,6 +82,13 @@ def test_a_terminal_gets_a_bar_that_fits_on_one_line_and_goes_away(name):
     assert all(len(frame) <= WIDTH and name[:4] in frame and "best 100.0%" in frame for frame in drawn)
     assert "a [note]" in console.file.getvalue()
     assert "\x1b[2K" in console.file.getvalue()[len(shown) :]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "steps", "each"), [(0.9, 90, None), (1.0, 8, None), (2.0, 16, 0.125), (3.0, 4, None), (3.0, 5, 0.6)]
+)
+def test_a_few_short_steps_do_not_tell_how_long_all_take(seconds, steps, each):
+    assert Pace(10.0, 3).each(10.0 + seconds, 3 + steps) == each
 
 
 def test_one_bar_at_a_time():
