@@ -20,7 +20,7 @@ TUTORIAL, NOTEBOOK = ROOT / "docs/tutorial.md", ROOT / "docs/tutorial.ipynb"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n", flags=re.DOTALL | re.MULTILINE)
 CELLS = {"python": "", "shell": "%%bash\n"}  # the languages that are run, and what their cells begin with
 MARKS = re.compile(r"^<!-- .*? -->\n", flags=re.MULTILINE)
-TIMEOUT_S = 600  # for Jupyter's kernel to start, and for one cell: a busy machine is no failure
+TIMEOUT_S = 300  # for one cell
 
 
 def cells(page: str) -> Iterator[tuple[str, str]]:
@@ -61,10 +61,11 @@ def run(out: Path) -> None:
 
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     book = nbformat.reads(written(), as_version=4)
-    with tempfile.TemporaryDirectory() as folder:
-        sockets = Config({"KernelManager": {"transport": "ipc"}})  # rather than ports, which others can reach
-        patience = {"timeout": TIMEOUT_S, "startup_timeout": TIMEOUT_S}
-        NotebookClient(book, resources={"metadata": {"path": folder}}, config=sockets, **patience).execute()
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as place:
+        # Sockets rather than ports, which others can reach. Their place is a whole path: the kernel works in another
+        # folder than this process, and a name alone would be another file for each of them.
+        sockets = Config({"KernelManager": {"transport": "ipc", "ip": str(Path(place, "kernel"))}})
+        NotebookClient(book, timeout=TIMEOUT_S, resources={"metadata": {"path": folder}}, config=sockets).execute()
     out.parent.mkdir(parents=True, exist_ok=True)
     nbformat.write(book, out)
 
