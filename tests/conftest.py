@@ -10,12 +10,16 @@ import pytest
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false")
 
 import torch
+from hypothesis import HealthCheck, settings
 
 from memgrow.data import Stream, synthetic_stream
 from memgrow.models import ModelSettings
 from memgrow.training.loop import TrainingSettings
 
 torch.set_num_threads(1)
+# On a busy machine examples take long that take no time elsewhere: that is no failure.
+settings.register_profile("busy machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy machine")
 
 
 def pytest_collection_finish() -> None:

@@ -84,9 +84,9 @@ def laughs(depth: int = 9) -> str:
 def test_aliases_within_aliases_take_no_time_and_no_long_sentence(memgrow, data, never_made, tmp_path):
     (tmp_path / "recipe.yaml").write_text(laughs())
     for words in (("--recipe", tmp_path / "recipe.yaml"), ("--set", f"hidden={laughs()}")):
-        began = time.monotonic()
+        began = time.process_time()
         assert len(memgrow.refused("adapt", never_made, data["kitchen"], *words)) < 200 + len(str(tmp_path))
-        assert time.monotonic() - began < 2
+        assert time.process_time() - began < 2
 
 
 def test_a_long_value_of_the_wrong_kind_is_not_repeated_whole(memgrow, data, never_made):
