@@ -1,5 +1,7 @@
 """The code that README.md and docs/ show runs as it stands. (docs/check.py holds the rest of the pages.)"""
 
+import ast
+import builtins
 import json
 import os
 import re
@@ -87,6 +89,18 @@ def test_the_tutorial_runs_and_ends_with_a_model_of_three_domains(newcomer):
     assert history.domains == ("kitchen", "harbour", "clinic")
     assert len(history.stages) == 3
     assert not Path("model.adapting").exists()
+
+
+def test_a_recipe_of_the_cookbook_can_be_copied_by_itself():
+    page = (ROOT / "docs/cookbook.md").read_text(encoding="utf-8")
+    for code in (code for language, code in FENCE.findall(page) if language == "python"):
+        nodes = list(ast.walk(ast.parse(code)))
+        imported = {alias.asname or alias.name for node in nodes for alias in getattr(node, "names", ())}
+        named = {node.name for node in nodes if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.ExceptHandler)}
+        bound = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        given = {node.arg for node in nodes if isinstance(node, ast.arg)}
+        read = {node.id for node in nodes if isinstance(node, ast.Name)}
+        assert read <= imported | named | bound | given | set(dir(builtins)), code
 
 
 def run_examples(page: Path) -> None:
