@@ -2,12 +2,14 @@
 
     python benchmarks/encoders.py --encoder minilm --data SENTIMENT --device cuda --out results/encoders/speed/h200.json
     python benchmarks/encoders.py --encoder minilm --data SENTIMENT --threads 2 --out results/encoders/speed/cpu.json
+    python benchmarks/encoders.py --data SENTIMENT --parts adapt --out results/encoders/speed/cpu-adapt.json
     python benchmarks/encoders.py --encoder FOLDER --quick
 
 predict: texts to labels and probabilities, by `Learner.predict`, by sentence-transformers' `encode` and a linear head,
 and by a plain loop over sorted batches with transformers' AutoModel. train: epochs over one domain, by `Learner.adapt`
 (with its validation) and by transformers' Trainer (its defaults, but nothing saved). adapt: a whole stream, method by
-method. Rivals take turns within a run; a figure is the median of rounds after one that is not counted.
+method, and whether a progress bar would have told the truth. Rivals take turns within a run; a figure is the median of
+rounds after one that is not counted.
 
 sentence-transformers and accelerate (for the Trainer) are needed here alone and are no part of memgrow:
 `pip install sentence-transformers accelerate`. A rival that is not installed is left out, and the report says so.
@@ -39,6 +41,7 @@ from memgrow.data.corpora.open import open_corpus
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
 from memgrow.models import build
+from memgrow.progress import Step
 from memgrow.training.stacked.together import PLAIN
 
 sys.path.insert(0, str(Path(__file__).parent))  # where it is imported and not run
@@ -203,6 +206,30 @@ def measure_train(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
     return {"texts": len(domain.train), "epochs": asked.epochs, "batch": rivals.BATCH, "rivals": with_ratios(found)}
 
 
+class Told:
+    """Notes when each step of a domain was told, as a bar is told, to hold what a bar expects against the truth."""
+
+    def __init__(self) -> None:
+        self.steps: dict[str, list[tuple[float, int]]] = {}  # seconds, and batches (of ridge, tokens) done
+
+    def step(self, step: Step) -> None:
+        done = (step.epoch - 1) * step.batches + step.batch
+        self.steps.setdefault(step.domain, []).append((time.perf_counter(), done))
+
+    def note(self, sentence: str) -> None:
+        return
+
+    def expected_at_a_tenth(self) -> list[float]:
+        """For each domain, the time expected after a tenth of the steps, as a share of what they took."""
+        return [round(self._expected(told), 3) for told in self.steps.values() if told[-1][0] > told[0][0]]
+
+    @staticmethod
+    def _expected(told: Sequence[tuple[float, int]]) -> float:
+        (began, first), (ended, last) = told[0], told[-1]
+        now, done = next(one for one in told[1:] if one[1] - first >= (last - first) / 10)
+        return (now - began) * (last - first) / max(done - first, 1) / (ended - began)
+
+
 def measure_adapt(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
     found = {}
     for method in asked.methods or ADAPT_BY[asked.device]:
@@ -210,11 +237,13 @@ def measure_adapt(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
             print(f"  left out: there is no method {method}", file=sys.stderr, flush=True)
             continue
         learner = Learner.create(method, encoder=asked.encoder, device=asked.device)
-        seconds, history = once(partial(learner.learn, stream), asked.device, afresh=True)
+        told = Told()
+        seconds, history = once(partial(learner.learn, stream, progress=told), asked.device, afresh=True)
         found[method] = {
             "seconds": round(seconds, 2),
             "stages": [round(stage.seconds, 2) for stage in history.stages],
             "epochs": [stage.epochs for stage in history.stages],
+            "expected_at_a_tenth": told.expected_at_a_tenth(),
             "average": round(history.matrix.average() or 0.0, 4),
             "forgetting": round(history.matrix.forgetting() or 0.0, 4),
             "peak_mib": round(peak_mib(asked.device), 1),
