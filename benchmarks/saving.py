@@ -15,7 +15,7 @@ from memgrow.learner import Learner
 SLOTS = 65536  # by which a model grows until it is large
 
 
-def saved_and_loaded(learner: Learner, gib: float, rounds: int = 3) -> dict[str, Any]:
+def saved_and_loaded(learner: Learner, gib: float, rounds: int = 5) -> dict[str, Any]:
     """Seconds a GiB of saving and loading a large model, and of writing and reading as many bytes and no more.
 
     All take turns, and the least of rounds counts. `saved once more` is a model of which the
@@ -41,6 +41,7 @@ def saved_and_loaded(learner: Learner, gib: float, rounds: int = 3) -> dict[str,
     least = {name: [min(some) for some in zip(*spent, strict=True)] for name, spent in taken.items()}
     return {
         "GiB": size,
+        "rounds": rounds,
         "s a GiB": {name: wall for name, (wall, _) in least.items()},
         "s of the CPU a GiB": {name: cpu for name, (_, cpu) in least.items()},
     }
