@@ -107,8 +107,9 @@ def _in_words(found: Results, rows: Results) -> str:
 
 
 def _of_saving(saving: Results) -> str:
+    rounds = saving.get("rounds", 3)
     return (
-        f"A model of {saving['GiB']:.2f} GiB, the least of {saving.get('rounds', 3)} rounds. `written` is a plain write and fsync, and\n"
+        f"A model of {saving['GiB']:.2f} GiB, the least of {rounds} rounds. `written` is a plain write and fsync, and\n"
         "`read and hashed` a plain read and SHA-256, of as many bytes in the same folder."
     )
 

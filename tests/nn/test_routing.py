@@ -88,12 +88,12 @@ def slice_of(memory: ResidualMemory, number: int) -> slice:
     return slice(memory.bank.segments[number].start, memory.bank.segments[number].stop)
 
 
-def encoder_of(domains_read: int, segments: int, cell: str = "lstm") -> RecurrentEncoder:
+def encoder_of(domains_read: int, segments: int, cell: str = "lstm", quiet: float = 1.0) -> RecurrentEncoder:
     settings = ModelSettings(cell=cell, embedding=6, hidden=5, slots=4, domains_read=domains_read)
     encoder = RecurrentEncoder(settings, words=30, domain="d0")
     for number in range(1, segments):
         growth = Growth()
-        encoder.plan(growth, slots=3, domain=f"d{number}", quiet=float(number % 2))
+        encoder.plan(growth, slots=3, domain=f"d{number}", quiet=quiet * (number % 2))
         growth.commit()
     if encoder.router is not None:
         for number in range(segments):
@@ -132,9 +132,10 @@ def test_a_routed_recurrent_network_reads_as_each_text_does_with_its_segments_al
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 @pytest.mark.parametrize("backend", ["auto", "naive"])
-def test_without_gradients_each_text_reads_its_stretch_of_slots_as_it_does_a_copy(cell, backend, monkeypatch):
+@pytest.mark.parametrize("quiet", [0.0, 1.0])
+def test_without_gradients_each_text_reads_its_stretch_of_slots_as_it_does_a_copy(cell, backend, quiet, monkeypatch):
     torch.manual_seed(5)
-    encoder = encoder_of(1, 4, cell)
+    encoder = encoder_of(1, 4, cell, quiet)
     encoder.newest.backend = backend
     words, lengths = torch.randint(2, 30, (12, 7)), torch.randint(1, 8, (12,))
     asked, by_stretch = [], MemoryBank.memory_by_stretch

@@ -179,7 +179,7 @@ class RecurrentEncoder(Columns, Encoder):
         choices = set(map(tuple, chosen.tolist()))
         if len(choices) == 1:
             return self._pool(*self.newest(packed, segments=chosen[0].tolist()))
-        if self._batches_rows(packed, len(chosen), len(choices)):
+        if self.newest.reads_stretches(chosen) or self._batches_rows(packed, len(chosen), len(choices)):
             return self._pool(*self.newest(packed, segments=chosen))
         groups = _grouped(chosen)
         padded, _ = pad_packed_sequence(packed, batch_first=True)

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from memgrow.errors import SettingsError
 from memgrow.nn import kernels
 from memgrow.nn.autograd import plain_operations_needed
-from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growing_recurrent import GrowingRecurrent
 from memgrow.nn.kernels import Direction, Memory, State
 from memgrow.nn.packing import Packed, like, pack, previous, rows_packed, states_like
@@ -32,7 +31,7 @@ class MemoryRecurrent(GrowingRecurrent):
         """
         banks = [self.bank(layer, d) for d in range(len(initial))]
         memories: list[Memory | None]
-        if isinstance(segments, Tensor) and self._reads_stretches(banks[0], segments):
+        if isinstance(segments, Tensor) and self.reads_stretches(segments):
             memories = [bank.memory_by_stretch(segments[:, 0]) for bank in banks]
         elif isinstance(segments, Tensor):
             slots = banks[0].slots_of(segments)
@@ -44,9 +43,12 @@ class MemoryRecurrent(GrowingRecurrent):
             for d, (state, memory) in enumerate(zip(initial, memories, strict=True))
         ]
 
-    @staticmethod
-    def _reads_stretches(bank: MemoryBank, segments: Tensor) -> bool:
-        """Whether a product for each row takes less time than copies of slots, for which there is one for all rows."""
+    def reads_stretches(self, segments: Tensor) -> bool:
+        """Whether rows that read these segments (B, count) do so where the slots lie, and not from copies of them.
+
+        That takes less time where slots are large.
+        """
+        bank = self.bank(0, 0)
         if torch.is_grad_enabled() or segments.shape[1] > 1 or bank.keys.device.type != "cpu":
             return False
         if torch.compiler.is_compiling() or plain_operations_needed() is not None:

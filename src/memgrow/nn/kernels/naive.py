@@ -52,11 +52,10 @@ class Memory(NamedTuple):
             return self
         return Memory(self.keys[:count], self.values[:count], None if self.bias is None else self.bias[:count])
 
-    def by_stretch(self) -> "list[Memory]":
-        """The slots (N, ...) of each row's stretch."""
-        assert self.stretches is not None
-        parts = [slice(start, stop) for start, stop in self.stretches.tolist()]
-        return [Memory(self.keys[p], self.values[p], None if self.bias is None else self.bias[p]) for p in parts]
+    def stretch(self, start: int, stop: int) -> "Memory":
+        """Slots that follow each other, for all rows."""
+        bias = None if self.bias is None else self.bias[start:stop]
+        return Memory(self.keys[start:stop], self.values[start:stop], bias)
 
 
 NO_MEMORY = (None,) * len(Memory._fields)
@@ -87,8 +86,8 @@ def _attend_by_row(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     if memory.stretches is not None:
         weights = query.new_zeros(len(query), memory.slots)
         contents = []
-        for number, (row, slots) in enumerate(zip(query, memory.by_stretch(), strict=True)):
-            content, own = attend(row.unsqueeze(0), slots)
+        for number, (row, ends) in enumerate(zip(query, memory.stretches.tolist(), strict=True)):
+            content, own = attend(row.unsqueeze(0), memory.stretch(*ends))
             weights[number, : own.shape[1]] = own[0]
             contents.append(content)
         return torch.cat(contents), weights

@@ -4,6 +4,7 @@ Texts of many domains are in one batch then, and a step is still one product for
 batched one, of a matrix of slots for each row.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 
 import torch
@@ -22,17 +23,40 @@ def read(memory: Memory, h: Tensor, attention: Tensor, content: Tensor) -> None:
     content.copy_(torch.bmm(weights, memory.values).squeeze(1))
 
 
-def read_stretches(every: Sequence[Memory], h: Tensor, attention: Tensor, content: Tensor) -> None:
-    """The same where `every` row has its stretch of slots: a product for each row, and no copy of what it reads."""
-    for one, state, logits in zip(every, h, attention, strict=False):  # a step may have fewer rows
-        own = logits[: len(one.keys)]
-        torch.mv(one.keys, state, out=own)
-        if one.bias is not None:
-            own += one.bias
-        logits[len(own) :] = -torch.inf
-    torch.softmax(attention, -1, out=attention)
-    for one, weights, result in zip(every, attention, content, strict=False):
-        torch.mv(one.values.t(), weights[: len(one.values)], out=result)
+class Stretches:
+    """Slots that are read where they lie: those of a stretch by all rows that read it, in a product for each."""
+
+    def __init__(self, memory: Memory) -> None:
+        assert memory.stretches is not None
+        rows: dict[tuple[int, ...], list[int]] = {}
+        for number, ends in enumerate(memory.stretches.tolist()):
+            rows.setdefault(tuple(ends), []).append(number)
+        self._groups = [(memory.stretch(*ends), numbers, torch.tensor(numbers)) for ends, numbers in rows.items()]
+        self._differ = len({len(slots.keys) for slots, _, _ in self._groups}) > 1
+
+    def read(self, h: Tensor, attention: Tensor, content: Tensor) -> None:
+        """As `read`, for the first rows of the batch."""
+        if self._differ:
+            attention.fill_(-torch.inf)
+        read = [(slots, numbers, bisect_left(numbers, len(h)), rows) for slots, numbers, rows in self._groups]
+        for slots, numbers, count, rows in read:
+            size = len(slots.keys)
+            if count == 1:  # nothing is gathered
+                own = torch.mv(slots.keys, h[numbers[0]], out=attention[numbers[0], :size])
+                if slots.bias is not None:
+                    own += slots.bias
+            elif count:
+                some, keys = h.index_select(0, rows[:count]), slots.keys.t()
+                logits = torch.mm(some, keys) if slots.bias is None else torch.addmm(slots.bias, some, keys)
+                attention[:, :size].index_copy_(0, rows[:count], logits)
+        torch.softmax(attention, -1, out=attention)
+        for slots, numbers, count, rows in read:
+            size = len(slots.keys)
+            if count == 1:
+                torch.mv(slots.values.t(), attention[numbers[0], :size], out=content[numbers[0]])
+            elif count:
+                weights = attention[:, :size].index_select(0, rows[:count])
+                content.index_copy_(0, rows[:count], torch.mm(weights, slots.values))
 
 
 def read_back(memory: Memory, d_content: Tensor, attention: Tensor, d_logits: Tensor, dh: Tensor) -> None:

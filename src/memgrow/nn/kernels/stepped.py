@@ -100,7 +100,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
     step = CELLS[cell].step(w, inputs)
     running = [s.clone() for s in state]  # (B, H); rows whose sequence has not begun, or has ended, stay as they are
     keys = None if memory is None or memory.by_row else memory.keys.t()
-    stretches = None if memory is None or memory.stretches is None else memory.by_stretch()
+    stretches = None if memory is None or memory.stretches is None else row_memory.Stretches(memory)
     for part, rows in _steps(batch_sizes, reverse):
         h, hc = running[0][:rows], trace.hc[part]
         hc[:, :hidden] = h
@@ -109,7 +109,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
             torch.softmax(logits, -1, out=trace.attention[part])
             torch.mm(trace.attention[part], memory.values, out=hc[:, hidden:])
         elif stretches is not None:
-            row_memory.read_stretches(stretches[:rows], h, trace.attention[part], hc[:, hidden:])
+            stretches.read(h, trace.attention[part], hc[:, hidden:])
         elif memory is not None:
             row_memory.read(memory.of_rows(rows), h, trace.attention[part], hc[:, hidden:])
         step(Trace(*(tensor[part] for tensor in trace)), [s[:rows] for s in running])
