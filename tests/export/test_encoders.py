@@ -11,7 +11,9 @@ import torch
 
 from memgrow.data import Example, synthetic_stream
 from memgrow.defaults import FINE_TUNING
+from memgrow.errors import ModelError
 from memgrow.export import export_huggingface, export_onnx
+from memgrow.export.encoder_graph import Labelling
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
@@ -103,6 +105,20 @@ def test_the_graph_of_an_encoder_predicts_the_same(runtime, tokenizers, tmp_path
 def test_a_thousand_texts_get_the_same_labels_in_every_family(runtime, tokenizers, tmp_path, family):
     learner = learnt(tmp_path, "frozen+M", family, single=True, slots=6)
     check(learner, tmp_path / "out", texts_of(1000, pairs=False), tokenizers, runtime)
+
+
+@pytest.mark.extras
+def test_a_graph_whose_own_wrapper_answers_otherwise_is_not_written(runtime, tokenizers, tmp_path, monkeypatch):
+    learner = learnt(tmp_path, "frozen+M", single=True, slots=6)
+    right = Labelling.forward
+
+    def turned(self: Labelling, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        return right(self, input_ids, attention_mask).flip(-1)
+
+    monkeypatch.setattr(Labelling, "forward", turned)
+    with pytest.raises(ModelError, match="other probabilities than the model"):
+        export_onnx(learner, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.extras

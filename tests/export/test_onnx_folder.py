@@ -3,6 +3,7 @@
 import json
 import os
 import runpy
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from memgrow.errors import MissingExtraError, ModelError
 from memgrow.export import export_onnx, onnx_folder
 from memgrow.learner import Learner
 from tests.export.conftest import example, run_alone, sharpened
+from tests.test_folders import killed_at
 
 ODD = [
     "",
@@ -146,6 +148,28 @@ def test_a_full_disk_leaves_nothing(runtime, learner, tmp_path, monkeypatch):
     with pytest.raises(ModelError, match=r"could not write .*No space left on device"):
         export_onnx(learner, tmp_path / "new" / "place" / "out")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.extras
+def test_an_export_killed_at_any_file_operation_is_whole_or_not_there(runtime, learner, reviews, tmp_path):
+    texts = [one.text for one in reviews[0].test]
+    expected = np.array([list(one.probabilities.values()) for one in learner.predict(texts)])
+    number, status = 0, -signal.SIGKILL
+    while status == -signal.SIGKILL:
+        place = tmp_path / str(number) / "out"
+        place.parent.mkdir()
+        status = killed_at(number, lambda place=place: export_onnx(learner, place), reads=False)
+        if not place.exists():
+            for left in place.parent.iterdir():  # it is no model, and no folder of that name
+                assert left.name.startswith(".out.")
+                with pytest.raises(ModelError):
+                    Learner.load(left, device="cpu")
+            export_onnx(learner, place)  # what was left does not stand in the way, and is cleared
+        assert np.abs(probabilities_of(place, texts, runtime) - expected).max() < 1e-4
+        assert [path.name for path in place.parent.iterdir()] == ["out"]
+        number += 1
+    assert status == 0
+    assert 5 < number < 100
 
 
 def test_a_graph_that_answers_otherwise_is_not_written(runtime, learner, tmp_path, monkeypatch):

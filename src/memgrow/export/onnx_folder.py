@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from memgrow.data.batches import token_mask
+from memgrow.data.batches import Encoded, token_mask
 from memgrow.errors import MissingExtraError, ModelError, brief
 from memgrow.export.encoder_graph import MASK, PIECES, encoder_graph, for_export
 from memgrow.export.new_folder import free_place, new_folder
@@ -114,11 +114,9 @@ def _recurrent(learner: Learner) -> ExportedGraph:
         f"{VOCABULARY}; a word that is not there, and a text without words, is `unknown`. Pad rows with 0.",
     }
     words, lengths = _drawn(model, learner.setup.limit, UNKNOWN_INDEX)
-    with torch.no_grad():
-        logits = model(words.to(model.device), lengths).cpu()
     files = {TOKENISE: rule.encode(), VOCABULARY: pack_json(numbers)}
     proto = recurrent_graph(model, temperature)
-    return ExportedGraph(proto, files, about, {WORDS: words.numpy()}, (logits / temperature).softmax(-1).numpy())
+    return ExportedGraph(proto, files, about, {WORDS: words.numpy()}, _expected(model, words, lengths, temperature))
 
 
 def _pretrained(learner: Learner) -> ExportedGraph:
@@ -144,8 +142,7 @@ def _pretrained(learner: Learner) -> ExportedGraph:
     }
     pieces, lengths = _drawn(labelling.model, limit)
     there = token_mask(pieces, lengths).long()
-    with torch.no_grad():
-        expected = labelling(pieces, there).numpy()
+    expected = _expected(labelling.model, pieces, lengths, labelling.temperature)
     written = {**files.licences, TOKENIZER: tokenizer.to_str()}
     tried = {PIECES: pieces.numpy(), MASK: there.numpy()}
     return ExportedGraph(
@@ -166,6 +163,18 @@ def _drawn(model: Classifier, limit: int, lowest: int = 0) -> tuple[torch.Tensor
     lengths = torch.tensor([longest, 1, -(-longest // 2)] * model.texts)
     tokens = torch.randint(lowest, model.vocabulary_size, (len(lengths), longest), generator=chance)
     return tokens * token_mask(tokens, lengths), lengths
+
+
+@torch.no_grad()
+def _expected(
+    model: Classifier, tokens: torch.Tensor, lengths: torch.Tensor, temperature: float
+) -> NDArray[np.float32]:
+    """The probabilities of rows of tokens by the way of `predict`, and not by a wrapper that is made for an export."""
+    rows = [row[:length].tolist() for row, length in zip(tokens, lengths.tolist(), strict=True)]
+    count = len(rows) // model.texts
+    texts = list(zip(*(rows[start : start + count] for start in range(0, len(rows), count)), strict=True))
+    expected: NDArray[np.float32] = (model.logits(Encoded(texts, [-1] * count)) / temperature).softmax(-1).numpy()
+    return expected
 
 
 def _write_graph(graph: ExportedGraph, path: Path) -> None:
