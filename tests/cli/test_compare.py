@@ -86,6 +86,7 @@ def test_a_method_that_fails_is_told_with_its_reason_and_the_others_are_shown(me
         (("--methods", "F+Z"), "there is no method"),
         (("--set", "joy=1"), "there is no setting 'joy'"),
         (("--vectors", "nowhere.txt"), "nowhere.txt"),
+        (("--vectors", "none", "--beam", "4"), "--beam is for replies"),  # none is no file
         (("--beam", "4"), "--beam is for replies"),
         (("--on", "mars"), "--on 'mars' is no place for runs"),
     ],

@@ -49,7 +49,10 @@ def test_a_search_writes_a_recipe_that_adapt_takes_and_goes_on_with_more_trials(
     [
         (("--method", "F+Z"), "there is no method"),
         (("--method", "multi-task"), "multi-task learns no domain after another"),
-        (("--method", "F", "--search", "keep"), "F is not searched over 'keep'; it can be over training.rate"),
+        (
+            ("--vectors", "none", "--method", "F", "--search", "keep"),
+            "F is not searched over 'keep'; it can be over training.rate",
+        ),
         (("--on", "mars"), "--on 'mars' is no place for runs"),
     ],
 )

@@ -10,8 +10,6 @@ from memgrow.cli import options as opt
 from memgrow.cli.output import console, notice, progress_console, say, split_names, write_json
 from memgrow.locking import hold
 
-NO_VECTORS = "none"  # in the place of a file: those of earlier domains are no longer taken
-
 
 def adapt(
     model: opt.Model,
@@ -96,7 +94,7 @@ def adapt(
     with hold(model, *((inf, notice) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
         asked = read_recipe(recipe, set_ or (), encoder)
-        forgets, vectors = str(vectors) == NO_VECTORS, None if str(vectors) == NO_VECTORS else vectors
+        forgets, vectors = str(vectors) == opt.NO_VECTORS, opt.vectors_file(vectors)
         learner = open_or_create(model, asked, method, seed, device, vectors)
         check_processes(processes, learner.settings, learner.device)
         columns = opt.columns(

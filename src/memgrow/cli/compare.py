@@ -83,7 +83,7 @@ def compare(
     # What is quick to check comes first: a long file need not be read for a misspelt method.
     backend = find_backend(on)
     check_replaceable(out / REPORT)
-    asked = read_recipe(recipe, set_ or (), encoder)
+    asked, vectors = read_recipe(recipe, set_ or (), encoder), opt.vectors_file(vectors)
     named = split_names(methods)
     chosen = named or ([asked.method] if asked.method else [])
     names = named or [*(METHODS if asked.encoder is None else ENCODER_METHODS), *chosen]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from memgrow.data import Columns
 
 DATA, SETTINGS = "Data", "Settings"
+NO_VECTORS = "none"  # in the place of a file: no vectors, also not those of earlier domains
 
 # Defaults that the library has as well: --help shows them, and shall not wait for torch, which the library imports.
 # tests/cli/test_start.py holds them equal.
@@ -171,7 +172,7 @@ Vectors = Annotated[
     typer.Option(
         readable=False,
         metavar="FILE",
-        help="GloVe or word2vec vectors for words not seen yet.",
+        help="GloVe or word2vec vectors for words not seen yet; none: no vectors.",
         rich_help_panel=SETTINGS,
     ),
 ]
@@ -208,6 +209,11 @@ ForDomain = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Texts are of this domain: its own slots and head answer (frozen+M, imports)."),
 ]
+
+
+def vectors_file(given: Path | None) -> Path | None:
+    """The file of word vectors that is given, if it is one."""
+    return None if given is None or str(given) == NO_VECTORS else given
 
 
 def label_names(words: list[str] | None) -> dict[object, str]:

@@ -83,7 +83,7 @@ def paper(
     from memgrow.experiments.store import Store
     from memgrow.report.progress_bars import GridBar
 
-    names = named(what)
+    names, vectors = named(what), opt.vectors_file(vectors)
     backend = find_backend(on)
     tables = [name for name in names if name in TABLES]
     is_dialogue = any(name in DIALOGUE_TABLES for name in names)

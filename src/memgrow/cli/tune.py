@@ -78,7 +78,7 @@ def tune(
 
     find_optuna()
     backend = find_backend(on)
-    asked = read_recipe(recipe, set_ or (), encoder)
+    asked, vectors = read_recipe(recipe, set_ or (), encoder), opt.vectors_file(vectors)
     name = find_method(method or asked.method or asked.defaults(device).method).name
     first = (asked.seed or 0) if seed is None else seed
     _space(name, settings_for(asked, vectors, for_data(LABELS, stream), device), search)
