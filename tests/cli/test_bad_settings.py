@@ -7,7 +7,7 @@ import pytest
 SETTINGS = [
     (("--method", "G+X"), "there is no method 'G+X'; there are F, F+V, F+M"),
     (("--device", "tpu"), "there is no device 'tpu'; there are auto, cpu and cuda"),
-    (("--set", "hiden=5"), "there is no setting 'hiden'; there are model.cell, "),
+    (("--set", "hiden=5"), "there is no setting 'hiden'; did you mean hidden? there are model.cell, "),
     (("--set", "slots=5"), "--set slots may be model.slots or options.slots: say which"),
     (("--set", "method=F"), "--set knows no 'method': give it as --method"),
     (("--set", "hidden"), "--set 'hidden' has no '=': write a name and a value, such as hidden=64"),

@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -170,7 +171,9 @@ def _place(called: str) -> tuple[str, str]:
         raise SettingsError(f"--set {called} may be {' or '.join(map('.'.join, found))}: say which")
     if called in SINGLE:
         raise SettingsError(f"--set knows no {called!r}: give it as --{called}")
-    raise SettingsError(f"there is no setting {called!r}; there are {', '.join(map('.'.join, every))}")
+    near = get_close_matches(called.rpartition(".")[2][:SHOWN], [name for _, name in every], n=1)
+    meant = f"did you mean {near[0]}? " if near else ""
+    raise SettingsError(f"there is no setting {called!r}; {meant}there are {', '.join(map('.'.join, every))}")
 
 
 def _hints(kind: type[Any]) -> dict[str, Any]:
