@@ -114,3 +114,5 @@ def test_a_csv_by_a_delimiter_that_is_named_is_learnt(memgrow, tmp_path):
     (tmp_path / "old.jsonl").write_text('{"text": "fine thing", "label": "1"}\n')  # which has no delimiter to choose
     words = ("adapt", tmp_path / "m", tmp_path / "shop.csv", "--delimiter", "^", "--watch", tmp_path / "old.jsonl")
     memgrow.done(*words, *memgrow.tiny)
+    assert json.loads(memgrow.done("inspect", tmp_path / "m", "--json"))["about"]["labels"] == ["0", "1"]
+    assert memgrow.learnt(tmp_path / "m") == [("shop",)]

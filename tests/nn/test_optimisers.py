@@ -70,6 +70,9 @@ def test_a_parameter_of_one_entry_grows_too(make):
         growth = Growth(optimiser)
         growth.enlarge(parameter, 0, [(len(parameter), 2)], torch.ones)
         growth.commit()
+    assert parameter.shape == (5,)
+    assert parameter[0] != 1, "the first entry is trained"
+    assert parameter[3:].tolist() == [1, 1], "the newest entries are as they were drawn"
 
 
 @EACH
