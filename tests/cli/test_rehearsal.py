@@ -42,6 +42,13 @@ def test_inspect_and_history_say_what_is_kept(rehearsed, memgrow):
     assert re.search(r"harbour +rehearsal\+V .* 6 ", out)
 
 
+def test_the_report_of_a_model_says_that_rows_are_kept(rehearsed, memgrow, tmp_path):
+    memgrow.done("report", rehearsed[0], "--out", tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert "Method rehearsal+V, which keeps rows of earlier domains" in page
+    assert page.count("rehearsal+V (6 rows kept)") == 2
+
+
 def test_other_models_have_no_such_file_and_say_nothing_of_rows(made, memgrow):
     assert not list(made.rglob("rehearsal.json"))
     for words in (("inspect", made), ("history", made)):

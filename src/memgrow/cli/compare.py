@@ -163,7 +163,7 @@ def demo(
     """
     from memgrow.experiments.demo import METHODS as DEMO_METHODS
     from memgrow.experiments.demo import run_demo
-    from memgrow.report.comparison import demo_table, demo_verdict
+    from memgrow.report.comparison import demo_table, demo_verdict, marked
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.plots import draw_matrices
     from memgrow.report.progress_bars import TrainingBar
@@ -176,7 +176,7 @@ def demo(
     first = seed or 0
     with TrainingBar(progress_console()) as bar:
         made = run_demo(split_names(methods) or DEMO_METHODS, range(first, first + seeds), device, bar)
-    matrices = {method: made.comparison.mean_matrix(method) for method in made.comparison.results}
+    matrices = {marked(method): made.comparison.mean_matrix(method) for method in made.comparison.results}
     for method, matrix in matrices.items():
         console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
     console.print(demo_table(made.comparison, seeds))
@@ -186,7 +186,7 @@ def demo(
     say(f"The figures are in {figures}.")
     runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
     title = f"Four synthetic domains in turn ({runs})"
-    forgot = {name: values["forgetting"].mean or 0.0 for name, values in made.comparison.summary.items()}
+    forgot = {marked(name): values["forgetting"].mean or 0.0 for name, values in made.comparison.summary.items()}
     save_picture(out / "demo.png", lambda file: draw_matrices(matrices, file, title, forgot))
     write_report(read_figures(figures), out / REPORT)
     if as_json:

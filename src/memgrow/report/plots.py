@@ -14,6 +14,7 @@ from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
 from memgrow.experiments.paper.figures import Figures, Study
 from memgrow.experiments.paper.sheet import Cell
 from memgrow.metrics import AccuracyMatrix
+from memgrow.report.comparison import marked
 from memgrow.report.measures import MEASURES, Measure
 from memgrow.report.table import UNKNOWN
 
@@ -152,7 +153,7 @@ def draw_comparison(comparison: Comparison, path: str | Path | BinaryIO, title: 
     for axis, (name, label) in zip(axes, panels.items(), strict=True):
         _draw_seeds(axis, comparison, name)
         axis.set_xlabel(label)
-    axes[0].set_yticks(range(len(methods)), methods)
+    axes[0].set_yticks(range(len(methods)), [marked(method) for method in methods])
     axes[0].set_ylim(len(methods) - 0.5, -0.5)
     figure.suptitle(title, parse_math=False)
     figure.savefig(path, dpi=DPI)

@@ -6,9 +6,9 @@ from functools import cache
 from importlib.resources import files
 
 from memgrow.errors import counted
-from memgrow.experiments.comparison import sees_old_data
+from memgrow.experiments.comparison import keeps_rows, sees_old_data
 from memgrow.metrics import AccuracyMatrix
-from memgrow.report.comparison import legend, verdict
+from memgrow.report.comparison import legend, marked, verdict
 from memgrow.report.html.curves import axes_of, curve_legend, panel
 from memgrow.report.html.element import Html, element
 from memgrow.report.html.heat_map import matrix_legend, matrix_map, matrix_scale
@@ -64,11 +64,12 @@ def _top(report: RunReport, path: str) -> Html:
     gain, cost = gain_and_cost(report.matrix, report.measure)
     beside = verdict(report.comparison) if report.comparison is not None and report.measure.better == "higher" else ""
     over = f", mean of {counted(len(report.seeds), 'seed')}" if len(report.seeds) > 1 else ""
+    keeps = ", which keeps rows of earlier domains" if keeps_rows(report.method) else ""
     return element(
         "header",
         element("p", "memgrow report", class_="kicker"),
         element("h1", path),
-        element("p", f"Method {report.method}{over}. {report.name}", class_="soft"),
+        element("p", f"Method {report.method}{keeps}{over}. {report.name}", class_="soft"),
         element("p", element("span", gain), " ", element("span", cost), class_="verdict"),
         element("p", f"In the comparison: {beside[0].lower()}{beside[1:]}", class_="beside") if beside else None,
         element("dl", *_tiles(report), class_="tiles"),
@@ -135,7 +136,7 @@ def _other_matrices(report: RunReport) -> Html | None:
     if not others:
         return None
     scale = _scale(report)
-    maps = [matrix_map(matrix, scale, name) for name, matrix in others.items()]
+    maps = [matrix_map(matrix, scale, marked(name)) for name, matrix in others.items()]
     return section("The other methods' matrices", element("div", *maps, class_="maps"), matrix_legend(scale))
 
 
