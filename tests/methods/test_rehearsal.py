@@ -104,8 +104,9 @@ def epochs_of(learner: Learner, domain: Domain, monkeypatch: pytest.MonkeyPatch)
     return seen
 
 
-@pytest.mark.parametrize(("share", "times"), [(0.0, 1), (0.25, 1), (0.5, 2), (0.8, 8)])
-@pytest.mark.parametrize("method", ["rehearsal", "rehearsal+V"])
+@pytest.mark.parametrize(
+    ("method", "share", "times"), [("rehearsal", 0.0, 1), ("rehearsal+V", 0.25, 1), ("rehearsal", 0.8, 8)]
+)
 def test_batches_have_the_new_rows_once_and_the_kept_rows_and_no_others(stream, share, times, method, monkeypatch):
     learner = create(method, share)
     learner.learn(stream[:2])
