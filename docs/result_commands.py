@@ -16,6 +16,7 @@ RECORDS = {"runs", "runs-dialogue"}  # folders of what a command keeps to go on 
 # (serving.json will, once it is measured again.)
 NAMED_ON_PAGES = {
     "results/demo/demo.json": ("docs/results.md", "memgrow demo --methods"),
+    "results/rehearsal.json": ("docs/how-it-works.md", "memgrow demo --methods"),
     "results/sentiment/compare.json": ("docs/results.md", "memgrow compare sentiment --methods"),
     "results/encoders/*.json": ("docs/encoders.md", "python benchmarks/encoder_study.py figures --picture"),
     "results/encoders/adapt-h200/*.json": ("docs/encoders.md", "memgrow adapt model/"),
