@@ -53,7 +53,8 @@ class ProgressBar:
 
     def __exit__(self, *_: object) -> None:
         self.clear()
-        self._bars.stop()
+        if not self._bars.disable:  # else rich, at least up to 14.1, writes an empty line into the log
+            self._bars.stop()
 
     def show(self, name: str, done: float, total: float | None, state: str, log: str = "") -> None:
         """Move the bar on, or begin one; in a log, write the line `log` if there has been none for a while."""
