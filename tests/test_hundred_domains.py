@@ -59,7 +59,7 @@ def quick():
 
 
 def shown(*words: object) -> str:
-    result = CliRunner().invoke(app, list(map(str, words)))
+    result = CliRunner().invoke(app, list(map(str, words)), env={"COLUMNS": str(WIDTH)})
     assert result.exit_code == 0, result.output
     return result.stdout
 
