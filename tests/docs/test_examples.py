@@ -91,6 +91,13 @@ def test_the_tutorial_runs_and_ends_with_a_model_of_three_domains(newcomer):
     assert not Path("model.adapting").exists()
 
 
+def test_the_python_of_the_readme_goes_on_when_it_is_run_twice(newcomer):
+    code = next(code for language, code in FENCE.findall(PAGES[0].read_text(encoding="utf-8")) if language == "python")
+    for _ in range(2):
+        exec(compile(code, "README.md", "exec"), {})
+    assert len(Learner.load("reviews").history.stages) == 2
+
+
 def test_a_recipe_of_the_cookbook_can_be_copied_by_itself():
     page = (ROOT / "docs/cookbook.md").read_text(encoding="utf-8")
     for code in (code for language, code in FENCE.findall(page) if language == "python"):
