@@ -33,7 +33,7 @@ def test_every_command_that_prints_has_json_and_can_be_quiet():
 @pytest.mark.parametrize(
     ("words", "keys"),
     [
-        ("methods", {"methods", "letters", "keep"}),
+        ("methods", {"methods", "letters"}),
         ("data list", {"sentiment", "multinli"}),
         ("data where", {"folder"}),
         ("encoder list", {"minilm"}),
