@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from itertools import permutations
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import torch
 
@@ -125,6 +126,18 @@ def learn_pairs(stream: Stream, seed: int) -> dict[str, float]:
     return {name: fmean(one[name] for one in found) for name in found[0]}
 
 
+def compared(each: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """The average of each rule over the seeds, and against `auto`, seed by seed."""
+    ends = {name: [found[name] for found in each] for name in each[0]}
+    rows = {
+        name: {"average": fmean(some), "against_auto": asdict(paired_over_seeds(some, ends["auto"]))}
+        for name, some in ends.items()
+    }
+    for name, row in rows.items():
+        print(f"{name}: {100 * row['average']:.1f}", flush=True)
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
@@ -134,15 +147,16 @@ def main() -> None:
     torch.set_num_threads(1)
     whole = open_corpus("sentiment", limit=asked.limit).stream
     stream = Stream([replace(one, validation=one.validation[:HELD_OUT], test=one.test[:HELD_OUT]) for one in whole])
-    each = {seed: learn_pairs(stream, seed) for seed in range(asked.seeds)}
-    rows = {}
-    for name in each[0]:
-        ends, usual = ([found[one] for found in each.values()] for one in (name, "auto"))
-        rows[name] = {"average": fmean(ends), "against_auto": asdict(paired_over_seeds(ends, usual))}
-        print(f"{name}: {100 * fmean(ends):.1f}", flush=True)
-    about = {"limit": asked.limit, "seeds": asked.seeds, "domains": list(stream.names), "pairs": 12}
-    command = f"python benchmarks/{Path(__file__).name} --out {asked.out}"
-    atomic_write(asked.out, pack_json(finite({"command": command, "about": about, "rows": rows})))
+    about = {
+        "limit": asked.limit,
+        "domains": list(stream.names),
+        "command": f"python benchmarks/averaging.py --out {asked.out}",
+    }
+    each: list[dict[str, float]] = []
+    for seed in range(asked.seeds):
+        each.append(learn_pairs(stream, seed))
+        if seed:  # one seed has no interval
+            atomic_write(asked.out, pack_json(finite({**about, "seeds": seed + 1, "rows": compared(each)})))
 
 
 if __name__ == "__main__":
