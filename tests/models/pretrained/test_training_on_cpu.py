@@ -9,7 +9,6 @@ from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained import encoder
-from memgrow.nn import dropout_ahead
 from memgrow.training.loop import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
@@ -26,19 +25,6 @@ def learnt(folder, method: str = "frozen+M") -> dict[str, torch.Tensor]:
     learner = Learner.create(method, model=settings, training=TRAINING, device="cpu")
     learner.learn([replace(domain, test=()) for domain in synthetic_stream(train=12, validation=4, test=0)][:2])
     return {name: tensor.clone() for name, tensor in learner.trained().state_dict().items()}
-
-
-def test_a_training_whose_dropout_is_drawn_ahead_ends_with_the_bits_of_one_whose_is_not(folder, monkeypatch):
-    started: list[dropout_ahead.DropoutAhead] = []
-    start = dropout_ahead.DropoutAhead.__enter__
-    monkeypatch.setattr(dropout_ahead.DropoutAhead, "__enter__", lambda ahead: (started.append(ahead), start(ahead))[1])
-    ahead = learnt(folder)
-    monkeypatch.setattr(encoder, "draws_alike", lambda: False)
-    plain = learnt(folder)
-    if dropout_ahead.draws_alike():
-        assert any(one.count and one.taken == one.count for one in started)
-    for name, tensor in plain.items():
-        assert torch.equal(tensor, ahead[name]), name
 
 
 def test_frozen_weights_that_are_cast_once_give_the_bits_of_those_cast_in_each_step(folder, monkeypatch):

@@ -28,7 +28,6 @@ from memgrow.models.pretrained.files import WORKS, EncoderFiles
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
 from memgrow.nn import Growth, MemoryBank
-from memgrow.nn.dropout_ahead import DropoutAhead, draws_alike
 from memgrow.nn.residual_memory import ResidualMemory
 from memgrow.nn.routing import DomainRouter, routed
 
@@ -83,7 +82,6 @@ class PretrainedEncoder(Encoder):
         self.dropout = nn.Dropout(settings.dropout)
         self.reads_pairs_as_one = self.settings.pairs == "one"
         self._cast, self._frozen = CastWeights(), FrozenCopies()
-        self._drawn: dict[tuple[int, ...], int] = {}  # how many numbers dropout takes for a batch of that shape
         layers = layers_of(backbone, files.name)
         self._places = places = self.settings.memory_places(len(layers))
         if places[-1] >= len(layers):
@@ -153,21 +151,8 @@ class PretrainedEncoder(Encoder):
 
     def pooled(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:
         """A vector for each row of pieces (R, T), of which only some are there, or `full` all."""
-        with self._drawing_ahead(words):
-            vectors: Tensor = self.dropout(self._pool(self.states(words, there, full), there))
+        vectors: Tensor = self.dropout(self._pool(self.states(words, there, full), there))
         return vectors
-
-    @contextmanager
-    def _drawing_ahead(self, words: Tensor) -> Iterator[None]:
-        """Within, on a CPU, the numbers of dropout are drawn by another thread, if nothing else draws any."""
-        rate, shape = self.settings.dropout, tuple(words.shape)
-        here = self.training and self.masks_itself and words.device.type == "cpu"
-        if not here or not rate or not draws_alike():
-            yield
-            return
-        with DropoutAhead(rate, self._drawn.get(shape, 0)) as ahead:
-            yield
-        self._drawn[shape] = ahead.taken
 
     def states(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:
         """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there, or `full` all."""
