@@ -158,6 +158,11 @@ def what_is_read_from_the_protocols_runs_holds() -> Iterator[str]:
         gain = labels["streams"][stream]["rows"]["F+V+E"]["against"]["average"]
         if not gain["low"] < 0 < gain["high"]:
             yield f"F+V+E is not level with F+V on {stream}"
+    more = {name: labels["streams"][name]["more_seeds"]["F+V+E"] for name in ("five-genres", "made")}
+    if [_side(one["against"]["average"]) for one in more.values()] != [1, 0] or any(
+        len(one["seeds"]) != 20 for one in more.values()
+    ):
+        yield "F+V+E with twenty seeds is not above F+V on the five genres and level with it on what is made by rule"
     for stream, found in replies["streams"].items():
         if not found["rows"]["F+V+E"]["against"]["average"]["low"] > 0:
             yield f"F+V+E is not better than F+V for replies on {stream}"

@@ -24,6 +24,8 @@ def choice_page(figures: Figures) -> str:
         if any(one["part"] == part for one in figures["streams"].values()):
             unit = UNITS[figures["is_dialogue"]]
             parts += [heading.format(baseline=figures["baseline"], unit=unit), against_table(figures, part)]
+        if part == "checking" and any(map(_has_more, figures["streams"].values())):
+            parts += ["With ten more seeds, for a narrower interval and not for the choice:", more_seeds_table(figures)]
     return to_page([*parts, "In full:", details_table(figures)])
 
 
@@ -66,6 +68,18 @@ def against_table(figures: Figures, part: str) -> Table:
             rows.append([name, *cells, *(more if part == "choosing" else [])])
     header = ["candidate", *streams, *(["mean", "p (Holm)", ""] if part == "choosing" else [])]
     return Table(None, header, rows)
+
+
+def more_seeds_table(figures: Figures) -> Table:
+    """The same differences where more seeds were run than the choice is made by."""
+    streams = {name: one["more_seeds"] for name, one in figures["streams"].items() if _has_more(one)}
+    names = [name for name in figures["candidates"] if any(name in rows for rows in streams.values())]
+    rows = [[name, *(_difference(one.get(name)) for one in streams.values())] for name in names]
+    return Table(None, ["candidate", *streams], [row for row in rows if row[0] != figures["baseline"]])
+
+
+def _has_more(stream: Figures) -> bool:
+    return stream["part"] == "checking" and bool(stream["more_seeds"])
 
 
 def _place(name: str, choice: Mapping[str, Any]) -> str:

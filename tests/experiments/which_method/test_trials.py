@@ -127,6 +127,9 @@ def test_records_become_figures_tables_and_a_picture(runs, tmp_path):
         page = choice_page(json.loads(path.read_text()))
         assert "| F+V+E |" in page
     assert "perplexity at the end" in page
+    assert "more seeds" not in choice_page(found)
+    found["streams"]["made"]["more_seeds"] = found["streams"]["made"]["rows"]
+    assert "With ten more seeds" in choice_page(found)
     draw_choice(tmp_path, tmp_path / "picture.png")
     with Image.open(tmp_path / "picture.png") as picture:
         assert picture.text["Description"] == checksum(tmp_path)
