@@ -141,7 +141,7 @@ def compared(each: Sequence[Mapping[str, float]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--limit", type=int, default=1000, help="training examples of each domain")
+    parser.add_argument("--limit", type=int, default=800, help="training examples of each domain")
     parser.add_argument("--out", type=Path, required=True)
     asked = parser.parse_args()
     torch.set_num_threads(1)

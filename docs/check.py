@@ -195,6 +195,14 @@ def what_is_read_from_the_protocols_runs_on_an_encoder_holds() -> Iterator[str]:
 
 
 @check
+def what_is_read_of_rules_for_averaging_holds() -> Iterator[str]:
+    rows = {name: one["against_auto"] for name, one in results("averaging.json")["rows"].items()}
+    better = [name for name, one in rows.items() if one["low"] is not None and one["low"] > 0]
+    if better != ["nothing, of E", "auto, of E"]:
+        yield f"these rules are better than keep: auto: {', '.join(better)}"
+
+
+@check
 def what_is_read_from_the_demos_figures_holds() -> Iterator[str]:
     runs = figures.load()["runs"]
     average, forgetting = (

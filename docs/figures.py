@@ -26,7 +26,7 @@ from memgrow.experiments.paper.dialogue import LETTERS
 from memgrow.experiments.reply_records import unpack
 from memgrow.report.encoder_study import NO_FIGURES, slots_taken_away, study_page
 from memgrow.report.paper_page import block
-from memgrow.report.table import Table, signed
+from memgrow.report.table import MISSING, Table, signed
 from memgrow.report.which_method import NAMES, choice_page
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -185,6 +185,24 @@ def case(_: Results) -> str:
         f"share of their words that is unknown. From `python {found['command']}`."
     )
     return _with_table(header, rows, sentence)
+
+
+def averaging(_: Results) -> str:
+    """What other rules for the share of the old weights end with, beside `keep: auto`."""
+    found = json.loads((ROOT / "results/averaging.json").read_text(encoding="utf-8"))
+
+    def against(one: Results) -> str:
+        ends = [signed(100 * one[name]) for name in ("difference", "low", "high") if one["low"] is not None]
+        return f"{ends[0]} [{ends[1]}, {ends[2]}]" if ends else MISSING
+
+    rows = [[name, f"{100 * one['average']:.1f}", against(one["against_auto"])] for name, one in found["rows"].items()]
+    return _with_table(
+        ("how far back", "accuracy on both, %", "against auto [95% interval]"),
+        rows,
+        f"All ordered pairs of {', '.join(found['domains'])}: one is learnt after the other, by F+V or, where it says "
+        f"E,\nby F+V+E; the mean of both on test examples, {found['seeds']} seeds, at most {found['limit']} training "
+        f"examples each.\nFrom `{found['command']}`.",
+    )
 
 
 def _simulated(one: Results) -> str:
@@ -454,6 +472,7 @@ PLACES = {
     "encoders-speed-bfloat16": ("docs/speed.md", answering("cpu-bfloat16")),
     "torture": ("docs/promises.md", torture),
     "case": ("docs/how-it-works.md", case),
+    "averaging": ("docs/how-it-works.md", averaging),
     "encoders-answer": ("docs/encoders.md", memory_pays),
     "encoders-without-slots": ("docs/encoders.md", without_slots),
     **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},

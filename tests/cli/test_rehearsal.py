@@ -37,7 +37,7 @@ def test_inspect_and_history_say_what_is_kept(rehearsed, memgrow):
     out = " ".join(memgrow.done("inspect", folder).split())
     assert "rows kept kitchen 6, harbour 6: texts of the data, in rehearsal.json" in out
     assert json.loads(memgrow.done("inspect", folder, "--json"))["about"]["rows_kept"] == {"kitchen": 6, "harbour": 6}
-    out = memgrow.done("history", folder, COLUMNS="120")
+    out = memgrow.done("history", folder)
     assert "rows kept" in out
     assert re.search(r"harbour +rehearsal\+V .* 6 ", out)
 

@@ -253,16 +253,17 @@ def test_it_ends_as_if_the_share_had_been_given(model, stream, dialogues):
 
 
 @pytest.mark.slow
-def test_a_pretrained_encoder_goes_back_as_far_by_default(stream, tmp_path):
+def test_on_a_pretrained_encoder_f_a_goes_back_as_far_unless_a_share_is_given(stream, tmp_path):
     pytest.importorskip("transformers")
     from tests.support.tiny_encoder import make_encoder
 
     folder, training = make_encoder(tmp_path / "encoder"), TrainingSettings(rate=3e-3, epochs=3)
-    chosen = Learner.create(encoder=folder, training=training, device="cpu")
+    usual = {"encoder": folder, "training": training, "device": "cpu"}
+    chosen = Learner.create("F+A", **usual)
     chosen.learn(stream)
     note = chosen.history.stages[1].note
-    assert (chosen.method.name, note["keep_chosen"]) == ("F+A", "auto")
-    given = Learner.create(encoder=folder, training=training, options=MethodSettings(keep=note["keep"]), device="cpu")
+    assert note["keep_chosen"] == "auto"
+    given = Learner.create("F+A", options=MethodSettings(keep=note["keep"]), **usual)
     given.learn(stream)
     for name, tensor in weights(given).items():
         assert torch.equal(tensor, weights(chosen)[name]), name

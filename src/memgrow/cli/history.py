@@ -10,7 +10,7 @@ def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
 
     Example: memgrow history model/
     """
-    from memgrow.report.history import history_table, in_bytes
+    from memgrow.report.history import history_table, in_bytes, rows_kept
     from memgrow.versions import list_versions, newest_history, task_of
 
     kept = list_versions(model)
@@ -20,4 +20,6 @@ def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
         write_json({"history": newest.to_json(), "versions": sizes}, indent=1)
         return
     console.print(history_table(newest, kept, task_of(model)))
+    if any(rows_kept(stage) for stage in newest.stages):
+        say("Rows: how many rows kept of a domain's data, for rehearsal.")
     say(f"{model}: {in_bytes(sum(one.own for one in kept))} with {counted(len(kept) - 1, 'earlier version')}.")

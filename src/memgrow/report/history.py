@@ -18,7 +18,7 @@ def history_table(history: History, versions: Sequence[SavedVersion], task: str 
     scores = ("valid. ppl", "test ppl") if replies else ("valid.", "test", "forgot")
     there = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
     names = [Column("domain", wrap="letters"), Column("method", wrap="letters"), Column("date", wrap="never")]
-    columns = [*numbers("#"), *names, *numbers("examples", *scores, "kept", "rows kept", "on disk")]
+    columns = [*numbers("#"), *names, *numbers("examples", *scores, "kept", "rows", "on disk")]
     rows: list[tuple[str, ...]] = [
         (
             str(number),
@@ -37,7 +37,7 @@ def history_table(history: History, versions: Sequence[SavedVersion], task: str 
     ]
     stages = list(enumerate(history.stages, 1))
     unsaid = {"kept": all(share_kept(stage, number) is None for number, stage in stages)}
-    unsaid |= {"rows kept": all(rows_kept(stage) is None for _, stage in stages)}
+    unsaid |= {"rows": all(rows_kept(stage) is None for _, stage in stages)}
     shown = [at for at, column in enumerate(columns) if not unsaid.get(column.name, False)]
     columns, rows = [columns[at] for at in shown], [tuple(row[at] for at in shown) for row in rows]
     return Table(None, columns, rows, layout="open")
