@@ -245,7 +245,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
         axis.set_yticks(TICKS, map(str, TICKS))
         axis.minorticks_off()
     axes[0].set_ylabel("CPU time a batch, one domain = 1")
-    axes[0].legend(fontsize=6)
+    axes[0].legend(fontsize=6, handlelength=4)
     figure.savefig(path, dpi=130, metadata={"Description": checksum_of(found)})
 
 
