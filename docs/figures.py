@@ -254,7 +254,7 @@ def pretrained(_: Results) -> str:
         ["MiniLM", names.get(name, name), *_end_and_lost(tuned["rows"][name]["test"])]
         for name in ("F", "F+E", "F+A", "frozen+M", "LoRA", "ridge", "multi-task")
     ]
-    names["F+V"] = "F+V, the default without"
+    names["F+V"] = "F+V, the default without an encoder"
     rows += [
         ["BiLSTM", names.get(name, name), *_end_and_lost(found["methods"][name])] for name in ("F+V", "multi-task")
     ]

@@ -37,7 +37,7 @@ API = {  # module: what it is for
     "memgrow.models": "encoders and the models around them",
     "memgrow.metrics": "the accuracy matrix",
     "memgrow.history": "what was learnt when, and what came of it",
-    "memgrow.drift": "are texts still like those that were learnt?",
+    "memgrow.drift": "whether texts are still like those that were learnt",
     "memgrow.versions": "earlier versions of a model in its folder",
     "memgrow.sklearn": "a classifier of scikit-learn",
     "memgrow.errors": "what can go wrong, as sentences",
@@ -190,6 +190,7 @@ def main() -> int:
     gather()
     sphinx = [sys.executable, "-m", "sphinx", "--quiet", "--fresh-env", "--fail-on-warning", "--keep-going"]
     done = subprocess.run([*sphinx, "--conf-dir", str(ROOT / "docs/site"), str(SOURCE), str(SITE)])
+    (SITE / "_static/webpack-macros.html").unlink(missing_ok=True)  # the theme's own, and no page
     wrong = list(fetched_from_elsewhere())
     pages = len(list(SITE.rglob("*.html")))
     print("\n".join(wrong) or f"{pages} pages in {SITE.relative_to(ROOT)}: open index.html there")

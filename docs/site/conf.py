@@ -24,6 +24,7 @@ nitpicky = False  # types of torch and numpy lead nowhere, as nothing is fetched
 myst_heading_anchors = 4  # the same names as on GitHub
 
 autodoc_member_order = "bysource"
+autodoc_inherit_docstrings = False  # what torch says of its modules is in a markup of its own
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True

@@ -13,7 +13,7 @@ from memgrow.report.plots import DPI, new_figure
 REFERENCES = ("in-domain", "multi-task")  # what to be measured by: both need more than a stream gives
 CONTROLS = ("adapter", "fixed keys", "one slot", "head only")
 WITH_SLOTS = ("frozen+M", "F+M", "F+M+A", "sparse")
-PANEL = (7.6, 5.2)  # inches
+PANEL = (7.6, 5.2)  # inches; one below the other, to be read on a narrow page too
 OFFSETS = [(side * right, up) for right, up in product((7, 25, 50), (0, 9, -9, 18, -18, 28, -28)) for side in (1, -1)]
 COLOURS = {"with slots": "#1f6f8b", "controls of frozen+M": "#b0642a", "others": "#4a545c"}
 
@@ -32,9 +32,9 @@ def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
         if (points := _points(figures, figures["orders"][order])).keys() - REFERENCES
     ]
     number = max(len(panels), 1)
-    figure = new_figure(PANEL[0] * number, PANEL[1])
+    figure = new_figure(PANEL[0], PANEL[1] * number)
     figure.set_dpi(DPI)
-    axes = list(figure.subplots(1, number, squeeze=False).flat)
+    axes = list(figure.subplots(number, squeeze=False).flat)
     for axis, (title, points) in zip(axes, panels, strict=False):
         _draw_panel(axis, points)
         axis.set_title(title, fontsize=10)
