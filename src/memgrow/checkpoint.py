@@ -180,8 +180,8 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         files[CALIBRATION] = pack_json(learnt.calibration.to_json())
     if learnt.reference.domains:
         files[DRIFT] = pack_json(learnt.reference.to_json())
-    if kept := learnt.plugins.kept_examples():
-        files[REHEARSAL] = pack_json(pack_examples(kept))
+    if learnt.plugins.keeps_examples:  # also if there are none, so that rows that were lost are missed
+        files[REHEARSAL] = pack_json(pack_examples(learnt.plugins.kept_examples()))
     tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
     return {**files, **{name: UnwrittenTensors.of(some) for name, some in tensors.items() if some}}
 
@@ -276,9 +276,11 @@ def unpack(
 def _restore_examples(
     plugins: Plugins, files: Mapping[str, Content], task: str, labels: Sequence[str], history: History
 ) -> None:
-    """Give plugins the rows that they keep; a folder may have lost them, as one that is passed on has."""
-    if not plugins.keeps_examples or REHEARSAL not in files:
+    """Give plugins the rows that they keep; of a model that is passed on there are none."""
+    if not plugins.keeps_examples:
         return
+    if REHEARSAL not in files:
+        raise ModelError(f"{REHEARSAL} is missing, with the rows that its method keeps: go back to a saved model")
     found = load_json(files, REHEARSAL)
     try:
         kept = unpack_examples(found)

@@ -200,7 +200,7 @@ def test_a_model_that_is_passed_on_by_export_has_no_rows_and_goes_on_without_the
     learner = create()
     learner.learn(stream[:2])
     export_huggingface(learner, tmp_path / "hub")
-    assert not list(tmp_path.rglob(FILE))
+    assert json.loads((tmp_path / "hub" / FILE).read_text()) == {}
     card = (tmp_path / "hub" / "README.md").read_text()
     assert "rows of the data that its method keeps were left out" in card
     loaded, heard = Learner.load(tmp_path / "hub", device="cpu"), Plug()
@@ -246,6 +246,15 @@ def strange_rows(name: str, label: str) -> dict[str, object]:
         "a reply": {"Rehearsal": {name: good | {"reply": ["a", "b"]}}},
         "a domain that was not learnt": {"Rehearsal": {"nowhere": good}},
     }
+
+
+def test_a_folder_that_has_lost_its_rows_is_refused(saved, tmp_path):
+    place = rewritten(saved, tmp_path / "m", b"")
+    manifest = json.loads((place / "manifest.json").read_text())
+    del manifest["sha256"][FILE]  # it does not know of them either
+    (place / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match=r"^rehearsal\.json is missing"):
+        Learner.load(place, device="cpu")
 
 
 @pytest.mark.parametrize("wrong", strange_rows("", ""))
