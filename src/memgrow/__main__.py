@@ -3,6 +3,8 @@
 import os
 import sys
 
+from memgrow.errors import interruption
+
 INTERRUPTED = 130  # exit code
 SPINS = "1000"  # microseconds; libgomp's own 300,000 are a thousand times that
 SAID = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables by which somebody says how threads wait
@@ -13,7 +15,9 @@ def main() -> None:
     let_waiting_threads_sleep()
     try:
         from memgrow.cli import main as run
-    except KeyboardInterrupt:
+    except BaseException as error:
+        if interruption(error) is None:
+            raise
         sys.stderr.write("memgrow: stopped; what was saved before is unchanged\n")
         sys.exit(INTERRUPTED)
     run()

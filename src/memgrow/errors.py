@@ -68,3 +68,10 @@ def counted(count: int, what: str) -> str:
 def was_or_were(count: int) -> str:
     """The verb that agrees with a count."""
     return "was" if count == 1 else "were"
+
+
+def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The signal that an error came of, if it did: what is interrupted may make another error of it, as imports do."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error

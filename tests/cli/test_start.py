@@ -39,11 +39,23 @@ def test_what_help_shows_as_defaults_are_those_of_the_library():
     assert (opt.SAMPLES, opt.DRAWS, opt.EXAMPLES) == (theorem.SAMPLES, theorem.DRAWS, theorem.EXAMPLES)
 
 
+PRESSED = "import signal; signal.raise_signal(signal.SIGINT)"
+IN_A_DESCRIPTOR = f"""
+class Descriptor:
+    def __set_name__(self, owner, name):
+        {PRESSED}
+class Owner:
+    field = Descriptor()
+"""
+
+
+@pytest.mark.parametrize("source", [PRESSED, IN_A_DESCRIPTOR], ids=["plain", "in a descriptor"])
 @pytest.mark.parametrize("module", ["torch", "typer"])
-def test_ctrl_c_in_the_middle_of_an_import_is_one_line_and_exit_code_130(tmp_path: Path, module: str):
+def test_ctrl_c_in_the_middle_of_an_import_is_one_line_and_exit_code_130(tmp_path: Path, module: str, source: str):
+    """Python 3.11 makes a RuntimeError of it where it comes while a class names its descriptors."""
     package = tmp_path / module
     package.mkdir()
-    package.joinpath("__init__.py").write_text("import signal; signal.raise_signal(signal.SIGINT)\n")
+    package.joinpath("__init__.py").write_text(source)
     run = f"""
 import signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell takes it from what runs in the background

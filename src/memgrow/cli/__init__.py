@@ -34,11 +34,11 @@ from memgrow.cli.errors import (
     EXIT_CODES,
     end_output,
     hear_sigterm,
-    interruption,
     say_stopped,
     stop_hearing,
 )
 from memgrow.cli.groups import Command, Commands, Group
+from memgrow.errors import interruption
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
     "demo": compare.demo,

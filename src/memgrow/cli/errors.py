@@ -55,13 +55,6 @@ def say_stopped(stopped: KeyboardInterrupt, command: str | None) -> int:
     return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
 
 
-def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The signal that an error came of, if it did."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error
-
-
 def complain(sentence: str) -> None:
     stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
 

@@ -12,12 +12,11 @@ from memgrow.cli.errors import (
     USER_ERROR,
     complain,
     give_up_output,
-    interruption,
     say_stopped,
     sentence_for,
 )
 from memgrow.cli.output import console, notes
-from memgrow.errors import ForgettingError, MemgrowError
+from memgrow.errors import ForgettingError, MemgrowError, interruption
 
 
 def _hush(quiet: bool) -> None:
