@@ -306,6 +306,20 @@ def test_millions_of_empty_lists_are_refused_before_they_are_made(part):
         load_json({"history.json": b"[" + part * 7_999_999 + b"0]"}, "history.json")
 
 
+def test_lists_are_not_hidden_from_who_counts_them_by_another_encoding():
+    hidden = '{"\u2200": [' + "[]," * 600_000 + "0]}"  # in UTF-16, one byte of that sign is a quotation mark
+    for encoding in ("utf-16-le", "utf-16", "utf-32-be"):
+        with pytest.raises(ModelError, match="history.json cannot be read"):
+            load_json({"history.json": hidden.encode(encoding)}, "history.json")
+
+
+def test_half_a_character_is_refused_before_it_cannot_be_written_again():
+    for half in (b'["\\ud800"]', b'{"\\uDFFF": 1}', b'["\\ud83d \\ude00"]'):
+        with pytest.raises(ModelError, match=r"history.json cannot be read .*surrogates"):
+            load_json({"history.json": half}, "history.json")
+    assert load_json({"words.json": b'["\\ud83d\\ude00", "\\\\ud800"]'}, "words.json") == ["\U0001f600", "\\ud800"]
+
+
 def test_a_whole_number_that_no_float_can_hold_is_refused_where_it_is_read():
     with pytest.raises(ModelError, match=r"history.json cannot be read .*a whole number has 400 digits"):
         load_json({"history.json": b'{"matrix": 1' + b"0" * 399 + b"}"}, "history.json")

@@ -25,6 +25,7 @@ MOST_PARTS = 500_000  # lists and objects in a JSON file of a model: a thousand 
 MOST_DIGITS = 300  # of a whole number in JSON: one of 310 is more than a float can hold
 # A string in JSON, also one that does not end, which would be looked at again and again.
 STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+HALF = re.compile(r"\\u[dD][89a-fA-F]")  # of a character, perhaps: the other half may follow
 DIGITS = re.compile(rf"[0-9]{{{MOST_DIGITS}}}")  # numbers are looked at one by one only where one may be that long
 
 
@@ -79,9 +80,16 @@ def pack_json(value: Any) -> bytes:
 
 
 def parse_json(content: bytes | str) -> Any:
-    """What JSON stands for; of a key that stands twice and a number that no float can hold, a ValueError."""
-    text = content if isinstance(content, str) else content.decode("utf-8", "replace")
-    return json.loads(content, object_pairs_hook=_table, parse_int=_integer if DIGITS.search(text) else None)
+    """What JSON stands for; of a key that stands twice and a number that no float can hold, a ValueError.
+
+    Also of half a character, and of bytes that are not UTF-8: json would take UTF-16 as well, in which nobody has
+    counted lists and digits.
+    """
+    text = content if isinstance(content, str) else content.decode("utf-8-sig")
+    value = json.loads(text, object_pairs_hook=_table, parse_int=_integer if DIGITS.search(text) else None)
+    if HALF.search(text):
+        pack_json(value)  # what cannot be written is refused now, and not when a domain has been learnt
+    return value
 
 
 def _integer(digits: str) -> int:
