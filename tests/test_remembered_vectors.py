@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 
 import pytest
 import torch
@@ -125,3 +126,19 @@ def test_where_they_lie_is_noted_for_this_user_alone(vectors_file, noted):
     given = RememberedVectors.given(vectors_file)
     assert RememberedVectors(given.name, given.sha256).find() == vectors_file
     assert noted.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_name_that_is_no_utf8_is_no_obstacle(tiny, stream, vectors_file, tmp_path):
+    strange = vectors_file.rename(vectors_file.with_name(os.fsdecode(b"vectors-\xff.txt")))
+    make(tiny, UNTRAINED).adapt(stream[0], vectors=strange, folder=tmp_path / "model")
+    found = Learner.load(tmp_path / "model", "cpu").vectors
+    assert found is not None
+    assert (found.name, found.find()) == ("vectors-\ufffd.txt", strange)
+
+
+def test_a_file_that_was_changed_under_its_old_date_is_not_taken(vectors_file):
+    given, before = RememberedVectors.given(vectors_file), vectors_file.stat()
+    vectors_file.write_text(vectors_file.read_text().replace("0.5", "0.7"))
+    os.utime(vectors_file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert given.find() is None
+    assert RememberedVectors(given.name, given.sha256).find() is None

@@ -5,6 +5,8 @@ who is not to learn how its owner's folders are called. So it has a checksum, an
 """
 
 import hashlib
+import json
+import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +17,7 @@ from typing import Any
 
 from memgrow.errors import SettingsError
 from memgrow.places import cache_folder, own_folder
-from memgrow.storage import atomic_write, identity_of, pack_json, parse_json
+from memgrow.storage import atomic_write, identity_of
 
 VARIABLE = "MEMGROW_VECTORS"
 LONGEST = 255  # letters of a file's name
@@ -34,9 +36,11 @@ class RememberedVectors:
     def given(cls, path: str | Path) -> "RememberedVectors":
         """Those of a file that the user gives; it is noted where they lie, so that later commands find them."""
         place = Path(path).absolute()
-        sha256 = _checksum(place)
-        _note(sha256, place)
-        return cls(place.name, sha256, place)
+        identity = _identity(place)  # before it is read: of a file that changes meanwhile, the note is out of date
+        sha256 = _read_through(place, identity)
+        _note(sha256, place, identity)
+        name = os.fsencode(place.name).decode(errors="replace")  # which may be in any encoding
+        return cls(name, sha256, place)
 
     def find(self) -> Path | None:
         """Where they lie, if this user has given them and the file is as it was."""
@@ -62,8 +66,14 @@ class RememberedVectors:
         return cls(re.split(r"[/\\]", name)[-1][:LONGEST], sha256)
 
 
+def _identity(path: Path) -> tuple[int, ...]:
+    """Tells whether a file is as it was; who writes to it can put its date back, but not that of the writing."""
+    found = path.stat()
+    return (*identity_of(found), found.st_ctime_ns)
+
+
 def _checksum(path: Path) -> str:
-    return _read_through(path, identity_of(path.stat()))
+    return _read_through(path, _identity(path))
 
 
 @lru_cache(maxsize=4)
@@ -77,10 +87,10 @@ def _folder() -> Path:
     return own_folder(cache_folder("vectors", VARIABLE))
 
 
-def _note(sha256: str, path: Path) -> None:
+def _note(sha256: str, path: Path, identity: tuple[int, ...]) -> None:
     """Keep in mind where a file lies; where there is no place to, it has to be given again for a later command."""
     with suppress(OSError, SettingsError):
-        content = pack_json({"path": str(path), "identity": identity_of(path.stat())})
+        content = json.dumps({"path": str(path), "identity": identity}).encode()  # in ASCII, as a path is any bytes
         place = _folder() / f"{sha256}.json"
         if not (place.is_file() and place.read_bytes() == content):
             atomic_write(place, content)
@@ -89,8 +99,8 @@ def _note(sha256: str, path: Path) -> None:
 def _noted(sha256: str) -> Path | None:
     """The file of that content which was noted last, if it is still there; unchanged, it is not read through again."""
     with suppress(OSError, SettingsError, ValueError, LookupError, TypeError):
-        noted = parse_json((_folder() / f"{sha256}.json").read_bytes())
+        noted = json.loads((_folder() / f"{sha256}.json").read_bytes())
         path = Path(noted["path"])
-        if list(identity_of(path.stat())) == noted["identity"] or _checksum(path) == sha256:
+        if list(_identity(path)) == noted["identity"] or _checksum(path) == sha256:
             return path
     return None
