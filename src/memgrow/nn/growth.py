@@ -95,8 +95,14 @@ class Growth:
 
 def without_data(model: Module) -> Module:
     """A copy whose parameters have a shape and no numbers ("meta" tensors), to try something on."""
-    shapes: dict[int, object] = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
-    return copy.deepcopy(model, memo=shapes)
+    instead: dict[int, object] = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
+    for module in model.modules():  # what a hook holds, or has put there, is not ours: it may be huge, or have no copy
+        instead |= {id(held): held for name, held in vars(module).items() if _is_foreign(name, held)}
+    return copy.deepcopy(model, memo=instead)
+
+
+def _is_foreign(name: str, held: object) -> bool:
+    return isinstance(held, Tensor) or ("_hooks" in name and "load" not in name)
 
 
 def count_parameters(model: nn.Module) -> int:
