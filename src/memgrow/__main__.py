@@ -6,7 +6,7 @@ import sys
 from memgrow.errors import interruption
 
 INTERRUPTED = 130  # exit code
-SPINS = "1000"  # microseconds; libgomp's own 300,000 are a thousand times that
+SPINS = "1000"  # turns of the loop in which they wait, some microseconds; libgomp's own are 300,000
 SAID = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables by which somebody says how threads wait
 
 
