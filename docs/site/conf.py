@@ -1,11 +1,13 @@
 """Sphinx's settings for the site. `docs/site/build.py` gathers the pages and calls Sphinx."""
 
+import re
 import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import docstrings
+from docutils import nodes
 
 from memgrow import __version__
 
@@ -54,6 +56,21 @@ html_theme_options = {
 }
 
 
+def open_in_full(app, page) -> None:  # type: ignore[no-untyped-def]
+    """Make each picture a link to its file, as Sphinx does where a picture has a size."""
+    for picture in page.findall(nodes.image):
+        picture["scale"] = 100
+
+
+def between_words(app, name, template, context, page) -> None:  # type: ignore[no-untyped-def]
+    """Let a line end within code behind a slash, a dot or an underscore, wherever the style sheet lets code wrap."""
+    code = re.compile(r'(?<=<span class="pre">)[^<]+')
+    body = context.get("body", "")
+    context["body"] = code.sub(lambda found: re.sub(r"(?<=[a-z])[/._](?=[a-z])", r"\g<0><wbr>", found[0]), body)
+
+
 def setup(app) -> None:  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", docstrings.as_restructured_text)
     app.connect("autodoc-process-signature", docstrings.without_addresses)
+    app.connect("doctree-read", open_in_full)
+    app.connect("html-page-context", between_words)
