@@ -34,7 +34,18 @@ def without_addresses(
     app: Any, what: str, name: str, obj: Any, options: Any, signature: str | None, returned: str | None
 ) -> tuple[str | None, str | None]:
     """A signature whose defaults are written as names, for `autodoc-process-signature`: Sphinx reads it as Python."""
-    return signature and re.sub(r"<(?:function|class) '?([\w.]+)[^>]*>", r"\1", signature), returned
+    if signature is None:
+        return None, returned
+    made = iter(_made_defaults(obj))
+    signature = re.sub(r"<factory>", lambda _: next(made), signature)
+    return re.sub(r"<(?:function|class) '?([\w.]+)[^>]*>", r"\1", signature), returned
+
+
+def _made_defaults(kind: Any) -> list[str]:
+    """What a dataclass makes anew for each object, field by field, where `inspect` writes `<factory>`."""
+    factories = [one.default_factory for one in (fields(kind) if is_dataclass(kind) else ()) if one.init]
+    written = {list: "[]", dict: "{}", tuple: "()"}
+    return [written.get(made) or f"{made.__name__}()" for made in factories if callable(made)]
 
 
 def _value(value: object) -> str:

@@ -4,7 +4,9 @@ import importlib.util
 import json
 import os
 import sys
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
+from inspect import signature
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -92,6 +94,21 @@ def test_docstrings_keep_their_words_and_fields_have_their_comments():
     docstrings.as_restructured_text(None, "class", "Sizes", Sizes, None, lines)
     assert lines[0] == r"Of ``things*``, \*args and a trailing\_ word."
     assert lines[2:] == ["* ``hidden``: units, if any", "* ``slots``: of the bank"]
+
+
+@dataclass
+class Made:
+    rows: list[int] = field(default_factory=list)
+    hidden: int = field(default=2, init=False)
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def test_signatures_show_what_a_field_starts_with():
+    docstrings = module_of("docs/site/docstrings.py")
+    shown, _ = docstrings.without_addresses(None, "class", "Made", Made, None, str(signature(Made)), None)
+    assert "rows: list[int] = []" in shown
+    assert "= Counter()" in shown
+    assert "factory" not in shown
 
 
 def test_methods_that_another_library_puts_into_a_class_are_left_to_it():
