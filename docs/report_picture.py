@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FIGURES, PICTURE = ROOT / "results/sentiment/compare.json", ROOT / "docs/report.png"
 BROWSER = "chromium-headless-shell"
 COLOURS = 256
-WIDTH, HEIGHT = 1120, 1470  # of the window, in points: from the verdict to the methods
+WIDTH, HEIGHT = 1120, 1555  # of the window, in points: from the verdict to the notes on the methods
 
 
 def checksum() -> str:
