@@ -22,6 +22,7 @@ from serving_figures import SERVING
 from speed_figures import SPEED
 
 from memgrow.experiments.bag_of_words import AT_ONCE, IN_TURN, REFERENCES
+from memgrow.experiments.encoders.figures import ALL_ORDERS
 from memgrow.experiments.paper.dialogue import LETTERS
 from memgrow.experiments.reply_records import unpack
 from memgrow.report.encoder_study import NO_FIGURES, slots_taken_away, study_page
@@ -366,7 +367,7 @@ def memory_pays(_: Results) -> str:
     study = _study("sentiment")
     if study is None:
         return NO_FIGURES
-    one = study["encoders"]["minilm"]["orders"]["1"]
+    one = study["encoders"]["minilm"]["orders"][ALL_ORDERS]
     shown = [["frozen+M itself", *_end_and_lost(one["rows"]["frozen+M"]["test"]), *_costs(one["rows"]["frozen+M"])]]
     for question, found in one["differences"].items():
         first, _, rival = question.partition(" - ")

@@ -5,8 +5,9 @@ import json
 import pytest
 from PIL import Image
 
-from memgrow.report.encoder_picture import _points, checksum, draw_study
-from memgrow.report.encoder_study import chosen, slots_taken_away, study_page
+from memgrow.experiments.encoders.figures import _chosen
+from memgrow.report.encoder_picture import _drawn_orders, _points, checksum, draw_study
+from memgrow.report.encoder_study import chosen, shown_orders, slots_taken_away, study_page
 
 
 def cell(mean):
@@ -49,6 +50,22 @@ def test_the_page_has_rows_and_answers_and_names_the_weights(found):
     assert "| frozen+M | 85.0 ± 1.0 | 2.0 ± 1.0 | 86.0 ± 1.0 | 85.0 | 10 | 20 |" in page
     assert "| frozen+M against F | +5.0 [+1.0, +9.0] | .040 | +5.0 [+1.0, +9.0] |" in page
     assert "weights: def, rounded to float16" in page
+
+
+def test_the_best_of_few_seeds_is_not_chosen_before_one_of_more(found):
+    rows = {"EWC": row(0.9, 0.7), "EWC 10": row(0.7, 0.9, seeds=2), "EWC 100": row(0.7, 0.8)}
+    assert _chosen(rows) == {"EWC": "EWC 100"}
+
+
+def test_the_mean_over_orders_stands_before_each_order_and_is_drawn_alone(found):
+    figures = found["encoders"]["tiny"]
+    only = {name: one for name, one in figures["orders"]["1"].items() if name != "domains"}
+    figures["orders"] |= {"2": {**only, "domains": ["b", "a"]}, "all": only}
+    assert shown_orders(figures) == ["all", "1", "2"]
+    assert _drawn_orders(figures) == ["all"]
+    only = {**only, "chosen": {"F": "F"}}  # a row that was not run in every order
+    figures["orders"]["all"] = only
+    assert shown_orders(figures) == _drawn_orders(figures) == ["1", "2"]
 
 
 def test_slots_taken_away_are_told_of_rows_that_have_some(found):

@@ -2,17 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from memgrow.experiments.encoders.figures import ALL_ORDERS
+from memgrow.experiments.encoders.streams import STREAMS
 from memgrow.report.encoder_study import Figures, chosen, few, shown_orders
 from memgrow.report.plots import DPI, new_figure
 
 REFERENCES = ("in-domain", "multi-task")  # what to be measured by: both need more than a stream gives
 CONTROLS = ("adapter", "fixed keys", "one slot", "head only")
 WITH_SLOTS = ("frozen+M", "F+M", "F+M+A", "sparse")
+MEAN = "mean of all orders"
 PANEL = (7.6, 5.2)  # inches; one below the other, to be read on a narrow page too
 OFFSETS = [(side * right, up) for right, up in product((7, 25, 50), (0, 9, -9, 18, -18, 28, -28)) for side in (1, -1)]
 COLOURS = {"with slots": "#1f6f8b", "controls of frozen+M": "#b0642a", "others": "#4a545c"}
@@ -21,14 +24,17 @@ COLOURS = {"with slots": "#1f6f8b", "controls of frozen+M": "#b0642a", "others":
 def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
     """Draw accuracy at the end against what was forgotten: a point for each row of enough seeds.
 
-    There is a panel for each stream, encoder and order that has such rows. The picture carries a checksum of what it
-    shows, so that a test can tell when it is out of date.
+    There is a panel for each stream and encoder that has such rows: of the mean over its orders, or else of each order.
+    The picture carries a checksum of what it shows, so that a test can tell when it is out of date.
     """
     panels = [
-        (f"{found['stream']}, {name}: {', '.join(figures['orders'][order].get('domains', ['all orders']))}", points)
-        for found in figures_in(folder)
+        (
+            f"{found['stream']}, {name}: {', '.join(figures['orders'][order].get('domains', ['mean of all orders']))}",
+            points,
+        )
+        for found in sorted(figures_in(folder), key=_place_in_the_study)
         for name, figures in found["encoders"].items()
-        for order in shown_orders(figures)
+        for order in _drawn_orders(figures)
         if (points := _points(figures, figures["orders"][order])).keys() - REFERENCES
     ]
     number = max(len(panels), 1)
@@ -42,6 +48,16 @@ def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
     for axis, (_, points) in zip(axes, panels, strict=False):
         _write_labels(axis, points)
     figure.savefig(picture, dpi=DPI, format="png", metadata={"Description": checksum(folder)})
+
+
+def _place_in_the_study(found: Mapping[str, Any]) -> int:
+    known = list(STREAMS)
+    return known.index(found["stream"]) if found["stream"] in known else len(known)
+
+
+def _drawn_orders(figures: Figures) -> Sequence[str]:
+    orders = shown_orders(figures)
+    return orders[:1] if ALL_ORDERS in orders else orders
 
 
 Points = Mapping[str, tuple[str, Mapping[str, Any]]]

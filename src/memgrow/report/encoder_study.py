@@ -34,11 +34,11 @@ def study_page(found: Mapping[str, Any]) -> str:
 
 
 def shown_orders(figures: Figures) -> Sequence[str]:
-    """The mean over all orders, if no row is lost by it; else each order."""
+    """The mean over all orders, if no row is lost by it, and each order."""
     orders = figures["orders"]
     single = [order for order in orders if order != ALL_ORDERS]
-    whole = ALL_ORDERS in orders and orders[ALL_ORDERS]["rows"].keys() >= orders[single[0]]["rows"].keys()
-    return [ALL_ORDERS] if whole else single
+    whole = ALL_ORDERS in orders and orders[ALL_ORDERS]["chosen"].keys() >= orders[single[0]]["chosen"].keys()
+    return [ALL_ORDERS, *single] if whole else single
 
 
 def rows_table(figures: Figures, one: Figures, average: str = AT_THE_END) -> Table:

@@ -121,12 +121,17 @@ def _compared(found: Found, names: Sequence[str], enough: int = 1) -> dict[str, 
 
 
 def _chosen(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """By the name of a row, the row itself or the variant of it that ends best on validation data."""
+    """By the name of a row, the row itself or the variant of it that ends best on validation data.
+
+    Only those that have the most seeds are asked: the best of few seeds is often the luckiest.
+    """
     families: dict[str, list[str]] = {}
     for name in rows:
         families.setdefault(ROWS[name].variant_of or name, []).append(name)
     return {
-        family: max(names, key=lambda name: float(rows[name]["validation"]["average"]["mean"]))
+        family: max(
+            names, key=lambda name: (len(rows[name]["seeds"]), float(rows[name]["validation"]["average"]["mean"]))
+        )
         for family, names in families.items()
     }
 
