@@ -108,3 +108,4 @@ def test_a_short_text_that_is_mostly_unknown_is_worth_a_sentence():
     assert UnknownWords(5, 3).sentence("these texts") == (
         "3 of the 5 words of these texts are unknown to the model, which reads them all alike"
     )
+    assert UnknownWords(1, 1).sentence("these texts") == "the only word of these texts is unknown to the model"

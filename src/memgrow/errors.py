@@ -1,7 +1,10 @@
 """Errors that a user can put right, each a sentence (what is wrong, where, what to do), and the grammar of such."""
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # of a terminal, which some libraries put into what they say
 
 
 class MemgrowError(ValueError):
@@ -55,7 +58,7 @@ def quoted(value: object, longest: int = 60) -> str:
 
 def brief(error: BaseException, longest: int = 160) -> str:
     """What an error of a library says, as a part of a sentence: its kind and the beginning of its first line."""
-    first = str(error).strip().partition("\n")[0]
+    first = _COLOURS.sub("", str(error)).strip().partition("\n")[0]
     said = f"{first[:longest]}..." if len(first) > longest else first
     return f"{type(error).__name__}: {said}" if said else type(error).__name__
 

@@ -10,6 +10,7 @@ from typer.main import get_command
 from memgrow.cli import app
 from memgrow.errors import SettingsError
 from memgrow.experiments import grid
+from memgrow.report import progress_bars
 
 GO_TO_A_BROWSER = {"serve"}
 
@@ -91,3 +92,29 @@ def test_notices_of_experiments_are_told_beside_the_json(memgrow, data, tmp_path
     assert result.stdout == ""
     assert "no row has the label 9" in " ".join(result.stderr.split())
     assert "no run is needed here" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("bar", "words"),
+    [
+        ("GridBar", "paper table5 --quick"),
+        ("PartsBar", "theorem"),
+        ("DownloadBar", "data get sentiment --again"),
+        ("DownloadBar", "encoder get minilm --again"),
+    ],
+)
+def test_how_far_a_command_is_stands_beside_the_json(memgrow, monkeypatch, bar, words):
+    def made(console, *_: object) -> None:
+        raise SettingsError("beside" if console.stderr else "within")
+
+    monkeypatch.setattr(progress_bars, bar, made)
+    assert memgrow.refused(*words.split(), "--json") == "beside"
+
+
+def test_the_paper_without_vectors_says_what_its_figures_are_worth_beside_the_json(memgrow, tmp_path):
+    result = memgrow("paper", "table5", "--quick", "--no-runs", "--vectors", "none", "--out", tmp_path, "--json")
+    assert json.loads(result.stdout)["made"] == ["table5"]
+    assert "the figures mean nothing" in " ".join(result.stderr.split())
+    figures = json.loads((tmp_path / "table5.json").read_text())
+    assert figures["command"] == "memgrow paper table5 --quick"  # none is no file
+    assert figures["protocol"]["model"]["embedding"] < 300

@@ -38,7 +38,7 @@ def test_inspect_and_history_say_what_is_kept(rehearsed, memgrow):
     assert "rows kept kitchen 6, harbour 6: texts of the data, in rehearsal.json" in out
     assert json.loads(memgrow.done("inspect", folder, "--json"))["about"]["rows_kept"] == {"kitchen": 6, "harbour": 6}
     out = memgrow.done("history", folder)
-    assert "rows kept" in out
+    assert "memgrow inspect says which are still there" in " ".join(out.split())  # an export or another method has none
     assert re.search(r"harbour +rehearsal .* 6 ", out)
 
 

@@ -42,6 +42,10 @@ def test_a_file_of_messages_and_responses_is_learnt_evaluated_and_answered(memgr
     shown = memgrow.done("evaluate", talker, *tests, "--beam", "2")
     assert "BLEU-2" in shown
     assert max(map(len, shown.splitlines())) <= 80
+    assert memgrow.done("evaluate", talker, *tests, "--vectors", "none") == memgrow.done("evaluate", talker, *tests)
+    assert "--for-domain is about models that answer with labels" in memgrow.refused(
+        "evaluate", talker, *tests, "--for-domain", "kitchen"
+    )
     lines = memgrow.done("predict", talker, "where is the ladder ?", "hello").splitlines()
     assert [set(json.loads(line)) for line in lines] == [{"texts", "reply", "ended"}] * 2
     assert "kitchen" in memgrow.done("inspect", talker, "where is the ladder ?")
@@ -59,6 +63,11 @@ def test_a_classifier_is_not_chatted_with(memgrow, made):
     result = memgrow("chat", made, stdin="hello\n")
     assert result.exit_code == 2
     assert "answers with labels" in result.stderr
+
+
+def test_models_of_labels_and_of_replies_are_not_held_against_each_other(memgrow, made, data, talker):
+    sentence = memgrow.refused("evaluate", made, data["kitchen"], "--against", talker)
+    assert sentence.startswith(f"{talker} replies")
 
 
 def test_a_pair_file_with_one_column_is_refused(memgrow, tmp_path):

@@ -127,10 +127,16 @@ def test_a_full_disk_behind_the_output_is_a_sentence(made, monkeypatch, capfd, w
     assert capfd.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", WRITING[1:])
+@pytest.mark.parametrize("words", [*WRITING[1:], ("encoder", "where")])
 def test_a_closed_output_is_a_sentence(made, monkeypatch, capfd, words):
     assert ended(monkeypatch, None, *with_model(words, made)) == 2
     assert capfd.readouterr().err == "memgrow: standard output is closed; check that it can be read and written\n"
+
+
+def test_what_is_told_to_nobody_is_no_fault(made_of_texts, reviews, jsonl, monkeypatch, tmp_path):
+    texts = jsonl(tmp_path / "texts.jsonl", reviews)
+    for words in (("--version",), ("watch", made_of_texts, texts)):
+        assert ended(monkeypatch, None, *words) == 0
 
 
 def test_answers_go_to_a_file_where_the_output_is_closed(made, monkeypatch, capfd, tmp_path):

@@ -88,7 +88,8 @@ for name, command in COMMANDS.items():
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        sys.stdout.write(f"memgrow {__version__}\n")
+        if sys.stdout is not None:
+            sys.stdout.write(f"memgrow {__version__}\n")
         raise typer.Exit
 
 

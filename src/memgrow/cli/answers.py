@@ -103,7 +103,7 @@ def _kept(fields: Collection[str], answer: Collection[str]) -> dict[str, str]:
     for name in fields:
         new = name
         # The row may have a given_label too, as the output of an earlier `predict` does.
-        while new in OURS or new in answer or new in kept.values() or (new != name and new in fields):
+        while new in OURS or new in answer or (new != name and new in fields):
             new = f"given_{new}"
         kept[name] = new
     return kept

@@ -7,7 +7,7 @@ from rich import box
 from rich.table import Table
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, say, write_json, write_line
+from memgrow.cli.output import console, note_to_stderr, notice, progress_console, say, write_json, write_line
 
 commands = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 
@@ -46,12 +46,12 @@ def get(
     if there:
         say(f"{name} is in {corpus.folder} already; --again fetches it anew.", soft_wrap=True)
         return
-    with DownloadBar(console, name) as bar:
+    with DownloadBar(progress_console(), name) as bar:
         sentences = fetch(corpus, source, bar.watch)
     if as_json:
         write_json({"name": name, "folder": str(corpus.folder)})
     for sentence in sentences:
-        say(sentence, "dim")
+        notice(sentence)
     say(f"{name} is in {corpus.folder}.", soft_wrap=True)
 
 

@@ -1,12 +1,11 @@
 """`memgrow encoder`: pretrained encoders, fetched and kept."""
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, say, write_json
+from memgrow.cli.output import console, note_to_stderr, progress_console, say, write_json, write_line
 from memgrow.report.table import Column, Table
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ def get(
     if there:
         say(f"{name} is in {known.folder} already; --again fetches it anew.", soft_wrap=True)
         return
-    with DownloadBar(console, name) as bar:
+    with DownloadBar(progress_console(), name) as bar:
         taken_from = fetch(name, source, bar.watch)
     if as_json:
         write_json({"name": name, "folder": str(known.folder)})
@@ -104,7 +103,7 @@ def where(
     if as_json:
         write_json({"folder": str(folder)})
         return
-    sys.stdout.write(f"{folder}\n")  # whole, however long it is: somebody may want to cd there
+    write_line(str(folder))  # somebody may want to cd there
 
 
 def _row(known: "KnownEncoder") -> tuple[str, ...]:

@@ -94,9 +94,12 @@ def evaluate(
     )
     learner = Learner.load(model, device)
     for_labels = {"--calibration": calibration, "--by-label": by_label, "--plot": plot, "--against": against}
+    for_labels |= {"--for-domain": for_domain}
     if learner.task == REPLY and (asked := [name for name, value in for_labels.items() if value]):
         raise SettingsError(f"{asked[0]} is about models that answer with labels, and this model replies: leave it out")
     other = None if against is None else Learner.load(against, device)
+    if other is not None and other.task == REPLY:
+        raise SettingsError(f"{against} replies, and {model} answers with labels: give another model of labels")
     loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
 
     def tell() -> None:  # once there are answers: what is refused is one sentence
@@ -105,7 +108,8 @@ def evaluate(
         note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
 
     if learner.task == REPLY:
-        found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=vectors) for domain in loaded.stream}
+        similar = opt.vectors_file(vectors)
+        found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=similar) for domain in loaded.stream}
         tell()
         if as_json:
             write_json({name: figures.to_json() for name, figures in found.items()})

@@ -21,5 +21,5 @@ def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
         return
     console.print(history_table(newest, kept, task_of(model)))
     if any(rows_kept(stage) for stage in newest.stages):
-        say("Rows: how many rows kept of a domain's data, for rehearsal.")
+        say("Rows: how many rehearsal kept of a domain when it was learnt; memgrow inspect says which are still there.")
     say(f"{model}: {in_bytes(sum(one.own for one in kept))} with {counted(len(kept) - 1, 'earlier version')}.")

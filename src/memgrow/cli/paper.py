@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, opened, save_picture, say, write_json
+from memgrow.cli.output import console, opened, progress_console, save_picture, say, write_json
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def paper(
     settings = replace(settings, studies=tuple(study) if study else None, extra=extra is not None)
     folder = out or Path("results/paper-quick" if quick else "results/paper")
     options = {"data": data, "vectors": vectors, "w2v": w2v, "seeds": seeds, "limit": limit, "extra": extra}
-    with opened(backend), GridBar(console) as bar:
+    with opened(backend), GridBar(progress_console()) as bar:
         corpus = _dialogues(data, bar, made=quick) if is_dialogue else _multinli(data, extra, bar, needed=bool(tables))
         store, evaluation = Store(folder / RUNS[settings.corpus]), settings.evaluation(w2v) if is_dialogue else None
         how = (device, workers, bar, not no_runs, evaluation, backend)
@@ -139,7 +139,7 @@ def _show(session: "Session", names: Sequence[str], ran: "Ran") -> None:
     if tables and not is_dialogue:
         say(LEGEND, "dim")
     if THEOREM in names:
-        with PartsBar(console, "Theorem 1", session.theorem_parts()) as bar:
+        with PartsBar(progress_console(), "Theorem 1", session.theorem_parts()) as bar:
             made = session.theorem(bar.tick)
         report = TheoremReport.from_json(made)
         _print([*theorem_tables(report), *(Text(f"missing: {failure}", "red") for failure in made["failures"])])

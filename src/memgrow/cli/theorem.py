@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, save_picture, say, split_names, write_json
+from memgrow.cli.output import console, note_to_stderr, progress_console, save_picture, say, split_names, write_json
 from memgrow.errors import SettingsError
 
 
@@ -62,7 +62,7 @@ def theorem(
         stream = loaded.stream
         for notice in loaded.notices:
             note_to_stderr(notice)
-    with PartsBar(console, "Theorem 1", parts(len(learners), len(stream), draws)) as bar:
+    with PartsBar(progress_console(), "Theorem 1", parts(len(learners), len(stream), draws)) as bar:
         report = theorem_report(
             learners,
             stream,

@@ -71,7 +71,8 @@ def watch(
         for verdict in full:
             found.append(verdict)
             _show(monitor, verdict, len(found), texts, as_json)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
     if len(found) > SHOWN and not as_json:
         say(f"... {len(found):,} windows in all")
     due, sentence = together(found, alpha, texts)

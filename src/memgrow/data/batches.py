@@ -189,6 +189,8 @@ class UnknownWords:
         few = self.words < FEW_WORDS
         if self.share < (MOST_UNKNOWN if few else MANY_UNKNOWN):
             return None
+        if self.words == 1:
+            return f"the only word of {what} is unknown to the model"
         share = f"{self.unknown} of the {self.words} words" if few else f"{self.share:.0%} of the words"
         return f"{share} of {what} are unknown to the model, which reads them all alike"
 

@@ -39,7 +39,7 @@ class FileFormat:
     """How a file is written, where somebody says so: what stands between the fields of a CSV, and the encoding."""
 
     delimiter: str | None = None  # None: a comma, or what else the header has between its names
-    encoding: str | None = None  # None: UTF-8, or UTF-16 where the first bytes say so
+    encoding: str | None = None  # None: UTF-8, or UTF-16 or UTF-32 where the first bytes say so
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:

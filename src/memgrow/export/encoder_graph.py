@@ -69,9 +69,9 @@ def encoder_graph(labelling: Labelling) -> Any:
             )
             return without_traces(program.model_proto)
     except Exception as error:  # of any family, and of what torch makes of it
-        kind = cast(Any, encoder.backbone).config.model_type
+        kind, reason = cast(Any, encoder.backbone).config.model_type, error.__cause__ or error
         raise ModelError(
-            f"torch {torch.__version__} makes no ONNX graph of {encoder.files.name} ({kind}; {brief(error)}): "
+            f"torch {torch.__version__} makes no ONNX graph of {encoder.files.name} ({kind}; {brief(reason)}): "
             "export it --to huggingface, or serve it with memgrow serve"
         ) from error
 
