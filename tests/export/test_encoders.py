@@ -4,6 +4,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from memgrow.data import Example, synthetic_stream
 from memgrow.defaults import FINE_TUNING
 from memgrow.errors import ModelError
 from memgrow.export import export_huggingface, export_onnx
-from memgrow.export.encoder_graph import Labelling
+from memgrow.export.encoder_graph import Labelling, encoder_graph
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
@@ -122,6 +123,19 @@ def test_a_graph_whose_own_wrapper_answers_otherwise_is_not_written(runtime, tok
 
 
 @pytest.mark.extras
+def test_a_trace_that_fails_is_told_with_its_reason_and_without_colours(monkeypatch):
+    def refused(*_: object, **__: object) -> None:
+        raise RuntimeError("Failed. \x1b[96mThis is step 1/3\x1b[0m. Next steps:") from ValueError(
+            "no \x1b[1msuch\x1b[0m op"
+        )
+
+    monkeypatch.setattr(torch.onnx, "export", refused)
+    backbone = SimpleNamespace(config=SimpleNamespace(model_type="bert"))
+    encoder = SimpleNamespace(longest=8, backbone=backbone, files=SimpleNamespace(name="tiny"))
+    with pytest.raises(ModelError, match=r"of tiny \(bert; ValueError: no such op\): export it --to huggingface"):
+        encoder_graph(SimpleNamespace(model=SimpleNamespace(texts=1, encoder=encoder)))
+
+
 def test_the_graph_of_one_domain_answers_as_that_domain(runtime, tokenizers, tmp_path):
     learner = learnt(tmp_path, "frozen+M", slots=6)
     check(learner, tmp_path / "out", texts_of(24, pairs=True), tokenizers, runtime, learner.history.domains[0])
