@@ -93,8 +93,13 @@ def evaluate(
         encoding=encoding,
     )
     learner = Learner.load(model, device)
-    for_labels = {"--calibration": calibration, "--by-label": by_label, "--plot": plot, "--against": against}
-    for_labels |= {"--for-domain": for_domain}
+    for_labels = {
+        "--calibration": calibration,
+        "--by-label": by_label,
+        "--plot": plot,
+        "--against": against,
+        "--for-domain": for_domain,
+    }
     if learner.task == REPLY and (asked := [name for name, value in for_labels.items() if value]):
         raise SettingsError(f"{asked[0]} is about models that answer with labels, and this model replies: leave it out")
     other = None if against is None else Learner.load(against, device)
