@@ -444,6 +444,14 @@ def _side(test: dict[str, Any]) -> int:
 
 
 @check
+def columns_have_names() -> Iterator[str]:
+    for page in PAGES:
+        for header in re.findall(r"^\|(.*)\|\n\|[-:| ]+\|$", _prose(page), flags=re.MULTILINE):
+            if not all(name.strip() for name in re.split(r"(?<!\\)\|", header)):
+                yield f"{page.relative_to(ROOT)}: a column of |{header}| has no name"
+
+
+@check
 def links_lead_somewhere() -> Iterator[str]:
     for page in PAGES:
         for link in re.findall(r"\]\(([^)\s]+)\)", _prose(page)):

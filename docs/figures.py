@@ -229,7 +229,7 @@ def reply_lengths(_: Results) -> str:
         shown.append([row["name"], *cells])
     means = " and ".join(f"{mean:.1f} words on {letter}" for letter, mean in own.items())
     sentence = f"Means over seeds. The corpora's own replies to the test messages have {means}."
-    return _with_table(("", *names), shown, sentence)
+    return _with_table(("row", *names), shown, sentence)
 
 
 def paper(name: str) -> Callable[[Results], str]:
@@ -314,7 +314,7 @@ def references(_: Results) -> str:
         for stream, one in every.items()
         for name, row in one["rows"].items()
     ]
-    header = ("stream", "", "average accuracy at the end, %", "forgetting, points", "seconds")
+    header = ("stream", "reference", "average accuracy at the end, %", "forgetting, points", "seconds")
     seeds = len(next(iter(every.values()))["seeds"])
     return _with_table(header, rows, f"{seeds} seeds; seconds on a busy machine, one core.")
 
@@ -344,7 +344,7 @@ def answering(machine: str) -> Callable[[Results], str]:
             for name, one in found[part]["rivals"].items()
         ]
         return _with_table(
-            ("", "seconds", "times memgrow's", "peak memory, MiB"),
+            ("work", "seconds", "times memgrow's", "peak memory, MiB"),
             rows,
             f"{texts:,} sentences, MiniLM, {found['machine']}, torch "
             f"{found['torch'].partition('+')[0]}; from `python {found['command']}`.",
@@ -377,7 +377,13 @@ def memory_pays(_: Results) -> str:
     found = one["differences"]["F+M - F"]["test"]
     more = [_in_points(found[what]) for what in ("average", "forgetting")]
     shown.append(["F+M against F", *more, *_costs(one["rows"]["F"])])
-    header = ("", "average at the end, points", "forgetting, points", "new parameters a domain", "trained parameters")
+    header = (
+        "row",
+        "average at the end, points",
+        "forgetting, points",
+        "new parameters a domain",
+        "trained parameters",
+    )
     sentence = "The last two columns are of the row that it is held against; a LoRA is merged and adds none."
     return _with_table(header, shown, sentence)
 

@@ -65,7 +65,7 @@ def curves(_: Results) -> str:
     each = (long - short) / (many - few)
     outside = short - few * each
     cost = f"A step forward and backward takes {1000 * each:.0f} microseconds, all outside steps {outside:.2f} ms."
-    return f"{_table(('', 'milliseconds'), rows)}\n\n{cost}"
+    return f"{_table(('size', 'milliseconds'), rows)}\n\n{cost}"
 
 
 def training(_: Results) -> str:

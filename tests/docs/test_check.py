@@ -37,6 +37,11 @@ def test_a_link_that_leads_nowhere_is_told(check, page):
     ]
 
 
+def test_a_column_without_a_name_is_told(check, page):
+    page.write_text("| a \\| b | c |\n|---|---|\n| 1 |  |\n\n| file | |\n|---|---|\n| one | two |\n")
+    assert list(check.columns_have_names()) == ["README.md: a column of | file | | has no name"]
+
+
 def test_links_in_code_are_none(check, page):
     page.write_text("```text\n[no link](nowhere.md)\n```\n")
     assert list(check.links_lead_somewhere()) == []

@@ -129,7 +129,7 @@ def _sentences(figures: Figures) -> Iterator[str]:
 def _side_by_side(sheet: Sheet) -> Table:
     """One line for each row, and for each column ours, the paper's and p as far as there are any."""
     numbered = any("line" in line.about for line in sheet.rows)
-    header = [*([Column("#", right=True)] if numbered else []), Column()]
+    header = [*([Column("#", right=True)] if numbered else []), Column("row")]
     rows = [[*([line.number] if numbered else []), line.name] for line in sheet.rows]
     for column in sheet.columns:
         cells = [line.cells[column] for line in sheet.rows]
@@ -161,7 +161,7 @@ def _stacked(sheet: Sheet) -> Table:
             tests = [cell.tests.get(reference) for cell in cells]
             if any(tests):
                 rows.append(dim("  p" if len(sheet.references) == 1 else f"vs {reference}", *map(p_of, tests)))
-    header = [Column(width=13), *(Column(SHORT.get(column, column), wrap="never") for column in sheet.columns)]
+    header = [Column("row", width=13), *(Column(SHORT.get(column, column), wrap="never") for column in sheet.columns)]
     return Table(None, header, rows, layout="open")
 
 
@@ -174,7 +174,7 @@ def _whole(sheet: Sheet, title: str) -> Iterator[Table]:
         return [*([line.number] if numbered else []), line.name]
 
     def header(columns: Sequence[str]) -> list[str]:
-        return [*(["#"] if numbered else []), "", *(SHORT.get(column, column) for column in columns)]
+        return [*(["#"] if numbered else []), "row", *(SHORT.get(column, column) for column in columns)]
 
     yield Table(
         f"{title}{sheet.part} accuracy{BESIDE if beside else ''}",
@@ -218,14 +218,14 @@ def _measures(sheet: Sheet, title: str | None) -> Table:
         ]
         for line in sheet.rows
     ]
-    return Table(title, ["", *MEASURES.values(), *numbers("parameters")], rows, layout="open")
+    return Table(title, ["row", *MEASURES.values(), *numbers("parameters")], rows, layout="open")
 
 
 def _study(title: str | None, study: Study, between: str = " ± ") -> Table:
     """A line for each point: the methods' averages, and by how much the second is above the first."""
     base, grown = study.methods[:2]
     header = [
-        Column(),
+        Column("condition", short=""),
         *(Column(method, wrap="never") for method in study.methods),
         Column(f"{grown} above {base}", wrap="never", short="difference"),
         Column("p", wrap="never"),
@@ -263,4 +263,4 @@ def _pairs(figures: Figures) -> Table:
     if data := figures.material.get("data"):
         rows += [row(f"{part} pairs", [data[genre][part] for genre in genres]) for part in ("validation", "test")]
     rows.append(["Yu et al. (2018), %", *(f"{corpus.yu2018[genre]:.1f}" for genre in genres)])
-    return Table(None, ["", *numbers(*(SHORT[genre] for genre in genres))], rows, layout="open")
+    return Table(None, ["figure", *numbers(*(SHORT[genre] for genre in genres))], rows, layout="open")

@@ -18,7 +18,7 @@ LEGEND = (
     "↓ ↑ p < 0.05; down is worse). p: two-sided, from a bootstrap over examples and seeds, Holm's correction."
 )
 TROUBLE = str.maketrans({"`": "'", "<": "&lt;"})  # what Markdown would take for its own
-NUMBER = (Column("#", right=True, wrap="never"), Column(wrap="never"))
+NUMBER = (Column("#", right=True, wrap="never"), Column("row", wrap="never"))
 
 Find = Callable[[str, int], str | None]
 """The message of that number in a domain's test part."""
@@ -92,7 +92,7 @@ def _whole(sheet: Sheet) -> Iterator[Table]:
     """Ours and the paper's, and all tests."""
     measures = _known(sheet)
     columns = [(measure, column) for measure in measures for column in measure.columns]
-    header = ["#", "", *(f"{measure.title} {letter}" for measure in measures for letter in LETTERS)]
+    header = ["#", "row", *(f"{measure.title} {letter}" for measure in measures for letter in LETTERS)]
 
     def with_paper(cell: Cell, measure: Measure) -> str:
         return _ours(cell, measure) + ("" if cell.paper is None else f" ({printed(cell, 3)})")

@@ -61,7 +61,7 @@ def drawn_table(drawn: Mapping[str, Drawn]) -> Table:
     return _table(
         "E|h' - h|² when d units, or M slots, are added: closed form; drawn over it\n"
         f"(S: slots over units; D = d = N = M = {base.old}, σ = {base.sigma} unless said)",
-        ("", "units", "drawn", "slots", "drawn", "holds", "S", "if held", "if not"),
+        ("sizes", "units", "drawn", "slots", "drawn", "holds", "S", "if held", "if not"),
         rows,
     )
 
@@ -95,7 +95,7 @@ def tied_table(tied: Mapping[str, Drawn]) -> Table:
     ]
     return _table(
         "If the values are the keys (M = 50): slots, drawn over closed form",
-        ("", "values apart", "values = keys", "holds", "S if held, = keys"),
+        ("sizes", "values apart", "values = keys", "holds", "S if held, = keys"),
         rows,
     )
 

@@ -66,7 +66,7 @@ def against_table(figures: Figures, part: str) -> Table:
             over = choice["against"].get(name)
             more = [_interval(over), p_value(over["p_holm"]) if over else MISSING, _place(name, choice)]
             rows.append([name, *cells, *(more if part == "choosing" else [])])
-    header = ["candidate", *streams, *(["mean", "p (Holm)", ""] if part == "choosing" else [])]
+    header = ["candidate", *streams, *(["mean", "p (Holm)", "outcome"] if part == "choosing" else [])]
     return Table(None, header, rows)
 
 
