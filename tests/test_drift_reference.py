@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 
 import pytest
 
@@ -81,6 +82,24 @@ WRONG = [
 def test_a_summary_that_is_none_is_refused(saved, tmp_path, domains):
     with pytest.raises(ModelError, match=r"drift\.json"):
         Learner.load(change(saved, tmp_path / "model", domains=domains), device="cpu")
+
+
+@pytest.mark.parametrize("name", ["calibration.json", "drift.json"])
+def test_what_was_noted_of_the_data_is_missed_when_it_is_lost(saved, tmp_path, name):
+    folder = change(saved, tmp_path / "model")
+    (folder / name).unlink()
+    manifest = json.loads((folder / "manifest.json").read_text())
+    del manifest["sha256"][name]  # it does not know of it either
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelError, match=f"^{re.escape(name)} is missing"):
+        Learner.load(folder, device="cpu")
+    config = json.loads((folder / "config.json").read_text())
+    del config["noted"]  # as in a folder of an earlier memgrow
+    (folder / "config.json").write_text(json.dumps(config))
+    manifest["sha256"]["config.json"] = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    learner = Learner.load(folder, device="cpu")
+    assert not (learner.calibration if name == "calibration.json" else learner.reference).domains
 
 
 def test_a_summary_of_other_features_is_as_none(saved, tmp_path, stream):

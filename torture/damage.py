@@ -162,7 +162,7 @@ def digest(learner: Any) -> str:
     found = hashlib.sha256()
     settings = (setup.method.name, setup.model, setup.training, setup.options, setup.seed)
     parts = [*settings, learnt.task, learnt.labels, learnt.vocabulary.words, learnt.history.to_json()]
-    parts.append(learnt.plugins.kept_examples())
+    parts += [learnt.plugins.kept_examples(), learnt.calibration, learnt.reference, list(learnt.parts), setup.vectors]
     if setup.encoder is not None:
         files = setup.encoder
         parts += [json.loads(files.config), json.loads(files.tokenizer), files.name, files.sha256, files.licences]
@@ -210,7 +210,7 @@ def make_subjects(place: Path) -> list[Path]:
     from memgrow.models import ModelSettings
     from memgrow.training.loop import TrainingSettings
 
-    stream = synthetic_stream(domains=2, train=24, validation=8, test=8, seed=3)
+    stream = synthetic_stream(domains=2, train=32, validation=8, test=8, seed=3)  # enough texts to tell drift by
     dialogue = synthetic_dialogue(domains=2, train=24, validation=8, test=6)
     model = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=8)
     given: dict[str, Any] = {"training": TrainingSettings(rate=0.01, batch=8, epochs=1), "device": "cpu"}

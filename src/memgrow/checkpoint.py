@@ -155,6 +155,11 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
     if learnt.model is None:
         raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
     check_numbers(learnt.model, learnt.model.state_dict())
+    noted: dict[str, Content] = {
+        name: pack_json(one.to_json())
+        for name, one in ((CALIBRATION, learnt.calibration), (DRIFT, learnt.reference))
+        if one.domains
+    }
     config = {
         "method": setup.method.name,
         "task": learnt.task,
@@ -168,6 +173,7 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         **({"word_vectors": setup.vectors.to_json()} if setup.vectors else {}),
         **({"licences": list(setup.encoder.licences)} if setup.encoder else {}),
         **({"domains": describe_parts(learnt.parts)} if learnt.parts else {}),
+        "noted": list(noted),  # so that they are missed if they are lost: folders of earlier memgrows have none
     }
     files: dict[str, Content] = {
         **pack_weights(learnt.model, bases),
@@ -175,11 +181,8 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         VOCABULARY: pack_json(learnt.vocabulary.to_json()),
         HISTORY: pack_json(learnt.history.to_json()),
         **(_pack_encoder(setup.encoder) if setup.encoder else {}),
+        **noted,
     }
-    if learnt.calibration.domains:
-        files[CALIBRATION] = pack_json(learnt.calibration.to_json())
-    if learnt.reference.domains:
-        files[DRIFT] = pack_json(learnt.reference.to_json())
     if learnt.plugins.keeps_examples:  # also if there are none, so that rows that were lost are missed
         files[REHEARSAL] = pack_json(pack_examples(learnt.plugins.kept_examples()))
     tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
@@ -269,8 +272,11 @@ def unpack(
     _restore_examples(plugins, files, config["task"], labels, history)
     parts = restore_parts(config.get("domains", []), load_tensors(files, HEADS), model)
     known = (config["task"], labels, model.to(device), vocabulary, plugins, history)
-    calibration, reference = _unpack_noted(files, CALIBRATION, Calibration), _unpack_noted(files, DRIFT, Reference)
-    return setup, Learnt(*known, calibration, parts, reference)
+    noted = config.get("noted", [])
+    if wrong_part(noted, list[str], "noted") is not None:
+        raise _wrong(f"{CONFIG}: noted")
+    calibration = _unpack_noted(files, CALIBRATION, Calibration, CALIBRATION in noted)
+    return setup, Learnt(*known, calibration, parts, _unpack_noted(files, DRIFT, Reference, DRIFT in noted))
 
 
 def _restore_examples(
@@ -310,9 +316,11 @@ def _unpack_vectors(config: Mapping[str, Any]) -> RememberedVectors | None:
         raise _wrong(f"{CONFIG}: word_vectors") from error
 
 
-def _unpack_noted(files: Mapping[str, Content], name: str, kind: type[Noted]) -> Noted:
-    """What was noted of the data of each stage; of a folder that has no such file, nothing."""
+def _unpack_noted(files: Mapping[str, Content], name: str, kind: type[Noted], expected: bool) -> Noted:
+    """What was noted of the data of each stage; of a folder that has never had such a file, nothing."""
     if name not in files:
+        if expected:
+            raise ModelError(f"{name} is missing, though it was saved with the model: go back to a saved one")
         return kind()
     try:
         noted = kind.from_json(load_json(files, name))

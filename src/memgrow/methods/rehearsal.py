@@ -111,10 +111,8 @@ def _columns(examples: Sequence[Example]) -> dict[str, list[str]]:
 def _rows(columns: Mapping[str, Sequence[str]]) -> list[Example]:
     if set(columns) - set(COLUMNS) or "text" not in columns or not all(isinstance(c, list) for c in columns.values()):
         raise ValueError("the columns are others than those of rows")
-    for value in (value for column in columns.values() for value in column):
-        if not isinstance(value, str):
-            raise ValueError("a value is no text")
-        value.encode()  # half a character stands for nothing: an error that is a ValueError
+    if not all(isinstance(value, str) for column in columns.values() for value in column):
+        raise ValueError("a value is no text")
     return [
         Example(row["text"], row.get("pair"), row.get("label"), reply=row.get("reply"))
         for row in (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
