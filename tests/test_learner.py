@@ -146,6 +146,23 @@ def test_a_domain_that_was_not_learnt_is_told(tiny, stream):
     assert sentence.startswith("kitchen: the model gets 33.3% of its test examples right, and to answer")
 
 
+def test_whoever_has_given_word_vectors_is_not_advised_to_give_some(tiny, stream, tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "noted"))
+    (file := tmp_path / "vectors.txt").write_text(f"the {' '.join(['0.5'] * tiny.embedding)}\n")
+    learner, told = make(tiny, TrainingSettings(rate=1e-12, epochs=1)), Told()
+    learner.adapt(stream[0], vectors=file, progress=told)
+    (sentence,) = (note for note in told.notes if "it has learnt nothing of use" in note)
+    assert "--vectors" not in sentence
+    assert "more epochs" in sentence
+
+
+def test_a_learner_is_shown_by_its_method_and_what_it_has_learnt(tiny, short, stream):
+    learner = make(tiny, short)
+    assert repr(learner) == "Learner(F+M+V, nothing learnt yet)"
+    learner.learn(stream[:2])
+    assert repr(learner) == "Learner(F+M+V, kitchen -> harbour)"
+
+
 def test_it_is_told_by_test_examples_and_by_validation_examples_and_not_of_what_was_learnt(stream):
     stage = validate(stream[:1], None, None)
     assert not list(weak_scores(stage, 0.5, {"kitchen": 0.5}))

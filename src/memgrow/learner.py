@@ -41,11 +41,10 @@ from memgrow.versions import check_extends, check_keep_versions, read_version, w
 
 __all__ = ["Answer", "Learner", "Prediction", "Text"]
 
-# For a model that has learnt nothing of use, by whether its encoder is pretrained.
-ADVICE = {
-    False: "give it more rows, word vectors (--vectors), more epochs or patience (--set epochs=40), or a higher rate",
-    True: "give it more rows, or another method or rate",
-}
+# For a model that has learnt nothing of use.
+ADVICE = "give it more rows, word vectors (--vectors), more epochs or patience (--set epochs=40), or a higher rate"
+ADVICE_WITH_VECTORS = ADVICE.replace(" word vectors (--vectors),", "")
+ADVICE_ON_ENCODERS = "give it more rows, or another method or rate"
 
 
 class Learner(Answering):
@@ -87,6 +86,9 @@ class Learner(Answering):
         self.vectors: RememberedVectors | None = None  # that new words begin with, unless others are given
         self._folder: Path | None = None  # where it was last written to or read from
         self._sizes: Defaults | None = None  # what its sizes suit, if nobody named any
+
+    def __repr__(self) -> str:
+        return f"Learner({self.method.name}, {' -> '.join(self.history.domains) or 'nothing learnt yet'})"
 
     @classmethod
     def create(
@@ -240,7 +242,10 @@ class Learner(Answering):
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
         scores = learnt.history.matrix.rows[-1].scores
-        for sentence in weak_scores(stage, record.validation, scores, ADVICE[setup.model.kind.is_pretrained]):
+        advice = ADVICE if setup.vectors is None else ADVICE_WITH_VECTORS
+        if setup.model.kind.is_pretrained:
+            advice = ADVICE_ON_ENCODERS
+        for sentence in weak_scores(stage, record.validation, scores, advice):
             progress.note(sentence)
         self.settings, self.vectors = setup.model, setup.vectors
         self.take(learnt)

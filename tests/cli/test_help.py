@@ -51,6 +51,7 @@ def test_every_command_shows_an_example_on_one_line(memgrow, command):
     assert fits(out)
     (example,) = (line.strip() for line in out.splitlines() if line.strip().startswith("Example:"))
     assert example.startswith(f"Example: memgrow {command}")
+    assert "[[" not in out  # what may be left out stands between brackets once
 
 
 @pytest.mark.parametrize("command", COMMANDS)

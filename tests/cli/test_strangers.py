@@ -1,6 +1,7 @@
 """A stranger's model and a machine without a home: names are shown and never obeyed; no command ends in a riddle."""
 
 import hashlib
+import io
 import json
 import os
 import sys
@@ -8,10 +9,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from rich.text import Text
 
 from memgrow import cli
 from memgrow.cli.answers import is_watched
 from memgrow.cli.output import PrintableConsole
+from memgrow.progress import Step
+from memgrow.report.progress_bars import TrainingBar
 
 ODD = "[/red] [bold \x1b]0;mine\x07 \x9b2J [link=x] \ud800 \u202e"
 
@@ -144,3 +148,17 @@ def test_answers_go_to_a_file_where_the_output_is_closed(made, monkeypatch, capf
     assert (tmp_path / "answers.jsonl").read_text().count("\n") == 1
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert is_watched(None)
+
+
+def test_who_forces_colours_upon_a_log_gets_no_bar_and_whole_lines(monkeypatch):
+    """As notebooks do for what a cell of bash starts: a bar there was hundreds of lines."""
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    console = PrintableConsole(file=io.StringIO(), highlight=False)
+    with TrainingBar(console) as bar:
+        for batch in range(1, 10):
+            bar.step(Step("books", 1, 1, batch, 10, 0.5, 0.25, 0.75))
+        bar.say(Text("a word " * 40, "bold"))
+    assert console.file.getvalue() == f"\x1b[1m{'a word ' * 40}\x1b[0m\n"

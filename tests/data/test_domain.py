@@ -84,3 +84,8 @@ def test_half_a_character_in_an_example_is_told_before_anything_is_learnt():
     domain = Domain("odd", train=(Example("a \ud800 b", label="x"),))
     with pytest.raises(DataError, match=r"an example of odd holds half a character \(\\ud800\)"):
         domain.fingerprint()
+
+
+def test_a_domain_is_shown_by_its_sizes_and_without_its_texts():
+    domain = Domain("books", train=[Example("a secret", label="good")] * 1000, test=(Example("another", label="bad"),))
+    assert repr(domain) == "Domain('books', train: 1,000, validation: 0, test: 1)"

@@ -87,7 +87,7 @@ def list_(as_json: opt.AsJson = False) -> None:
 
 @commands.command()
 def where(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One encoder alone.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One encoder alone.", show_default=False)] = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """The folder of all encoders, or of one.

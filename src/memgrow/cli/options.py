@@ -43,7 +43,7 @@ Files = Annotated[
     typer.Argument(
         readable=False,
         metavar="DATA",
-        help="JSONL, CSV or TSV, plain or .gz, or Parquet: a domain each.",
+        help="JSONL, JSON, CSV or TSV, plain or .gz, or Parquet: a domain each.",
         show_default=False,
     ),
 ]

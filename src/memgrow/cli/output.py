@@ -29,6 +29,19 @@ SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 class PrintableConsole(Console):
     """Shows what a terminal would obey, whoever put it into a name; only what rich itself says to it is left."""
 
+    def __init__(self, **options: Any) -> None:
+        self._finds_colours = True
+        super().__init__(**options)
+        self._finds_colours = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether what was written can be written over, as bars are. FORCE_COLOR asks for colours, no more than that:
+
+        notebooks and CI set it for what they keep, and a bar would be hundreds of lines there.
+        """
+        return super().is_terminal and (self._finds_colours or self.file.isatty())
+
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=printable(segment.text, lines=True))

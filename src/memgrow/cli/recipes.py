@@ -19,7 +19,7 @@ def recipes(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="Print this one, to look at or to begin one's own with.",
             show_default=False,
             autocompletion=opt.recipe_names,

@@ -28,7 +28,7 @@ Data = Annotated[
     list[Path] | None,
     typer.Argument(
         readable=False,
-        metavar="[DATA]...",
+        metavar="DATA",
         help="Of a model: files of its domains, to see whose slots their test texts read.",
         show_default=False,
     ),

@@ -25,7 +25,7 @@ def watch(
         Path | None,
         typer.Argument(
             readable=False,
-            metavar="[TEXTS]",
+            metavar="TEXTS",
             help="JSONL, CSV, TSV or Parquet file of texts; without it, standard input.",
             show_default=False,
         ),

@@ -162,6 +162,11 @@ class Domain:
         check_dataset(dataset)
         return domain_of_rows(name, dataset, options)
 
+    def __repr__(self) -> str:
+        """Without the texts: a notebook would print them all."""
+        parts = ", ".join(f"{part}: {len(getattr(self, part)):,}" for part in ("train", "validation", "test"))
+        return f"Domain({self.name!r}, {parts})"
+
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of the training part, in alphabetical order; none in data with replies."""
