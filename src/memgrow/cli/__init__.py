@@ -104,9 +104,11 @@ def memgrow(
 
 def main() -> None:
     hear_sigterm()
+    streams = sys.stdout, sys.stderr
     try:
         app(prog_name=NAME)
     except BaseException as end:  # an interruption may arrive as another error, inside an import say
+        sys.stdout, sys.stderr = streams  # typer may have put others in their place, which hide that nobody reads
         stop_hearing()
         failed = end_output()
         if stopped := interruption(end):  # perhaps while options were read, or just before the end
