@@ -577,6 +577,18 @@ def the_workflow_runs_what_ci_runs() -> Iterator[str]:
         yield ".github/workflows/ci.yml does not run .ci/run"
 
 
+@check
+def the_workflow_tests_the_pythons_that_the_package_names() -> Iterator[str]:
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    named = [one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: Python :: 3\.\d+$", one)]
+    if project["requires-python"] != f">={named[0]}":
+        yield f"pyproject.toml allows Python {project['requires-python']} and names {', '.join(named)}"
+    lists = re.findall(r"^ +python-version: \[(.+)\]$", text_of(".github/workflows/ci.yml"), flags=re.MULTILINE)
+    for tested in (re.findall(r"[\d.]+", one) for one in lists or [""]):
+        if tested != named:
+            yield f"pyproject.toml names Python {', '.join(named)}; ci.yml tests {', '.join(tested) or 'none of them'}"
+
+
 def main() -> int:
     wrong = 0
     for one in CHECKS:

@@ -81,6 +81,18 @@ def test_a_version_that_is_pinned_twice_is_told(check, tmp_path, monkeypatch):
     ]
 
 
+def test_a_python_that_is_named_and_not_tested_is_told(check, tmp_path, monkeypatch):
+    (tmp_path / ".github/workflows").mkdir(parents=True)
+    for name in ("pyproject.toml", ".github/workflows/ci.yml"):
+        (tmp_path / name).write_text(check.text_of(name), encoding="utf-8")
+    monkeypatch.setattr(check, "ROOT", tmp_path)
+    assert list(check.the_workflow_tests_the_pythons_that_the_package_names()) == []
+    workflow = tmp_path / ".github/workflows/ci.yml"
+    workflow.write_text(workflow.read_text(encoding="utf-8").replace('"3.11", ', ""), encoding="utf-8")
+    (sentence,) = set(check.the_workflow_tests_the_pythons_that_the_package_names())
+    assert sentence == "pyproject.toml names Python 3.11, 3.12, 3.13; ci.yml tests 3.12, 3.13"
+
+
 @pytest.mark.parametrize(
     ("command", "wrong"),
     [
