@@ -164,16 +164,16 @@ def test_a_shell_completes_what_is_typed(memgrow, typed, offered):
 
 
 @pytest.mark.extras
-def test_bash_takes_the_script_of_completion():
+def test_bash_takes_the_script_of_completion(tmp_path):
+    (command := tmp_path / "memgrow").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memgrow "$@"\n')
+    command.chmod(0o755)
     script = """
-memgrow() { "$PYTHON" -m memgrow "$@"; }
-export -f memgrow
 eval "$(_MEMGROW_COMPLETE=source_bash memgrow)"
 complete -p memgrow
 COMP_WORDS=(memgrow ad) COMP_CWORD=1
 _memgrow_completion memgrow ad memgrow
 echo "${COMPREPLY[@]}"
 """
-    environment = {**os.environ, "PYTHON": sys.executable}
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}  # where the script looks for the command
     done = subprocess.run(["bash", "-c", script], env=environment, check=True, capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "adapt", done
