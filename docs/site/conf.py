@@ -63,10 +63,10 @@ def open_in_full(app, page) -> None:  # type: ignore[no-untyped-def]
 
 
 def between_words(app, name, template, context, page) -> None:  # type: ignore[no-untyped-def]
-    """Let a line end within code behind a slash, a dot or an underscore, wherever the style sheet lets code wrap."""
-    code = re.compile(r'(?<=<span class="pre">)[^<]+')
+    """Let a line end within code or a heading behind a slash, a dot or an underscore, wherever it may wrap."""
+    code = re.compile(r'(?<=<span class="pre">)[^<]+|(?<=<h2>)\w+')
     body = context.get("body", "")
-    context["body"] = code.sub(lambda found: re.sub(r"(?<=[a-z])[/._](?=[a-z])", r"\g<0><wbr>", found[0]), body)
+    context["body"] = code.sub(lambda found: re.sub(r"(?<=[a-zA-Z])[/._](?=[a-zA-Z])", r"\g<0><wbr>", found[0]), body)
 
 
 def setup(app) -> None:  # type: ignore[no-untyped-def]
