@@ -163,6 +163,18 @@ def test_a_learner_is_shown_by_its_method_and_what_it_has_learnt(tiny, short, st
     assert repr(learner) == "Learner(F+M+V, kitchen -> harbour)"
 
 
+def test_who_stops_the_advice_finds_the_learner_to_have_learnt_what_its_folder_has(tiny, stream, tmp_path):
+    class Stops(Told):
+        def note(self, sentence: str) -> None:
+            if "it has learnt nothing of use" in sentence:
+                raise KeyboardInterrupt
+
+    learner = make(tiny, TrainingSettings(rate=1e-12, epochs=1))
+    with pytest.raises(KeyboardInterrupt):
+        learner.adapt(stream[0], folder=tmp_path / "model", progress=Stops())
+    assert learner.history.domains == Learner.load(tmp_path / "model", "cpu").history.domains == (stream[0].name,)
+
+
 def test_it_is_told_by_test_examples_and_by_validation_examples_and_not_of_what_was_learnt(stream):
     stage = validate(stream[:1], None, None)
     assert not list(weak_scores(stage, 0.5, {"kitchen": 0.5}))

@@ -241,14 +241,15 @@ class Learner(Answering):
         if folder:
             self._write(folder, setup, learnt, overwrite, keep_versions)
             resume.clear()
+        self.settings, self.vectors = setup.model, setup.vectors
+        self.take(learnt)
+        # Last: whatever stops this finds learner and folder to have learnt the same.
         scores = learnt.history.matrix.rows[-1].scores
         advice = ADVICE if setup.vectors is None else ADVICE_WITH_VECTORS
         if setup.model.kind.is_pretrained:
             advice = ADVICE_ON_ENCODERS
         for sentence in weak_scores(stage, record.validation, scores, advice):
             progress.note(sentence)
-        self.settings, self.vectors = setup.model, setup.vectors
-        self.take(learnt)
         return record
 
     def learn(
