@@ -1,5 +1,7 @@
 """What makes training on a CPU faster, against the plain way: the same bits where no weight of a table trains."""
 
+import copy
+import pickle
 from dataclasses import replace
 
 import pytest
@@ -32,3 +34,18 @@ def test_frozen_weights_that_are_cast_once_give_the_bits_of_those_cast_in_each_s
     monkeypatch.setattr(encoder.FrozenCopies, "of", lambda copies, parameter: parameter.detach().to(torch.bfloat16))
     for name, tensor in learnt(folder).items():
         assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_copy_of_frozen_numbers_is_made_anew_when_they_change_and_is_sent_to_nobody():
+    copies, parameter = encoder.FrozenCopies(), torch.nn.Parameter(torch.ones(1000), requires_grad=False)
+    first = copies.of(parameter)
+    assert copies.of(parameter) is first
+    with torch.no_grad():
+        parameter.add_(1)
+    assert (copies.of(parameter) == 2).all()
+    parameter.data = torch.full((1000,), 3.0)
+    assert (copies.of(parameter) == 3).all()
+    assert len(pickle.dumps(copies)) < 1000
+    copied = copy.deepcopy(copies)
+    parameter.data.fill_(4)  # which nobody is told of
+    assert (copied.of(parameter) == 4).all()

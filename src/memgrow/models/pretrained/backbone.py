@@ -209,8 +209,8 @@ class FrozenCopies:
     def __init__(self) -> None:
         self._known: dict[nn.Parameter, tuple[Tensor, int, Tensor]] = {}  # its numbers, their version, the copy
 
-    def __deepcopy__(self, memo: Any) -> "FrozenCopies":
-        return FrozenCopies()
+    def __reduce__(self) -> tuple[type["FrozenCopies"], tuple[()]]:
+        return FrozenCopies, ()  # also of a copy that is sent to another process
 
     def of(self, parameter: nn.Parameter) -> Tensor:
         """The copy; made anew when somebody has written to the parameter, or given it other numbers."""
