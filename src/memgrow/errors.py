@@ -75,6 +75,10 @@ def was_or_were(count: int) -> str:
 
 def interruption(error: BaseException | None) -> KeyboardInterrupt | None:
     """The signal that an error came of, if it did: what is interrupted may make another error of it, as imports do."""
+    met = set[int]()  # two errors may be the cause of each other
     while error is not None and not isinstance(error, KeyboardInterrupt):
+        if id(error) in met:
+            return None
+        met.add(id(error))
         error = error.__cause__ or error.__context__
     return error
