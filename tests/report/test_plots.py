@@ -1,5 +1,6 @@
 """The picture of accuracy matrices."""
 
+import io
 import struct
 import sys
 from pathlib import Path
@@ -7,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from memgrow.errors import SettingsError
+from memgrow.history import Stage
+from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.measures import MEASURES
-from memgrow.report.plots import Look, draw_matrices
+from memgrow.report.plots import ACCURACY, Look, draw_matrices
+from memgrow.report.run_plots import draw_training
+from memgrow.training.resume import Curve
 
 MATRIX = (
     AccuracyMatrix().with_row(["a"], {"a": 0.8, "b": 0.0}).with_row(["b"], {"b": 0.7}).with_row(["$c_$"], {"$c_$": 1.0})
@@ -73,3 +78,17 @@ def test_the_lower_perplexity_has_the_lighter_colour_as_the_better_one(tmp_path,
     assert look.is_light(look.measure.place(1 / 10))
     assert not look.is_light(look.measure.place(1 / 900))
     assert look.end_texts == ("900", "10.00")
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 15])
+def test_there_is_no_half_an_epoch(epochs, monkeypatch):
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
+    curve = Curve((0.5,) * epochs, (0.75,) * epochs)
+    stage = Stage(("a",), "F", Grew(), 1, 1, epochs, 1, 0.75, 1.0, "", curve=curve)
+    draw_training([stage], ACCURACY, io.BytesIO())
+    ticks = drawn[0].axes[0].get_xticks()
+    assert len(ticks)
+    assert all(tick == int(tick) for tick in ticks)

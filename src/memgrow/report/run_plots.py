@@ -127,6 +127,7 @@ def draw_training(stages: Sequence[Stage], measure: Measure, path: BinaryIO) -> 
         beside.plot(epochs, losses, **{**LOOKS["fine"], "marker": None})
         axis.set_title("+".join(stage.learned), fontsize=10, parse_math=False)
         axis.set_xlabel("epoch")
+        axis.locator_params(axis="x", integer=True, min_n_ticks=1)  # there is no half an epoch
         axis.set_ylabel(validation_axis(measure), color=LOOKS["own"]["color"])
         beside.set_ylabel("loss (dashes)", color=LOOKS["fine"]["color"])
         axis.grid(axis="y", alpha=0.25)
