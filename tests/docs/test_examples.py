@@ -2,6 +2,7 @@
 
 import ast
 import builtins
+import itertools
 import json
 import os
 import re
@@ -26,6 +27,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 TUTORIAL = ROOT / "docs/tutorial.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 SETUP = ("make ", "pip ", "memgrow encoder get ")  # what installs memgrow and MiniLM: a tiny encoder takes its place
+MAKES = re.compile(r'(?:^memgrow adapt |^[^|]*folder=")([a-z]+)', flags=re.MULTILINE)  # the folder of a model
 BEYOND_A_COMMAND = ("|", ">", "&", "$", ";")
 
 pytestmark = pytest.mark.docs
@@ -96,6 +98,14 @@ def test_the_python_of_the_readme_goes_on_when_it_is_run_twice(newcomer):
     for _ in range(2):
         exec(compile(code, "README.md", "exec"), {})
     assert len(Learner.load("reviews").history.stages) == 2
+
+
+def test_whoever_goes_from_the_readme_to_another_page_meets_no_model_of_another_kind():
+    """A model gives way only to a later version of itself: under the same name the next page's would be refused."""
+    pages = ("README.md", "docs/python.md", "docs/cookbook.md", "docs/coming-from.md", "docs/leaving.md")
+    for made, others in itertools.combinations([set(MAKES.findall((ROOT / page).read_text())) for page in pages], 2):
+        assert made
+        assert not made & others
 
 
 def test_a_recipe_of_the_cookbook_can_be_copied_by_itself():
