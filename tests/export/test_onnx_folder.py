@@ -150,6 +150,23 @@ def test_a_full_disk_leaves_nothing(runtime, learner, tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+def test_all_files_have_reached_the_disk_before_the_folder_has_its_name(runtime, learner, tmp_path, monkeypatch):
+    flushed, fsync = set[int](), os.fsync
+
+    def noted(number: int) -> None:
+        if not (tmp_path / "out").exists():
+            flushed.add(os.fstat(number).st_ino)
+        fsync(number)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    monkeypatch.setattr(onnx_folder, "LARGEST", 1000)  # so that weights stand beside the graph
+    monkeypatch.setattr(onnx_folder, "SMALLEST_APART", 64)
+    export_onnx(learner, tmp_path / "out")
+    files = {path.name: path.stat().st_ino for path in (tmp_path / "out").iterdir()}
+    assert {onnx_folder.MODEL, onnx_folder.WEIGHTS} < files.keys()
+    assert {name for name, number in files.items() if number not in flushed} == set()
+
+
 @pytest.mark.extras
 def test_an_export_killed_at_any_file_operation_is_whole_or_not_there(runtime, learner, reviews, tmp_path):
     texts = [one.text for one in reviews[0].test]

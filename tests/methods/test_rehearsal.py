@@ -278,7 +278,7 @@ def test_lists_without_end_are_refused_but_texts_may_be_made_of_brackets(stream,
     endless = b'"' + b'\\"' * 300_000 + b"[" * 600_000
     with pytest.raises(ModelError, match=r"^rehearsal\.json cannot be read"):
         Learner.load(rewritten(saved, tmp_path / "endless", endless), device="cpu")
-    brackets, label = ['"[{\\' * 200_000], stream[0].labels[0]
+    brackets, label = ['"[{[{[{\\' * 200_000], stream[0].labels[0]
     rows = {"Rehearsal": {stream[0].name: {"text": brackets, "pair": ["a"], "label": [label]}}}
     learner = Learner.load(rewritten(saved, tmp_path / "m", json.dumps(rows).encode()), device="cpu")
     assert learner.plugins.rows_kept() == {stream[0].name: 1}

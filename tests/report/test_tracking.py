@@ -1,15 +1,18 @@
 """A tracker is told of each epoch and each stage, whichever it is; where its package is missing, a sentence says so."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
+from memgrow.cli import learning
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.report import tracking
@@ -76,9 +79,36 @@ def test_a_tracker_whose_package_is_missing_is_a_sentence(name, tmp_path, monkey
         find_tracker("wand", tmp_path, "model")
 
 
-def test_a_tracker_says_how_to_watch_it():
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("tensorboard", "tensorboard --logdir 'my runs'"), ("trackio", "TRACKIO_DIR='my runs' trackio show")],
+)
+def test_whoever_asks_for_a_tracker_is_told_how_to_watch_it(name, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(learning, "find_tracker", lambda *_: Kept())
+    bar = Plug()
+    with learning.tracking(name, "my runs", tmp_path / "model", bar):
+        assert bar.notes == [f"To watch it by {name}: {command}"]
     assert SHOWN.keys() == TRACKERS.keys()
-    assert all("{}" in command for command in SHOWN.values())
+
+
+def test_what_trackio_prints_goes_nowhere_and_it_has_nothing_left_to_say_as_python_ends(tmp_path, monkeypatch, capsys):
+    finished: list[str] = []
+
+    class Trackio(ModuleType):
+        def init(self, **_: object) -> object:
+            sys.stdout.write("* Trackio project initialized\n")
+            return SimpleNamespace(finish=lambda: None)
+
+        def finish(self) -> None:
+            sys.stdout.write("* Run finished. Uploading logs\n")
+            finished.append("by the module, which forgets the run")
+
+    monkeypatch.setitem(sys.modules, "trackio", Trackio("trackio"))
+    monkeypatch.setenv("TRACKIO_DIR", "elsewhere")  # put back at the end
+    with Tracking(TRACKERS["trackio"](tmp_path, "model")):
+        assert os.environ["TRACKIO_DIR"] == str(tmp_path)
+    assert finished
+    assert capsys.readouterr() == ("", "")
 
 
 TRY = """
