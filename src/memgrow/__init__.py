@@ -1,5 +1,7 @@
 """One text model that learns domain after domain: recurrent networks with a memory bank that grows."""
 
+import os
+import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -38,6 +40,14 @@ __all__ = [
     "synthetic_stream",
     "undo",
 ]
+
+SPINS = "1000"  # turns of the loop in which threads wait, some microseconds; libgomp's own are 300,000
+SAID = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")  # variables by which somebody says how threads wait
+
+# Threads that wait for each other give up their cores soon. Where another process wants a core, they would keep it from
+# the very thread that they wait for: an encoder is then three times as slow. OpenMP reads this as torch is imported.
+if "torch" not in sys.modules and not any(name in os.environ for name in SAID):
+    os.environ["GOMP_SPINCOUNT"] = SPINS
 
 # Torch takes seconds to import, and neither `memgrow --help` nor its completion needs it: it is loaded with the first
 # of these names that is asked for.

@@ -67,16 +67,22 @@ from memgrow.__main__ import main; main()
 
 
 @pytest.mark.parametrize(
+    "program", ["import memgrow", "import memgrow.__main__", "from memgrow.errors import DataError"]
+)
+@pytest.mark.parametrize(
     ("said", "spins"), [({}, "1000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "active"}, None)]
 )
-def test_threads_that_wait_leave_their_core_to_others_unless_somebody_says_how_they_wait(said, spins):
-    """It has to be said before torch is imported, as OpenMP reads it then."""
-    run = """
-import os, sys
-import memgrow.__main__, memgrow.cli
-memgrow.cli.main = lambda: print(os.environ.get("GOMP_SPINCOUNT"), "torch" in sys.modules)
-memgrow.__main__.main()
-"""
+def test_threads_that_wait_leave_their_core_to_others_unless_somebody_says_how_they_wait(program, said, spins):
+    """It has to be said before torch is imported, as OpenMP reads it then: also to a program of one's own."""
+    assert spins_after(program, said) == [str(spins), "False"]
+
+
+def test_whoever_has_imported_torch_already_is_not_told_how_threads_wait():
+    assert spins_after("sys.modules['torch'] = sys\nimport memgrow", {}) == ["None", "True"]
+
+
+def spins_after(program: str, said: dict[str, str]) -> list[str]:
+    run = f"import os, sys\n{program}\nprint(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     silent = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
     done = subprocess.run([sys.executable, "-c", run], env={**silent, **said}, capture_output=True, text=True)
-    assert done.stdout.split() == [str(spins), "False"]
+    return done.stdout.split()
