@@ -12,7 +12,7 @@ from memgrow.answering import Answer, Answering, Prediction, Text
 from memgrow.calibration import Calibration
 from memgrow.checkpoint import Learnt, Setup, read_checkpoint
 from memgrow.data import Domain, Stream
-from memgrow.data.domain import as_label
+from memgrow.data.domain import as_label, half_of_a_character
 from memgrow.data.values import kind_of
 from memgrow.defaults import Defaults, defaults_for, defaults_here, sizes_line
 from memgrow.device import find_device, suited_threads, using_threads
@@ -74,6 +74,8 @@ class Learner(Answering):
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
         self.task, self.labels = task, None if labels is None else tuple(map(as_label, labels))
+        if any(half_of_a_character(label) for label in self.labels or ()):
+            raise SettingsError("a label holds half a character, with which no model can be saved: write it otherwise")
         self.settings, self.training, self.options = model, training, options
         self.seed, self.device = seed, find_device(device)
         self.model: Model | None = None

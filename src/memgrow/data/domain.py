@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from memgrow.data.values import is_missing, kind_of, name_of
 from memgrow.errors import DataError
+from memgrow.printable import printable
 
 if TYPE_CHECKING:
     from memgrow.data.from_python import RowOptions
@@ -77,6 +78,15 @@ def as_label(value: object, where: str = "") -> str:
     return name
 
 
+def half_of_a_character(text: str) -> str | None:
+    """The first half of a character that stands alone in a text, which no file can hold, as in \\ud800; or None."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"\\u{ord(text[error.start]):04x}"
+    return None
+
+
 class LargeExamples(Sequence[Example]):
     """Examples too many to hold in memory: read from where they are when they are asked for. A pickle is a tuple."""
 
@@ -127,6 +137,11 @@ class Domain:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise DataError(f"the name of a domain is {kind_of(self.name)}, but must be a string")
+        if (half := half_of_a_character(self.name)) is not None:  # as in that of a file in another encoding
+            raise DataError(
+                f"the name of the domain {printable(self.name)} holds half a character ({half}), with which no model "
+                "can be saved: give it another, or rename the file"
+            )
         for part in ("train", "validation", "test"):
             _check_examples(getattr(self, part), part, self.name)
 
@@ -194,7 +209,7 @@ class Domain:
                     digest.update("\x1f".join(fields).encode() + b"\x1e")
                 except UnicodeEncodeError as error:
                     place = example.where or f"an example of {self.name}"
-                    half = f"\\u{ord(error.object[error.start]):04x}"
+                    half = half_of_a_character(error.object)
                     raise DataError(
                         f"{place} holds half a character ({half}) that stands for nothing alone; remove it"
                     ) from error
