@@ -9,6 +9,7 @@ import pytest
 from memgrow.cli.answers import JsonLines
 from memgrow.data import Example
 from memgrow.data.records import Asked
+from memgrow.report.progress_bars import ProgressBar
 
 PAIRS = [(f"the soup was {word}", f"it was {'cold' * (n % 3 + 1)}") for n, word in enumerate("abcdef")]
 
@@ -130,3 +131,17 @@ def test_a_csv_by_a_delimiter_that_is_named_is_learnt(memgrow, tmp_path):
     memgrow.done(*words, *memgrow.tiny)
     assert json.loads(memgrow.done("inspect", tmp_path / "m", "--json"))["about"]["labels"] == ["0", "1"]
     assert memgrow.learnt(tmp_path / "m") == [("shop",)]
+
+
+def test_where_answers_go_to_a_file_a_bar_says_how_many_it_has_been(
+    memgrow, made_of_texts, reviews, jsonl, tmp_path, monkeypatch
+):
+    shown: list[str] = []
+    monkeypatch.setattr("memgrow.cli.predict.CHUNK", 10)
+    monkeypatch.setattr("memgrow.cli.predict.is_watched", lambda output: output is not None)
+    monkeypatch.setattr(ProgressBar, "show", lambda bar, name, done, total, state: shown.append(state))
+    texts = jsonl(tmp_path / "texts.jsonl", reviews[:25])
+    memgrow.done("predict", made_of_texts, "--file", texts, "-o", tmp_path / "answers.csv")
+    assert shown == ["20 answered", "25 answered"]
+    memgrow.done("predict", made_of_texts, "--file", texts)
+    assert len(shown) == 2
