@@ -132,7 +132,8 @@ def steps(environment: Environment) -> None:
                 if line and not line.startswith(NOT_OF_A_WHEEL):
                     environment.shell(line)
         elif language == "python":
-            environment.python(f"README.md, block {number + 1}: Python", code)
+            for again in ("", ", once more"):  # as people do: the model of the first time is there
+                environment.python(f"README.md, block {number + 1}: Python{again}", code)
     for line in LAST:
         environment.shell(line)
 
