@@ -159,7 +159,7 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
                 yield "   :show-inheritance:"
             if member in MADE_OF_PARTS:
                 yield "   :inherited-members:"
-            left_out = [*getattr(value, "__dataclass_fields__", ()), *put_there(value)]
+            left_out = [*getattr(value, "__dataclass_fields__", ()), *getattr(value, "_fields", ()), *put_there(value)]
             yield f"   :exclude-members: {', '.join(left_out)}\n"
         elif inspect.isfunction(value):
             yield f".. autofunction:: {name}.{member}"

@@ -63,10 +63,13 @@ def open_in_full(app, page) -> None:  # type: ignore[no-untyped-def]
 
 
 def between_words(app, name, template, context, page) -> None:  # type: ignore[no-untyped-def]
-    """Let a line end within code or a heading behind a slash, a dot or an underscore, wherever it may wrap."""
-    code = re.compile(r'(?<=<span class="pre">)[^<]+|(?<=<h2>)\w+')
+    """Let a line end within code or a heading behind a slash, a dot or an underscore, and not within an option."""
+    names = re.compile(r'(?<=<span class="pre">)[^<]+|(?<=<h2>)\w+')
+    code = re.compile(r'<span class="pre">[^<]+|<pre>.*?</pre>', flags=re.DOTALL)
     body = context.get("body", "")
-    context["body"] = code.sub(lambda found: re.sub(r"(?<=[a-zA-Z])[/._](?=[a-zA-Z])", r"\g<0><wbr>", found[0]), body)
+    body = names.sub(lambda found: re.sub(r"(?<=[a-zA-Z])[/._](?=[a-zA-Z])", r"\g<0><wbr>", found[0]), body)
+    option = r'<span class="option">\g<0></span>'
+    context["body"] = code.sub(lambda found: re.sub(r"(?<=[\s>\[])--[a-z][\w-]*", option, found[0]), body)
 
 
 def setup(app) -> None:  # type: ignore[no-untyped-def]
