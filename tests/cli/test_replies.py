@@ -59,6 +59,18 @@ def test_a_chat_answers_every_line_and_says_whose_slots_it_read(memgrow, talker)
     assert all("kitchen" in line and "harbour" in line and "%" in line for line in lines[1::2])
 
 
+@pytest.mark.parametrize(
+    ("stdin", "sentence"),
+    [
+        (b"hello\ncaf\xe9\n", "standard input, line 2: this is not UTF-8 text"),
+        (b"a" * ((1 << 24) + 1), "standard input, line 1 has a row of more than 16 MB"),
+    ],
+    ids=["latin-1", "endless"],
+)
+def test_a_message_that_cannot_be_read_is_a_sentence(memgrow, talker, stdin, sentence):
+    assert sentence in memgrow.refused("chat", talker, "--max-words", "2", stdin=stdin)
+
+
 def test_a_classifier_is_not_chatted_with(memgrow, made):
     result = memgrow("chat", made, stdin="hello\n")
     assert result.exit_code == 2

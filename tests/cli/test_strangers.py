@@ -143,6 +143,13 @@ def test_what_is_told_to_nobody_is_no_fault(made_of_texts, reviews, jsonl, monke
         assert ended(monkeypatch, None, *words) == 0
 
 
+@pytest.mark.parametrize("command", ["predict", "watch"])
+def test_a_closed_input_is_a_sentence(made, monkeypatch, capfd, command):
+    monkeypatch.setattr(sys, "stdin", None)
+    assert ended(monkeypatch, sys.stdout, command, made) == 2
+    assert capfd.readouterr().err.startswith("memgrow: standard input is closed")
+
+
 def test_answers_go_to_a_file_where_the_output_is_closed(made, monkeypatch, capfd, tmp_path):
     assert ended(monkeypatch, None, "predict", made, "the soup", "it is cold", "-o", tmp_path / "answers.jsonl") == 0
     assert (tmp_path / "answers.jsonl").read_text().count("\n") == 1

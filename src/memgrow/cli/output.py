@@ -107,6 +107,13 @@ def write_line(line: str) -> None:
     sys.stdout.buffer.write(f"{line}\n".encode(errors="surrogateescape"))  # as the names of files are
 
 
+def standard_input() -> BinaryIO:
+    """What is piped or typed, as bytes."""
+    if sys.stdin is None:
+        raise SettingsError("standard input is closed, and nothing can be read from it: give texts by a pipe or a file")
+    return sys.stdin.buffer
+
+
 def picture_format(path: Path) -> str:
     """The format of a picture, as the name of its file says."""
     name = path.suffix.lower().removeprefix(".")

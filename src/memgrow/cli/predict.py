@@ -10,7 +10,16 @@ from rich.text import Text
 
 from memgrow.cli import options as opt
 from memgrow.cli.answers import answer_format, answers_to, is_watched
-from memgrow.cli.output import console, count_cut_texts, note_cut_texts, note_to_stderr, notes, say, write_json
+from memgrow.cli.output import (
+    console,
+    count_cut_texts,
+    note_cut_texts,
+    note_to_stderr,
+    notes,
+    say,
+    standard_input,
+    write_json,
+)
 from memgrow.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
@@ -72,7 +81,7 @@ def predict(
     elif file:
         asked = iterate_asked(file, columns)
     else:
-        lines = LiveLines(sys.stdin.buffer)
+        lines = LiveLines(standard_input())
         asked, waiting = asked_from_lines(lines, columns, learner.task), lines.waiting
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
@@ -113,6 +122,7 @@ def chat(
 
     Example: memgrow chat model/ --beam 5
     """
+    from memgrow.data.lines import bounded_lines, input_lines
     from memgrow.learner import Learner
     from memgrow.models import REPLY
     from memgrow.report.reading import reply_shares
@@ -121,9 +131,10 @@ def chat(
     learner = Learner.load(model, device)
     if learner.task != REPLY:
         raise ModelError(f"{model} answers with labels, not with words: use memgrow predict")
+    messages = input_lines(bounded_lines(standard_input()))
     if sys.stdin.isatty():
         note_to_stderr("Type a message a line; an empty line ends.")
-    for turn, line in enumerate(sys.stdin):
+    for turn, (_, line) in enumerate(messages):
         if not (message := line.strip()):
             break
         (reply,) = learner.reply(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import note_to_stderr, say, write_json
+from memgrow.cli.output import note_to_stderr, say, standard_input, write_json
 from memgrow.errors import ModelError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def watch(
     examples: Iterable[Example] = (
         iterate_unlabelled(file, columns)
         if file
-        else examples_from_lines(bounded_lines(sys.stdin.buffer), columns, learner.task)
+        else examples_from_lines(bounded_lines(standard_input()), columns, learner.task)
     )
     found: list[Verdict] = []
     texts = 0

@@ -7,7 +7,7 @@ import codecs
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -174,6 +174,19 @@ def text_chunks(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[str]
 def bounded_lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     """The lines of a file or of standard input; of one that is too long only so much that this can be told."""
     return iter(partial(file.readline, LONGEST_ROW + 1), b"")
+
+
+def input_lines(lines: Iterable[bytes]) -> Iterator[tuple[str, str]]:
+    """The lines of standard input as text without their ends, each with its place."""
+    for number, raw in enumerate(lines, 1):
+        place = f"standard input, line {number}"
+        if len(raw) > LONGEST_ROW:
+            raise too_long(place)
+        try:
+            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise DataError(f"{place}: this is not UTF-8 text; convert it first") from error
+        yield place, line.rstrip("\r\n")
 
 
 def too_long(place: str) -> DataError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
 from memgrow.data.domain import Example
 from memgrow.data.files import Row, domain_and_part, read_rows
-from memgrow.data.lines import LONGEST_ROW, too_long, where
+from memgrow.data.lines import LONGEST_ROW, input_lines, too_long, where
 from memgrow.data.splits import PART_NAMES
 from memgrow.data.values import is_missing, kind_of, name_of
 from memgrow.errors import DataError, SettingsError, listed
@@ -158,14 +158,7 @@ def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | No
 
 def asked_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Asked]:
     """The same with the other fields of the object."""
-    for number, raw in enumerate(lines, 1):
-        place = f"standard input, line {number}"
-        if len(raw) > LONGEST_ROW:
-            raise too_long(place)
-        try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{place}: this is not UTF-8 text; convert it first") from error
+    for number, (place, line) in enumerate(input_lines(lines), 1):
         # Passing over an empty line would set the answers off against the lines they belong to.
         if not line.strip():
             raise DataError(f"{place}: the line is empty; remove it, or give it a text")
