@@ -22,9 +22,10 @@ def files(tmp_path_factory):
     return found
 
 
-@pytest.fixture
-def talker(memgrow, files, tmp_path):
-    model = tmp_path / "talker"
+@pytest.fixture(scope="module")
+def talker(memgrow, files, tmp_path_factory):
+    """A model that has learnt replies. Not to be changed."""
+    model = tmp_path_factory.mktemp("talker") / "talker"
     settings = [word for size in SIZES for word in ("--set", size)]
     out = memgrow.done("adapt", model, *files, *settings, "--method", "F+M+V", "--device", "cpu")
     assert "100 / perplexity" in out
