@@ -4,6 +4,7 @@ import pytest
 from rich.console import Console
 
 from memgrow.experiments.comparison import Comparison, RunResult
+from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
@@ -11,6 +12,7 @@ from memgrow.metrics.calibration import Reliability
 from memgrow.report.comparison import demo_table
 from memgrow.report.learner import (
     growth,
+    replies_table,
     scores_table,
     stage_line,
     stages_table,
@@ -137,3 +139,10 @@ def test_a_share_that_was_chosen_is_in_the_line_and_one_that_was_given_is_not(ke
     replied = stage_line(chosen, "reply").plain
     assert "validation perplexity 2.00; grew" in replied
     assert replied.endswith(f"went {words} back to the old weights: validation perplexity 2.05")
+
+
+def test_replies_have_the_perplexity_that_other_commands_tell_however_large_it_is():
+    figures = {str(one): ReplyFigures(40, one, 77.1, 0.061, 0.082, 7.4) for one in (1.5472, 3e40)}
+    shown = show(replies_table(figures))
+    assert " 1.55 " in shown
+    assert " 3.0e+40 " in shown

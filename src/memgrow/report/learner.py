@@ -33,14 +33,14 @@ SUMMARY = {  # by figure: its name, and whether it is a difference, which has a 
     "forward_transfer": ("forward transfer", True),
 }
 GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "labels": "label"}
-REPLY_COLUMNS = {  # by figure: the name of its column, and how it is written
-    "examples": ("examples", ",.0f"),
-    "perplexity": ("perplexity", ".1f"),
-    "bleu2": ("BLEU-2", ".2f"),
-    "distinct1": ("dist-1", ".3f"),
-    "distinct2": ("dist-2", ".3f"),
-    "length": ("length", ".1f"),
-    "w2v_similarity": ("W2V-Sim", ".3f"),
+REPLY_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # by figure: its column's name, and how it is written
+    "examples": ("examples", "{:,.0f}".format),
+    "perplexity": ("perplexity", perplexity_text),
+    "bleu2": ("BLEU-2", "{:.2f}".format),
+    "distinct1": ("dist-1", "{:.3f}".format),
+    "distinct2": ("dist-2", "{:.3f}".format),
+    "length": ("length", "{:.1f}".format),
+    "w2v_similarity": ("W2V-Sim", "{:.3f}".format),
 }
 
 
@@ -252,5 +252,5 @@ def scores_table(
 def replies_table(figures: Mapping[str, ReplyFigures]) -> Table:
     found = {name: one.to_json() for name, one in figures.items()}
     shown = {name: kind for name, kind in REPLY_COLUMNS.items() if any(name in one for one in found.values())}
-    rows = [(domain, *(format(one[name], form) for name, (_, form) in shown.items())) for domain, one in found.items()]
+    rows = [(domain, *(written(one[name]) for name, (_, written) in shown.items())) for domain, one in found.items()]
     return Table(None, [Column("domain", wrap="letters"), *numbers(*(head for head, _ in shown.values()))], rows)
