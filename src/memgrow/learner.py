@@ -412,7 +412,9 @@ class Learner(Answering):
         """Tells a training from others with the same data, so that a run resumes its own and no other."""
         content = vectors.sha256 if vectors else None
         parts = (self.method.name, self.settings, self.training, self.options, self.seed, content)
-        return repr((*parts, stage.task, stage.labels, [past.fingerprint for past in self.history.stages]))
+        kept = self.plugins.rows_kept()  # of which a model that was passed on has none, by the same settings
+        known = (stage.task, stage.labels, [past.fingerprint for past in self.history.stages])
+        return repr((*parts, *known, *([kept] if kept else [])))
 
 
 def _holding(folder: str | Path | None) -> AbstractContextManager[None]:

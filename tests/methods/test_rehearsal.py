@@ -168,6 +168,10 @@ def test_a_killed_run_ends_with_the_same_bits(stream, tmp_path):
     broken.learn(stream[:2], folder=tmp_path / "broken")
     with pytest.raises(PulledPlug):
         broken.adapt(stream[2], folder=tmp_path / "broken", save_every=0.0, progress=Plug(1))
+    passed_on = Learner.load(tmp_path / "broken", device="cpu")
+    passed_on.plugins.take_examples({})
+    with pytest.raises(ModelError, match="an unfinished adaptation with another settings"):  # its epochs are shorter
+        passed_on.adapt(stream[2], folder=tmp_path / "broken")
     again = Learner.load(tmp_path / "broken", device="cpu")
     heard = Plug()
     again.adapt(stream[2], watch=stream, folder=tmp_path / "broken", progress=heard)
