@@ -29,6 +29,7 @@ MAIN = "from memgrow.cli import main; main()"
 KILLING = """
 import multiprocessing, os, signal, sys
 from memgrow.report.progress_bars import TrainingBar
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell takes it from what runs in the background
 def kill(bar, step):
     if step.epoch == 2:
         others = [child.pid for child in multiprocessing.active_children()]
