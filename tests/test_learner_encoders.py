@@ -18,6 +18,7 @@ from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
+from memgrow.progress import NoProgress
 from memgrow.training.loop import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.new_labels import with_label
@@ -58,6 +59,16 @@ def reviews() -> list[Domain]:
 def make(encoder: Path, method: str | None = None, **given) -> Learner:
     given = {"training": FAST, "options": OPTIONS, **given}
     return Learner.create(method, encoder=encoder, device="cpu", **given)
+
+
+class Told(NoProgress):
+    """Takes what a training has to say."""
+
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 def bits(learner: Learner) -> dict[str, torch.Tensor]:
@@ -105,6 +116,17 @@ def test_single_texts_are_learnt_and_the_weights_move(encoder, reviews):
     assert [one.label for one in learner.predict(["a lovely clock", "a dull lamp"])] == ["good", "bad"]
     after = learner.trained().encoder.backbone.state_dict()
     assert any(not torch.equal(before[name], after[name]) for name in before if name in after)
+
+
+@pytest.mark.parametrize(("method", "advised"), [("frozen", True), ("ridge", False)])
+def test_whoever_has_too_few_rows_to_train_on_is_told_of_the_method_that_trains_nothing(encoder, method, advised):
+    rows = tuple(Example(f"a thing, number {n}", label=("good", "bad")[n % 2]) for n in range(8))
+    wrong = tuple(replace(one, label=("bad", "good")[n % 2]) for n, one in enumerate(rows))
+    told: list[str] = []
+    learner = make(encoder, method, training=replace(FAST, rate=1e-12, new_rate=1e-12))
+    learner.adapt(Domain("things", rows, rows, (*rows, *wrong)), progress=Told(told))
+    (sentence,) = (note for note in told if "it has learnt nothing of use" in note)
+    assert ("--method ridge" in sentence) == advised
 
 
 def test_the_texts_of_pairs_may_be_read_apart(encoder, stream, tmp_path):

@@ -44,7 +44,8 @@ __all__ = ["Answer", "Learner", "Prediction", "Text"]
 # For a model that has learnt nothing of use.
 ADVICE = "give it more rows, word vectors (--vectors), more epochs or patience (--set epochs=40), or a higher rate"
 ADVICE_WITH_VECTORS = ADVICE.replace(" word vectors (--vectors),", "")
-ADVICE_ON_ENCODERS = "give it more rows, or another method or rate"
+ADVICE_ON_ENCODERS = "give it more rows, or another method or rate; with few rows try a new model with --method ridge"
+ADVICE_WITHOUT_TRAINING = "give it more rows"
 
 
 class Learner(Answering):
@@ -247,10 +248,7 @@ class Learner(Answering):
         self.take(learnt)
         # Last: whatever stops this finds learner and folder to have learnt the same.
         scores = learnt.history.matrix.rows[-1].scores
-        advice = ADVICE if setup.vectors is None else ADVICE_WITH_VECTORS
-        if setup.model.kind.is_pretrained:
-            advice = ADVICE_ON_ENCODERS
-        for sentence in weak_scores(stage, record.validation, scores, advice):
+        for sentence in weak_scores(stage, record.validation, scores, _advice(setup)):
             progress.note(sentence)
         return record
 
@@ -415,6 +413,13 @@ class Learner(Answering):
         kept = self.plugins.rows_kept()  # of which a model that was passed on has none, by the same settings
         known = (stage.task, stage.labels, [past.fingerprint for past in self.history.stages])
         return repr((*parts, *known, *([kept] if kept else [])))
+
+
+def _advice(setup: Setup) -> str:
+    """What may help a model that has learnt nothing of use, and has not been tried."""
+    if setup.model.kind.is_pretrained:
+        return ADVICE_WITHOUT_TRAINING if setup.method.closed_form else ADVICE_ON_ENCODERS
+    return ADVICE if setup.vectors is None else ADVICE_WITH_VECTORS
 
 
 def _holding(folder: str | Path | None) -> AbstractContextManager[None]:
