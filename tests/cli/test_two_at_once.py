@@ -4,10 +4,10 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
+from memgrow.cli import output
 from memgrow.locking import hold
 
 MAIN = [sys.executable, "-c", "from memgrow.cli import main; main()"]
@@ -49,14 +49,19 @@ def test_it_is_read_and_asked_all_the_same(memgrow, data, held):
 
 
 def test_with_wait_it_goes_on_from_what_the_first_has_saved(memgrow, data, model, monkeypatch):
-    ready = FORK.Event()
+    ready, waited_for = FORK.Event(), FORK.Event()
+
+    def notice(sentence):
+        output.notice(sentence)
+        waited_for.set()
 
     def work():
         with hold(model):
             ready.set()
-            time.sleep(0.3)
+            waited_for.wait(60)
             (model / "config.json").rename(model / "gone")  # whoever read it before this would not notice
 
+    monkeypatch.setattr("memgrow.cli.adapt.notice", notice)
     process = FORK.Process(target=work)
     process.start()
     assert ready.wait(10)
