@@ -48,6 +48,7 @@ def test_it_is_told_at_which_epoch_it_converged_or_that_it_did_not(stream):
     assert ended.sentence() == "multi-task converged at epoch 9, 9"
     late = Convergence.of(RETRAINING, runs, outcome_of(runs, 30, 27))
     assert "multi-task had not converged after 30 epochs (seed 0, 1)" in late.sentence()
+    assert late.sentence().endswith("--set epochs=30 gives it twice as many")  # as it has twice those of the methods
     assert not late.to_json()["converged"]
     waited = Convergence.of(RETRAINING, runs, outcome_of(runs, 30, 30 - runs[0].training.patience))
     assert waited.to_json()["converged"]  # its patience ended in the very last epoch

@@ -62,7 +62,7 @@ class Convergence:
             seeds = listed(map(str, self.unfinished))
             return (
                 f"{self.method} had not converged after {counted(self.training.epochs, 'epoch')} (seed {seeds}): it "
-                f"may do better than it is shown here; give it more, such as --set epochs={self.training.epochs}"
+                f"may do better than it is shown here; --set epochs={self.training.epochs} gives it twice as many"
             )
         return f"{self.method} converged at epoch {listed(map(str, self.best_epochs.values()))}"
 
