@@ -11,7 +11,6 @@ taken elsewhere. `--data` is a folder in MultiNLI's own layout; `--quick` makes 
 
 import argparse
 import json
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from memgrow.models import ModelSettings
 from memgrow.progress import NoProgress, Step
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.stacked.together import PLAIN
+from recorded_command import recorded_command
 
 METHOD, GENRES, BATCH = "F+M+V", ("fiction", "government"), 32
 PLAINLY, ALONE, TOGETHER = "alone, plain loop", "alone", "side by side"
@@ -39,7 +39,6 @@ SIZES = {  # by whether it is to be quick
     True: (ModelSettings(embedding=8, hidden=8, slots=8, perceptron=8), TrainingSettings(batch=BATCH, epochs=2)),
 }
 QUICK_SEEDS = 3
-DECISIVE = ("quick", "device", "tf32", "modes", "seeds", "processes")  # options: the others say where things lie
 
 
 # What a process does
@@ -151,22 +150,11 @@ def _row(genre: str, example: Example) -> dict[str, str | None]:
     return {"gold_label": example.label, "genre": genre, "promptID": example.text, **pair}
 
 
-def command_of(asked: argparse.Namespace) -> str:
-    """The command that makes these figures again, but for where the data lies."""
-    words, usual = ["benchmarks/adaptation.py"], options()
-    for name in DECISIVE:
-        value = getattr(asked, name)
-        if value != usual.get_default(name):
-            given = [] if value is True else value if isinstance(value, list) else [value]
-            words += [f"--{name}", *map(str, given)]
-    return shlex.join(words)
-
-
 def report(asked: argparse.Namespace) -> dict[str, Any]:
     seeds = range(QUICK_SEEDS if asked.quick else asked.seeds)
     model, training = SIZES[asked.quick]
     found: dict[str, Any] = {
-        "command": command_of(asked),
+        "command": recorded_command(__file__),
         "precision": "TF32" if asked.tf32 else "float32",
         "method": METHOD,
         "model": asdict(model),

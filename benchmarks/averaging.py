@@ -25,6 +25,7 @@ from memgrow.data.corpora import open_corpus
 from memgrow.methods.old_weights import SHARES, TOLERANCE, Figure, choose_share, go_back
 from memgrow.metrics.significance import paired_over_seeds
 from memgrow.storage import atomic_write, finite, pack_json
+from recorded_command import recorded_command
 
 PARTS = {"words": "encoder.embedding", "recurrence": "encoder.columns", "head": "heads"}
 HELD_OUT = 500  # examples for validation, and for test, of a domain at most
@@ -150,7 +151,7 @@ def main() -> None:
     about = {
         "limit": asked.limit,
         "domains": list(stream.names),
-        "command": f"python benchmarks/averaging.py --out {asked.out}",
+        "command": recorded_command(__file__),
     }
     each: list[dict[str, float]] = []
     for seed in range(asked.seeds):

@@ -29,6 +29,8 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from recorded_command import recorded_command
+
 ROOT = Path(__file__).resolve().parents[1]
 MEMGROW = [sys.executable, "-c", "from memgrow.cli import main; main()"]
 SETTINGS: dict[str, Any] = {
@@ -160,8 +162,9 @@ def merged(*parts: dict[str, Any]) -> dict[str, Any]:
     for part in parts:
         for run in part.get("runs", ()):
             runs[key_of(run)] = runs.get(key_of(run), {}) | run
+    earlier = next((part["command"] for part in parts if "command" in part), None)
     return {
-        "command": "benchmarks/big_files.py",
+        "command": recorded_command(__file__, earlier=earlier),
         "machine": "CPU, one thread",
         "torch": version("torch"),
         "settings": SETTINGS,

@@ -8,8 +8,6 @@ validation parts after the last domain; test examples are not looked at.
 
 import argparse
 import json
-import shlex
-import sys
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -20,6 +18,7 @@ from memgrow import Learner
 from memgrow.data import Domain, Stream
 from memgrow.data.corpora import open_corpus
 from memgrow.defaults import SMALL
+from recorded_command import recorded_command
 
 
 def in_capitals(domain: Domain) -> Domain:
@@ -60,7 +59,7 @@ def main() -> None:
         print(name, found[name], flush=True)
     means = {name: {key: round(fmean(one[key] for one in some), 4) for key in some[0]} for name, some in found.items()}
     about = {"limit": asked.limit, "epochs": asked.epochs, "seeds": asked.seeds, "domains": list(stream.names)}
-    command = f"benchmarks/{Path(__file__).name} {shlex.join(sys.argv[1:])}"
+    command = recorded_command(__file__)
     asked.out.write_text(json.dumps({"command": command, "about": about, "read": means}, indent=1) + "\n")
 
 

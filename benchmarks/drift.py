@@ -39,6 +39,7 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.text.random_features import DIRECTIONS
 from memgrow.training.loop import TrainingSettings
+from recorded_command import recorded_command
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)
 TRAINING = TrainingSettings(rate=3e-3, epochs=4, patience=2, min_documents=2)
@@ -254,7 +255,7 @@ def main() -> None:
         print({kind: fmean(part[kind] for part in errors) for kind in ("at temperature 1", "calibrated")})
     if given.out:
         settings = {"window": WINDOW, "alpha": ALPHA, "method": METHOD, "limit": LIMIT}
-        found = {"command": "benchmarks/drift.py --out results/drift.json", **settings, "streams": streams}
+        found = {"command": recorded_command(__file__), **settings, "streams": streams}
         given.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 

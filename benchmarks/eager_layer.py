@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.nn import MemoryLSTM
+from recorded_command import recorded_command
 
 ITSELF, BEFORE, GRAPH, TORCH = "called by itself", "called by itself, not recorded", "in a graph", "torch, no memory"
 Size = dict[str, int]
@@ -147,7 +148,7 @@ def main() -> None:
         for name, own in times.items()
     }
     found = {
-        "command": f"benchmarks/eager_layer.py --device {options.device}",
+        "command": recorded_command(__file__),
         "machine": torch.cuda.get_device_name() if gpu else f"{platform.machine()}, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
         "size": size,

@@ -22,7 +22,6 @@ import hashlib
 import importlib.util
 import json
 import resource
-import shlex
 import statistics
 import subprocess
 import sys
@@ -35,6 +34,7 @@ from typing import Any, TypeVar
 
 import torch
 
+import encoder_rivals as rivals
 from memgrow.checkpoint import Learnt
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.corpora.open import open_corpus
@@ -43,14 +43,11 @@ from memgrow.methods import METHODS
 from memgrow.models import build
 from memgrow.progress import Step
 from memgrow.training.stacked.together import PLAIN
-
-sys.path.insert(0, str(Path(__file__).parent))  # where it is imported and not run
-import encoder_rivals as rivals
+from recorded_command import recorded_command
 
 PARTS = ("predict", "train", "adapt")
 MEMGROW, PLAINLY = "memgrow", "memgrow, plain loop"
 ADAPT_BY = {"cuda": ("F+A", "F+M", "frozen+M", "LoRA", "ridge"), "cpu": ("ridge", "frozen+M")}
-DECISIVE = ("encoder", "device", "threads", "parts", "methods", "rounds", "texts", "epochs", "quick")  # of the options
 
 Found = dict[str, dict[str, Any]]
 T = TypeVar("T")
@@ -264,16 +261,6 @@ def digest(learner: Learner) -> str:
 # The command
 
 
-def command_of(asked: argparse.Namespace) -> str:
-    words, usual = ["benchmarks/encoders.py"], options()
-    for name in DECISIVE:
-        value = getattr(asked, name)
-        if value != usual.get_default(name):
-            given = [] if value is True else value if isinstance(value, list) else [value]
-            words += [f"--{name}", *map(str, given)]
-    return shlex.join(words)
-
-
 def machine(asked: argparse.Namespace) -> str:
     return torch.cuda.get_device_name() if asked.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
@@ -286,7 +273,7 @@ def report(asked: argparse.Namespace) -> dict[str, Any]:
     logging.set_verbosity_error()
     stream = open_stream(asked)
     found: dict[str, Any] = {
-        "command": command_of(asked),
+        "command": recorded_command(__file__),
         "machine": torch.cuda.get_device_name()
         if asked.device == "cuda"
         else f"CPU, {torch.get_num_threads()} threads",

@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import random
-import shlex
 import statistics
 import sys
 import tempfile
@@ -36,6 +35,7 @@ from memgrow.export import export_onnx
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, PretrainedSettings, build
 from memgrow.text import Vocabulary, tokenise
+from recorded_command import recorded_command
 
 LABELS = ("bad", "good")
 RECURRENT = {  # sizes by name
@@ -162,7 +162,7 @@ def main() -> None:
         with_slots = PretrainedSettings(encoder=asked.encoder, precision="float32", slots=256)
         models |= {} if asked.quick else {f"{Path(asked.encoder).name}, 256 slots in 2 layers": with_slots}
     found = {
-        "command": f"benchmarks/{Path(__file__).name} {shlex.join(sys.argv[1:])}",
+        "command": recorded_command(__file__),
         "machine": {"cores": os.cpu_count(), "threads": asked.threads},
         "torch": torch.__version__,
         "onnxruntime": onnxruntime.__version__,

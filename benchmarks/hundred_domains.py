@@ -42,6 +42,7 @@ from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings,
 from memgrow.report.plots import new_figure
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from recorded_command import recorded_command
 from saving import saved_and_loaded
 
 READINGS = {"all": 0, "nearest": 1}
@@ -337,7 +338,8 @@ def measured(run: Run, parts: Sequence[str], settings: dict[str, Any], out: Path
     known = json.loads(unfinished.read_text()) if unfinished and unfinished.exists() else {}
     known = known if {name: known.get(name) for name in settings} == settings else {}
     before = json.loads(out.read_text()) if out and out.exists() and set(parts) < set(PARTS) else {}
-    found = {"command": COMMAND, **settings, **{name: known[name] for name in PARTS if name in known}}
+    command = recorded_command(__file__, earlier=known.get("command") or before.get("command"))
+    found = {"command": command, **settings, **{name: known[name] for name in PARTS if name in known}}
     found.setdefault("seconds of parts", known.get("seconds of parts", {}))
     with tempfile.TemporaryDirectory() as folder:
         for name in parts:
@@ -356,12 +358,6 @@ def measured(run: Run, parts: Sequence[str], settings: dict[str, Any], out: Path
         out.write_text(json.dumps(whole, indent=1) + "\n")
         unfinished.unlink(missing_ok=True)
     return whole
-
-
-COMMAND = (
-    "benchmarks/hundred_domains.py --encoder minilm --out results/hundred-domains.json "
-    "--picture docs/hundred-domains.png"
-)
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.store import BUNDLE, Store
 from memgrow.metrics.paper_test import ARROWS, SIZE, SUBSETS, PaperTest, paper_test
 from memgrow.metrics.seeds_and_examples import Correct, correctness, mcnemar
+from recorded_command import recorded_command
 
 TRIALS = 10_000
 SETTINGS = ({}, {"examples": 500}, {"examples": 2000}, {"seed_spread": 0.01}, {"subsets": 50})
@@ -154,7 +155,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/paper/false-positives.json"))
     asked = parser.parse_args()
     made = {
-        "command": f"python benchmarks/paper_test.py --runs {asked.runs} --out {asked.out}",
+        "command": recorded_command(__file__),
         "simulated": [paper_test_false_positives(trials=TRIALS, **setting).to_json() for setting in SETTINGS],
         "between_seeds": between_seeds(asked.runs) if (asked.runs / BUNDLE).exists() else None,
     }

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from many_domains_stream import make_encoder, make_stream, words_of
+from recorded_command import recorded_command
 
 ROOT = Path(__file__).resolve().parents[1]
 MAIN = "from memgrow.cli import main; main()"
@@ -58,7 +59,7 @@ def measured(processes: list[int], threads: int, rounds: int) -> dict[str, Any]:
                 print(f"{number} processes: {taken[number][-1]:.1f} s", file=sys.stderr, flush=True)
     least = {number: min(spent) for number, spent in taken.items()}
     return {
-        "command": "benchmarks/processes.py --out results/processes.json",
+        "command": recorded_command(__file__),
         "sizes": SIZES,
         "texts": TEXTS,
         "words": WORDS,

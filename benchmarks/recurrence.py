@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.nn import LAYERS, MemoryRecurrent
+from recorded_command import recorded_command
 
 # name: cell, input, hidden, slots, batch, steps, both directions
 SIZES = {
@@ -110,7 +111,7 @@ def main() -> None:
     gpu = options.device == "cuda"
     variants = ["naive", "stepped", "torch, no memory", *(["cuda", "cuda, graph"] if gpu else [])]
     found: dict[str, Any] = {
-        "command": f"benchmarks/recurrence.py --device {options.device}" + (" --tf32" if options.tf32 else ""),
+        "command": recorded_command(__file__),
         "machine": torch.cuda.get_device_name() if gpu else f"{platform.machine()}, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
         "milliseconds": {},

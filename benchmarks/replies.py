@@ -32,6 +32,7 @@ from memgrow.models import ModelSettings, build
 from memgrow.models.responder import teacher_forced
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from recorded_command import recorded_command
 
 RECIPE = "paper-dialogue"
 EPOCH = 115_380  # Cornell's training pairs
@@ -174,7 +175,7 @@ def main() -> None:
         parts[variant] = Trainer(size, backend, device).parts(data, batches)
         print(f"{variant}: {1000 * seconds[variant] / steps:.1f} ms a step", flush=True)
     found: dict[str, Any] = {
-        "command": "benchmarks/replies.py",
+        "command": recorded_command(__file__),
         "machine": machine(device),
         "precision": "TF32" if options.tf32 else "float32",
         "torch": torch.__version__,

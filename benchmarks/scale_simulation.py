@@ -12,7 +12,6 @@ encoder, of each distinct domain in it, and of each file that has to be read.
 import argparse
 import json
 import random
-import shlex
 import statistics
 import sys
 import tempfile
@@ -30,6 +29,7 @@ from torch import nn
 from memgrow.models.fit import MOST_SEGMENTS
 from memgrow.nn import Growth, ResidualMemory
 from memgrow.nn.routing import DomainRouter, routed
+from recorded_command import recorded_command
 
 WIDTH, LAYERS, HEADS, KEY, SLOTS, MEMORIES, LABELS = 384, 6, 12, 64, 256, 2, 3  # MiniLM's sizes, and the defaults
 TEXTS, PIECES = 32, 32  # of a batch
@@ -138,7 +138,7 @@ def main() -> None:
         if cache is None or domains > cache
     ]
     found = {
-        "command": f"benchmarks/{Path(__file__).name} {shlex.join(sys.argv[1:])}",
+        "command": recorded_command(__file__),
         "sizes": {"width": WIDTH, "layers": LAYERS, "key_size": KEY, "slots": SLOTS, "memories": MEMORIES},
         "batch": {"texts": TEXTS, "pieces": PIECES},
         "bytes of a domain": bytes_of_a_domain(),

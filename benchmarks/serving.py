@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import re
-import shlex
 import subprocess
 import sys
 import time
@@ -36,6 +35,7 @@ from memgrow.data import Domain, Example, Stream, synthetic_stream, write_jsonl
 from memgrow.experiments.demo import MODEL, TRAINING
 from memgrow.learner import Learner
 from memgrow.storage import atomic_write, pack_json
+from recorded_command import recorded_command
 
 CONNECTIONS = 64  # at the same time, each with one request under way
 MOST = 200_000  # requests of one round, whatever the time
@@ -239,7 +239,7 @@ def main() -> None:
     machine = {"cores": os.cpu_count(), "python": platform.python_version()}
     packages = {name: version(name) for name in ("torch", "fastapi", "uvicorn")}
     if asked.out:
-        command = f"benchmarks/{Path(__file__).name} {shlex.join(sys.argv[1:])}"
+        command = recorded_command(__file__)
         atomic_write(asked.out, pack_json({"command": command, "machine": {**machine, **packages}, **figures}))
     print(f"batched serving answers {figures['ratio']} times as many requests as one forward pass for each")
 

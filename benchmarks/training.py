@@ -31,6 +31,7 @@ from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier, build
 from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from recorded_command import recorded_command
 
 BATCH, WORDS, LABELS, CPU = 32, 9000, 3, torch.device("cpu")
 
@@ -194,7 +195,7 @@ def main() -> None:
     few = subject("training", data, options.steps)
     rate, work = product_rate(), fmean(training_gflop(*map(len, texts)) for texts in few.texts)
     found: dict[str, Any] = {
-        "command": "benchmarks/training.py",
+        "command": recorded_command(__file__),
         "machine": f"CPU, {torch.get_num_threads()} threads",
         "torch": torch.__version__,
         "lengths": "from a file" if options.lengths else "drawn",

@@ -6,6 +6,8 @@ from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any
 
+from result_commands import as_typed
+
 from memgrow.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +35,7 @@ def alarms(_: Results) -> str:
         f"Windows of {found['window']} texts, alpha {found['alpha']:g}. Each domain was left out in turn, and a small "
         f"model learnt the\nothers by {found['method']}. Windows were drawn again and again from the same test texts "
         f"({_texts(found, 'demo')} of a domain of the\ndemo, {_texts(found, 'sentiment')} of one of the corpus), so "
-        f"that they are not independent.\nFrom `python {found['command']}`."
+        f"that they are not independent.\nFrom `{as_typed(found)}`."
     )
     return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
 

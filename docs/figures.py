@@ -17,6 +17,7 @@ from typing import Any
 from drift_figures import DRIFT
 from large_files_figures import LARGE_FILES
 from leaving_figures import EXPORT
+from result_commands import as_typed
 from scale_figures import HUNDRED, PROCESSES, SCALE
 from serving_figures import SERVING
 from speed_figures import SPEED
@@ -139,7 +140,7 @@ def five_genres(_: Results) -> str:
         "against multi-task [95% interval]",
         "seeds",
     )
-    return _with_table(header, shown, f"The average of the five genres' test parts. From `{found['command']}`.")
+    return _with_table(header, shown, f"The average of the five genres' test parts. From `{as_typed(found)}`.")
 
 
 def _interval(test: Results) -> str:
@@ -162,7 +163,7 @@ def false_positives(_: Results) -> str:
         shares = {rate["level"]: rate["either"] for rate in one["rates"]}
         shown.append([name, f"{shares[0.05]:.0%}", f"{shares[0.01]:.0%}", f"{one['mcnemar']:.0%}"])
     header = ("equal methods", "p < 0.05 (promised: 10%)", "p < 0.01 (promised: 2%)", "McNemar, 0.05")
-    return _with_table(header, shown, f"From `{found['command']}`.")
+    return _with_table(header, shown, f"From `{as_typed(found)}`.")
 
 
 def case(_: Results) -> str:
@@ -183,7 +184,7 @@ def case(_: Results) -> str:
     sentence = (
         f"Mean validation accuracy after {' → '.join(about['domains'])} (at most {about['limit']:,} training examples "
         f"each, {about['epochs']} epochs, {about['seeds']} seeds) on texts as written and in capitals, and the "
-        f"share of their words that is unknown. From `python {found['command']}`."
+        f"share of their words that is unknown. From `{as_typed(found)}`."
     )
     return _with_table(header, rows, sentence)
 
@@ -202,7 +203,7 @@ def averaging(_: Results) -> str:
         rows,
         f"All ordered pairs of {', '.join(found['domains'])}: one is learnt after the other, by F+V or, where it says "
         f"E,\nby F+V+E; the mean of both on test examples, {found['seeds']} seeds, at most {found['limit']} training "
-        f"examples each.\nFrom `{found['command']}`.",
+        f"examples each.\nFrom `{as_typed(found)}`.",
     )
 
 
@@ -347,7 +348,7 @@ def answering(machine: str) -> Callable[[Results], str]:
             ("work", "seconds", "times memgrow's", "peak memory, MiB"),
             rows,
             f"{texts:,} sentences, MiniLM, {found['machine']}, torch "
-            f"{found['torch'].partition('+')[0]}; from `python {found['command']}`.",
+            f"{found['torch'].partition('+')[0]}; from `{as_typed(found)}`.",
         )
 
     return figures

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from result_commands import as_typed
+
 from memgrow.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -34,17 +36,12 @@ def memory(_: Results) -> str:
 
 
 def _how(found: Results) -> str:
-    """By which command the figures came about, or that several did."""
-    script = f"python {found['command']}"
-    if "wall_seconds" not in found:
-        return (
-            f"From `{script}`; the rows were measured one by one and put together, those of 500 MB and more\n"
-            "with a somewhat earlier version of the code."
-        )
-    return (
-        f"From `{script} --whole --peers VENV/bin/python --out results/big-files.json`, in one run of\n"
-        f"{found['wall_seconds'] / 60:.0f} minutes, two commands at a time."
-    )
+    """By which command the figures came about, or by which ones."""
+    typed = as_typed(found)
+    if " --" not in typed:  # older results name the script alone, and hold what all of it measures
+        typed = f"{typed} --whole --peers VENV/bin/python --out results/big-files.json"
+    minutes = f"{found['wall_seconds'] / 60:.0f} minutes, two commands at a time."
+    return f"From `{typed}`, in {'several runs' if ' && ' in typed else 'one run'} of\n{minutes}"
 
 
 def _told(one: Results, base: Results) -> list[str]:

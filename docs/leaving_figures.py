@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from result_commands import as_typed
+
 from memgrow.report.encoder_study import NO_FIGURES
 from memgrow.report.table import Table
 
@@ -35,7 +37,7 @@ def export(_: Results) -> str:
         f"Median times; texts of one to six sentences; {machine['threads']} threads, float32, the tokens not counted;\n"
         "torch with one thread where that is faster; "
         f"torch {found['torch'].partition('+')[0]}, onnxruntime {found['onnxruntime']}.\n"
-        "From `python benchmarks/export.py --out results/export.json`."
+        f"From `{as_typed(found)}`."
     )
     return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
 

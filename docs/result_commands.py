@@ -3,7 +3,7 @@
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,12 @@ NAMED_ON_PAGES = {
     "results/bag-of-words.json": ("docs/which-method.md", "python benchmarks/which_method.py references --data"),
     "results/serving.json": ("docs/service.md", "python benchmarks/serving.py --out results/serving.json"),
 }
+
+
+def as_typed(found: Mapping[str, Any]) -> str:
+    """The command of results as a page shows it, to be typed in the root of the repository."""
+    command = str(found["command"])
+    return " && ".join(f"python {one}" if one.startswith("benchmarks/") else one for one in command.split(" && "))
 
 
 def what_is_wrong(root: Path) -> Iterator[str]:
@@ -51,7 +57,9 @@ def _named(root: Path, name: str, found: Any) -> tuple[str | None, str | None]:
 
 
 def _unknown(root: Path, command: str) -> str | None:
-    """What of a command is not in the repository: its program, its name, or one of its options."""
+    """What of a command, or of several, is not in the repository: its program, its name, or one of its options."""
+    if " && " in command:
+        return next(filter(None, (_unknown(root, one) for one in command.split(" && "))), None)
     program, *rest = [word for word in shlex.split(command) if word != "python"]
     options = {word.partition("=")[0] for word in rest if word.startswith("--")}
     if program == "memgrow":

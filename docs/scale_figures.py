@@ -6,6 +6,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from result_commands import as_typed
+
 from memgrow.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,7 +25,7 @@ def costs(_: Results) -> str:
     rows += [["bytes: all", f"{sum(sizes.values()):,}"]]
     rows += [[f"ms: {name}", f"{1000 * one:,.2f}"] for name, one in spent.items()]
     sentence = f"Of one core; a batch has {found['batch']['texts']} texts of {found['batch']['pieces']} pieces."
-    return f"{Table(None, ('what', 'takes'), rows).to_markdown()}\n\n{sentence} From `python {found['command']}`."
+    return f"{Table(None, ('what', 'takes'), rows).to_markdown()}\n\n{sentence} From `{as_typed(found)}`."
 
 
 def simulated(_: Results) -> str:
@@ -116,7 +118,7 @@ def _of_saving(saving: Results) -> str:
 
 def _how(found: Results) -> str:
     minutes = sum(found["seconds of parts"].values()) / 60
-    return f"From `python {found['command']}`,\nin one run of {minutes:.0f} minutes."
+    return f"From `{as_typed(found)}`,\nin one run of {minutes:.0f} minutes."
 
 
 def processes(_: Results) -> str:
@@ -131,7 +133,7 @@ def processes(_: Results) -> str:
     return (
         f"On {found['threads']} cores, for an epoch of {found['texts']} texts on a Transformer of {sizes['width']} "
         f"units and {sizes['layers']} layers,\n{'; '.join(told)}.\n"
-        f"From `python {found['command']}`, on a machine that may have been busy with other work."
+        f"From `{as_typed(found)}`, on a machine that may have been busy with other work."
     )
 
 

@@ -6,12 +6,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from result_commands import as_typed
+
 from memgrow.report.encoder_study import NO_FIGURES
 from memgrow.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 
 Results = dict[str, Any]
+COMMAND = {"command": "benchmarks/serving.py --out results/serving.json"}  # of results that do not name it yet
 NAMES = {"batched": "batched", "one_by_one": "one forward pass for each"}
 
 
@@ -34,7 +37,7 @@ def serving(_: Results) -> str:
         f"were answered, by versions {versions}, and {during['not_answered_with_200']} were lost.\n"
         f"{found['connections']} connections over loopback, each with one request at a time; a model of the demo's "
         f"sizes; {machine['cores']} cores,\nwhich the clients share; medians of {len(found['ratios'])} rounds.\n"
-        "From `python benchmarks/serving.py --out results/serving.json`."
+        f"From `{as_typed(found if 'command' in found else COMMAND)}`."
     )
     return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
 

@@ -6,6 +6,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from result_commands import as_typed
+
 from memgrow.report.table import Table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +26,7 @@ def speed(_: Results) -> str:
         variants = list(next(iter(found["milliseconds"].values())))
         precision = "TF32" if "tf32" in found["command"] else "float32"
         lines += [
-            f"{found['machine']}, {precision}, torch {found['torch']} (`{found['command']}`), milliseconds:",
+            f"{found['machine']}, {precision}, torch {found['torch']} (`{as_typed(found)}`), milliseconds:",
             "",
             _table(
                 ("size", *variants),
@@ -48,7 +50,7 @@ def eager_layer(_: Results) -> str:
     ]
     return (
         f"{_table(('milliseconds (times of torch)', *variants), rows)}\n\n"
-        f"{found['machine']}, TF32, torch {found['torch']} (`{found['command']}`): the best of seven rounds, in which "
+        f"{found['machine']}, TF32, torch {found['torch']} (`{as_typed(found)}`): the best of seven rounds, in which "
         "the variants take turns. Replayed calls gave the bits of those that were not recorded."
     )
 
@@ -103,7 +105,7 @@ def adaptation(_: Results) -> str:
             f"{100 * fmean(learner['test'][name] for learner in learners):.1f}" for name in learners[0]["test"]
         )
         rows.append([f"{len(learners)}, {mode}", f"{one['seconds']:.1f}", f"{training:.1f}", epochs, tests])
-    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
+    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{as_typed(found)}`)"
     header = ("learners", "seconds", "of these training", "epochs", "test accuracy: fiction, government, %")
     return f"{_table(header, rows)}\n\n{machine}. Epochs and accuracies are means over learners."
 
@@ -129,7 +131,7 @@ def replies(_: Results) -> str:
             [[part, *(f"{parts[variant][part]:.2f}" for variant in parts)] for part in next(iter(parts.values()))],
         ),
     ]
-    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{found['command']}`)"
+    machine = f"{found['machine']}, {found['precision']}, torch {found['torch']} (`{as_typed(found)}`)"
     lengths = " and ".join(map(str, found["mean_lengths"]))
     sizes = f"{found['words']:,} words, batches of {found['batch']}, {found['steps']} of them timed"
     return "\n".join([*lines, "", f"{machine}; {sizes}; messages and replies of {lengths} words on the mean."])

@@ -98,10 +98,12 @@ def test_a_python_that_is_named_and_not_tested_is_told(check, tmp_path, monkeypa
     [
         ("benchmarks/speed.py --out results/speed.json", None),
         ("python benchmarks/speed.py --out=results/speed.json", None),
+        ("benchmarks/speed.py && benchmarks/speed.py --out results/speed.json", None),
         ("memgrow demo --seeds 3", None),
         ("make bench", None),
         (None, "results/speed.json does not name the command that wrote it, and neither does a page"),
         ("benchmarks/gone.py", "there is no benchmarks/gone.py"),
+        ("benchmarks/speed.py --out results/speed.json && benchmarks/speed.py --gone", "it has no --gone"),
         ("benchmarks/speed.py --gone 1", "it has no --gone"),
         ("memgrow gone", "there is no memgrow gone"),
         ("memgrow demo --gone", "it has no --gone"),
