@@ -122,7 +122,6 @@ def test_a_graph_whose_own_wrapper_answers_otherwise_is_not_written(runtime, tok
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.extras
 def test_a_trace_that_fails_is_told_with_its_reason_and_without_colours(monkeypatch):
     def refused(*_: object, **__: object) -> None:
         raise RuntimeError("Failed. \x1b[96mThis is step 1/3\x1b[0m. Next steps:") from ValueError(
@@ -136,6 +135,7 @@ def test_a_trace_that_fails_is_told_with_its_reason_and_without_colours(monkeypa
         encoder_graph(SimpleNamespace(model=SimpleNamespace(texts=1, encoder=encoder)))
 
 
+@pytest.mark.extras
 def test_the_graph_of_one_domain_answers_as_that_domain(runtime, tokenizers, tmp_path):
     learner = learnt(tmp_path, "frozen+M", slots=6)
     check(learner, tmp_path / "out", texts_of(24, pairs=True), tokenizers, runtime, learner.history.domains[0])
