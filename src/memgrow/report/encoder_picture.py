@@ -28,10 +28,7 @@ def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
     The picture carries a checksum of what it shows, so that a test can tell when it is out of date.
     """
     panels = [
-        (
-            f"{found['stream']}, {name}: {', '.join(figures['orders'][order].get('domains', ['mean of all orders']))}",
-            points,
-        )
+        (f"{found['stream']}, {name}: {', '.join(figures['orders'][order].get('domains', [MEAN]))}", points)
         for found in sorted(figures_in(folder), key=_place_in_the_study)
         for name, figures in found["encoders"].items()
         for order in _drawn_orders(figures)
