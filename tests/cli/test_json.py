@@ -2,14 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from rich.console import Console
 from typer.main import get_command
 
-from memgrow.cli import app
+from memgrow.cli import app, output
 from memgrow.errors import SettingsError
 from memgrow.experiments import grid
+from memgrow.experiments.workers import ThisMachine
 from memgrow.report import progress_bars
 
 GO_TO_A_BROWSER = {"serve"}
@@ -109,6 +112,29 @@ def test_how_far_a_command_is_stands_beside_the_json(memgrow, monkeypatch, bar, 
 
     monkeypatch.setattr(progress_bars, bar, made)
     assert memgrow.refused(*words.split(), "--json") == "beside"
+
+
+@pytest.mark.parametrize("words", ["report {model} --json -o {out}", "export {model} --to huggingface {out} --json"])
+def test_what_a_command_waits_for_stands_beside_the_json(memgrow, made, tmp_path, monkeypatch, words):
+    def status(console: Console, sentence: str) -> None:
+        raise SettingsError("beside" if console.stderr else "within")
+
+    monkeypatch.setattr(Console, "status", status)
+    assert memgrow.refused(*words.format(model=made, out=tmp_path / "out").split()) == "beside"
+
+
+def test_whoever_waits_for_machines_is_told_so_beside_the_json(monkeypatch):
+    shown: list[bool] = []
+
+    @contextmanager
+    def status(console: Console, sentence: str) -> Iterator[None]:
+        shown.append(console.stderr)
+        yield
+
+    monkeypatch.setattr(Console, "status", status)
+    monkeypatch.setattr(output.console, "quiet", True)
+    with output.opened(ThisMachine()):
+        assert shown == [True]
 
 
 def test_the_paper_without_vectors_says_what_its_figures_are_worth_beside_the_json(memgrow, tmp_path):

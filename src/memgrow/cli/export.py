@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, say, write_json
+from memgrow.cli.output import progress_console, say, write_json
 from memgrow.errors import SettingsError
 from memgrow.printable import printable
 
@@ -44,7 +44,7 @@ def export(
         raise SettingsError(
             "--for-domain goes with --to onnx: a folder for the hub has all domains, and is asked for one"
         )
-    with console.status(f"Writing {printable(str(output))}"):
+    with progress_console().status(f"Writing {printable(str(output))}"):
         learner = Learner.load(model, "cpu")
         if to == "onnx":
             export_onnx(learner, output, for_domain)

@@ -36,9 +36,10 @@ class PrintableConsole(Console):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether what was written can be written over, as bars are. FORCE_COLOR asks for colours, no more than that:
+        """Whether what was written can be written over, as bars are.
 
-        notebooks and CI set it for what they keep, and a bar would be hundreds of lines there.
+        FORCE_COLOR asks for colours and no more: notebooks and CI set it for what they keep, and a bar would be
+        hundreds of lines there.
         """
         return super().is_terminal and (self._finds_colours or self.file.isatty())
 
@@ -139,7 +140,7 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
 def opened(backend: "Backend") -> "Iterator[Backend]":
     """Machines to make runs on, which may take a while to be ready."""
     with ExitStack() as within:
-        with console.status("Waiting for the machines"):
+        with progress_console().status("Waiting for the machines"):
             within.enter_context(backend)
             about = backend.about
         notice(about, soft_wrap=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, note_to_stderr, say, split_names, write_json
+from memgrow.cli.output import note_to_stderr, progress_console, say, split_names, write_json
 from memgrow.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def report(
             stream = loaded.stream
             for notice in loaded.notices:
                 note_to_stderr(notice)
-        with console.status("reading the texts" if data else "reading the model"):
+        with progress_console().status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(stream), beside)
     write_report(made, out)
     pictures = save_pictures(made, plots) if plots is not None else []
