@@ -101,6 +101,10 @@ def _noted(sha256: str) -> Path | None:
     with suppress(OSError, SettingsError, ValueError, LookupError, TypeError):
         noted = json.loads((_folder() / f"{sha256}.json").read_bytes())
         path = Path(noted["path"])
-        if list(_identity(path)) == noted["identity"] or _checksum(path) == sha256:
+        identity = _identity(path)
+        if list(identity) == noted["identity"]:
+            return path
+        if _read_through(path, identity) == sha256:  # somebody has opened it to others, say, or touched it
+            _note(sha256, path, identity)
             return path
     return None
