@@ -179,19 +179,21 @@ def test_sizes_that_do_not_fit_leave_a_layer_as_it_was_within_a_model(make, make
 
 
 class Listener:
-    """Hears of each forward pass, and keeps on the layer what came of it; it cannot be copied."""
+    """Hears of each forward pass, and keeps on the layer what came of it, and of all before; it cannot be copied."""
 
     def __init__(self):
         self.lock = threading.Lock()
 
     def hear(self, layer, given, found):
         layer.last = found[0] if isinstance(found, tuple) else found
+        layer.heard = {"so far": [*getattr(layer, "heard", {}).get("so far", []), (layer.last, given)]}
 
 
 @ONE_RECURRENT
 def test_a_layer_that_somebody_listens_to_loads_a_state_dict_as_torchs_do(make, make_empty):
     layer, other = make(), make()
     other.register_forward_hook(Listener().hear)
+    answer(other)
     answer(other).sum().backward()
     other.load_state_dict(layer.state_dict())
     assert_same(other, layer)

@@ -1,7 +1,7 @@
 """Growth of parameters, the optimiser's state and whatever describes them: in one call, together or not at all."""
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -95,14 +95,26 @@ class Growth:
 
 def without_data(model: Module) -> Module:
     """A copy whose parameters have a shape and no numbers ("meta" tensors), to try something on."""
-    instead: dict[int, object] = {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
-    for module in model.modules():  # what a hook holds, or has put there, is not ours: it may be huge, or have no copy
-        instead |= {id(held): held for name, held in vars(module).items() if _is_foreign(name, held)}
+    # What a hook holds, or has put there, is not ours: it may be huge, or have no copy.
+    instead: dict[int, object] = {id(one): one for module in model.modules() for one in _foreign(module)}
+    instead |= {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
     return copy.deepcopy(model, memo=instead)
 
 
-def _is_foreign(name: str, held: object) -> bool:
-    return isinstance(held, Tensor) or ("_hooks" in name and "load" not in name)
+def _foreign(module: nn.Module) -> Iterator[object]:
+    for name, held in vars(module).items():
+        if "_hooks" in name and "load" not in name:
+            yield held
+        elif name not in ("_parameters", "_buffers", "_modules"):
+            yield from _tensors_in(held)
+
+
+def _tensors_in(held: object) -> Iterator[Tensor]:
+    if isinstance(held, Tensor):
+        yield held
+    elif isinstance(held, list | tuple | dict):
+        for one in held.values() if isinstance(held, dict) else held:
+            yield from _tensors_in(one)
 
 
 def count_parameters(model: nn.Module) -> int:
