@@ -10,7 +10,7 @@ import torch
 from memgrow import versions
 from memgrow.data import Domain, Example
 from memgrow.defaults import FINE_TUNING
-from memgrow.errors import ModelError
+from memgrow.errors import DataError, ModelError
 from memgrow.learner import Learner, Prediction
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
@@ -163,6 +163,9 @@ def test_what_does_not_belong_to_the_encoder_is_refused_in_a_sentence(folders, f
     first = Learner.load(folders[0], "cpu")
     assert "learnt on top of slots of food" in refused(first, files["films"])
     assert "has a domain 'things' already" in refused(first, files["things"])
+    with pytest.raises(DataError, match=r"the name of the domain a\\ud800 holds half a character"):
+        first.import_domain(files["food"], "a\ud800")
+    assert first.history.domains == ("things",)
     other = Learner.create("frozen+M", encoder=make_encoder(tmp_path / "other", seed=1), training=FAST, device="cpu")
     other.adapt(DOMAINS[0])
     assert "belongs to another encoder" in refused(other, files["food"])

@@ -146,6 +146,13 @@ def test_a_domain_that_was_not_learnt_is_told(tiny, stream):
     assert sentence.startswith("kitchen: the model gets 33.3% of its test examples right, and to answer")
 
 
+def test_where_nothing_is_shown_it_is_a_warning_at_the_line_that_asked(tiny, stream):
+    learner = make(tiny, TrainingSettings(rate=1e-12, epochs=1))
+    with pytest.warns(UserWarning, match="^kitchen: .* it has learnt nothing of use") as told:
+        learner.learn(stream[:1])
+    assert [one.filename for one in told] == [__file__]
+
+
 def test_whoever_has_given_word_vectors_is_not_advised_to_give_some(tiny, stream, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "noted"))
     (file := tmp_path / "vectors.txt").write_text(f"the {' '.join(['0.5'] * tiny.embedding)}\n")
@@ -216,7 +223,7 @@ def test_texts_without_words_and_endless_texts_have_an_answer(tiny, stream):
     learner = make(tiny, TrainingSettings(epochs=1, max_words=20))
     learner.adapt(stream[0])
     empty, blank, long, cut = learner.predict(
-        [("", ""), (" ", "\n"), ("stew " * 100_000, "it was warm"), ("stew " * 20, "it was warm")]
+        [("\u200b", "\u200b"), ("\ufeff", "\u200b\n"), ("stew " * 100_000, "it was warm"), ("stew " * 20, "it was warm")]
     )
     assert empty == blank
     assert long.probabilities == pytest.approx(cut.probabilities, abs=1e-6)

@@ -70,6 +70,10 @@ class Frame:
         (["a", None], "text 2: the text of an example is missing"),
         ([float("nan")], "text 1: the text of an example is missing"),
         ([7], "text 1: the text of an example is a number"),
+        (["a", ""], "text 2 is empty; give it at least one word"),
+        ([" \t"], "text 1 is empty"),
+        ([Example("a"), Example("")], "example 2 is empty"),
+        (["a \ud83d b"], r"text 1 holds half a character \(.ud83d\)"),
         ([{"txt": "a"}], "text 1 has no column for the text"),
         ([("a", "b")], "reads one text, but the example has 2.*second value of Example is a second text"),
         ([("a", "b", "c")], "text 1: the text of an example is a tuple"),
@@ -78,6 +82,11 @@ class Frame:
 def test_texts_that_cannot_be_read_are_told(learner, texts, said):
     with pytest.raises(DataError, match=said):
         learner.predict(texts)
+
+
+def test_an_empty_text_is_not_learnt_from():
+    with pytest.raises(DataError, match="example 2 is empty; give it at least one word"):
+        create().adapt(Domain("mine", *[[Example("a", label="x"), Example(" ", label="y")]] * 3))
 
 
 def test_a_second_value_of_an_example_is_told_to_be_a_second_text():

@@ -227,7 +227,7 @@ class Adaptation:
         if mixed := len(self.training) - len(self.data):
             found = f"{counted(sum(kept.values()), 'row')} of {listed(kept)}"
             yield f"{name}: {found} are learnt with it, as {mixed:,} of the {len(self.training):,} rows of an epoch"
-        if lost := [domain for domain in earlier if domain not in kept]:
+        if lost := [domain for domain in earlier if domain not in kept and domain not in self.stage.learned]:
             yield f"{name}: no rows were kept of {listed(lost)}, which cannot be rehearsed"
 
     @property

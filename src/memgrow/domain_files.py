@@ -21,6 +21,7 @@ from torch import Tensor
 
 from memgrow.calibration import Calibration
 from memgrow.checkpoint import Learnt, Setup
+from memgrow.data.domain import check_name
 from memgrow.domain_parts import DomainPart, encoder_of, find_part
 from memgrow.errors import ModelError, brief, listed, quoted
 from memgrow.history import Stage
@@ -186,6 +187,7 @@ def read_domain(path: str | Path) -> DomainFile:
 def with_domain(setup: Setup, learnt: Learnt, file: DomainFile, name: str | None = None) -> Learnt:
     """What is known with a domain put in, under its own name or another; what was known before is not touched."""
     described, name = file.described, name or file.described.domain
+    check_name(name)
     encoder = encoder_of(_classifier(learnt))
     _check_encoder(setup, learnt, encoder, file)
     if name in learnt.history.domains:

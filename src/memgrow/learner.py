@@ -28,7 +28,7 @@ from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.models import REPLY, TASKS, Model, ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.printable import printable
-from memgrow.progress import NoProgress, Progress, shown_by
+from memgrow.progress import NoProgress, Progress, shown_by, warn
 from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate, weak_scores
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
@@ -249,7 +249,7 @@ class Learner(Answering):
         # Last: whatever stops this finds learner and folder to have learnt the same.
         scores = learnt.history.matrix.rows[-1].scores
         for sentence in weak_scores(stage, record.validation, scores, _advice(setup)):
-            progress.note(sentence)
+            warn(progress, sentence)
         return record
 
     def learn(

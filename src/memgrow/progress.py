@@ -1,6 +1,7 @@
 """Progress: steps and sentences from a long piece of work for the person who waits for it."""
 
 import sys
+import warnings
 from dataclasses import dataclass
 from html import escape
 from importlib import import_module
@@ -71,7 +72,7 @@ class NotebookProgress(PlainProgress):
 
 
 class NoProgress:
-    """Shows nothing."""
+    """Shows nothing but what is a warning (`warn`)."""
 
     def step(self, step: Step) -> None:
         return
@@ -95,6 +96,17 @@ def shown_by(progress: Progress | bool | None) -> Progress:
             "and note"
         )
     return progress
+
+
+def warn(progress: Progress, sentence: str) -> None:
+    """Tell what nobody should miss: where nothing is shown it is a warning of Python's, at the line outside memgrow."""
+    if not isinstance(progress, NoProgress):
+        progress.note(sentence)
+        return
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "memgrow":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(sentence, stacklevel=level)
 
 
 def in_notebook() -> bool:

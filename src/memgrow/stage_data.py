@@ -8,6 +8,7 @@ from functools import cached_property
 from memgrow.data import Domain, Example
 from memgrow.data.domain import representatives
 from memgrow.data.on_disk import joined
+from memgrow.data.records import filled
 from memgrow.errors import DataError, SettingsError, listed
 from memgrow.history import History
 from memgrow.methods import Method
@@ -81,13 +82,16 @@ def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] 
 def check_examples(
     examples: Sequence[Example], task: str, labels: Sequence[str] | None, unknown: str = LEARN_FIRST
 ) -> None:
-    """Every example has as many texts as the task asks for and, where labels are given, one of them, or a reply.
+    """Every example has as many texts as the task asks for, none of them empty, and, where labels are given, one of
+    them, or a reply.
 
     The sentence about an `unknown` label ends in what is to be done.
     """
     known = set(labels or ())
     for number, example in enumerate(representatives(examples), 1):
         where = example.where or f"example {number}"
+        for text in example.texts:
+            filled(text, where)
         if len(example.texts) != READS[task]:
             raise DataError(
                 f"{where}: this model reads {ASKS[task]}, but the example has {len(example.texts)}"

@@ -212,6 +212,16 @@ def test_a_model_that_is_passed_on_by_export_has_no_rows_and_goes_on_without_the
     assert any(f"no rows were kept of {stream[0].name}, {stream[1].name}" in note for note in heard.notes)
 
 
+def test_a_domain_that_is_learnt_again_is_not_told_to_be_lost(stream):
+    learner, heard = create(), Plug()
+    learner.use("F")
+    learner.learn(stream[:2])
+    learner.use("rehearsal")
+    learner.adapt(stream[0], progress=heard)
+    told = [note for note in heard.notes if "no rows were kept of" in note]
+    assert told == [f"{stream[0].name}: no rows were kept of {stream[1].name}, which cannot be rehearsed"]
+
+
 @pytest.fixture(scope="module")
 def saved(stream, tmp_path_factory) -> Path:
     learner = create()

@@ -87,6 +87,15 @@ def half_of_a_character(text: str) -> str | None:
     return None
 
 
+def check_name(domain: str) -> None:
+    """Refuse a domain's name that no file can hold, as that of a file in another encoding may be."""
+    if (half := half_of_a_character(domain)) is not None:
+        raise DataError(
+            f"the name of the domain {printable(domain)} holds half a character ({half}), with which no model can be "
+            "saved: give it another, or rename the file"
+        )
+
+
 class LargeExamples(Sequence[Example]):
     """Examples too many to hold in memory: read from where they are when they are asked for. A pickle is a tuple."""
 
@@ -137,11 +146,7 @@ class Domain:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
             raise DataError(f"the name of a domain is {kind_of(self.name)}, but must be a string")
-        if (half := half_of_a_character(self.name)) is not None:  # as in that of a file in another encoding
-            raise DataError(
-                f"the name of the domain {printable(self.name)} holds half a character ({half}), with which no model "
-                "can be saved: give it another, or rename the file"
-            )
+        check_name(self.name)
         for part in ("train", "validation", "test"):
             _check_examples(getattr(self, part), part, self.name)
 

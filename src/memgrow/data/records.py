@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
-from memgrow.data.domain import Example
+from memgrow.data.domain import Example, half_of_a_character
 from memgrow.data.files import Row, domain_and_part, read_rows
 from memgrow.data.lines import LONGEST_ROW, input_lines, too_long, where
 from memgrow.data.splits import PART_NAMES
@@ -143,7 +143,7 @@ def iterate_asked(path: str | Path, columns: Columns = BY_NAME) -> Iterator[Aske
 
 def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]:
     """One example for each text of the command line, or for each two of them for a model of pairs."""
-    checked = [_filled(text, f"text {number} of the command line") for number, text in enumerate(texts, 1)]
+    checked = [filled(text, f"text {number} of the command line") for number, text in enumerate(texts, 1)]
     if task != "pair":
         return [Example(text) for text in checked]
     if len(texts) % 2:
@@ -172,7 +172,7 @@ def asked_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None)
 def example_from_value(value: str | Mapping[str, object], task: str | None, place: str) -> Example:
     """One example of a plain text (of a pair: with a tab between its two), or of an object with the usual fields."""
     if isinstance(value, str):
-        return _from_text(_filled(value, place), task, place)
+        return _from_text(filled(value, place), task, place)
     return _from_fields(value, BY_NAME, place).example
 
 
@@ -268,7 +268,7 @@ def _text(row: Row, column: str, place: str) -> str:
         )
     if len(value) > LONGEST_ROW:
         raise too_long(place)
-    return _filled(value, place, column)
+    return filled(value, place, column)
 
 
 def _name(row: Row, column: str, place: str) -> str:
@@ -279,7 +279,7 @@ def _name(row: Row, column: str, place: str) -> str:
         raise DataError(
             f"{place}: the field {column!r} is {kind_of(value)}, but must be a string, a whole number, true or false"
         )
-    return _filled(name.strip(), place, column)
+    return filled(name.strip(), place, column)
 
 
 def _part(row: Row, column: str, place: str) -> str:
@@ -303,18 +303,15 @@ def _value(row: Row, column: str, place: str) -> object:
     return value
 
 
-def _filled(value: str, place: str, column: str | None = None) -> str:
+def filled(value: str, place: str, column: str | None = None) -> str:
     """The value, if there is something in it and it can be written down again."""
     if not value or value.isspace():
         remedy = "fill it in or remove the row" if column else "give it at least one word"
         raise DataError(f"{_what(place, column)} is empty; {remedy}")
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        half = f"\\u{ord(value[error.start]):04x}"
+    if (half := half_of_a_character(value)) is not None:
         raise DataError(
             f"{_what(place, column)} holds half a character ({half}) that stands for nothing alone; remove it"
-        ) from None
+        )
     return value
 
 
