@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE, SITE = ROOT / "build/site-source", ROOT / "build/site"
 FENCE = re.compile(r"(^```.*?^```$)", flags=re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
+SPREAD = re.compile(r"(?<=\d) ± (?=\d)")
 FILES = (".png", ".ipynb")  # that come along with the pages which link to them
 OUTSIDE = {  # pages that do not lie in docs/, by their names on the site
     "README.md": "index",
@@ -70,10 +71,15 @@ def sections() -> dict[str, str]:
 
 
 def brought_along(text: str, page: Path, names: dict[Path, str]) -> str:
-    """The text with its links as they are on the site; a link to what the site does not have keeps its words alone."""
+    """The text with its links as they are on the site; a link to what the site does not have keeps its words alone.
+
+    No line ends between a mean and its spread.
+    """
 
     def moved(part: str) -> str:
-        return part if FENCE.fullmatch(part) else LINK.sub(lambda link: _moved(link, page, names), part)
+        if FENCE.fullmatch(part):
+            return part
+        return SPREAD.sub("\u00a0±\u00a0", LINK.sub(lambda link: _moved(link, page, names), part))
 
     return "".join(moved(part) for part in FENCE.split(text))
 

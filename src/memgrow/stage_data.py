@@ -153,15 +153,14 @@ def weak_scores(
 ) -> Iterator[str]:
     """Sentences about domains on which the model is no better than whoever always gives the most frequent label.
 
-    `validation` is the score of the stage on its validation examples, `tests` those of domains on their test examples.
+    `validation` is the score of the stage on its validation examples, `tests` those of domains on their test examples,
+    which decide where there are any: a handful of validation rows shall not gainsay the table that is shown.
     """
     if stage.task == REPLY:
         return
     tested = [domain for domain in stage.domains if domain.test and domain.name in tests]
     found = {domain.name: (domain.test, tests[domain.name], "test") for domain in tested}
-    if len(stage.domains) == 1 and (
-        stage.name not in found or found[stage.name][1] > most_frequent_share(found[stage.name][0])
-    ):
+    if len(stage.domains) == 1 and not found:
         found[stage.name] = (stage.validation, validation, "validation")
     for name, (examples, score, part) in found.items():
         label, share = most_frequent(examples)

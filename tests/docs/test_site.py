@@ -43,7 +43,8 @@ def build(tmp_path, monkeypatch):
         ("[here](#below) [far](https://example.org)", "[here](#below) [far](https://example.org)"),
         ("[![a](docs/a.png)](docs/one.md)", "[![a](_files/docs/a.png)](one.md)"),
         ("under the [licence](LICENSE)", "under the licence"),
-        ("```\n[code](docs/one.md)\n```", "```\n[code](docs/one.md)\n```"),
+        ("```\n[code](docs/one.md) 1 ± 2\n```", "```\n[code](docs/one.md) 1 ± 2\n```"),
+        ("| 62.9 ± 0.6 | mean ± deviation |", "| 62.9\u00a0±\u00a00.6 | mean ± deviation |"),
     ],
 )
 def test_links_lead_to_the_same_pages_on_the_site(build, link, expected):

@@ -13,6 +13,7 @@ from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record
 from memgrow.history import Stage
 from memgrow.methods import Grew
+from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import difference, legend, verdict
 
 NAMES = ("books", "dvds")
@@ -154,6 +155,15 @@ def test_one_seed_has_no_spread_and_no_verdict_on_ties(outcome):
     assert legend(comparison, 1) == ""
     assert "not clearly" not in verdict(comparison)
     assert verdict(comparison).endswith("One seed: another may differ.")
+
+
+def test_methods_that_end_alike_are_named_together():
+    def ended(score: float) -> RunResult:
+        return RunResult(AccuracyMatrix().with_row(["a"], {"a": score}), 1000, 2.0)
+
+    scores = {"F+V": 0.9, "bag of words": 0.9, "F": 0.8, "multi-task": 0.9}
+    said = verdict(Comparison({name: {0: ended(score)} for name, score in scores.items()}))
+    assert said.startswith("Without old data, F+V ends best (and so does bag of words): +10.0 points against fine-tu")
 
 
 def test_a_result_has_a_row_for_each_record(outcome):

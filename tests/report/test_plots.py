@@ -3,6 +3,7 @@
 import io
 import struct
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ from memgrow.errors import SettingsError
 from memgrow.history import Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
+from memgrow.metrics.confusion import Confusion
+from memgrow.report import confusion
 from memgrow.report.measures import MEASURES
-from memgrow.report.plots import ACCURACY, Look, draw_matrices
+from memgrow.report.plots import ACCURACY, DPI, Look, draw_matrices, new_figure
 from memgrow.report.run_plots import draw_training
 from memgrow.training.resume import Curve
 
@@ -92,3 +95,26 @@ def test_there_is_no_half_an_epoch(epochs, monkeypatch):
     ticks = drawn[0].axes[0].get_xticks()
     assert len(ticks)
     assert all(tick == int(tick) for tick in ticks)
+
+
+@pytest.mark.parametrize("domains", [["books"], ["books", "reviews_of_electronics_and_of_parts_for_them", "dvds"]])
+def test_titles_of_confusion_matrices_keep_clear_of_each_other_and_of_the_bar(domains, monkeypatch):
+    drawn = []
+
+    def kept(*size):
+        drawn.append(new_figure(*size))
+        drawn[0].set_dpi(DPI)  # that of the file: places are measured in its dots
+        return drawn[0]
+
+    monkeypatch.setattr(confusion, "new_figure", kept)
+    found = Confusion(("good", "bad"), ((9, 1), (2, 8)))
+    title = "/home/somebody/reviews/models/the-second-attempt: labels and answers"
+    confusion.draw_confusions(dict.fromkeys(domains, found), io.BytesIO(), title)
+    *heads, whole = [*(axis.title for axis in drawn[0].axes if axis.get_title()), drawn[0]._suptitle]
+    bar = drawn[0].axes[-1].get_window_extent()
+    boxes = [head.get_window_extent() for head in heads]
+    assert len(boxes) == len(domains)
+    assert not any(one.overlaps(other) for one, other in pairwise([*boxes, bar]))
+    assert whole.get_window_extent().x0 >= 0
+    assert whole.get_window_extent().x1 <= drawn[0].bbox.x1
+    assert not any(whole.get_window_extent().overlaps(box) for box in boxes)

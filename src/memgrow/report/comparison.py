@@ -71,7 +71,7 @@ def demo_verdict(comparison: Comparison, seeds: int) -> Iterator[str]:
         paired = comparison.against(name, RECOMMENDED)
         if name not in (BASELINE, RECOMMENDED) and paired is not None:
             data = ", and keeps rows of earlier domains" if keeps_rows(name) else ""
-            yield f"{name} ends {difference(paired)} points from the default{data}."
+            yield f"{name} ends {difference(paired)} points against the default{data}."
     doubt = "One seed, on made-up domains" if seeds == 1 else "Made-up domains"
     yield f"{doubt}: that is what a method can do. What it does on yours, memgrow compare FILES... tells."
 
@@ -107,7 +107,9 @@ def verdict(comparison: Comparison) -> str:
     level = [
         name for name in others if (paired := comparison.against(best, name)) and paired.std and not _clear(paired)
     ]
+    equal = [name for name in others if (paired := comparison.against(best, name)) and paired.difference == 0]
     beside = f" ({' and '.join(level)} not clearly below)" if level else ""
+    beside = f" (and so does {' and '.join(equal)})" if equal else beside
     rivals = {BASELINE: "fine-tuning", RETRAINING: "retraining on everything"}
     paired_with = {name: paired for name in rivals if (paired := comparison.against(best, name)) is not None}
     if not paired_with:

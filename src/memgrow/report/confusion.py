@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, BinaryIO
 
 from memgrow.metrics.confusion import Confusion, SideBySide
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 MOST = 8  # labels of a confusion matrix that a terminal has room for
 MISTAKES = 10  # of very many labels, the mistakes that are shown
 IN_PICTURE = 40  # labels whose names a picture has room for
+LETTERS, LINE = 30, 0.25  # of a title: letters in a line as wide as one heat map; inches from line to line
 FIGURES = 15  # labels up to which a picture has figures as well as colours
 
 
@@ -84,12 +86,14 @@ def draw_confusions(
     A file without a name needs a format (png, svg or pdf), or is PNG.
     """
     columns, rows = min(len(confusions), IN_A_ROW), ceil(len(confusions) / IN_A_ROW)
-    figure = new_figure(SIDE * columns, SIDE * rows)
+    heads, title = {name: fill(name, LETTERS) for name in confusions}, fill(title, LETTERS * columns)
+    above = LINE * (1 + max(head.count("\n") for head in heads.values()))
+    figure = new_figure(SIDE * columns, (SIDE + above) * rows + LINE * title.count("\n"))
     axes = figure.subplots(rows, columns, squeeze=False)
     for axis in axes.flat[len(confusions) :]:
         axis.set_axis_off()
     for axis, (name, confusion) in zip(axes.flat, confusions.items(), strict=False):
-        image = _draw(axis, name, confusion)
+        image = _draw(axis, heads[name], confusion)
     for axis in axes[:, 0]:
         axis.set_ylabel("label")
     figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label="% of the examples with the label")
@@ -97,7 +101,7 @@ def draw_confusions(
     figure.savefig(path, dpi=DPI, format=file_format)
 
 
-def _draw(axis: "Axes", name: str, confusion: Confusion) -> "AxesImage":
+def _draw(axis: "Axes", head: str, confusion: Confusion) -> "AxesImage":
     shares = [[100 * count / max(sum(row), 1) for count in row] for row in confusion.counts]
     image = axis.imshow(shares, vmin=0, vmax=100, cmap="Blues")
     places = range(len(confusion.labels))
@@ -112,7 +116,7 @@ def _draw(axis: "Axes", name: str, confusion: Confusion) -> "AxesImage":
     axis.set_yticks(places, named, parse_math=False)
     axis.set_xlabel("answer")
     axis.set_title(
-        f"{name}: accuracy {percent(confusion.accuracy)}, macro F1 {percent(confusion.macro_f1)}",
+        f"{head}\naccuracy {percent(confusion.accuracy)}, macro F1 {percent(confusion.macro_f1)}",
         fontsize=11,
         parse_math=False,
     )
