@@ -14,11 +14,18 @@ from torch import Tensor
 from memgrow.data import Domain, Example
 from memgrow.defaults import FINE_TUNING
 from memgrow.learner import Learner
+from memgrow.models import PretrainedSettings
 
 BATCH = 32
 
 Answers = list[tuple[int, list[float]]]
 """Of each text the number of its label, and the probability of each label."""
+
+
+def new_learner(asked: argparse.Namespace, method: str = "F", **given: Any) -> Learner:
+    """A learner as it comes by default, but for the precision that was asked for."""
+    model = PretrainedSettings(precision=asked.precision)
+    return Learner.create(method, **{"encoder": asked.encoder, "model": model, "device": asked.device, **given})
 
 
 def folder_of(learner: Learner) -> str:
@@ -103,7 +110,7 @@ class Trained:
 
 def train_with_memgrow(asked: argparse.Namespace, domain: Domain, loop: str | None) -> Trained:
     settings = replace(FINE_TUNING, batch=BATCH, epochs=asked.epochs, patience=asked.epochs)
-    learner = Learner.create("F", encoder=asked.encoder, training=settings, device=asked.device)
+    learner = new_learner(asked, training=settings)
     stage = learner.adapt(replace(domain, test=()), loop=loop)
     return Trained(stage.validation, stage.epochs * -(-len(domain.train) // BATCH))
 

@@ -21,6 +21,7 @@ import gc
 import hashlib
 import importlib.util
 import json
+import re
 import resource
 import statistics
 import subprocess
@@ -38,9 +39,11 @@ import encoder_rivals as rivals
 from memgrow.checkpoint import Learnt
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.corpora.open import open_corpus
+from memgrow.device import multiplies_bfloat16
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
 from memgrow.models import build
+from memgrow.models.pretrained.settings import PRECISIONS
 from memgrow.progress import Step
 from memgrow.training.stacked.together import PLAIN
 from recorded_command import recorded_command
@@ -75,7 +78,7 @@ def spread(given: Sequence[T], most: int) -> tuple[T, ...]:
 
 def untrained(asked: argparse.Namespace, stream: Stream) -> Learner:
     """A learner whose encoder is as it came and whose head is random: what it answers takes as long."""
-    learner = Learner.create("F", encoder=asked.encoder, device=asked.device)
+    learner = rivals.new_learner(asked)
     labels = tuple(sorted({label for domain in stream for label in domain.labels}))
     torch.manual_seed(0)
     model = build("text", learner.settings, 0, len(labels), "first", learner.encoder).to(learner.device)
@@ -87,9 +90,15 @@ def untrained(asked: argparse.Namespace, stream: Stream) -> Learner:
 
 
 def peak_mib(device: str) -> float:
-    """The peak of memory: on a GPU of what torch has held since it was reset, on a CPU of the whole process."""
+    """The peak of memory: on a GPU of what torch has held since it was reset, on a CPU of the whole process.
+
+    Linux counts in `ru_maxrss` also what the process that started this one had in memory, and not in VmHWM.
+    """
     if device == "cuda":
         return torch.cuda.max_memory_reserved() / 2**20
+    if (status := Path("/proc/self/status")).is_file():
+        (kib,) = re.findall(r"^VmHWM:\s+(\d+) kB$", status.read_text(), flags=re.MULTILINE)
+        return int(kib) / 2**10
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
@@ -143,6 +152,7 @@ def take_turns(
 def peak_alone(part: str, name: str, asked: argparse.Namespace) -> float:
     """The peak of a process of its own: in this one, whoever came first would have taken the memory."""
     given = {"encoder": asked.encoder, "texts": asked.texts, "epochs": asked.epochs, "threads": asked.threads}
+    given |= {"precision": asked.precision}
     given |= {"data": asked.data} if asked.data else {}
     words = [word for option, value in given.items() for word in (f"--{option}", str(value))]
     words += ["--quick"] if asked.quick else []
@@ -188,7 +198,7 @@ def measure_train(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
     domain = stream[0]
     train = spread(domain.train, asked.texts)
     domain = replace(domain, train=train, validation=spread(domain.validation, max(10, len(train) // 10)))
-    folder = rivals.folder_of(Learner.create("F", encoder=asked.encoder, device="cpu"))
+    folder = rivals.folder_of(rivals.new_learner(asked, device="cpu"))
     ways: dict[str, Callable[[], rivals.Trained]] = {MEMGROW: lambda: rivals.train_with_memgrow(asked, domain, None)}
     if asked.device == "cuda":
         ways[PLAINLY] = lambda: rivals.train_with_memgrow(asked, domain, PLAIN)
@@ -233,7 +243,7 @@ def measure_adapt(asked: argparse.Namespace, stream: Stream) -> dict[str, Any]:
         if method.split("+")[0] not in METHODS and method not in METHODS:
             print(f"  left out: there is no method {method}", file=sys.stderr, flush=True)
             continue
-        learner = Learner.create(method, encoder=asked.encoder, device=asked.device)
+        learner = rivals.new_learner(asked, method)
         told = Told()
         seconds, history = once(partial(learner.learn, stream, progress=told), asked.device, afresh=True)
         found[method] = {
@@ -265,6 +275,13 @@ def machine(asked: argparse.Namespace) -> str:
     return torch.cuda.get_device_name() if asked.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
 
 
+def precision(asked: argparse.Namespace) -> str:
+    """In which memgrow multiplies here."""
+    if asked.precision != "auto":
+        return str(asked.precision)
+    return "bfloat16" if multiplies_bfloat16(asked.device) else "float32"
+
+
 def report(asked: argparse.Namespace) -> dict[str, Any]:
     from transformers import __version__ as transformers_version
     from transformers.utils import logging
@@ -274,20 +291,22 @@ def report(asked: argparse.Namespace) -> dict[str, Any]:
     stream = open_stream(asked)
     found: dict[str, Any] = {
         "command": recorded_command(__file__),
-        "machine": torch.cuda.get_device_name()
-        if asked.device == "cuda"
-        else f"CPU, {torch.get_num_threads()} threads",
+        "machine": machine(asked),
+        "precision": precision(asked),
         "torch": torch.__version__,
         "transformers": transformers_version,
         "data": "made up" if asked.data is None else Path(asked.data).name,
     }
     measures = {"predict": measure_predict, "train": measure_train, "adapt": measure_adapt}
+    unfinished = None if asked.out is None else asked.out.with_name(f"{asked.out.name}.unfinished")
     for part in asked.parts:
         print(f"{part}:", file=sys.stderr, flush=True)
         found[part] = measures[part](asked, stream)
-        if asked.out:  # what has been measured is not lost if the rest fails
-            asked.out.parent.mkdir(parents=True, exist_ok=True)
-            asked.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        if unfinished is not None:  # what has been measured is not lost if the rest fails, and is no whole result
+            unfinished.parent.mkdir(parents=True, exist_ok=True)
+            unfinished.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if unfinished is not None:
+        unfinished.replace(asked.out)
     return found
 
 
@@ -297,6 +316,7 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help="the folder of the sentiment corpus")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=2, help="of the CPU, where it computes")
+    parser.add_argument("--precision", choices=PRECISIONS, default="auto", help="in which memgrow multiplies")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--methods", nargs="+", help="that adapt")
     parser.add_argument("--rounds", type=int, default=5)

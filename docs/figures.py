@@ -7,6 +7,7 @@
 import gzip
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from math import exp
@@ -339,16 +340,21 @@ def answering(machine: str) -> Callable[[Results], str]:
         found = json.loads((ROOT / f"results/encoders/speed/{machine}.json").read_text("utf-8"))
         parts = [part for part in ("predict", "train") if part in found]
         texts = found[parts[0]]["texts"]
+        products = f", memgrow in {found['precision']}" if "precision" in found else ""
+        asked = shlex.split(found["command"])
+        stopped = " That run was stopped after prediction." if "train" in asked and "train" not in found else ""
+        # Older results of a CPU may hold, as a rival's peak, that of the process which measured it.
+        most = "" if products or not found["machine"].startswith("CPU") else "≤ "
         rows = [
-            [f"{part}: {name}", f"{one['seconds']:.2f}", f"{one['times_memgrow']:.1f}", f"{one['peak_mib']:,.0f}"]
+            [f"{part}: {name}", f"{one['seconds']:.2f}", f"{one['times_memgrow']:.1f}", f"{most}{one['peak_mib']:,.0f}"]
             for part in parts
             for name, one in found[part]["rivals"].items()
         ]
         return _with_table(
             ("work", "seconds", "times memgrow's", "peak memory, MiB"),
             rows,
-            f"{texts:,} sentences, MiniLM, {found['machine']}, torch "
-            f"{found['torch'].partition('+')[0]}; from `{as_typed(found)}`.",
+            f"{texts:,} sentences, MiniLM, {found['machine']}{products}, torch "
+            f"{found['torch'].partition('+')[0]}; from `{as_typed(found)}`.{stopped}",
         )
 
     return figures
