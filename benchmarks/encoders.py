@@ -36,11 +36,11 @@ from typing import Any, TypeVar
 import torch
 
 import encoder_rivals as rivals
-from memgrow.checkpoint import Learnt
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.corpora.open import open_corpus
 from memgrow.device import multiplies_bfloat16
 from memgrow.learner import Learner
+from memgrow.learnt import Learnt
 from memgrow.methods import METHODS
 from memgrow.models import build
 from memgrow.models.pretrained.settings import PRECISIONS

@@ -27,12 +27,12 @@ import onnxruntime
 import torch
 from numpy.typing import NDArray
 
-from memgrow.checkpoint import Learnt
 from memgrow.data import Example, synthetic_stream
 from memgrow.data.batches import Batch, by_length, collate, token_mask
 from memgrow.device import using_threads
 from memgrow.export import export_onnx
 from memgrow.learner import Learner
+from memgrow.learnt import Learnt
 from memgrow.models import ModelSettings, PretrainedSettings, build
 from memgrow.text import Vocabulary, tokenise
 from recorded_command import recorded_command

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from memgrow import folder_writer, folders, storage
-from memgrow.checkpoint import BASE, FORMAT, KEPT_FROM, MODEL, checkpoint_files
+from memgrow.checkpoint import FORMAT, checkpoint_files
 from memgrow.errors import ModelError
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.run import Run
@@ -21,6 +21,7 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ENCODERS, ModelSettings
 from memgrow.training.loop import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
+from memgrow.weight_files import BASE, KEPT_FROM, MODEL
 from tests.models.test_custom_encoder import MeanEncoder
 from tests.support.breaking import Plug, PulledPlug
 

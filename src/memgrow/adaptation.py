@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from memgrow.calibration import calibrate
-from memgrow.checkpoint import REHEARSAL, Learnt, Setup
+from memgrow.checkpoint import REHEARSAL
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
 from memgrow.data.domain import LargeExamples
@@ -25,6 +25,7 @@ from memgrow.domain_parts import parts_after
 from memgrow.drift import Reference, summarise
 from memgrow.errors import SettingsError, counted, listed
 from memgrow.history import Stage
+from memgrow.learnt import Learnt, Setup
 from memgrow.methods import Evaluate, Grew, Plugins, Trains
 from memgrow.methods.trains import new_names
 from memgrow.models import REPLY, Classifier, Model

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import torch
 
 from memgrow.calibration import Calibration
-from memgrow.checkpoint import Setup
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
 from memgrow.data.from_python import is_frame
@@ -19,6 +18,7 @@ from memgrow.domain_parts import Parts, encoder_of, find_part
 from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError
 from memgrow.history import History
+from memgrow.learnt import Setup
 from memgrow.metrics.calibration import Reliability, reliability
 from memgrow.metrics.confusion import Confusion, confusion_of
 from memgrow.models import Classifier, Model, ModelSettings, Responder

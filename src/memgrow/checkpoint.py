@@ -1,57 +1,44 @@
 """The format of a model's folder: the names of its files and what stands in each, from values and back to them.
 
 A later format raises `FORMAT`, and turns the files of an older folder into its own in `checkpoint_files`.
-
-A large encoder's weights stand in a file of their own, `BASE`. A later version has the same file, by a link, for as
-long as half of it is still true; `MODEL` then holds all that differs from it or is not in it, and is read over it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
 
 from memgrow.calibration import Calibration
-from memgrow.data import Example
-from memgrow.data.batches import Tokenized, tokenize_large
-from memgrow.data.domain import LargeExamples
-from memgrow.domain_parts import HEADS, Parts, describe_parts, heads_of, restore_parts
+from memgrow.domain_parts import HEADS, describe_parts, heads_of, restore_parts
 from memgrow.drift import Reference
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.folder_reader import TRIES, find_damage, read_folder
 from memgrow.history import History
 from memgrow.kinds import wrong_part
+from memgrow.learnt import Learnt, Setup
 from memgrow.manifest import MANIFEST
-from memgrow.methods import Method, MethodSettings, Plugins, find_method
+from memgrow.methods import MethodSettings, Plugins, find_method
 from memgrow.methods.rehearsal import fits_task, pack_examples, unpack_examples
-from memgrow.models import Model, ModelSettings, described, rebuild, settings_from
+from memgrow.models import ModelSettings, described, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.storage import (
     Content,
     ReplacedError,
-    StoredFile,
-    identity_of,
     load_json,
     load_tensors,
     pack_json,
 )
-from memgrow.tensor_files import Shapes, stored_shapes
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
 from memgrow.training.loop import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
+from memgrow.weight_files import BASE, MODEL, load_weights, pack_weights, weight_shapes
 
 FORMAT = 2  # of a model's folder; a later one is refused
 CONFIG = "config.json"  # settings and shape, by which the model is built anew
-MODEL = "model.safetensors"  # its weights, or those that are not in the base
-BASE = "base.safetensors"  # weights of a large encoder, as they were in this version or an earlier one
-KEPT_FROM = 0.5  # of the bytes of a base: with fewer that are still true, a new one is written
 VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
 ENCODER = "encoder.json"  # the configuration of a pretrained encoder, as transformers reads it
@@ -66,47 +53,6 @@ NOT_UNDERSTOOD = (LookupError, TypeError, ValueError, AttributeError, Arithmetic
 SIGNS = {MANIFEST, CONFIG, MODEL, BASE}  # a folder with any of these is a model, be it half copied
 
 Noted = TypeVar("Noted", Calibration, Reference)
-
-
-@dataclass(frozen=True)
-class Setup:
-    """The method and settings by which a learner learns; learning does not change them."""
-
-    method: Method
-    model: ModelSettings
-    training: TrainingSettings
-    options: MethodSettings
-    seed: int
-    encoder: EncoderFiles | None = None  # the files of a pretrained encoder
-    vectors: RememberedVectors | None = None  # that new words begin with
-
-    def tokenized(self, examples: Sequence[Example]) -> Tokenized:
-        """Examples as tokens of the kind that the encoder reads; of those on the disk, tokens on the disk."""
-
-        def tokenize(some: Sequence[Example]) -> Tokenized:
-            return self.model.kind.tokenized(self.model, some, self.training.max_words, self.encoder)
-
-        return tokenize_large(examples, tokenize) if isinstance(examples, LargeExamples) else tokenize(examples)
-
-    @property
-    def limit(self) -> int:
-        """The number of tokens that are read of a text, at most."""
-        return self.model.kind.limit(self.model, self.training.max_words, self.encoder)
-
-
-@dataclass(frozen=True)
-class Learnt:
-    """The knowledge of a learner so far; an adaptation makes the next of it."""
-
-    task: str | None
-    labels: tuple[str, ...] | None
-    model: Model | None
-    vocabulary: Vocabulary
-    plugins: Plugins
-    history: History
-    calibration: Calibration = field(default_factory=Calibration)
-    parts: Parts = field(default_factory=dict)  # what each domain has of its own, where the encoder is frozen
-    reference: Reference = field(default_factory=Reference)
 
 
 def read_checkpoint(
@@ -193,40 +139,6 @@ def _described_options(options: MethodSettings) -> dict[str, Any]:
     """The options by name; one that has joined is named where it differs, so that earlier memgrows read the others."""
     usual = asdict(MethodSettings())
     return {name: value for name, value in asdict(options).items() if name not in JOINED or value != usual[name]}
-
-
-def pack_weights(model: Model, bases: Sequence[Path] = ()) -> dict[str, Content]:
-    """The files of a model's weights: all of them, or those of a large encoder and the rest."""
-    tensors = model.state_dict()
-    if not model.encoder.stored_once:
-        return {MODEL: UnwrittenTensors.of(tensors)}
-    for path in bases:
-        if (found := _still_true(path, tensors)) is not None:
-            base, same = found
-            rest = {name: tensor for name, tensor in tensors.items() if name not in same}
-            return {BASE: base, MODEL: UnwrittenTensors.of(rest)}
-    large = {f"encoder.{name}" for name in model.encoder.state_dict()}
-    parts = {BASE: large, MODEL: tensors.keys() - large}
-    return {file: UnwrittenTensors.of({n: tensors[n] for n in names}) for file, names in parts.items()}
-
-
-def load_weights(model: Model, files: Mapping[str, Content]) -> None:
-    """Fill in the weights that `pack_weights` made files of."""
-    known = model.state_dict().keys()
-    base = {name: tensor for name, tensor in load_tensors(files, BASE).items() if name in known}
-    tensors = {**base, **load_tensors(files, MODEL)}
-    check_numbers(model, tensors)
-    model.load_state_dict(tensors)
-
-
-def weight_shapes(files: Mapping[str, Content]) -> Shapes:
-    """The shapes of all weights, by name, as the headers of their files tell."""
-    found = [files[name] for name in (BASE, MODEL) if name in files]
-    try:
-        parts = [stored_shapes(one.path if isinstance(one, StoredFile) else cast(bytes, one)) for one in found]
-    except OSError as error:
-        raise ReplacedError("the weights were replaced while they were read: try again") from error
-    return {name: shape for part in parts for name, shape in part.items()}
 
 
 def unpack(
@@ -355,24 +267,3 @@ def _unpack_encoder(files: Mapping[str, Content], config: Mapping[str, Any]) -> 
     licences = {name: text(name) for name in config["licences"]}
     model = config["model"]
     return EncoderFiles(model["encoder"], text(ENCODER), text(TOKENIZER), model["weights"], licences)
-
-
-def _still_true(path: Path, tensors: Mapping[str, Tensor]) -> tuple[StoredFile, set[str]] | None:
-    """A base and the names of its tensors that are those of the model to the bit, if that is enough of it."""
-    try:
-        before, known = identity_of(path.stat()), load_file(path)
-        same = {name for name, tensor in known.items() if name in tensors and _same_bits(tensor, tensors[name])}
-        size = {name: tensor.nbytes for name, tensor in known.items()}
-        if sum(size[name] for name in same) < KEPT_FROM * sum(size.values()):
-            return None
-        base = StoredFile.open(path)  # last, as a checksum takes longer than to compare
-    except (OSError, SafetensorError):  # not there, or damaged: a new one is written
-        return None
-    return (base, same) if base.identity == before else None
-
-
-def _same_bits(one: Tensor, other: Tensor) -> bool:
-    if one.dtype != other.dtype or one.shape != other.shape:
-        return False
-    ours, theirs = (tensor.detach().cpu().contiguous().flatten().view(torch.uint8) for tensor in (one, other))
-    return torch.equal(ours, theirs)

@@ -20,12 +20,12 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.calibration import Calibration
-from memgrow.checkpoint import Learnt, Setup
 from memgrow.data.domain import check_name
 from memgrow.domain_parts import DomainPart, encoder_of, find_part
 from memgrow.errors import ModelError, brief, listed, quoted
 from memgrow.history import Stage
 from memgrow.kinds import wrong_part
+from memgrow.learnt import Learnt, Setup
 from memgrow.methods import Grew
 from memgrow.models import Classifier, PretrainedEncoder, PretrainedSettings
 from memgrow.models.fit import all_finite

@@ -10,7 +10,7 @@ from typing import Any
 from memgrow.adaptation import Adaptation, check_learnable
 from memgrow.answering import Answer, Answering, Prediction, Text
 from memgrow.calibration import Calibration
-from memgrow.checkpoint import Learnt, Setup, read_checkpoint
+from memgrow.checkpoint import read_checkpoint
 from memgrow.data import Domain, Stream
 from memgrow.data.domain import as_label, half_of_a_character
 from memgrow.data.values import kind_of
@@ -23,6 +23,7 @@ from memgrow.errors import DataError, ForgettingError, SettingsError
 from memgrow.folder_writer import clear_versions
 from memgrow.forgetting import Bound, check_bound, guarded
 from memgrow.history import History, Stage
+from memgrow.learnt import Learnt, Setup
 from memgrow.locking import hold
 from memgrow.methods import MethodSettings, check_method, find_method
 from memgrow.models import REPLY, TASKS, Model, ModelSettings, PretrainedSettings

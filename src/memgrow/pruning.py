@@ -11,12 +11,12 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from memgrow.checkpoint import Learnt
 from memgrow.data import Domain
 from memgrow.data.batches import Encoded, collate
 from memgrow.errors import DataError, ModelError, SettingsError, listed
 from memgrow.history import Stage
 from memgrow.learner import Learner
+from memgrow.learnt import Learnt
 from memgrow.methods import Grew
 from memgrow.models import Classifier, Model
 from memgrow.nn import Growth, count_parameters

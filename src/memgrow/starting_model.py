@@ -5,8 +5,8 @@ from pathlib import Path
 
 import torch
 
-from memgrow.checkpoint import Learnt, Setup
 from memgrow.data.batches import Tokenized
+from memgrow.learnt import Learnt, Setup
 from memgrow.methods import Grew, grow_for
 from memgrow.models import Classifier, Model, build
 from memgrow.models.encoder import first_vectors

@@ -15,13 +15,10 @@ from pathlib import Path
 import torch
 
 from memgrow.checkpoint import (
-    BASE,
     CONFIG,
     FORMAT,
     HISTORY,
     NOT_UNDERSTOOD,
-    Learnt,
-    Setup,
     checkpoint_files,
     pack,
     read_checkpoint,
@@ -32,11 +29,13 @@ from memgrow.folder_reader import Version, look_at_versions, read_folder
 from memgrow.folder_writer import PATIENCE_S, write_folder
 from memgrow.folders import aside
 from memgrow.history import History, Stage
+from memgrow.learnt import Learnt, Setup
 from memgrow.locking import hold
 from memgrow.manifest import Manifest, NoVersionError, stored_at
 from memgrow.models import ModelSettings
 from memgrow.storage import load_json
 from memgrow.training.resume import ResumeFolder
+from memgrow.weight_files import BASE
 
 KEEP_VERSIONS = 1  # that stay in the folder, where nobody has said how many
 MOST_VERSIONS = 100  # the manifest, which names their files, is small

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.checkpoint import BASE, MODEL, checkpoint_files
+from memgrow.checkpoint import checkpoint_files
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.storage import load_tensors
 from memgrow.training.loop import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
+from memgrow.weight_files import BASE, MODEL
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.tiny_encoder import make_encoder
 
