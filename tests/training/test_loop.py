@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
-from memgrow.defaults import RECURRENT, SMALL
+from memgrow.defaults import FINE_TUNING, RECURRENT, SMALL
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, for_data
 from memgrow.learner import Learner
 from memgrow.methods import Plugins
@@ -101,3 +103,20 @@ def test_training_waits_as_long_as_its_validation_part_asks_for(stream, tiny):
 def test_what_users_get_is_patient_and_what_was_recorded_stays():
     assert TrainingSettings().patience == LABELS.training.patience == REPLIES.training.patience == 2
     assert RECURRENT.patience == SMALL.training.patience == for_data(LABELS, ["mine.csv"]).training.patience == "auto"
+
+
+@given(warm_up=st.integers(0, 500), epochs=st.integers(1, 100), batches=st.integers(1, 300))
+def test_the_warm_up_is_at_most_a_third_of_all_steps(warm_up, epochs, batches):
+    settings = TrainingSettings(warm_up=warm_up, epochs=epochs)
+    steps = epochs * batches
+    assert settings.warm_up_steps(batches) == (warm_up if steps >= 3 * warm_up else steps // 3)
+
+
+@given(epochs=st.integers(1, 20), batches=st.integers(1, 100), schedule=st.sampled_from(["constant", "linear"]))
+def test_few_rows_are_trained_on_at_rates_that_have_risen(epochs, batches, schedule):
+    settings, steps = replace(FINE_TUNING, epochs=epochs, schedule=schedule), epochs * batches
+    rates = [settings.rate_factor(step, batches) for step in range(steps)]
+    assert max(rates) >= (1 if schedule == "constant" else 2 / 3)
+    if steps >= 160:  # as many as the shortest training on record has: its bits stay
+        falling = [1.0 if schedule == "constant" else 1 - step / steps for step in range(steps)]
+        assert rates == [min(1.0, (step + 1) / 51) * falling[step] for step in range(steps)]

@@ -22,6 +22,7 @@ from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(rate=1e-3, new_rate=1e-2, batch=20, epochs=2, warm_up=2, schedule="linear")
+BOUNDED = replace(TRAINING, warm_up=50)  # more steps than there are: the warm-up ends after a third of them
 LEARNT_BY_STEPS = ("F", "F+M", "frozen+M", "F+M+Q+L", "F+M+E", "F+D", "EWC+M", "sparse", "LoRA", "LoRA+A")
 
 
@@ -62,6 +63,14 @@ def test_where_shapes_are_the_same_so_are_the_bits(method, folder, stream, exact
     assert ours.history.stages[1].validation == theirs.history.stages[1].validation
 
 
+def test_a_warm_up_that_is_bounded_is_the_same_for_both(folder, stream, exact):
+    ours, theirs = make(folder, training=BOUNDED), make(folder, training=BOUNDED)
+    ours.adapt(stream[0], loop=RECORDED)
+    theirs.adapt(stream[0], loop=PLAIN)
+    for (name, a), b in zip(weights(ours).items(), weights(theirs).values(), strict=True):
+        assert torch.equal(a, b), name
+
+
 @pytest.mark.parametrize(
     ("family", "pairs"), [("bert", "one"), ("bert", "two"), ("distilbert", "two"), ("roberta", "one")]
 )
@@ -97,17 +106,18 @@ def test_a_text_as_long_as_the_encoder_reads_is_trained_on(folder, stream):
     assert max(map(learner.encode(long).length, range(len(long)))) == learner.trained().encoder.longest
 
 
-def test_a_killed_run_ends_with_the_same_bits(folder, stream, tmp_path, monkeypatch):
+@pytest.mark.parametrize("training", [TRAINING, BOUNDED], ids=["short warm-up", "bounded warm-up"])
+def test_a_killed_run_ends_with_the_same_bits(training, folder, stream, tmp_path, monkeypatch):
     keep_epoch(LAST, monkeypatch)
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
-    whole = make(folder, "F+M")
+    whole = make(folder, "F+M", training)
     whole.adapt(stream[0], loop=RECORDED)
     for reports in (1, 2):
         with pytest.raises(PulledPlug):
-            make(folder, "F+M").adapt(
+            make(folder, "F+M", training).adapt(
                 stream[0], folder=tmp_path / "model", save_every=0, progress=Plug(reports), loop=RECORDED
             )
-    resumed = make(folder, "F+M")
+    resumed = make(folder, "F+M", training)
     resumed.adapt(stream[0], folder=tmp_path / "model", loop=RECORDED)
     for (name, a), b in zip(weights(whole).items(), weights(resumed).values(), strict=True):
         assert torch.equal(a, b), name

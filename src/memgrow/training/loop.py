@@ -22,6 +22,7 @@ SCHEDULES = ("constant", "linear")
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
 MOST = 2**31 - 1  # of whatever is counted: more is a mistake, and too much for some that count in 64 bits
 TRIED, FEWEST = 500, 2  # patience: auto waits for so many validation answers, and so many epochs at least
+WARMS_UP = 3  # the warm-up is at most all steps divided by this: few rows would else be over before it is
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
 
@@ -40,7 +41,7 @@ class TrainingSettings:
     min_documents: int = 1  # a word that fewer documents of it have is not stored; defaults.py asks for more
     max_words: int = 400  # of a longer text the beginning is read
     new_rate: float | None = None  # of what no pretraining has seen: head, slots; None: the rate
-    warm_up: int = 0  # steps in which the rates rise to what they are
+    warm_up: int = 0  # steps in which the rates rise to what they are, at most a third of all: see `warm_up_steps`
     schedule: str = "constant"  # of the rates after that: constant, or linear to zero in the last epoch
 
     def __post_init__(self) -> None:
@@ -73,9 +74,13 @@ class TrainingSettings:
         """Whether all parameters move at one rate from first to last."""
         return self.new_rate is None and not self.warm_up and self.schedule == "constant"
 
+    def warm_up_steps(self, batches: int) -> int:
+        """The steps in which the rates rise, when epochs have that many: a third of all that there can be, at most."""
+        return min(self.warm_up, self.epochs * batches // WARMS_UP)
+
     def rate_factor(self, step: int, batches: int) -> float:
         """The share of its rate at which a parameter moves in a step, counted from 0, when epochs have that many."""
-        rising = min(1.0, (step + 1) / (self.warm_up + 1))
+        rising = min(1.0, (step + 1) / (self.warm_up_steps(batches) + 1))
         if self.schedule == "constant":
             return rising
         return rising * (1 - step / (self.epochs * batches))
