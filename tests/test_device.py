@@ -142,7 +142,7 @@ def test_who_says_the_usual_number_is_heard_too(four, monkeypatch):
 
 def test_training_takes_the_threads_that_suit_it_and_gives_them_back(four, monkeypatch, stream, tiny, short):
     seen = []
-    monkeypatch.setattr("memgrow.adaptation.train", lambda *_, **__: seen.append(torch.get_num_threads()) or 1 / 0)
+    monkeypatch.setattr("memgrow.stage_training.train", lambda *_, **__: seen.append(torch.get_num_threads()) or 1 / 0)
     learner = Learner.create("F", model=tiny, training=short, device="cpu")
     for options in ({}, {"threads": 2}, {"threads": 4}):
         with pytest.raises(ZeroDivisionError):

@@ -92,6 +92,6 @@ def test_a_bound_that_is_none_is_refused_before_training(learner, stream, points
 
 
 def test_nothing_to_hold_it_against_is_refused_before_training(learner, stream, monkeypatch):
-    monkeypatch.setattr("memgrow.adaptation.train", lambda *_, **__: pytest.fail("it was trained"))
+    monkeypatch.setattr("memgrow.stage_training.train", lambda *_, **__: pytest.fail("it was trained"))
     with pytest.raises(SettingsError, match=r"needs test examples of what was learnt before \(kitchen\)"):
         learner.adapt(stream[1], max_forgetting=1.0)

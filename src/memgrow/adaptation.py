@@ -2,13 +2,10 @@
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -30,18 +27,12 @@ from memgrow.methods import Evaluate, Grew, Plugins, Trains
 from memgrow.methods.trains import new_names
 from memgrow.models import REPLY, Classifier, Model
 from memgrow.nn import count_parameters
-from memgrow.progress import Progress, Step
+from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
 from memgrow.stage_data import READS, StageData, most_frequent_share, warnings_of
 from memgrow.starting_model import starting_model
 from memgrow.text import StoredWords, Vocabulary
-from memgrow.training.data_parallel import DataParallel, ParallelStepper
-from memgrow.training.evaluation import tally_each
-from memgrow.training.loop import Outcome, train
-from memgrow.training.plain_stepper import PlainStepper
-from memgrow.training.recorded import RecordedStepper
-from memgrow.training.resume import ResumeFolder
-from memgrow.training.stacked.together import RECORDED, STACKED, StackedDomain, choose_loop, correct
+from memgrow.training.loop import Outcome
 
 
 @dataclass(frozen=True)
@@ -136,86 +127,6 @@ class Adaptation:
             seed,
             started,
         )
-
-    def learn(
-        self, progress: Progress, resume: ResumeFolder, loop: str | None = None, group: DataParallel | None = None
-    ) -> tuple[Learnt, Stage]:
-        """Learn by the loop that is asked for or, unless one is, by the faster; with a group, by all its processes."""
-        if self.setup.method.closed_form:
-            return self._solve(progress, resume, group)
-        parts = (self.training, self.validation)
-        chosen = choose_loop(self.model, self.device, *parts, training=self.setup.training, asked=loop)
-        if chosen.name == STACKED:
-            (learnt,) = learn_together([self], progress, resume)
-            return learnt
-        if self.old is not None:
-            self.plugins.before_domain(self.old, self._old_logits)
-        # Asked only now: a plugin may begin to hold something as the domain arrives.
-        recorded = chosen.name == RECORDED and self.plugins.recording_obstacle() is None
-        if group is not None:
-            return self._learn_alone(partial(ParallelStepper, group=group), progress, resume, group)
-        return self._learn_alone(RecordedStepper if recorded else PlainStepper, progress, resume)
-
-    def _old_logits(self) -> Tensor:
-        assert isinstance(self.old, Classifier)  # a plugin that asks refuses others
-        return self.old.logits(self.training.as_known_to(self.old.vocabulary_size))
-
-    def _learn_alone(
-        self,
-        stepper: Callable[..., PlainStepper],
-        progress: Progress,
-        resume: ResumeFolder,
-        group: DataParallel | None = None,
-    ) -> tuple[Learnt, Stage]:
-        settings = self.setup.training
-        with seeded(self.seed, "train", device=self.device):
-            (outcome,) = train(
-                stepper(
-                    self.model,
-                    self.training,
-                    self.validation,
-                    settings=settings,
-                    trains=self.trains,
-                    plugins=self.plugins,
-                ),
-                self.training,
-                name=self.stage.name,
-                settings=settings,
-                seeds=[self.seed],
-                plugins=[self.plugins],
-                resume=resume,
-                progress=progress,
-                validation=len(self.validation),
-            )
-        return self._finish_plainly(outcome, group)
-
-    def _solve(self, progress: Progress, resume: ResumeFolder, group: DataParallel | None) -> tuple[Learnt, Stage]:
-        """Learn without training; a run that was killed begins again."""
-        resume.restore()  # which refuses to give up another's unfinished training
-
-        def tell(done: int, total: int) -> None:
-            progress.step(Step(self.stage.name, 1, 1, done, total))
-
-        with self._read_by(group):
-            self.plugins.solve(self.model, self.data, tell)
-            validation = self.model.score(self.validation)
-        return self._finish_plainly(Outcome(0, 0, validation, 0.0), group)
-
-    def _read_by(self, group: DataParallel | None) -> AbstractContextManager[None]:
-        """Within, all processes of a group read what the model is given; its encoder stays as it is."""
-        if group is None:
-            return nullcontext()
-        group.take(self.model.encoder)
-        return group.sharing(self.model.encoder)
-
-    def _finish_plainly(self, outcome: Outcome, group: DataParallel | None) -> tuple[Learnt, Stage]:
-        self.after_training(partial(tally_each, self.model, self.validation))
-        if self.grew.slots:
-            self.model.encoder.note_texts(self.data)  # once more: word vectors may have moved
-        note = self.plugins.after_domain(self.model, self.training, self.device, self.seed)
-        with self._read_by(group if self.tested else None):
-            scores = {name: self.model.score(self.encode(part.test)) for name, part in self.tested.items()}
-        return self.finish(outcome, note, scores)
 
     def notes_on_kept_rows(self) -> Iterator[str]:
         """Sentences for a user whose method keeps rows: how many, where, and which ones this domain is learnt with."""
@@ -340,48 +251,3 @@ def check_learnable(setup: Setup, plugins: Plugins, stage: StageData, later: boo
             f"a model with a pretrained encoder answers with labels, and {stage.name} has replies: give rows with "
             "labels, or leave the encoder out"
         )
-
-
-def learn_together(
-    adaptations: Sequence[Adaptation], progress: Progress, resume: ResumeFolder
-) -> list[tuple[Learnt, Stage]]:
-    """Let models that can be stacked learn one domain as a stack; resumed is only a stack of one."""
-    first, plugins = adaptations[0], [one.plugins for one in adaptations]
-    models, seeds = [one.model for one in adaptations], [one.seed for one in adaptations]
-    domain = StackedDomain(models, first.training, seeds, first.device)
-    domain.prepare(first.validation, first.setup.training.batch)
-    _before_domain(adaptations, domain)
-    # Asked only now: a plugin may begin to hold something as the domain arrives.
-    if (reason := first.plugins.stacking_obstacle()) is not None:
-        if len(adaptations) > 1:
-            progress.note(one_after_another(first.stage.name, reason))
-        return [one._learn_alone(PlainStepper, progress, resume) for one in adaptations]
-    outcomes = domain.train(
-        first.stage.name, first.setup.training, first.trains, plugins, resume=resume, progress=progress
-    )
-    for number, one in enumerate(adaptations):
-        one.after_training(partial(domain.tally_each, number))
-    notes = Plugins.after_domain_together(plugins, domain)
-    answers = {name: correct(models, first.encode(part.test), first.device) for name, part in first.tested.items()}
-    scores = [{name: fmean(right[number]) for name, right in answers.items()} for number in range(len(models))]
-    finished = zip(adaptations, outcomes, notes, scores, strict=True)
-    return [one.finish(outcome, note, score) for one, outcome, note, score in finished]
-
-
-def one_after_another(name: str, reason: str) -> str:
-    """The sentence about learners that cannot be stacked."""
-    return f"{name}: the learners are trained one after another, as {reason}"
-
-
-def _before_domain(adaptations: Sequence[Adaptation], domain: StackedDomain) -> None:
-    """Let plugins prepare for a later domain; if one asks for its old model's answers, all old models are asked."""
-    olds = [one.old for one in adaptations if one.old is not None]
-    answers: list[Tensor] = []
-
-    def ask(number: int) -> Tensor:
-        if not answers:
-            answers.extend(domain.logits(olds))
-        return answers[number]
-
-    for number, (one, old) in enumerate(zip(adaptations, olds, strict=False)):
-        one.plugins.before_domain(old, partial(ask, number))

@@ -31,6 +31,7 @@ from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.printable import printable
 from memgrow.progress import NoProgress, Progress, shown_by, warn
 from memgrow.stage_data import StageData, check_tests, domains_of_stage, validate, weak_scores
+from memgrow.stage_training import learn_stage
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
 from memgrow.text.vector_files import detect
@@ -234,7 +235,7 @@ class Learner(Answering):
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, save_every)
         asked = threads if group is None else None  # a group has parted them already
         with using_threads(suited_threads(self.device, adaptation.multiplications, asked)):
-            learnt, record = adaptation.learn(progress, resume, loop, group)
+            learnt, record = learn_stage(adaptation, progress, resume, loop, group)
             if bound is not None:
                 try:
                     bound.check(stage.name, learnt.history.matrix.rows[-1].scores)

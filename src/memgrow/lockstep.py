@@ -7,7 +7,7 @@ by `Learner.adapt`, to the bit. The two round differently, and that may be anoth
 from collections.abc import Sequence
 from pathlib import Path
 
-from memgrow.adaptation import Adaptation, learn_together, one_after_another
+from memgrow.adaptation import Adaptation
 from memgrow.data import Domain
 from memgrow.history import Stage
 from memgrow.learner import Learner
@@ -15,6 +15,7 @@ from memgrow.methods import Plugins
 from memgrow.progress import NoProgress, Progress
 from memgrow.seeding import derive
 from memgrow.stage_data import domains_of_stage, validate
+from memgrow.stage_training import learn_stage, learn_together, one_after_another
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.stacked.model import obstacle
 from memgrow.training.stacked.together import StackedDomain, correct, stacking_obstacle
@@ -56,7 +57,7 @@ def adapt_together(
     else:
         if reason is not None and len(learners) > 1:
             progress.note(one_after_another(domain.name, reason))
-        learnt = [one.learn(progress, nowhere) for one in adaptations]
+        learnt = [learn_stage(one, progress, nowhere) for one in adaptations]
     for learner, (known, _) in zip(learners, learnt, strict=True):
         learner.take(known)
     return [record for _, record in learnt]

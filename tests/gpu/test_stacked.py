@@ -104,7 +104,7 @@ def test_a_learner_alone_is_stacked_and_goes_on_after_a_broken_run_with_the_same
 ):
     keep_epoch(LAST, monkeypatch)
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
-    monkeypatch.setattr("memgrow.adaptation.PlainStepper", lambda *_, **__: pytest.fail("it took the plain loop"))
+    monkeypatch.setattr("memgrow.stage_training.PlainStepper", lambda *_, **__: pytest.fail("it took the plain loop"))
 
     def make() -> Learner:
         (learner,) = learners("F+M+V", 1)

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memgrow import adaptation
+from memgrow import stage_training
 from memgrow.data import Domain, synthetic_stream
 from memgrow.data.batches import Encoded
 from memgrow.learner import Learner
@@ -189,7 +189,7 @@ def test_where_texts_would_take_too_much_memory_side_by_side_the_plain_loop_is_t
 def test_a_learner_tells_what_it_will_train_and_validate_on(stream, monkeypatch):
     asked = []
     monkeypatch.setattr(
-        adaptation, "choose_loop", lambda *given, **more: asked.append(given) or choose_loop(*given, **more)
+        stage_training, "choose_loop", lambda *given, **more: asked.append(given) or choose_loop(*given, **more)
     )
     make().adapt(stream[0])
     ((_, device, *parts),) = asked
@@ -198,5 +198,5 @@ def test_a_learner_tells_what_it_will_train_and_validate_on(stream, monkeypatch)
 
 
 def test_on_the_cpu_a_learner_takes_the_plain_loop(stream, monkeypatch):
-    monkeypatch.setattr(adaptation, "learn_together", lambda *_, **__: pytest.fail("it was stacked"))
+    monkeypatch.setattr(stage_training, "learn_together", lambda *_, **__: pytest.fail("it was stacked"))
     make().adapt(stream[0])
