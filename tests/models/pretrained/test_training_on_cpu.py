@@ -49,3 +49,23 @@ def test_a_copy_of_frozen_numbers_is_made_anew_when_they_change_and_is_sent_to_n
     copied = copy.deepcopy(copies)
     parameter.data.fill_(4)  # which nobody is told of
     assert (copied.of(parameter) == 4).all()
+
+
+def test_what_is_written_past_torch_is_read_by_answers_at_once_and_by_steps_after_a_change_of_mode(folder):
+    settings = PretrainedSettings(encoder=str(folder), precision="bfloat16", dropout=0.0)
+    learner = Learner.create("frozen+M", model=settings, training=TRAINING, device="cpu")
+    domain = replace(synthetic_stream(domains=1, train=12, validation=4, test=0)[0], test=())
+    learner.adapt(domain)
+    reader, texts = learner.trained().encoder, domain.train
+    table = reader.backbone.get_input_embeddings().weight
+    reader.backbone.requires_grad_(False)
+    words, lengths = torch.arange(5, 17).view(2, 6), torch.tensor([6, 4])
+
+    def stepped():
+        return reader.train()(words, lengths).detach()
+
+    before, answers = stepped(), [one.probabilities for one in learner.predict(texts)]
+    assert torch.equal(stepped(), before)
+    table.data.mul_(3)
+    assert [one.probabilities for one in learner.predict(texts)] != answers
+    assert not torch.equal(stepped(), before)

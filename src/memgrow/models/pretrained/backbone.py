@@ -204,7 +204,11 @@ def _copied(tensors: Sequence[Tensor], kinds: Sequence[torch.dtype]) -> list[Ten
 
 
 class FrozenCopies:
-    """Copies in bfloat16 of parameters that do not train, made once and not in each step; a copied model has none."""
+    """Copies in bfloat16 of parameters that do not train, made once and not in each step; a copied model has none.
+
+    A write by `parameter.data.mul_(2)` and the like is not noticed, as torch counts none of `.data`: write within
+    `torch.no_grad()`, or go from `eval()` to `train()`, and the encoder makes copies anew. Answers need no copies.
+    """
 
     def __init__(self) -> None:
         self._known: dict[nn.Parameter, tuple[Tensor, int, Tensor]] = {}  # its numbers, their version, the copy

@@ -168,10 +168,14 @@ class PretrainedEncoder(WithMemories):
     def tokens_at_once(self) -> int:
         return AT_ONCE.get(next(self.backbone.parameters()).device.type, AT_ONCE["cpu"])
 
+    def train(self, mode: bool = True) -> Self:
+        """As of any module; at a change of mode, copies of frozen weights go: nobody tells of writes to `.data`."""
+        if mode != self.training:
+            self._frozen.clear()
+        return super().train(mode)
+
     def prepared(self) -> AbstractContextManager[None]:
         """Weights are cast once, and not in each batch."""
-        if all(parameter.requires_grad for parameter in self.backbone.parameters()):
-            self._frozen.clear()  # the training that needed them is over
         return self._cast.within(self.backbone.parameters() if self._half else ())
 
     @torch.no_grad()
