@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import nn
 
-from memgrow import learner as learners
+from memgrow import learning
 from memgrow.data import Domain, Stream
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
@@ -98,7 +98,7 @@ def small(stream) -> Stream:
 
 @pytest.fixture
 def shared(monkeypatch):
-    monkeypatch.setattr(learners, "started", in_threads)
+    monkeypatch.setattr(learning, "started", in_threads)
 
 
 def make(folder: Path, method: str, **model) -> Learner:
