@@ -58,6 +58,8 @@ def test_a_chat_answers_every_line_and_says_whose_slots_it_read(memgrow, talker)
     lines = result.stdout.splitlines()
     assert len(lines) == 4
     assert all("kitchen" in line and "harbour" in line and "%" in line for line in lines[1::2])
+    quiet = memgrow("chat", talker, "--max-words", "4", "--quiet", stdin="where is the ladder ?\nhello\n\nnot read\n")
+    assert quiet.stdout.splitlines() == lines[::2]
 
 
 @pytest.mark.parametrize(

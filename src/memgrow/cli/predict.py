@@ -19,6 +19,7 @@ from memgrow.cli.output import (
     say,
     standard_input,
     write_json,
+    write_line,
 )
 from memgrow.errors import ModelError, SettingsError
 
@@ -141,10 +142,13 @@ def chat(
             [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
         )
         shares = reply_shares(learner, message, reply)
+        text = reply.text + ("" if reply.ended else " …")
         if as_json:
             write_json({"reply": reply.text, "ended": reply.ended, "reads": shares})
-            sys.stdout.flush()
-        console.print(Text(reply.text + ("" if reply.ended else " …")))
+        elif console.quiet:
+            write_line(text)  # the answer is what was asked for: --quiet leaves out whose slots were read
+        sys.stdout.flush()
+        console.print(Text(text))
         if shares:
             say("   " + ", ".join(f"{name} {percent(share)}%" for name, share in shares.items()), "dim")
 
