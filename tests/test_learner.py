@@ -153,6 +153,17 @@ def test_where_nothing_is_shown_it_is_a_warning_at_the_line_that_asked(tiny, str
     assert [one.filename for one in told] == [__file__]
 
 
+def test_other_test_examples_than_before_are_told(tiny, short, stream):
+    learner, told = make(tiny, short), Told()
+    learner.adapt(stream[0])
+    learner.adapt(stream[1], watch=[stream[0]], progress=told)
+    assert not any("tested on before" in note for note in told.notes)
+    one_label = [example for example in stream[0].test if example.label == stream[0].test[0].label]
+    learner.adapt(stream[2], watch=[replace(stream[0], test=one_label), stream[1]], progress=told)
+    (sentence,) = (note for note in told.notes if "tested on before" in note)
+    assert sentence.startswith("kitchen: these are not the test examples that it was tested on before")
+
+
 def test_whoever_has_given_word_vectors_is_not_advised_to_give_some(tiny, stream, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "noted"))
     (file := tmp_path / "vectors.txt").write_text(f"the {' '.join(['0.5'] * tiny.embedding)}\n")

@@ -88,7 +88,7 @@ class Adaptation:
             if tokens.cut and like is None:
                 unit = setup.model.kind.unit
                 progress.note(f"{stage.name}: only the first {setup.limit} {unit} are read of {tokens.cut} text(s)")
-            for sentence in warnings_of(stage, tested) if like is None else ():
+            for sentence in warnings_of(stage, tested, before.history.baseline) if like is None else ():
                 progress.note(sentence)
             model, words, grew = starting_model(setup, before, device, old, stage, tokens, vectors, progress)
             vocabulary = words.vocabulary

@@ -124,8 +124,12 @@ def check_tests(watched: Iterable[Domain], *stages: StageData) -> None:
             check_examples(domain.test, stages[-1].task, (*stages[-1].labels, *labels_in(domain.test)))
 
 
-def warnings_of(stage: StageData, tested: Iterable[Domain]) -> Iterator[str]:
-    """Sentences about labels that may be a mistake, or that domains which are tried have and the model does not."""
+def warnings_of(stage: StageData, tested: Iterable[Domain], before: Mapping[str, float]) -> Iterator[str]:
+    """Sentences about labels that may be a mistake, or that domains which are tried have and the model does not.
+
+    `before` has the share of the most frequent label among the examples that each domain was tested on so far: where it
+    is another now, these are other examples.
+    """
     first: dict[str, str] = {}  # of labels that look alike
     for label in stage.labels:
         known = first.setdefault("".join(label.split()).casefold(), label)
@@ -145,6 +149,11 @@ def warnings_of(stage: StageData, tested: Iterable[Domain]) -> Iterator[str]:
             yield (
                 f"{domain.name}: {count:,} of {len(domain.test):,} test examples have labels that the model does not "
                 f"have yet ({listed(sorted(strange))}) and count as wrong"
+            )
+        if domain.test and before.get(domain.name, share := most_frequent_share(domain.test)) != share:
+            yield (
+                f"{domain.name}: these are not the test examples that it was tested on before: what it seems to forget "
+                "or to gain may be the difference between them; give the same test file each time"
             )
 
 
