@@ -81,6 +81,13 @@ def test_whoever_has_imported_torch_already_is_not_told_how_threads_wait():
     assert spins_after("sys.modules['torch'] = sys\nimport memgrow", {}) == ["None", "True"]
 
 
+def test_what_somebody_has_said_of_waiting_is_never_overwritten():
+    said = {"GOMP_SPINCOUNT": "", "OMP_WAIT_POLICY": "PASSIVE"}
+    run = f"import os, memgrow; print([os.environ[name] for name in {list(said)}])"
+    done = subprocess.run([sys.executable, "-c", run], env={**os.environ, **said}, capture_output=True, text=True)
+    assert done.stdout == f"{list(said.values())}\n"
+
+
 def spins_after(program: str, said: dict[str, str]) -> list[str]:
     run = f"import os, sys\n{program}\nprint(os.environ.get('GOMP_SPINCOUNT'), 'torch' in sys.modules)"
     silent = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
