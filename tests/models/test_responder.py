@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.models import ModelSettings, build
-from memgrow.models.recurrent_encoder import run_columns
+from memgrow.models.columns import run_columns
 from memgrow.text import UNKNOWN_INDEX
 
 WORDS = 11

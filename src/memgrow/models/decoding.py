@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.data.batches import Encoded, by_length, collate
 from memgrow.errors import SettingsError
-from memgrow.models.recurrent_encoder import run_columns
+from memgrow.models.columns import run_columns
 from memgrow.models.reply_decoder import END
 from memgrow.models.responder import Responder
 from memgrow.nn import MemoryRecurrent

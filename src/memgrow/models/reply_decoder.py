@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.models.chunked_cross_entropy import chunked_cross_entropy
+from memgrow.models.columns import Columns, grow_by
 from memgrow.models.encoder import SPREAD, ModelSettings
-from memgrow.models.recurrent_encoder import Columns, Message, grow_by
+from memgrow.models.recurrent_encoder import Message
 from memgrow.nn import Growth, MemoryRecurrent
 from memgrow.nn.growth import Layout
 from memgrow.text import PADDING_INDEX

@@ -16,9 +16,10 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.errors import SettingsError
+from memgrow.models.columns import run_columns
 from memgrow.models.encoder import Encoder
 from memgrow.models.model import LARGE, Model, StepOutput, Tally
-from memgrow.models.recurrent_encoder import Message, RecurrentEncoder, run_columns
+from memgrow.models.recurrent_encoder import Message, RecurrentEncoder
 from memgrow.models.reply_decoder import END, Head, ReplyDecoder
 from memgrow.nn import Growth, MemoryBank
 
