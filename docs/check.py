@@ -37,6 +37,7 @@ sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]
 
 import figures  # noqa: E402
 import notebook  # noqa: E402
+import quoted_figures  # noqa: E402
 import report_picture  # noqa: E402
 import result_commands  # noqa: E402
 
@@ -281,6 +282,8 @@ def what_is_read_from_the_figures_of_a_hundred_domains_holds() -> Iterator[str]:
     if wide["answers, all domains mixed"] < 1.5:
         yield f"a mixed batch of the wide network no longer takes longer: {wide}"
     spent = found["saving"]["s of the CPU a GiB"]
+    if spent["read and hashed"] < spent["loaded"] / 2:
+        yield f"reading and hashing are no longer most of what a load takes of the CPU: {spent}"
     if max(spent["saved once more"], spent["loaded"]) > 2:
         yield f"saving and loading take more than 2 s of the CPU a GiB: {spent}"
 
@@ -387,6 +390,13 @@ def the_chosen_strength_of_ewc_lies_inside_the_range_and_beats_the_source_alone(
     (alone,) = (row["validation_loss"] for row in table["sheets"][0]["rows"] if row["name"] == "S")
     if exp((alone["S"]["mean"] + alone["T"]["mean"]) / 2) <= 1.5 * max(tried.values()):
         yield "a model of the source alone is no longer far behind EWC of any strength"
+
+
+@check
+def figures_within_sentences_are_those_that_were_measured() -> Iterator[str]:
+    for page, told in quoted_figures.quoted():
+        if told not in " ".join(text_of(page).split()):
+            yield f"{page} does not say {told!r}, which results/ do"
 
 
 @check

@@ -133,3 +133,11 @@ def test_a_page_may_name_the_command_of_results_that_do_not(check, tmp_path, mon
     page.write_text("From somewhere.", encoding="utf-8")
     (told,) = check.results_name_the_command_that_wrote_them()
     assert told.endswith("and neither does docs/results.md")
+
+
+def test_a_figure_within_a_sentence_that_was_not_measured_is_told(check, monkeypatch):
+    assert list(check.figures_within_sentences_are_those_that_were_measured()) == []
+    found = check.text_of
+    monkeypatch.setattr(check, "text_of", lambda page: found(page).replace("on sentiment with 3.0 points", "with 1.0"))
+    (sentence,) = check.figures_within_sentences_are_those_that_were_measured()
+    assert sentence.startswith("docs/results.md does not say 'ends at 88.0% on sentiment with 3.0 points forgotten")
