@@ -4,8 +4,7 @@ import sys
 
 import pytest
 
-from memgrow.data import Columns, load_stream, read_unlabelled
-from memgrow.data import files as data_files
+from memgrow.data import Columns, formats, load_stream, read_unlabelled
 from memgrow.errors import DataError, SettingsError
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -91,7 +90,7 @@ def test_columns_of_one_name_and_packed_twice_are_refused(tmp_path, monkeypatch)
     (packed := tmp_path / "x.parquet.gz").write_bytes(b"")
     assert "unpack it" in refusal(packed)
     as_parquet(pyarrow.Table.from_pylist(ROWS[:5]), path)
-    monkeypatch.setattr(data_files, "MOST_COLUMNS", 2)
+    monkeypatch.setattr(formats, "MOST_COLUMNS", 2)
     assert "has 4 columns, but at most 2 are read" in refusal(path)
 
 

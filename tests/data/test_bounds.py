@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.data import files, load_stream
+from memgrow.data import formats, load_stream
 from memgrow.data import lines as data_lines
 from memgrow.data.columns import BY_NAME
 from memgrow.data.files import check_file, read_rows
@@ -80,7 +80,7 @@ def test_a_small_archive_may_unpack_to_many_times_its_size(tmp_path):
 
 @pytest.mark.parametrize("suffix", ["jsonl", "csv", "tsv"])
 def test_a_line_that_never_ends_is_refused(tmp_path, monkeypatch, suffix):
-    for module in (files, data_lines):
+    for module in (formats, data_lines):
         monkeypatch.setattr(module, "LONGEST_ROW", 1 << 20)
     path = tmp_path / f"long.{suffix}"
     path.write_bytes(b"{}\n" + b"a" * (30 << 20))  # a row, or a header
@@ -89,7 +89,7 @@ def test_a_line_that_never_ends_is_refused(tmp_path, monkeypatch, suffix):
 
 
 def test_a_quoted_field_over_many_lines_is_refused_when_it_is_too_long(tmp_path, monkeypatch):
-    for module in (files, data_lines):
+    for module in (formats, data_lines):
         monkeypatch.setattr(module, "LONGEST_ROW", 1 << 20)
     path = tmp_path / "long.csv"
     path.write_bytes(b'text,label\n"' + b"a line of the text\n" * 100_000 + b'",good\n')

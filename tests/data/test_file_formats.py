@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from memgrow.data import Columns, Domain, load_for_evaluation, load_stream
 from memgrow.data import lines as data_lines
-from memgrow.data.files import array_rows, read_rows
+from memgrow.data.files import read_rows
+from memgrow.data.formats import array_rows
 from memgrow.data.lines import FileFormat
 from memgrow.errors import DataError, SettingsError
 
@@ -181,7 +182,7 @@ def test_an_array_in_a_jsonl_file_is_told_to_be_called_json(tmp_path):
 
 
 def test_a_row_of_an_array_has_the_bound_of_any_row_and_takes_linear_time(tmp_path, monkeypatch):
-    monkeypatch.setattr("memgrow.data.files.LONGEST_ROW", 1 << 18)
+    monkeypatch.setattr("memgrow.data.formats.LONGEST_ROW", 1 << 18)
     path = tmp_path / "a.json"
     path.write_text(json.dumps([{"text": "x" * (1 << 19)}]))
     with pytest.raises(DataError, match="has a row of more than"):

@@ -12,7 +12,7 @@ from typing import Any, TypedDict
 from memgrow.data.by_domain import DATA, HELD_OUT
 from memgrow.data.columns import ARGUMENTS, BY_NAME, Columns
 from memgrow.data.domain import Domain, Example
-from memgrow.data.files import Row
+from memgrow.data.formats import Row
 from memgrow.data.load import Loaded, check_limit, load_tables
 from memgrow.data.records import NO_GOLD_LABEL, TableReader
 from memgrow.data.splits import PART_NAMES

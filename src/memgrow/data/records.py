@@ -13,7 +13,8 @@ from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
 from memgrow.data.domain import Example, half_of_a_character
-from memgrow.data.files import Row, domain_and_part, read_rows
+from memgrow.data.files import domain_and_part, read_rows
+from memgrow.data.formats import Row
 from memgrow.data.lines import LONGEST_ROW, input_lines, too_long, where
 from memgrow.data.splits import PART_NAMES
 from memgrow.data.values import is_missing, kind_of, name_of

@@ -8,7 +8,7 @@ from memgrow.data.columns import BY_NAME, Columns
 from memgrow.data.corpora.catalogue import CORPORA, Corpus
 from memgrow.data.corpora.fetch import check_intact
 from memgrow.data.domain import Stream
-from memgrow.data.files import READERS
+from memgrow.data.formats import READERS
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
