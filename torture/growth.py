@@ -18,9 +18,9 @@ from pathlib import Path
 
 from memgrow.cli.recipe import LARGEST_FILE, read_recipe
 from memgrow.data import load_stream
+from memgrow.data.asked import examples_from_lines
 from memgrow.data.columns import BY_NAME
 from memgrow.data.lines import bounded_lines
-from memgrow.data.records import examples_from_lines
 from memgrow.errors import MemgrowError
 from memgrow.printable import json_text, printable
 from memgrow.storage import parse_json

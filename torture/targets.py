@@ -88,9 +88,9 @@ def data_file(name: str) -> Callable[[bytes, Path], None]:
 
     def read(content: bytes, place: Path) -> None:
         from memgrow.data import load_stream
+        from memgrow.data.asked import examples_from_lines, read_unlabelled
         from memgrow.data.columns import BY_NAME
         from memgrow.data.lines import bounded_lines
-        from memgrow.data.records import examples_from_lines, read_unlabelled
 
         (path := place / name).write_bytes(content)
         try:

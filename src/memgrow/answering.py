@@ -9,9 +9,9 @@ import torch
 
 from memgrow.calibration import Calibration
 from memgrow.data import Domain, Example
+from memgrow.data.asked import example_from_value
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
 from memgrow.data.from_python import is_frame
-from memgrow.data.records import example_from_value
 from memgrow.data.values import kind_of
 from memgrow.device import suited_threads, using_threads
 from memgrow.domain_parts import Parts, encoder_of, find_part

@@ -8,7 +8,7 @@ import pytest
 
 from memgrow.cli.answers import JsonLines
 from memgrow.data import Example
-from memgrow.data.records import Asked
+from memgrow.data.asked import Asked
 from memgrow.report.progress_bars import ProgressBar
 
 PAIRS = [(f"the soup was {word}", f"it was {'cold' * (n % 3 + 1)}") for n, word in enumerate("abcdef")]

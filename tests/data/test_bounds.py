@@ -12,10 +12,10 @@ import pytest
 
 from memgrow.data import formats, load_stream
 from memgrow.data import lines as data_lines
+from memgrow.data.asked import examples_from_lines
 from memgrow.data.columns import BY_NAME
 from memgrow.data.files import check_file, read_rows
 from memgrow.data.lines import bounded_lines
-from memgrow.data.records import examples_from_lines
 from memgrow.errors import DataError, listed
 
 ROW = b'{"text": "so fine", "label": "good"}\n'

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from memgrow.data import Columns, Example, read_unlabelled
-from memgrow.data.records import iterate_unlabelled, read_table
+from memgrow.data.asked import iterate_unlabelled
+from memgrow.data.records import read_table
 from memgrow.errors import DataError
 
 

@@ -13,7 +13,7 @@ from memgrow.errors import DataError, SettingsError, listed
 from memgrow.printable import json_text
 
 if TYPE_CHECKING:
-    from memgrow.data.records import Asked
+    from memgrow.data.asked import Asked
 
 Answer = Mapping[str, Any]
 OURS = ("texts", "label", "probability", "probabilities", "reply", "ended")  # names of columns that an answer has

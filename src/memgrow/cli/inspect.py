@@ -27,7 +27,7 @@ def inspect(
 
     Example: memgrow inspect model/ "a quiet, moving book"
     """
-    from memgrow.data.records import examples_from_words
+    from memgrow.data.asked import examples_from_words
     from memgrow.learner import Learner
     from memgrow.report.learner import about, about_table, matrix_title, stages_table, summary_line
     from memgrow.report.matrix import MatrixTable

@@ -62,10 +62,10 @@ def predict(
     Example: memgrow predict model/ "a quiet, moving book"
     """
     from memgrow.data import Columns
+    from memgrow.data.asked import Asked, asked_from_lines, examples_from_words, iterate_asked
     from memgrow.data.batches import SOME, UnknownWords
     from memgrow.data.lines import FileFormat
     from memgrow.data.live_lines import LiveLines, as_they_come
-    from memgrow.data.records import Asked, asked_from_lines, examples_from_words, iterate_asked
     from memgrow.learner import Learner
     from memgrow.report.progress_bars import ProgressBar
 

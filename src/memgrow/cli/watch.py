@@ -46,8 +46,9 @@ def watch(
     Example: memgrow watch model/ asked.jsonl
     """
     from memgrow.data import Columns, Example
+    from memgrow.data.asked import examples_from_lines, iterate_unlabelled
     from memgrow.data.lines import bounded_lines
-    from memgrow.data.records import examples_from_lines, in_chunks, iterate_unlabelled
+    from memgrow.data.records import in_chunks
     from memgrow.drift import Verdict, together
     from memgrow.learner import Learner
 

@@ -1,27 +1,24 @@
-"""Rows, texts of the command line and lines of standard input read as examples.
+"""Rows of data read as examples, with the domain and the part that they name.
 
 Every field is checked, and one that cannot be used is refused with its place. The texts of a dialogue are its message
 and reply, which are checked alike.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from memgrow.data.columns import BY_NAME, OPTIONS, SPLIT, Columns
+from memgrow.data.columns import OPTIONS, SPLIT, Columns
 from memgrow.data.domain import Example, half_of_a_character
 from memgrow.data.files import domain_and_part, read_rows
 from memgrow.data.formats import Row
-from memgrow.data.lines import LONGEST_ROW, input_lines, too_long, where
+from memgrow.data.lines import LONGEST_ROW, too_long, where
 from memgrow.data.splits import PART_NAMES
 from memgrow.data.values import is_missing, kind_of, name_of
-from memgrow.errors import DataError, SettingsError, listed
+from memgrow.errors import DataError, listed
 
 NO_GOLD_LABEL = "-"  # so MultiNLI and SNLI mark the pairs on which their annotators did not agree
-LONGEST_NAMES = 500  # letters of the columns of an object, together, that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,110 +109,11 @@ def read_table(path: Path, columns: Columns, labelled: bool = True, skip_empty: 
     return Table(path, reader.columns, records, reader.left_out)
 
 
-def read_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> list[Example]:
-    """One example for each row of a file, for prediction; a label or a reply is read where there is one."""
-    return list(iterate_unlabelled(path, columns))
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """An example that is to be answered, all fields of its row, and which of these hold its texts."""
-
-    example: Example
-    fields: Mapping[str, object]  # none of a plain text
-    text_columns: tuple[str | None, ...] = ()
-
-
-def iterate_unlabelled(path: str | Path, columns: Columns = BY_NAME) -> Iterator[Example]:
-    """The same, each as it is read."""
-    return (asked.example for asked in iterate_asked(path, columns))
-
-
-def iterate_asked(path: str | Path, columns: Columns = BY_NAME) -> Iterator[Asked]:
-    """The same with the other fields of the row."""
-    path, first = Path(path), True
-    columns = replace(columns, by=None, group=None, split=None)
-    for row in read_rows(path, columns.file_format):
-        if first:
-            columns, first = columns.among(row.values, where(path, row.header), labelled=False), False
-        example = _example(row, columns, where(path, row.line), labelled=False)
-        yield Asked(example, row.values, (columns.text, columns.pair))
-
-
-def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]:
-    """One example for each text of the command line, or for each two of them for a model of pairs."""
-    checked = [filled(text, f"text {number} of the command line") for number, text in enumerate(texts, 1)]
-    if task != "pair":
-        return [Example(text) for text in checked]
-    if len(texts) % 2:
-        raise SettingsError(f"this model reads pairs: give two texts for each answer, not {len(texts)} in all")
-    return [Example(first, second) for first, second in zip(checked[::2], checked[1::2], strict=True)]
-
-
-def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Example]:
-    """One example for each line: a JSON object, or a plain text; plain texts of a pair have a tab between them."""
-    return (asked.example for asked in asked_from_lines(lines, columns, task))
-
-
-def asked_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Asked]:
-    """The same with the other fields of the object."""
-    for number, (place, line) in enumerate(input_lines(lines), 1):
-        # Passing over an empty line would set the answers off against the lines they belong to.
-        if not line.strip():
-            raise DataError(f"{place}: the line is empty; remove it, or give it a text")
-        yield (
-            _from_json(line, number, columns, place)
-            if line.startswith("{")
-            else Asked(_from_text(line, task, place), {})
-        )
-
-
-def example_from_value(value: str | Mapping[str, object], task: str | None, place: str) -> Example:
-    """One example of a plain text (of a pair: with a tab between its two), or of an object with the usual fields."""
-    if isinstance(value, str):
-        return _from_text(filled(value, place), task, place)
-    return _from_fields(value, BY_NAME, place).example
-
-
 def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
     """Lists of at most `size` examples, each as soon as it is full."""
     rest = iter(examples)
     while chunk := list(islice(rest, size)):
         yield chunk
-
-
-def _from_json(line: str, number: int, columns: Columns, place: str) -> Asked:
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{place}: this is not a JSON object ({error}); mend or remove the line") from error
-    return _from_fields(values, columns, place, number)
-
-
-def _from_fields(values: Mapping[str, object], columns: Columns, place: str, number: int = 1) -> Asked:
-    names = tuple(values)
-    # Finding the columns takes longer than the rest, and those who ask a service have the same ones each time.
-    find = _found if sum(map(len, names)) < LONGEST_NAMES else _found.__wrapped__
-    try:
-        found = find(columns, names)
-    except DataError:
-        found = columns.among(values, place, labelled=False)  # an error with the place
-    example = _example(Row(number, values, number), found, place, labelled=False)
-    return Asked(example, values, (found.text, found.pair))
-
-
-@lru_cache(maxsize=64)
-def _found(columns: Columns, names: tuple[str, ...]) -> Columns:
-    return replace(columns.among(names, "the object", labelled=False), label=None, reply=None)
-
-
-def _from_text(line: str, task: str | None, place: str) -> Example:
-    if task != "pair":
-        return Example(line, where=place)
-    first, tab, second = line.partition("\t")
-    if not (tab and first.strip() and second.strip()):
-        raise DataError(f"{place}: this model reads pairs; put a tab between the two texts of a line")
-    return Example(first, second, where=place)
 
 
 def _reason_to_leave_out(row: Row, columns: Columns, labelled: bool, skip_empty: bool) -> str | None:
@@ -235,7 +133,7 @@ def _bare(row: Row, column: str | None) -> object:
 
 
 def _record(row: Row, columns: Columns, place: str, labelled: bool) -> Record:
-    example = _example(row, columns, place, labelled)
+    example = example_of(row, columns, place, labelled)
     return Record(
         example,
         group=_name(row, columns.group, place) if columns.group else example.text,
@@ -244,7 +142,8 @@ def _record(row: Row, columns: Columns, place: str, labelled: bool) -> Record:
     )
 
 
-def _example(row: Row, columns: Columns, place: str, labelled: bool) -> Example:
+def example_of(row: Row, columns: Columns, place: str, labelled: bool) -> Example:
+    """The example in a row, whose label or reply may be missing unless it is `labelled`."""
     assert columns.text is not None  # Columns.among has found it
     label = None
     if columns.label and (labelled or _bare(row, columns.label) not in (None, "", NO_GOLD_LABEL)):

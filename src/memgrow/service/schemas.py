@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from memgrow.data import Example
-from memgrow.data.records import example_from_value
+from memgrow.data.asked import example_from_value
 from memgrow.errors import DataError
 from memgrow.service.limits import Limits
 from memgrow.stage_data import check_examples
