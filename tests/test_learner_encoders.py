@@ -100,7 +100,7 @@ def test_a_method_learns_and_predicts_the_same_after_it_was_saved(encoder, strea
 
 def test_the_defaults_are_for_fine_tuning(encoder):
     learner = Learner.create(encoder=encoder, device="cpu")
-    assert learner.method.name == "F"
+    assert learner.method.name == "F+A"
     assert learner.options.keep == "auto"
     assert learner.training == FINE_TUNING
     assert learner.settings.encoder == str(encoder)

@@ -16,6 +16,7 @@ REFERENCES = ("in-domain", "multi-task")  # what to be measured by: both need mo
 CONTROLS = ("adapter", "fixed keys", "one slot", "head only")
 WITH_SLOTS = ("frozen+M", "F+M", "F+M+A", "sparse")
 MEAN = "mean of all orders"
+NAMED = 5  # domains that there is room to name
 PANEL = (7.6, 5.2)  # inches; one below the other, to be read on a narrow page too
 OFFSETS = [(side * right, up) for right, up in product((7, 25, 50), (0, 9, -9, 18, -18, 28, -28)) for side in (1, -1)]
 COLOURS = {"with slots": "#1f6f8b", "controls of frozen+M": "#b0642a", "others": "#4a545c"}
@@ -28,7 +29,7 @@ def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
     The picture carries a checksum of what it shows, so that a test can tell when it is out of date.
     """
     panels = [
-        (f"{found['stream']}, {name}: {', '.join(figures['orders'][order].get('domains', [MEAN]))}", points)
+        (f"{found['stream']}, {name}: {_title(order, figures['orders'][order])}", points)
         for found in sorted(figures_in(folder), key=_place_in_the_study)
         for name, figures in found["encoders"].items()
         for order in _drawn_orders(figures)
@@ -55,6 +56,13 @@ def _place_in_the_study(found: Mapping[str, Any]) -> int:
 def _drawn_orders(figures: Figures) -> Sequence[str]:
     orders = shown_orders(figures)
     return orders[:1] if ALL_ORDERS in orders else orders
+
+
+def _title(order: str, one: Figures) -> str:
+    domains = one.get("domains")
+    if domains is None:
+        return MEAN
+    return ", ".join(domains) if len(domains) <= NAMED else f"order {order}, {len(domains)} domains"
 
 
 Points = Mapping[str, tuple[str, Mapping[str, Any]]]

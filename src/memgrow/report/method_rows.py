@@ -22,6 +22,7 @@ def method_rows() -> dict[str, Any]:
         tuned.method: "the default with a pretrained encoder",
     }
     return {
+        "keep": tuned.options.keep,
         "methods": [
             {
                 "name": method.name,

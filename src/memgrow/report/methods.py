@@ -48,7 +48,8 @@ def defaults_line(content: dict[str, Any]) -> str:
     kept = [one["name"] for one in content["methods"] if one["keeps_rows"]]
     plain, replies, tuned = (one["name"] for one in content["methods"] if one["default"])
     return (
-        f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned}. "
+        f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned} "
+        f"(keep: {content['keep']}). "
         f"{' and '.join(kept)} keeps rows of earlier domains, as text, in the model's folder: it is taken only by its "
         "name. Column encoder: whether a method goes with a pretrained one."
     )

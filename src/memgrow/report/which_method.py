@@ -52,7 +52,20 @@ def verdict(figures: Figures) -> str:
         said.append(f"It is clearly below {figures['baseline']} on {', '.join(check['below'])}.")
     if not check["enough"]:
         said.append("Too few streams are whole to change the default.")
-    return " ".join([*said, f"The default is {check['default']}."])
+    second = figures.get("second_check")
+    if second is None or second["gain"] is None:
+        return " ".join([*said, f"The default is {check['default']}."])
+    return " ".join([*said, f"By the first rule the default is {check['default']}.", *_second_verdict(figures, second)])
+
+
+def _second_verdict(figures: Figures, second: Figures) -> list[str]:
+    baseline, name, unit = figures["baseline"], second["asked"][0], UNITS[figures["is_dialogue"]]
+    return [
+        f"By the second {name} is asked: against {baseline} it gains {_interval(second['gain'])} {unit} on "
+        f"{second['stream']}, and over {', '.join(second['streams'])} it forgets {_interval(second['forgets'])} {unit} "
+        f"more.",
+        f"The default is {second['default']}.",
+    ]
 
 
 def against_table(figures: Figures, part: str) -> Table:

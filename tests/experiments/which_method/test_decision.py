@@ -1,11 +1,12 @@
 """The rule by which a default is chosen, on scores that were made up."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family
-from memgrow.experiments.which_method.decision import check, choose
+from memgrow.experiments.which_method.decision import Trials, check, choose, second_check
 
 SEEDS = range(10)
 FAMILY = Family("three", "", "plain", "old", tuple(Candidate(name, "F") for name in ("plain", "cheap", "dear", "old")))
@@ -95,6 +96,40 @@ def test_a_baseline_that_wins_needs_no_check():
     choice = chosen(scores(1, cheap=-1, dear=-1, old=-1), scores(2))
     assert choice.winner == "plain"
     assert check(FAMILY, choice, {}, SEEDS).default == "plain"
+
+
+def asked_for_less(gain=0.0, forgets=-1.0, elsewhere=0.0, later=-1.0, fresh=True):
+    """The second rule's answer where `cheap` has so much more of each than the baseline."""
+    known = {"check 0": scores(5, cheap=elsewhere)} | ({"new": scores(6, cheap=gain)} if fresh else {})
+    lost = {name: scores(7, cheap=later) for name in known}
+    choosing = Trials(SEEDS, {"stream 0": scores(1)}, {"stream 0": scores(2, cheap=forgets)})
+    return second_check(replace(FAMILY, second_stream="new"), "plain", choosing, Trials(SEEDS, known, lost))
+
+
+def test_by_the_second_rule_who_is_level_and_forgets_less_becomes_the_default():
+    found = asked_for_less()
+    assert (found.asked, found.streams, found.default) == (("cheap",), ("check 0", "new"), "cheap")
+    assert found.forgets.high < 0
+
+
+@pytest.mark.parametrize(
+    ("what", "asked"),
+    [
+        ({"forgets": 1.0}, ()),  # forgets more where the choice is made
+        ({"elsewhere": -1.0}, ()),  # is below on a stream that was known
+        ({"gain": -1.0}, ("cheap",)),  # is below on the new one
+        ({"later": 1.0}, ("cheap",)),  # forgets more in the check
+        ({"fresh": False}, ("cheap",)),  # was not run on the new one
+    ],
+)
+def test_else_the_default_stays_as_it_was(what, asked):
+    found = asked_for_less(**what)
+    assert (found.asked, found.default) == (asked, "plain")
+
+
+def test_a_family_without_a_second_rule_has_no_second_check():
+    nothing = Trials(SEEDS, {}, {})
+    assert second_check(FAMILY, "plain", nothing, nothing) is None
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)

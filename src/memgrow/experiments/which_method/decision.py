@@ -1,4 +1,4 @@
-"""The rule of docs/which-method.md, from scores to a default."""
+"""The rules of docs/which-method.md, from scores to a default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -60,6 +60,50 @@ class Check:
         return {**asdict(self), "against": {name: one.to_json() for name, one in self.against.items()}}
 
 
+@dataclass(frozen=True)
+class Trials:
+    """What was run of one part, by stream in the order in which they are run."""
+
+    seeds: Sequence[int]
+    accuracy: Mapping[str, Scores]
+    forgetting: Mapping[str, Scores]
+
+    def whole(self, *names: str) -> tuple[str, ...]:
+        """The streams on which all of these have all their seeds."""
+        return tuple(
+            stream
+            for stream, scores in self.accuracy.items()
+            if all(has_all(scores, name, self.seeds) for name in names)
+        )
+
+    def gain(self, name: str, baseline: str, stream: str) -> Paired:
+        return _against(self.accuracy[stream], name, baseline, self.seeds)
+
+    def forgets(self, name: str, baseline: str, streams: Sequence[str]) -> Paired:
+        """How much more than the baseline it forgets: the mean over the streams, seed by seed."""
+        some = [self.forgetting[stream] for stream in streams]
+        means = {
+            one: {seed: fmean(scores[one][seed] for scores in some) for seed in self.seeds} for one in (name, baseline)
+        }
+        return _against(means, name, baseline, self.seeds)
+
+
+@dataclass(frozen=True)
+class SecondCheck:
+    """What became of a candidate that is level with the baseline and forgets less."""
+
+    asked: tuple[str, ...]  # candidates that may become the default by it; the first goes on
+    stream: str
+    gain: Paired | None  # on that stream
+    streams: tuple[str, ...]  # for checking, that are whole
+    forgets: Paired | None  # more than the baseline, over them
+    default: str
+
+    def to_json(self) -> dict[str, Any]:
+        paired = {"gain": self.gain, "forgets": self.forgets}
+        return {**asdict(self), **{name: one and one.to_json() for name, one in paired.items()}}
+
+
 def choose(family: Family, streams: Mapping[str, Scores], seeds: Sequence[int]) -> Choice:
     """The first three steps of the rule. `streams` are in the order in which they are run."""
     out: dict[str, str] = {}
@@ -106,6 +150,30 @@ def check(family: Family, choice: Choice, streams: Mapping[str, Scores], seeds: 
     enough = len(choice.streams) >= CHOOSING_STREAMS and checked
     chosen = winner if above and not below else baseline
     return Check(winner, against, above, below, enough, chosen if enough else family.default)
+
+
+def second_check(family: Family, first: str, choosing: Trials, checking: Trials) -> SecondCheck | None:
+    """The second rule, where the family has one; `first` is the default by the first."""
+    stream, baseline = family.second_stream, family.baseline
+    if stream is None:
+        return None
+    known = [one.name for one in family.candidates if one.name != baseline]
+    asked = tuple(name for name in known if _forgets_less(name, baseline, choosing, checking, stream))
+    if not asked or stream not in (streams := checking.whole(asked[0], baseline)):
+        return SecondCheck(asked, stream, None, (), None, first)
+    gain, forgets = checking.gain(asked[0], baseline, stream), checking.forgets(asked[0], baseline, streams)
+    holds = not is_clear(gain, below=True) and is_clear(forgets, below=True)
+    return SecondCheck(asked, stream, gain, streams, forgets, asked[0] if holds else baseline)
+
+
+def _forgets_less(name: str, baseline: str, choosing: Trials, checking: Trials, but: str) -> bool:
+    """Whether it is clearly below the baseline nowhere, and clearly forgets less where the choice is made."""
+    for trials in (choosing, checking):
+        for stream in trials.whole(name, baseline):
+            if stream != but and is_clear(trials.gain(name, baseline, stream), below=True):
+                return False
+    streams = choosing.whole(name, baseline)
+    return bool(streams) and is_clear(choosing.forgets(name, baseline, streams), below=True)
 
 
 def has_all(scores: Scores, name: str, seeds: Sequence[int]) -> bool:

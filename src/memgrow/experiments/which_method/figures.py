@@ -10,7 +10,7 @@ from memgrow.experiments.plan import Ledger
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family
-from memgrow.experiments.which_method.decision import Choice, Scores, check, choose
+from memgrow.experiments.which_method.decision import Choice, Scores, Trials, check, choose, second_check
 from memgrow.experiments.which_method.trial import Material
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import paired_over_seeds
@@ -77,24 +77,33 @@ def _records(ledger: Ledger, run: Run) -> list[Record] | None:
     return known if len(known) == len(records) else None
 
 
-def scores_of(found: Found) -> Scores:
-    return {name: {seed: one.average for seed, one in runs.items()} for name, runs in found.items()}
+def scores_of(found: Found, what: str = "average") -> Scores:
+    return {name: {seed: getattr(one, what) for seed, one in runs.items()} for name, runs in found.items()}
+
+
+def trials_of(part: str, found: Mapping[str, Found], some: Mapping[str, Material]) -> Trials:
+    """What was run of a part."""
+    streams = [name for name, one in some.items() if one.part == part]
+    seeds = some[streams[0]].seeds if streams else ()
+    accuracy, forgetting = (
+        {name: scores_of(found[name], what) for name in streams} for what in ("average", "forgetting")
+    )
+    return Trials(seeds, accuracy, forgetting)
 
 
 def choice_of(family: Family, found: Mapping[str, Found], some: Mapping[str, Material]) -> Choice:
     """Who wins on the streams for choosing that have records."""
-    streams = {name: scores_of(found[name]) for name, one in some.items() if one.part == "choosing"}
-    seeds = next((one.seeds for one in some.values() if one.part == "choosing"), ())
-    return choose(family, streams, seeds)
+    trials = trials_of("choosing", found, some)
+    return choose(family, trials.accuracy, trials.seeds)
 
 
 def figures_of(family: Family, some: Mapping[str, Material], store: Store) -> dict[str, Any]:
     """All that is known of a family; `some` are the materials of its streams, in the order in which they are run."""
     found = {name: found_in(one, store, family.candidates) for name, one in some.items()}
     choice = choice_of(family, found, some)
-    checking = {name: scores_of(found[name]) for name, one in some.items() if one.part == "checking"}
-    seeds = next((one.seeds for one in some.values() if one.part == "checking"), ())
-    checked = check(family, choice, checking, seeds) if choice.winner else None
+    choosing, checking = (trials_of(part, found, some) for part in ("choosing", "checking"))
+    checked = check(family, choice, checking.accuracy, checking.seeds) if choice.winner else None
+    second = second_check(family, checked.default, choosing, checking) if checked else None
     return {
         "family": family.name,
         "about": family.about,
@@ -105,6 +114,7 @@ def figures_of(family: Family, some: Mapping[str, Material], store: Store) -> di
         "streams": {name: _stream(family, one, found[name]) for name, one in some.items()},
         "choice": _rounded(choice.to_json()),
         "check": None if checked is None else _rounded(checked.to_json()),
+        "second_check": None if second is None else _rounded(second.to_json()),
     }
 
 
