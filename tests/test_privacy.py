@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.data import Domain, Example, Stream, load_stream, synthetic_stream, write_jsonl
-from memgrow.data.domain import LargeExamples
+from memgrow.data.example import LargeExamples
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.defaults import FINE_TUNING, RECURRENT
 from memgrow.learner import Learner

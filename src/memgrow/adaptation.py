@@ -15,7 +15,7 @@ from memgrow.calibration import calibrate
 from memgrow.checkpoint import REHEARSAL
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
-from memgrow.data.domain import LargeExamples
+from memgrow.data.example import LargeExamples
 from memgrow.data.on_disk import joined
 from memgrow.device import warm_up
 from memgrow.domain_parts import parts_after

@@ -7,7 +7,7 @@ from pathlib import Path
 from memgrow.answering import Answer, Prediction, Text
 from memgrow.calibration import Calibration
 from memgrow.checkpoint import read_checkpoint
-from memgrow.data.domain import as_label, half_of_a_character
+from memgrow.data.example import as_label, half_of_a_character
 from memgrow.defaults import Defaults, defaults_for, defaults_here
 from memgrow.device import find_device
 from memgrow.domain_files import read_domain, with_domain, write_domain

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from memgrow.calibration import Calibration
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, tokenize_large
-from memgrow.data.domain import LargeExamples
+from memgrow.data.example import LargeExamples
 from memgrow.domain_parts import Parts
 from memgrow.drift import Reference
 from memgrow.history import History

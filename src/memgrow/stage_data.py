@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memgrow.data import Domain, Example
-from memgrow.data.domain import representatives
+from memgrow.data.example import representatives
 from memgrow.data.on_disk import joined
 from memgrow.data.records import filled
 from memgrow.errors import DataError, SettingsError, listed

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
 from memgrow.data import Columns, draw, load_for_evaluation, load_stream
 from memgrow.data.batches import by_length, by_tokens, collate, encode, shuffled, tokenize_examples, tokenize_large
-from memgrow.data.domain import LargeExamples, domain_fingerprint, representatives
+from memgrow.data.domain import domain_fingerprint
+from memgrow.data.example import LargeExamples, representatives
 from memgrow.data.on_disk import ExampleFile, ExamplesOnDisk, joined
 from memgrow.data.scratch import HELD, ScratchFile
 from memgrow.data.splits import PARTS, fair_slice, rank

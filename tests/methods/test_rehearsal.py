@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memgrow.data import Domain, Example, Stream, load_stream, synthetic_stream, write_jsonl
-from memgrow.data.domain import LargeExamples
+from memgrow.data.example import LargeExamples
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import ModelError, SettingsError
 from memgrow.export.huggingface_folder import export_huggingface

@@ -2,7 +2,8 @@
 
 from memgrow.data.asked import read_unlabelled
 from memgrow.data.columns import Columns
-from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.domain import Domain, Stream
+from memgrow.data.example import Example
 from memgrow.data.files import write_jsonl
 from memgrow.data.from_python import load_rows
 from memgrow.data.load import Loaded, load_for_evaluation, load_stream

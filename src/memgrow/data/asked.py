@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from memgrow.data.columns import BY_NAME, Columns
-from memgrow.data.domain import Example
+from memgrow.data.example import Example
 from memgrow.data.files import read_rows
 from memgrow.data.formats import Row
 from memgrow.data.lines import input_lines, where

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.data.domain import LargeExamples
+from memgrow.data.example import LargeExamples
 from memgrow.data.records import in_chunks
 from memgrow.data.tokens_on_disk import NumbersOnDisk, TokensOnDisk, TokenWriter, WordsOnDisk
 from memgrow.text import UNKNOWN_INDEX, Vocabulary, tokenise, tokenise_lower

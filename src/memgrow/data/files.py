@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from memgrow.data.arrow_files import COLUMNAR
-from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.domain import Domain, Stream
+from memgrow.data.example import Example
 from memgrow.data.formats import READERS, Reader, Row
 from memgrow.data.lines import AS_IT_IS, FileFormat, is_compressed, unreadable
 from memgrow.data.splits import PART_NAMES, PARTS

@@ -11,7 +11,8 @@ from typing import Any, TypedDict
 
 from memgrow.data.by_domain import DATA, HELD_OUT
 from memgrow.data.columns import ARGUMENTS, BY_NAME, Columns
-from memgrow.data.domain import Domain, Example
+from memgrow.data.domain import Domain
+from memgrow.data.example import Example
 from memgrow.data.formats import Row
 from memgrow.data.load import Loaded, check_limit, load_tables
 from memgrow.data.records import NO_GOLD_LABEL, TableReader

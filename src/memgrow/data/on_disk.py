@@ -14,7 +14,7 @@ from itertools import accumulate, chain
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.data.domain import Example, LargeExamples, representatives
+from memgrow.data.example import Example, LargeExamples, representatives
 from memgrow.data.scratch import ScratchFile
 
 HEADER = struct.Struct("<qiii")  # of an example: the number in its place, the place, the bytes of text and pair

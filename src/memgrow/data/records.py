@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from memgrow.data.columns import OPTIONS, SPLIT, Columns
-from memgrow.data.domain import Example, half_of_a_character
+from memgrow.data.example import Example, half_of_a_character
 from memgrow.data.files import domain_and_part, read_rows
 from memgrow.data.formats import Row
 from memgrow.data.lines import LONGEST_ROW, too_long, where

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.data.domain import Example
+from memgrow.data.example import Example
 from memgrow.data.on_disk import ExampleFile, ExamplesOnDisk, taken
 from memgrow.data.records import Record
 from memgrow.data.splits import RANKED, Ranks, as_ranks, rank, ranks

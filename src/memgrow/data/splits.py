@@ -13,7 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.data.domain import Example, LargeExamples
+from memgrow.data.example import Example, LargeExamples
 from memgrow.data.on_disk import taken
 from memgrow.errors import SettingsError
 

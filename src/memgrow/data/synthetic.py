@@ -9,7 +9,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.domain import Domain, Stream
+from memgrow.data.example import Example
 from memgrow.errors import SettingsError
 
 Pole = tuple[str, str]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from memgrow.data.columns import BY_NAME
 from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
-from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.domain import Domain, Stream
+from memgrow.data.example import Example
 from memgrow.data.lines import raw_lines, where
 from memgrow.data.load import Loaded
 from memgrow.data.records import read_table

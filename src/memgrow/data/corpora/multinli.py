@@ -15,7 +15,8 @@ from typing import Any
 
 from memgrow.data.columns import Columns
 from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
-from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.domain import Domain, Stream
+from memgrow.data.example import Example
 from memgrow.data.files import read_rows
 from memgrow.data.lines import where
 from memgrow.data.load import Loaded, load_stream

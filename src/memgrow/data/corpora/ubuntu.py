@@ -13,7 +13,8 @@ from pathlib import Path, PurePosixPath
 
 from memgrow.data.columns import BY_NAME
 from memgrow.data.corpora.download import Watch, copy_stream, find_file, no_progress
-from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.domain import Domain, Stream
+from memgrow.data.example import Example
 from memgrow.data.files import read_rows
 from memgrow.data.lines import where
 from memgrow.data.load import Loaded
