@@ -40,7 +40,6 @@ import gc
 import json
 import multiprocessing
 import os
-import shlex
 import sys
 import tempfile
 import time
@@ -65,6 +64,7 @@ from memgrow.methods.plugin import AUTO
 from memgrow.metrics.significance import Paired, paired_over_seeds
 from memgrow.storage import atomic_write
 from memgrow.training.loop import TrainingSettings
+from recorded_command import recorded_command
 
 PARTS = ("choose", "then", "check")
 CHOOSING = 0.5  # of the minutes
@@ -372,21 +372,13 @@ def summary(found: Found, part: str) -> dict[str, Any]:
     return told
 
 
-def command_of(asked: argparse.Namespace) -> str:
-    words = ["benchmarks/few_rows.py", "--encoder", asked.called, "--sentiment", "sentiment", "--reviews", "reviews"]
-    usual = options()
-    for name in ("sizes", "seeds", "then_seeds", "check_seeds"):
-        if (given := getattr(asked, name)) != usual.get_default(name):
-            words += [f"--{name.replace('_', '-')}", *map(str, given if isinstance(given, list) else [given])]
-    return shlex.join(words)
-
-
 def write(asked: argparse.Namespace, found: Found) -> None:
     from transformers import __version__ as transformers_version
 
     cuda = asked.device == "cuda" or (asked.device == "auto" and torch.cuda.is_available())
+    earlier = json.loads(asked.out.read_text())["command"] if asked.out.is_file() else None
     report = {
-        "command": command_of(asked),
+        "command": recorded_command(__file__, earlier=earlier),
         "machine": torch.cuda.get_device_name() if cuda else "CPU",
         "torch": torch.__version__,
         "transformers": transformers_version,

@@ -72,13 +72,16 @@ def test_the_choice_is_by_the_rule(script, asked, gain, chosen):
     assert script.choice(figures(script, asked, gain)) == chosen
 
 
-def test_results_are_read_back_and_what_is_done_is_not_done_again(script, asked):
+def test_results_are_read_back_and_what_is_done_is_not_done_again(script, asked, monkeypatch):
     found = figures(script, asked, both("tenth", 0.2))
-    script.write(asked, found)
+    for minutes in ("1", "2", "2"):
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), "--sentiment", str(asked.out.parent), "--minutes", minutes])
+        script.write(asked, found)
     assert script.already(asked) == found
     told = json.loads(asked.out.read_text())
     assert told["chosen"] == "tenth"
-    assert told["command"].startswith("benchmarks/few_rows.py --encoder tiny --sentiment sentiment")
+    first = "benchmarks/few_rows.py --sentiment FOLDER --minutes 1"
+    assert told["command"] == f"{first} && {first[:-1]}2"
     script.do(script.jobs_of("choose", asked, list(script.CANDIDATES)), asked, None, found, float("inf"))
 
 
