@@ -41,6 +41,7 @@ def test_evaluation_has_figures_of_each_label_and_the_baseline(memgrow, made, da
     assert found["accuracy"] == found["micro_f1"] == sum(row[n] for n, row in enumerate(counts)) / 24
     assert found["baseline"] == max(map(sum, counts)) / 24
     shown = memgrow.done("evaluate", made, data["kitchen"], "--by-label", "--plot", tmp_path / "labels.png")
+    assert "kitchen: labels (rows) and answers (columns)" in shown, "in one line, however narrow the table is"
     assert "kitchen: each label (always contradiction: 33.3% right)" in shown
     assert "kitchen: labels (rows) and answers (columns)" in shown
     assert max(map(len, shown.replace(str(tmp_path), "").splitlines())) <= 80

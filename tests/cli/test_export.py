@@ -4,10 +4,12 @@ import json
 
 import pytest
 
+from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
-from memgrow.models import ModelSettings
+from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.loop import TrainingSettings
+from tests.support.tiny_encoder import make_encoder
 
 
 def test_a_model_is_written_as_onnx_and_it_is_said_where(memgrow, made, tmp_path):
@@ -15,6 +17,18 @@ def test_a_model_is_written_as_onnx_and_it_is_said_where(memgrow, made, tmp_path
     out = memgrow.done("export", made, "--to", "onnx", tmp_path / "out")
     assert "memgrow-export.json" in out
     assert json.loads((tmp_path / "out/memgrow-export.json").read_bytes())["pairs"] == "two"
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float32"])
+def test_who_predicts_in_bfloat16_is_told_that_the_graph_does_not(memgrow, tmp_path, precision, monkeypatch):
+    monkeypatch.setattr("memgrow.export.export_onnx", lambda _, place, domain: place.mkdir())  # which takes a while
+    rows = [Example(f"a {word} lamp", label=label) for word, label in (("fine", "good"), ("dull", "bad"))]
+    model = PretrainedSettings(encoder=str(make_encoder(tmp_path / "tiny")), precision=precision)
+    learner = Learner.create("ridge", model=model, device="cpu")
+    learner.adapt(Domain("lamps", rows, rows))
+    learner.save(tmp_path / "model")
+    said = memgrow.done("export", tmp_path / "model", tmp_path / "out", "--to", "onnx")
+    assert ("memgrow predict multiplies in bfloat16 on this machine" in said) == (precision == "bfloat16")
 
 
 def test_a_model_is_written_for_the_hub_and_can_be_used_from_there(memgrow, made, tmp_path):

@@ -14,6 +14,10 @@ TARGETS = {  # by the forms that there are, what one does next
     "onnx": "Run it: {output}/memgrow-export.json says what goes in and what comes out.",
     "huggingface": "Read README.md before you share it: hf upload OWNER/NAME {output}",
 }
+ROUNDING = (
+    "Its probabilities are of float32: memgrow predict multiplies in bfloat16 on this machine, and differs from them "
+    "by that rounding, which may be some hundredths."
+)
 
 
 def export(
@@ -34,8 +38,10 @@ def export(
 
     Example: memgrow export model/ --to onnx books-onnx/
     """
+    from memgrow.device import multiplies_bfloat16
     from memgrow.export import export_huggingface, export_onnx
     from memgrow.learner import Learner
+    from memgrow.models import PretrainedSettings
     from memgrow.report.history import in_bytes
 
     if to not in TARGETS:
@@ -55,3 +61,6 @@ def export(
         write_json({"form": to, "folder": str(output), "bytes": size})
     say(f"{output} has the model ({in_bytes(size)}).", soft_wrap=True)
     say(TARGETS[to].format(output=output), "dim", soft_wrap=True)
+    if to == "onnx" and isinstance(settings := learner.settings, PretrainedSettings):
+        here = multiplies_bfloat16("cpu") if settings.precision == "auto" else settings.precision == "bfloat16"
+        say(ROUNDING if here else "", "dim", soft_wrap=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
+WIDEST = 80  # letters of a terminal
 MOST = 8  # labels of a confusion matrix that a terminal has room for
 MISTAKES = 10  # of very many labels, the mistakes that are shown
 IN_PICTURE = 40  # labels whose names a picture has room for
@@ -46,7 +47,9 @@ def confusion_table(domain: str, confusion: Confusion) -> Table:
         return Table(f"{domain}: the most frequent mistakes (--json has all)", columns, rows)
     given = [Column(label, right=True, wrap="letters") for label in labels]
     rows_of_counts = [(label, *(f"{count:,}" for count in row)) for label, row in zip(labels, counts, strict=True)]
-    return Table(f"{domain}: labels (rows) and answers (columns)", [Column("", wrap="letters"), *given], rows_of_counts)
+    title = f"{domain}: labels (rows) and answers (columns)"
+    columns = [Column("", wrap="letters"), *given]
+    return Table(title, columns, rows_of_counts, min_width=min(len(title), WIDEST))  # so that the title is one line
 
 
 def side_by_side_table(first: str, second: str, found: Mapping[str, SideBySide]) -> Table:
