@@ -160,11 +160,15 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
             continue
         yield f"## {member}\n\n```{{eval-rst}}"
         if inspect.isclass(value):
-            yield f".. autoclass:: {name}.{member}\n   :members:"
-            if value.__base__ is not object and member not in MADE_OF_PARTS:
-                yield "   :show-inheritance:"
+            yield f".. autoclass:: {name}.{member}"
             if member in MADE_OF_PARTS:
-                yield "   :inherited-members:"
+                yield ""
+                yield from (f"   .. {kind}:: {name}.{member}.{one}" for one, kind in members_by_part(value))
+                yield "```\n"
+                continue
+            yield "   :members:"
+            if value.__base__ is not object:
+                yield "   :show-inheritance:"
             left_out = [*getattr(value, "__dataclass_fields__", ()), *getattr(value, "_fields", ()), *put_there(value)]
             yield f"   :exclude-members: {', '.join(left_out)}\n"
         elif inspect.isfunction(value):
@@ -174,6 +178,18 @@ def api_page(name: str, shown: dict[int, str]) -> Iterator[str]:
         yield "```\n"
     if elsewhere:
         yield f"Also here: {', '.join(elsewhere)}."
+
+
+def members_by_part(value: type) -> Iterator[tuple[str, str]]:
+    """The members of a class and of the parts that it is made of, each with its directive, in the order of the source.
+
+    Sphinx itself would put those of the parts last, by the alphabet.
+    """
+    parts = [part for part in value.__mro__ if part.__module__.partition(".")[0] == "memgrow"]
+    names = [name for part in parts for name in vars(part) if not name.startswith("_")]
+    for name in dict.fromkeys(names):
+        if inspect.getdoc(one := getattr(value, name)):
+            yield name, "autoproperty" if isinstance(one, property) else "automethod"
 
 
 def put_there(value: type) -> list[str]:

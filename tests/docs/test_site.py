@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
@@ -110,6 +111,13 @@ def test_signatures_show_what_a_field_starts_with():
     assert "rows: list[int] = []" in shown
     assert "= Counter()" in shown
     assert "factory" not in shown
+
+
+def test_what_learns_stands_before_what_answers_on_the_page_of_a_learner():
+    page = "\n".join(module_of("docs/site/build.py").api_page("memgrow", {}))
+    members = re.findall(r"   \.\. auto(?:method|property):: memgrow\.Learner\.(\w+)", page)
+    places = [members.index(name) for name in ("create", "load", "adapt", "learn", "evaluate", "predict")]
+    assert places == sorted(places)
 
 
 def test_methods_that_another_library_puts_into_a_class_are_left_to_it():
