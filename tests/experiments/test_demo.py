@@ -114,6 +114,7 @@ def test_the_command_writes_figures_and_picture_and_shows_both_matrices(tmp_path
     said = " ".join(result.output.split())
     end = r"the default, ends \d+\.\d points (above|below) fine-tuning \(F\)"
     assert re.search(rf"{re.escape(RECOMMENDED)}, {end}", said)
+    assert re.search(r"F\+M\+V ends [+-]\d+\.\d( ± \d+\.\d)?\*? points against the default\.", said)
     assert "memgrow compare FILES... tells" in said
     tables = [line for line in result.output.splitlines() if line.startswith("  ")]
     assert max(map(len, tables)) <= 80  # sentences are wrapped where there is a terminal
