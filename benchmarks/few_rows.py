@@ -86,9 +86,9 @@ class Candidate:
     def training(self, rows: int) -> TrainingSettings:
         """The settings for a domain of so many rows."""
         batches = -(-rows // FINE_TUNING.batch)
-        if FINE_TUNING.epochs * batches >= LEAST:
+        if FINE_TUNING.most_epochs * batches >= LEAST:
             return as_written(FINE_TUNING)
-        epochs = -(-LEAST // batches) if self.longer else FINE_TUNING.epochs
+        epochs = -(-LEAST // batches) if self.longer else FINE_TUNING.most_epochs
         warm_up = min(FINE_TUNING.warm_up, epochs * batches // self.share) if self.share else FINE_TUNING.warm_up
         patience = AUTO if self.longer else FINE_TUNING.patience
         return as_written(replace(FINE_TUNING, epochs=epochs, warm_up=warm_up, patience=patience))
@@ -132,7 +132,7 @@ class Run:
 
     def steps(self) -> int:
         training = training_by(self.candidate, self.rows)
-        return training.epochs * -(-self.rows // training.batch)
+        return training.most_epochs * -(-self.rows // training.batch)
 
 
 Found = dict[Run, dict[str, Any]]

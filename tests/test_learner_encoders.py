@@ -102,7 +102,7 @@ def test_the_defaults_are_for_fine_tuning(encoder):
     learner = Learner.create(encoder=encoder, device="cpu")
     assert learner.method.name == "F+A"
     assert learner.options.keep == "auto"
-    assert learner.training == FINE_TUNING
+    assert learner.training == replace(FINE_TUNING, epochs="auto")
     assert learner.settings.encoder == str(encoder)
     assert learner.settings.weights is not None
 
@@ -163,16 +163,18 @@ def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, st
     assert all(torch.equal(third[name][: len(second[name])], second[name]) for name in grown)
 
 
-@pytest.mark.parametrize("method", ["F+A", "frozen+M", "F+M"])
+@pytest.mark.parametrize(("method", "epochs"), [("F+A", 2), ("frozen+M", 2), ("F+M", 2), ("F", "auto")])
 @pytest.mark.parametrize("reports", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, reports, tmp_path, monkeypatch):
+def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, reports, tmp_path, monkeypatch):
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", 0.0)
-    whole, domains = make(encoder, method), [stream[0], with_label(stream[1])]
+    monkeypatch.setattr("memgrow.training.loop.STEPS", 12)  # of a first domain, where epochs are auto
+    training = replace(FAST, epochs=epochs)
+    whole, domains = make(encoder, method, training=training), [stream[0], with_label(stream[1])]
     whole.learn(domains)
 
     folder, kills = tmp_path / "model", 0
     while True:
-        learner = Learner.load(folder, "cpu") if folder.exists() else make(encoder, method)
+        learner = Learner.load(folder, "cpu") if folder.exists() else make(encoder, method, training=training)
         try:
             learner.learn(domains, folder=folder, save_every=0.0, progress=Plug(reports))
             break

@@ -39,7 +39,7 @@ from memgrow.training.loop import Outcome
 class Adaptation:
     """A stage that has begun. What was learnt before it is not touched; `finish` says what is known after it."""
 
-    setup: Setup
+    setup: Setup  # whose epochs are a number
     before: Learnt
     device: torch.device
     stage: StageData
@@ -107,8 +107,10 @@ class Adaptation:
             validation = encode(setup.tokenized(stage.validation), vocabulary, stage.labels)
         if like is None and not setup.model.kind.is_pretrained:
             _note_unknown_words(setup, stage, validation, old is not None, progress)
+        batches = -(-len(training) // setup.training.batch)
+        settled = setup.training.settled(batches, len(validation), first=old is None)
         return cls(
-            setup,
+            replace(setup, training=settled),
             before,
             device,
             stage,

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import torch
 
+from memgrow.errors import counted
 from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES, MethodSettings
+from memgrow.methods.plugin import AUTO
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.loop import STEPS, TrainingSettings
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,7 @@ class Defaults:
 
 
 # A pretrained encoder moves little and soon: a low rate that falls to zero, five epochs at most. Its head is new.
+# What the studies were made with; a user's first domain of few rows takes longer (`defaults_for`).
 FINE_TUNING = TrainingSettings(
     rate=5e-5, new_rate=1e-3, warm_up=50, schedule="linear", epochs=5, max_words=256, clip=1.0
 )
@@ -56,7 +59,7 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
         options = MethodSettings(keep="auto", fisher_examples=200)  # for who chooses A or EWC
-        return Defaults(RECOMMENDED_FOR_ENCODERS, model, FINE_TUNING, options)
+        return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto"), options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
     return Defaults(method, model or READS_LOWER, RECURRENT)
 
@@ -72,8 +75,14 @@ def sizes_line(usual: Defaults, model: ModelSettings, training: TrainingSettings
     suits = usual.suits or "of the recipe"
     if usual.suits and (model, training) != (usual.model, usual.training):
         suits += ", but for what is set"
-    epochs = f"at most {training.epochs} epoch{'s' * (training.epochs != 1)}"
     return (
         f"Sizes {suits}: embedding {model.embedding}, hidden {model.hidden}, slots {model.slots}, "
-        f"rate {training.rate:g}, batch {training.batch}, {epochs}"
+        f"{training_line(training)}"
     )
+
+
+def training_line(training: TrainingSettings) -> str:
+    """Rate, batch and epochs in a few words."""
+    epochs = counted(training.most_epochs, "epoch")
+    longer = f" (a model's first domain: {STEPS} steps at least)" if training.epochs == AUTO else ""
+    return f"rate {training.rate:g}, batch {training.batch}, at most {epochs}{longer}"

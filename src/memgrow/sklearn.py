@@ -8,7 +8,7 @@ of that kind. The extra is `memgrow[sklearn]`.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,8 +65,8 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         slots: int | None = None,
         rate: float | None = None,
         batch: int | None = None,
-        epochs: int | None = None,
-        patience: int | None = None,
+        epochs: int | Literal["auto"] | None = None,
+        patience: int | Literal["auto"] | None = None,
         validation_fraction: float = 0.1,
         random_state: Any = 0,
         device: str = "auto",

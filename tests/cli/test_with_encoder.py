@@ -53,7 +53,7 @@ def test_a_new_model_takes_the_encoder_and_its_defaults(memgrow, data, encoder, 
     assert "back to the old weights" in " ".join(out.split())
     assert (made["method"], made["options"]["keep"]) == ("F+A", "auto")
     assert made["model"]["encoder"] == str(encoder)
-    assert made["training"]["rate"] == 5e-5
+    assert (made["training"]["rate"], made["training"]["epochs"]) == (5e-5, 1)
     assert json.loads((tmp_path / "m" / "vocabulary.json").read_text()) == ["<pad>", "<unk>"]  # no word of the data
 
 

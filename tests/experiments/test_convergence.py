@@ -30,6 +30,14 @@ def test_a_rate_that_falls_to_zero_is_followed_to_its_end(stream):
     assert (found.patience, found.epochs) == (5, 5)
 
 
+def test_the_reference_of_few_rows_takes_longer_where_epochs_are_auto(stream):
+    rows = sum(len(domain.train) for domain in stream)
+    settings = TrainingSettings(epochs="auto", schedule="linear", batch=rows // 3)
+    found = reference_training(settings, stream)
+    assert (found.patience, found.epochs) == (50, 50)
+    assert reference_training(replace(settings, schedule="constant"), stream).epochs == 100
+
+
 def test_only_the_reference_has_settings_of_its_own(stream):
     settings = Settings(training=TRAINING)
     reference = reference_training(TRAINING, stream)

@@ -105,7 +105,7 @@ def test_one_bar_at_a_time():
 def test_the_first_steps_tell_once_how_long_all_domains_take_and_the_bar_agrees():
     console, clock = terminal(), Clock()
     with TrainingBar(console, clock) as bar:
-        bar.coming = {"books": 10, "dvds": 20}
+        bar.coming = {"books": 40, "dvds": 80}  # steps
         for done in range(1, 10):
             clock.now += 4.0 if done == 1 else 0.5  # the first step of all takes longer
             bar.step(Step("books", 1, 4, done, 10, 0.5, 0.5))

@@ -112,6 +112,28 @@ def test_the_warm_up_is_at_most_a_third_of_all_steps(warm_up, epochs, batches):
     assert settings.warm_up_steps(batches) == (warm_up if steps >= 3 * warm_up else steps // 3)
 
 
+@given(batches=st.integers(1, 300), validation=st.integers(1, 1000), patience=st.integers(1, 600) | st.just("auto"))
+def test_epochs_auto_are_five_and_150_steps_at_least_of_a_model_that_begins(batches, validation, patience):
+    settings = replace(FINE_TUNING, epochs="auto", patience=patience)
+    later, first = (settings.settled(batches, validation, first) for first in (False, True))
+    assert later == replace(settings, epochs=5)
+    if batches >= 30:
+        assert first == later
+        return
+    steps = first.epochs * batches
+    assert 150 <= steps < 150 + batches
+    assert first.warm_up_steps(batches) == first.warm_up == steps // 10
+    assert first.patience == max(settings.waiting(validation), -(-500 // validation), 2)
+    assert replace(first, epochs="auto", warm_up=settings.warm_up, patience=patience) == settings
+    assert settings.epochs_for(batches, first=True) == first.epochs
+
+
+@given(epochs=st.integers(1, 100), batches=st.integers(1, 300), first=st.booleans())
+def test_a_number_of_epochs_is_what_it_is(epochs, batches, first):
+    settings = replace(FINE_TUNING, epochs=epochs)
+    assert settings.settled(batches, 10, first) == settings
+
+
 @given(epochs=st.integers(1, 20), batches=st.integers(1, 100), schedule=st.sampled_from(["constant", "linear"]))
 def test_few_rows_are_trained_on_at_rates_that_have_risen(epochs, batches, schedule):
     settings, steps = replace(FINE_TUNING, epochs=epochs, schedule=schedule), epochs * batches

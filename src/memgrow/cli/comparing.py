@@ -8,7 +8,7 @@ from memgrow.cli.output import console, notice, save_picture, say
 from memgrow.cli.recipe import Recipe
 from memgrow.cli.report import REPORT, write_report
 from memgrow.data import Stream
-from memgrow.defaults import Defaults, sizes_line
+from memgrow.defaults import Defaults, sizes_line, training_line
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
 from memgrow.experiments.comparison import Comparison, Settings
@@ -66,11 +66,7 @@ def introduce(stream: Stream, settings: Settings, usual: Defaults) -> None:
     say(f"{' → '.join(stream.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     model, training = settings.model, settings.training
     if isinstance(model, PretrainedSettings):
-        say(
-            f"encoder {model.encoder}, rate {training.rate:g}, batch {training.batch}, at most "
-            f"{counted(training.epochs, 'epoch')}",
-            "dim",
-        )
+        say(f"encoder {model.encoder}, {training_line(training)}", "dim")
         return
     more = " (--recipe and --set change them)" if usual.suits else ""
     say(sizes_line(usual, model, training) + more, "dim")

@@ -68,7 +68,7 @@ def learn_stream(
     stages: list[Stage] = []
     bar.replies = learner.task == REPLY or any(domain.has_replies for domain in stream)
     if not learner.method.together:
-        bar.coming = {domain.name: ceil(len(domain.train) / learner.training.batch) for domain in stream}
+        bar.coming = _most_steps(learner, stream)
 
     def tell(stage: Stage, new: bool) -> None:
         for learned in stage.learned:
@@ -88,6 +88,16 @@ def learn_stream(
     options["progress"] = tracked or bar
     learner.learn(stream, watch=watched, again=again, on_stage=tell, folder=place, **options)
     return stages
+
+
+def _most_steps(learner: Learner, stream: Stream) -> dict[str, int]:
+    """The steps of training that each domain takes at most."""
+    steps, first = {}, learner.model is None
+    for domain in stream:
+        batches = ceil(len(domain.train) / learner.training.batch)
+        steps[domain.name] = batches * learner.training.epochs_for(batches, first or learner.method.afresh)
+        first = False
+    return steps
 
 
 @contextmanager

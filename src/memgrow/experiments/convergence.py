@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import Any
 
 from memgrow.data import Stream
@@ -19,10 +20,12 @@ def reference_training(training: TrainingSettings, stream: Stream) -> TrainingSe
 
     Where rates fall to zero they do so in the last epoch, and training that ends with them has converged.
     """
+    examples, validation = (sum(len(getattr(one, part)) for one in stream) for part in ("train", "validation"))
+    training = training.settled(ceil(examples / training.batch), validation, first=True)
     if training.schedule != "constant":
-        return replace(training, patience=training.epochs)
-    waited = training.waiting(sum(len(domain.validation) for domain in stream))
-    return replace(training, patience=max(PATIENCE, waited), epochs=LONGER * training.epochs)
+        return replace(training, patience=training.most_epochs)
+    waited = training.waiting(validation)
+    return replace(training, patience=max(PATIENCE, waited), epochs=LONGER * training.most_epochs)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Convergence:
         """The seeds that might have become better with more epochs."""
         if self.training.schedule != "constant":
             return ()
-        last = (seed for seed, epochs in self.epochs.items() if epochs >= self.training.epochs)
+        last = (seed for seed, epochs in self.epochs.items() if epochs >= self.training.most_epochs)
         return tuple(seed for seed in last if self.epochs[seed] - self.best_epochs[seed] < self.patience)
 
     @property
@@ -59,10 +62,10 @@ class Convergence:
 
     def sentence(self) -> str:
         if self.unfinished:
-            seeds = listed(map(str, self.unfinished))
+            seeds, epochs = listed(map(str, self.unfinished)), self.training.most_epochs
             return (
-                f"{self.method} had not converged after {counted(self.training.epochs, 'epoch')} (seed {seeds}): it "
-                f"may do better than it is shown here; --set epochs={self.training.epochs} gives it twice as many"
+                f"{self.method} had not converged after {counted(epochs, 'epoch')} (seed {seeds}): it may do better "
+                f"than it is shown here; --set epochs={epochs} gives it twice as many"
             )
         return f"{self.method} converged at epoch {listed(map(str, self.best_epochs.values()))}"
 
@@ -73,5 +76,5 @@ class Convergence:
             "best_epochs": dict(self.best_epochs),
             "epochs": dict(self.epochs),
             "patience": self.training.patience,
-            "epochs_at_most": self.training.epochs,
+            "epochs_at_most": self.training.most_epochs,
         }

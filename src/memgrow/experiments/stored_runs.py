@@ -109,7 +109,8 @@ class StoredRuns(Generic[M]):
             return 0
         names = run.learns if method.together else run.learns[-1:]
         examples = sum(len(self.stream[name].train) for name in names)
-        return ceil(examples / run.training.batch) * run.training.epochs
+        batches = ceil(examples / run.training.batch)
+        return batches * run.training.epochs_for(batches, first=method.afresh or len(run.learns) == 1)
 
 
 def sizes_of(stream: Stream) -> dict[str, dict[str, int]]:

@@ -95,7 +95,7 @@ class TrainingBar(ProgressBar):
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(console, name_width=NAME_WIDTH, time_left=False, clock=clock)
         self.replies = False  # whether validation is 1 / perplexity
-        self.coming: dict[str, int] = {}  # batches in an epoch of each domain that is yet to be learnt, if known
+        self.coming: dict[str, int] = {}  # steps at most of each domain that is yet to be learnt, if known
         self._domain = ""
         self._pace: Pace | None = None
         self._told = False
@@ -130,9 +130,9 @@ class TrainingBar(ProgressBar):
 
     def _announcement(self, step: Step, each: float, total: int) -> str:
         sentence = f"{step.domain}: at most about {duration(each * total)} for {counted(step.epochs, 'epoch')}"
-        later = {name: batches for name, batches in self.coming.items() if name != step.domain}
+        later = {name: steps for name, steps in self.coming.items() if name != step.domain}
         if later and step.domain in self.coming:
-            whole = each * (total + step.epochs * sum(later.values()))
+            whole = each * (total + sum(later.values()))
             sentence += f", {duration(whole)} for all {len(later) + 1} domains"
         return sentence
 

@@ -23,6 +23,8 @@ REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU ma
 MOST = 2**31 - 1  # of whatever is counted: more is a mistake, and too much for some that count in 64 bits
 TRIED, FEWEST = 500, 2  # patience: auto waits for so many validation answers, and so many epochs at least
 WARMS_UP = 3  # the warm-up is at most all steps divided by this: few rows would else be over before it is
+EPOCHS = 5  # epochs: auto
+STEPS, WARMS_UP_LONGER = 150, 10  # but in a model's first domain so many steps at least, with a shorter warm-up then
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
 
@@ -32,7 +34,7 @@ class TrainingSettings:
 
     rate: float = 3e-4
     batch: int = 32
-    epochs: int = 20  # at most
+    epochs: int | Literal["auto"] = 20  # at most; see `settled`
     patience: int | Literal["auto"] = (
         2  # epochs without a better validation accuracy before training stops; see `waiting`
     )
@@ -46,9 +48,11 @@ class TrainingSettings:
 
     def __post_init__(self) -> None:
         for name in ("batch", "epochs", "patience", "min_count", "max_words", "min_documents"):
-            if (name, value := getattr(self, name)) != ("patience", AUTO) and value < 1:
+            if (value := getattr(self, name)) == AUTO and name in ("epochs", "patience"):
+                continue
+            if value < 1:
                 raise SettingsError(f"{name} must be at least 1, not {value}")
-            if value != AUTO and value > MOST:
+            if value > MOST:
                 raise SettingsError(f"{name} must be at most {MOST:,}")
         for name in ("rate", "clip", "new_rate"):
             if (value := getattr(self, name)) is not None and not value > 0:
@@ -60,6 +64,33 @@ class TrainingSettings:
             raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
         if self.schedule not in SCHEDULES:
             raise SettingsError(f"schedule {self.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
+
+    @property
+    def most_epochs(self) -> int:
+        """The epochs at most; of `auto`, those of a training that is not made longer."""
+        return EPOCHS if self.epochs == AUTO else self.epochs
+
+    def epochs_for(self, batches: int, first: bool) -> int:
+        """The epochs at most, with so many batches in each, of a model that begins (`first`) or has learnt before.
+
+        auto: five or, of a model that begins, as many as have STEPS. With few rows five are over before it has learnt
+        anything, and it has nothing to forget.
+        """
+        longer = first and self.epochs == AUTO
+        return max(self.most_epochs, -(-STEPS // batches)) if longer else self.most_epochs
+
+    def settled(self, batches: int, validation: int, first: bool) -> "TrainingSettings":
+        """The settings of one training, whose epochs are a number; see `epochs_for`.
+
+        What `auto` makes longer warms up for a tenth of its steps at most, and waits as long as patience `auto` at
+        least, with that many examples to validate on.
+        """
+        epochs = self.epochs_for(batches, first)
+        if epochs == self.most_epochs:
+            return replace(self, epochs=epochs)
+        waits = max(self.waiting(validation), replace(self, patience=AUTO).waiting(validation))
+        warm_up = min(self.warm_up, epochs * batches // WARMS_UP_LONGER)
+        return replace(self, epochs=epochs, warm_up=warm_up, patience=waits)
 
     def waiting(self, validation: int) -> int:
         """The epochs without a better accuracy on so many validation examples, before training stops.
@@ -76,14 +107,14 @@ class TrainingSettings:
 
     def warm_up_steps(self, batches: int) -> int:
         """The steps in which the rates rise, when epochs have that many: a third of all that there can be, at most."""
-        return min(self.warm_up, self.epochs * batches // WARMS_UP)
+        return min(self.warm_up, self.most_epochs * batches // WARMS_UP)
 
     def rate_factor(self, step: int, batches: int) -> float:
         """The share of its rate at which a parameter moves in a step, counted from 0, when epochs have that many."""
         rising = min(1.0, (step + 1) / (self.warm_up_steps(batches) + 1))
         if self.schedule == "constant":
             return rising
-        return rising * (1 - step / (self.epochs * batches))
+        return rising * (1 - step / (self.most_epochs * batches))
 
 
 @dataclass(frozen=True)
@@ -183,14 +214,14 @@ def train(
             raise diverged(epoch, done)
         best = max(position.best for position in positions)
         known = (loss, correct, best if best >= 0 else None, validated)
-        progress.step(Step(name, epoch + 1, settings.epochs, done, batches, *known))
+        progress.step(Step(name, epoch + 1, settings.most_epochs, done, batches, *known))
 
     def save(position: Position) -> None:
         resume.save(position, stepper.state(), stepper.device)
 
     def goes_on(position: Position) -> bool:
         waited = position.epoch - max(position.best_epoch, stepper.warm_up)
-        return position.epoch < settings.epochs and waited < settings.waiting(validation)
+        return position.epoch < settings.most_epochs and waited < settings.waiting(validation)
 
     def end(stopped: Iterable[int]) -> None:
         """Hand over what plugins gathered of models that have stopped; a stack may still carry them along."""
