@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 from typing import Any
 
 from drift_figures import DRIFT
+from few_rows_figures import FEW_ROWS
 from large_files_figures import LARGE_FILES
 from leaving_figures import EXPORT
 from result_commands import as_typed
@@ -468,7 +469,7 @@ PLACES = {
     **{name: ("docs/drift.md", figures) for name, figures in DRIFT.items()},
     **{name: ("docs/service.md", figures) for name, figures in SERVING.items()},
     **{name: ("docs/many-domains.md", figures) for name, figures in HUNDRED.items()},
-    **{name: ("docs/encoders.md", figures) for name, figures in PROCESSES.items()},
+    **{name: ("docs/encoders.md", figures) for name, figures in (PROCESSES | FEW_ROWS).items()},
     "encoders": ("README.md", pretrained),
     "bag-of-words": ("README.md", bag_of_words),
     "which-method-picture": ("docs/which-method.md", which_method_picture),
