@@ -2,20 +2,25 @@
 
 import json
 from dataclasses import asdict, replace
+from io import StringIO
 from pathlib import Path
 
 import pytest
 import torch
+from rich.console import Console
 
+from memgrow.cli.learning import learn_stream
 from memgrow.data import Stream, synthetic_stream
 from memgrow.defaults import FINE_TUNING, defaults_for, training_line
-from memgrow.errors import SettingsError
+from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.grid import Grid
+from memgrow.experiments.plan import work_of
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
 from memgrow.experiments.stored_runs import StoredRuns
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, PretrainedSettings
+from memgrow.report.progress_bars import TrainingBar
 from memgrow.training.loop import TrainingSettings
 from tests.support.breaking import Plug
 from tests.support.tiny_encoder import make_encoder
@@ -116,6 +121,46 @@ def test_what_a_study_takes_at_most_is_known_before(stream):
 
     assert [steps("F", 1), steps("F", 2), steps("in-domain", 2), steps("multi-task", 2)] == [150, 15, 150, 150]
     assert steps("F", 1, epochs=2) == 6
+
+
+def test_the_time_of_all_domains_is_reckoned_with_the_epochs_of_each(encoder, stream, few_steps, tmp_path):
+    seen: list[dict[str, int]] = []
+
+    class Bar(TrainingBar):
+        def step(self, step):
+            seen.append(dict(self.coming))
+
+    options = {"folder": tmp_path / "model", "again": False}
+    with Bar(Console(file=StringIO())) as bar:
+        learn_stream(learner := make(encoder), stream[:1], (), bar=bar, **options)
+        learn_stream(learner, stream, (), bar=bar, **options)
+    assert seen[0] == {"kitchen": 21}
+    assert seen[-1] == {"clinic": 15}
+    assert {"harbour": 15, "clinic": 15} in seen
+
+
+def test_the_bar_of_a_comparison_counts_a_longer_training_as_that_much_work(stream):
+    def work(method: str, learns: int, **training) -> float:
+        return work_of(Run(method, stream.names[:learns], 0, training=replace(USUAL, batch=8, **training)), stream)
+
+    assert work("F", 1) - work("F", 1, epochs=5) == 24 * 50 / 5 - 24
+    assert work("F", 2) == work("F", 2, epochs=5) == work("F", 1, epochs=5)
+    assert work("multi-task", 2) - work("multi-task", 2, epochs=5) == 48 * 25 / 5 - 48
+
+
+def test_a_classifier_of_scikit_learn_takes_it_and_any_number(encoder, few_steps):
+    classifier = pytest.importorskip("memgrow.sklearn").MemgrowClassifier
+    texts, labels = ["a fine lamp", "a dull lamp"] * 12, ["good", "bad"] * 12
+    fitted = classifier(encoder=str(encoder), batch=8, device="cpu").fit(texts, labels)
+    assert fitted.learner_.training.epochs == "auto"
+    assert fitted.learner_.history.stages[0].epochs > 5
+    assert classifier(encoder=str(encoder), epochs=1, device="cpu").fit(texts, labels).learner_.training.epochs == 1
+
+
+def test_a_first_domain_without_rows_is_refused_in_a_sentence(encoder, stream, tmp_path):
+    empty = Stream([replace(stream[0], train=())])
+    with TrainingBar(Console(file=StringIO())) as bar, pytest.raises(DataError, match="kitchen"):
+        learn_stream(make(encoder), empty, (), folder=tmp_path / "model", again=False, bar=bar)
 
 
 def test_studies_and_folders_of_before_keep_their_number():

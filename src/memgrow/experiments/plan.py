@@ -6,6 +6,7 @@ A job makes one stage of runs that differ in their seed alone. It needs the lear
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from types import MappingProxyType
 
 from memgrow.data import Stream
@@ -105,11 +106,13 @@ def labels_of(stream: Stream) -> tuple[str, ...]:
 
 
 def work_of(run: Run, stream: Stream) -> float:
-    """About how many examples a stage learns from."""
+    """About how many examples a stage learns from, more where it has more epochs than others of the run."""
     if run.takes_notes():
         return float(run.options.fisher_examples)
-    names = run.learns if run.parent() is None else run.learns[-1:]
-    return float(OVERHEAD + sum(len(stream[name].train) for name in names))
+    names = run.learns if (first := run.parent() is None) else run.learns[-1:]
+    examples, training = sum(len(stream[name].train) for name in names), run.training
+    epochs = training.epochs_for(ceil(examples / training.batch), first)
+    return float(OVERHEAD + examples * epochs / training.most_epochs)
 
 
 def jobs_for(runs: Iterable[Run], ledger: Ledger, stack: int, keep_models: bool = False) -> list[Job]:

@@ -76,7 +76,7 @@ class TrainingSettings:
         auto: five or, of a model that begins, as many as have STEPS. With few rows five are over before it has learnt
         anything, and it has nothing to forget.
         """
-        longer = first and self.epochs == AUTO
+        longer = first and self.epochs == AUTO and batches  # a domain without rows is refused elsewhere
         return max(self.most_epochs, -(-STEPS // batches)) if longer else self.most_epochs
 
     def settled(self, batches: int, validation: int, first: bool) -> "TrainingSettings":
