@@ -28,7 +28,7 @@ from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together, correct_together
 from memgrow.models import ModelSettings
 from memgrow.progress import NoProgress, Step
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked.together import PLAIN
 from recorded_command import recorded_command
 

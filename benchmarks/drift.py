@@ -38,7 +38,7 @@ from memgrow.drift.two_sample import Window, judge
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.text.random_features import DIRECTIONS
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)

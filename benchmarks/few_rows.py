@@ -63,7 +63,7 @@ from memgrow.learner import Learner
 from memgrow.methods.plugin import AUTO
 from memgrow.metrics.significance import Paired, paired_over_seeds
 from memgrow.storage import atomic_write
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 
 PARTS = ("choose", "then", "check")

@@ -40,8 +40,8 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings, build
 from memgrow.report.plots import new_figure
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 from saving import saved_and_loaded
 

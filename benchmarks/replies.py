@@ -30,8 +30,8 @@ from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, build
 from memgrow.models.responder import teacher_forced
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 
 RECIPE = "paper-dialogue"

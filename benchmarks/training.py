@@ -29,8 +29,8 @@ from memgrow.data.batches import Encoded, shuffled
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier, build
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 
 BATCH, WORDS, LABELS, CPU = 32, 9000, 3, torch.device("cpu")

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 from memgrow.data import Stream, synthetic_stream
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 torch.set_num_threads(1)
 # On a busy machine examples take long that take no time elsewhere: that is no failure.

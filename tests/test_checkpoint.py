@@ -19,7 +19,7 @@ from memgrow.learner import Learner
 from memgrow.manifest import Manifest, stored_at
 from memgrow.methods import MethodSettings
 from memgrow.models import ENCODERS, ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
 from memgrow.weight_files import BASE, KEPT_FROM, MODEL
 from tests.models.test_custom_encoder import MeanEncoder

@@ -14,7 +14,7 @@ from memgrow.errors import DataError, ModelError
 from memgrow.learner import Learner, Prediction
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
 FAST = replace(FINE_TUNING, epochs=2, batch=16, warm_up=2, rate=1e-3, new_rate=0.05)

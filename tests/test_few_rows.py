@@ -21,7 +21,7 @@ from memgrow.experiments.stored_runs import StoredRuns
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.report.progress_bars import TrainingBar
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug
 from tests.support.tiny_encoder import make_encoder
 
@@ -42,7 +42,7 @@ def stream() -> Stream:
 @pytest.fixture
 def few_steps(monkeypatch) -> None:
     """Twenty steps are enough where there are 150 else: seven epochs of these rows, in batches of eight."""
-    monkeypatch.setattr("memgrow.training.loop.STEPS", 20)
+    monkeypatch.setattr("memgrow.training.settings.STEPS", 20)
 
 
 def make(encoder: Path, method: str = "F", **training) -> Learner:

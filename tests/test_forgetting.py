@@ -9,7 +9,7 @@ from memgrow.adaptation import Adaptation
 from memgrow.errors import SettingsError
 from memgrow.forgetting import Bound, guarded
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.test_versions import tree
 
 SMALL = ModelSettings(embedding=4, hidden=3, slots=2, perceptron=4)

@@ -23,7 +23,7 @@ from memgrow.models import TASKS, ModelSettings, build
 from memgrow.models.fit import check_fits
 from memgrow.storage import load_json
 from memgrow.tensor_files import check_size
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from memgrow.learner import Learner
 from memgrow.methods import Grew
 from memgrow.models import ModelSettings
 from memgrow.text import Vocabulary
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 NAMES = ["kitchen", *(f"domain-{number:02}-of-reviews" for number in range(1, 100))]
 SECONDS = 5  # of the processor, where it takes a tenth of that

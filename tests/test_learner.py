@@ -12,7 +12,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.stage_data import validate, weak_scores
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 
 def make(tiny, short, method: str = "F+M+V", **settings) -> Learner:

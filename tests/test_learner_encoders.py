@@ -19,7 +19,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.progress import NoProgress
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
@@ -167,7 +167,7 @@ def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, st
 @pytest.mark.parametrize("reports", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, reports, tmp_path, monkeypatch):
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", 0.0)
-    monkeypatch.setattr("memgrow.training.loop.STEPS", 12)  # of a first domain, where epochs are auto
+    monkeypatch.setattr("memgrow.training.settings.STEPS", 12)  # of a first domain, where epochs are auto
     training = replace(FAST, epochs=epochs)
     whole, domains = make(encoder, method, training=training), [stream[0], with_label(stream[1])]
     whole.learn(domains)

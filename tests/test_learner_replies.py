@@ -13,7 +13,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.report.reading import reply_shares
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 MODEL = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional=False)
 TRAINING = TrainingSettings(rate=1e-2, epochs=2, batch=16)

@@ -16,7 +16,7 @@ from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.nn import MemoryBank
 from memgrow.nn.growth import Growth
 from memgrow.pruning import plan_pruning
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
 FAST = replace(FINE_TUNING, epochs=1, batch=16, warm_up=0)

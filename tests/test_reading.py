@@ -7,7 +7,7 @@ from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.reading import read_reply, read_words
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 ONCE = TrainingSettings(epochs=1, batch=16, max_words=6)  # some texts are cut
 SIZES = {"embedding": 4, "hidden": 4, "slots": 3, "perceptron": 4}

@@ -13,7 +13,7 @@ from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
 from memgrow.progress import NoProgress
 from memgrow.text.remembered_vectors import RememberedVectors
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 UNTRAINED = TrainingSettings(rate=1e-12, epochs=1)
 

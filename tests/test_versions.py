@@ -18,7 +18,7 @@ from memgrow.manifest import MANIFEST, Manifest, stored_at
 from memgrow.models import ModelSettings
 from memgrow.storage import StoredFile
 from memgrow.training import resume
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.versions import list_versions
 from tests.support.breaking import Plug, PulledPlug
 from tests.test_folders import FORK, killed_at, names

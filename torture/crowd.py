@@ -13,7 +13,7 @@ from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.locking import hold
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from torture.budget import Budget, Counts, Report
 from torture.cases import FIXED, NO_LOCKS, RENAMED, USUAL, Place, leftovers
 from torture.children import FORK, in_child

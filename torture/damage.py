@@ -141,7 +141,7 @@ def tried_encoder(place: Path) -> dict[str, Any]:
     from memgrow.errors import MemgrowError
     from memgrow.learner import Learner
     from memgrow.methods import MethodSettings
-    from memgrow.training.loop import TrainingSettings
+    from memgrow.training.settings import TrainingSettings
 
     told: dict[str, Any] = {"error": None, "model": None, "answers": None, "code": 0, "output": ""}
     examples = tuple(Example(text, None, label) for text in TEXTS for label in ("good", "bad"))
@@ -208,7 +208,7 @@ def make_subjects(place: Path) -> list[Path]:
     from memgrow.learner import Learner
     from memgrow.methods import MethodSettings
     from memgrow.models import ModelSettings
-    from memgrow.training.loop import TrainingSettings
+    from memgrow.training.settings import TrainingSettings
 
     stream = synthetic_stream(domains=2, train=32, validation=8, test=8, seed=3)  # enough texts to tell drift by
     dialogue = synthetic_dialogue(domains=2, train=24, validation=8, test=6)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from memgrow.methods import METHODS, MethodSettings
     from memgrow.models import ModelSettings, PretrainedSettings
     from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
-    from memgrow.training.loop import TrainingSettings
+    from memgrow.training.settings import TrainingSettings
     from memgrow.versions import undo
 
 __all__ = [
@@ -57,7 +57,7 @@ _HOMES = {
     "memgrow.methods": ("METHODS", "MethodSettings"),
     "memgrow.models": ("ModelSettings", "PretrainedSettings"),
     "memgrow.nn": ("MemoryBank", "MemoryGRU", "MemoryLSTM", "MemoryRNN", "matching_hidden"),
-    "memgrow.training.loop": ("TrainingSettings",),
+    "memgrow.training.settings": ("TrainingSettings",),
     "memgrow.versions": ("undo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -33,7 +33,7 @@ from memgrow.storage import (
 )
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
 from memgrow.weight_files import BASE, MODEL, load_weights, pack_weights, weight_shapes
 

@@ -9,7 +9,7 @@ from memgrow.errors import counted
 from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES, MethodSettings
 from memgrow.methods.plugin import AUTO
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import STEPS, TrainingSettings
+from memgrow.training.settings import STEPS, TrainingSettings
 
 
 @dataclass(frozen=True)

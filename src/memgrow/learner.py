@@ -22,7 +22,7 @@ from memgrow.models import REPLY, TASKS, Model, ModelSettings, PretrainedSetting
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.versions import read_version, write_checkpoint
 
 __all__ = ["Answer", "Learner", "Prediction", "Text"]

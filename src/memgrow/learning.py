@@ -28,9 +28,9 @@ from memgrow.stage_training import learn_stage
 from memgrow.text.remembered_vectors import RememberedVectors
 from memgrow.text.vector_files import detect
 from memgrow.training.data_parallel import DataParallel
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.processes import check_processes, started
 from memgrow.training.resume import ResumeFolder
+from memgrow.training.settings import TrainingSettings
 from memgrow.versions import check_extends, check_keep_versions
 
 # For a model that has learnt nothing of use.

@@ -15,7 +15,7 @@ from memgrow.models import Model, ModelSettings
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)

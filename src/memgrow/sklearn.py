@@ -22,7 +22,7 @@ from memgrow.errors import DataError, MissingExtraError, SettingsError, listed
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

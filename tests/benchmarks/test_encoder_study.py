@@ -17,7 +17,7 @@ from memgrow.experiments.encoders.rows import QUESTIONS, ROWS, Row, rows_called
 from memgrow.experiments.encoders.streams import STREAMS, StudyStream, prepare, read
 from memgrow.experiments.encoders.study import Study
 from memgrow.experiments.store import Store
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/encoder_study.py"

@@ -12,7 +12,7 @@ from memgrow.data import synthetic_stream
 from memgrow.data.files import write_jsonl
 from memgrow.experiments.which_method import candidates, streams
 from memgrow.experiments.which_method.streams import Settings, TrialStream
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/which_method.py"

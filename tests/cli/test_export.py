@@ -8,7 +8,7 @@ from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
 

@@ -18,7 +18,7 @@ from memgrow.experiments.plan import Job
 from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.witness import Witness, without_seconds
 
 pytestmark = [pytest.mark.slow, pytest.mark.extras]

@@ -9,7 +9,7 @@ from memgrow.cli.recipe import SECTIONS, read_recipe
 from memgrow.errors import SettingsError
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from memgrow.experiments import demo
 from memgrow.experiments.paper.protocol import PROPOSED
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 ROOT = Path(__file__).parents[2]
 DEFAULTS = (ModelSettings(), TrainingSettings(), MethodSettings())

@@ -18,7 +18,7 @@ from memgrow.experiments.store import Store
 from memgrow.experiments.workers import ThisMachine
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.stand_in_cluster import OnStandIn, StandIn
 from tests.support.witness import Witness, without_seconds
 

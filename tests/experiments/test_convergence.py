@@ -8,7 +8,7 @@ import pytest
 from memgrow.experiments.comparison import RETRAINING, Settings, runs_of
 from memgrow.experiments.convergence import Convergence, reference_training
 from memgrow.experiments.grid import Outcome
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 TRAINING = TrainingSettings(epochs=15)
 

@@ -24,7 +24,7 @@ from memgrow.experiments.workers import Worker
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.new_labels import with_label
 from tests.support.witness import Witness, without_seconds
 

@@ -19,7 +19,7 @@ from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew, MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.dialogue_records import record, small_pair, write_vectors
 
 TINY = {

@@ -11,7 +11,7 @@ from memgrow.experiments.run import SECTIONS, Record, Run
 from memgrow.history import Stage
 from memgrow.methods import METHODS, Grew, MethodSettings, find_method
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 NAMES = ("books", "dvds", "games")
 DATA = {name: f"hash of {name}" for name in NAMES}

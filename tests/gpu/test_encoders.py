@@ -12,7 +12,7 @@ from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models.pretrained.settings import PretrainedSettings
 from memgrow.training.graphs import Graphs
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked.together import PLAIN
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

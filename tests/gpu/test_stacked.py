@@ -12,7 +12,7 @@ from memgrow.methods import MethodSettings
 from memgrow.methods.old_weights import SHARES, mixtures
 from memgrow.models import ModelSettings
 from memgrow.training.evaluation import tally_each
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked.together import PLAIN, StackedDomain
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

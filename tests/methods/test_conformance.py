@@ -22,7 +22,7 @@ from memgrow.methods import LETTERS, METHODS, Method, MethodSettings, Plugin, ch
 from memgrow.methods.lora import ADAPTED
 from memgrow.methods.plugin import old_part
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug
 from tests.support.canaries import leaks, planted, rare_words
 from tests.support.new_labels import NEW, with_label

@@ -16,7 +16,7 @@ from memgrow.data import Domain, Stream, synthetic_dialogue
 from memgrow.experiments.reply_records import ReplyFigures, evaluate_replies
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 SEEDS, FEW = range(1), 200
 MODEL = ModelSettings(cell="gru", embedding=32, hidden=64, slots=32, bidirectional=False)

@@ -18,7 +18,7 @@ from memgrow.methods.old_weights import SHARES, Averaging, Figure, choose_share,
 from memgrow.models import ModelSettings, Tally, tally_of
 from memgrow.training import loop
 from memgrow.training.evaluation import tally_each
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked import together
 from memgrow.training.stacked.together import StackedDomain
 from tests.support.breaking import Plug, PulledPlug

@@ -14,7 +14,7 @@ from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
 from memgrow.methods.distillation import Distillation
 from memgrow.methods.weight_ema import WeightEMA, follow, warm_up
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 
 @pytest.fixture(scope="module")

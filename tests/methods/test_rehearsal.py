@@ -20,8 +20,8 @@ from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.methods.rehearsal import Rehearsal, draw_balanced
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 from memgrow.versions import undo
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.new_labels import with_label

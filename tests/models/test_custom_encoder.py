@@ -16,7 +16,7 @@ from memgrow.nn import MemoryBank
 from memgrow.report.learner import about
 from memgrow.report.reading import reading_shares
 from memgrow.text import Vocabulary, tokenise
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
 
 LETTERS = ["F+V+E", "F+V+A", "F+M+V+A+D", "F+M+V+Q+L", "EWC+M+V", "multi-task+E"]

@@ -119,7 +119,7 @@ from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.report.tracking import Tracking, find_tracker
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 stream = synthetic_stream(domains=2, train=24, validation=12, test=12, seed=3)
 learner = Learner.create("F", model=ModelSettings(embedding=4, hidden=3, slots=2, perceptron=4),
                          training=TrainingSettings(epochs=2, batch=12), device="cpu")

@@ -18,7 +18,7 @@ from memgrow.service.app import create_app
 from memgrow.service.gate import Access
 from memgrow.service.logs import Log
 from memgrow.service.running import Service
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.browser import Look, Page, open_browser, served
 
 PAIR = {"premise": "the soup was cold", "hypothesis": "there was a soup"}

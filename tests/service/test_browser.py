@@ -13,7 +13,7 @@ from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.browser import SIZES, Look, served
 
 pytestmark = pytest.mark.extras

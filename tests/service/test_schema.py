@@ -13,7 +13,7 @@ from hypothesis.errors import Unsatisfiable
 from memgrow.data import Domain, Example, Stream
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.service.test_kills import Server
 
 PARTS = ("train", "validation", "test")

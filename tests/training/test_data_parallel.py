@@ -19,9 +19,9 @@ from memgrow.methods import MethodSettings, Trains
 from memgrow.models import ModelSettings
 from memgrow.models.pretrained.settings import PretrainedSettings
 from memgrow.training.data_parallel import Buffers, DataParallel, share, whole_order
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.processes import check_processes
 from memgrow.training.replica import Replica
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(rate=1e-3, batch=20, epochs=1)  # batches of 20, 20 and 1

@@ -7,8 +7,8 @@ from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together
 from memgrow.progress import NoProgress
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 
 
 def make(tiny, rate: float, method: str = "F", seed: int = 0) -> Learner:

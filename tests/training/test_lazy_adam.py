@@ -16,9 +16,9 @@ from memgrow.methods.trains import everything, what_is_new
 from memgrow.models import Model, ModelSettings, build
 from memgrow.training import optimiser
 from memgrow.training.lazy_adam import LazyAdam
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.optimiser import Optimiser, optimiser_for
 from memgrow.training.resume import Position, ResumeFolder, under
+from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.waiting import count_waiting, with_rare_words
 

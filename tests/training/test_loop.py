@@ -15,8 +15,8 @@ from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.text import Vocabulary
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 
 
 def lengths(*sizes: int) -> Encoded:

@@ -13,9 +13,9 @@ from memgrow.methods import METHODS, Method, MethodSettings
 from memgrow.methods.plugin import Plugin
 from memgrow.models.pretrained.settings import PretrainedSettings
 from memgrow.training import recorded
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.recorded import RecordedStepper, padded_to
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked.together import PLAIN, RECORDED, STACKED, choose_loop
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

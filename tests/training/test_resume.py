@@ -19,8 +19,8 @@ from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.storage import load_json, load_tensors, pack_json
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.resume import Position, ResumeFolder
+from memgrow.training.settings import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label
@@ -140,7 +140,7 @@ from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.progress import NoProgress
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 class Told(NoProgress):
     def step(self, step):
         print(step.epoch, flush=True)

@@ -14,9 +14,9 @@ from memgrow.methods.trains import everything
 from memgrow.models import Model, ModelSettings, build, recurrent_encoder
 from memgrow.training import waiting_slots
 from memgrow.training.lazy_adam import LazyAdam
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.optimiser import optimiser_for
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.waiting_slots import waiting_banks
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 

@@ -18,7 +18,7 @@ from memgrow.errors import SettingsError
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
 from memgrow.text.vector_files import detect
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 SECTIONS: dict[str, type[Any]] = {
     "model": PretrainedSettings,  # which has all that a recurrent model has, and more

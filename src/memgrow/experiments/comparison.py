@@ -22,7 +22,7 @@ from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.models import ModelSettings
 from memgrow.storage import finite
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 BASELINE, RETRAINING = "F", "multi-task"  # what every method is to be measured by
 METHODS = (BASELINE, "F+V", "F+M+V", "F+V+E", RETRAINING)

@@ -16,7 +16,7 @@ from memgrow.methods import MethodSettings, find_method
 from memgrow.metrics.replies import perplexity
 from memgrow.models import REPLY, ModelSettings
 from memgrow.stage_data import validate
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 Scores = Mapping[str, float]
 """By domain."""

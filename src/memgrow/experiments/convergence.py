@@ -9,7 +9,7 @@ from memgrow.data import Stream
 from memgrow.errors import counted, listed
 from memgrow.experiments.grid import Outcome
 from memgrow.experiments.run import Run
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 PATIENCE = 6  # epochs without a better one, at least, before a reference stops
 LONGER = 2  # times as many epochs as the methods have, at most

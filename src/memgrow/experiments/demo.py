@@ -13,7 +13,7 @@ from memgrow.learner import Learner
 from memgrow.methods import RECOMMENDED, find_method
 from memgrow.models import ModelSettings
 from memgrow.progress import Progress
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)
 TRAINING = TrainingSettings(rate=3e-3, epochs=8, patience=3)

@@ -10,7 +10,7 @@ from memgrow.experiments.reply_records import ReplyRecord
 from memgrow.history import Stage
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 SECTIONS = ("model", "training", "options")
 

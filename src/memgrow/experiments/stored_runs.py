@@ -16,7 +16,7 @@ from memgrow.experiments.run import Run
 from memgrow.experiments.store import Store
 from memgrow.methods import find_method
 from memgrow.storage import atomic_write, pack_json
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 PARTS = ("train", "validation", "test")
 

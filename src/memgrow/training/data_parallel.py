@@ -23,8 +23,8 @@ from memgrow.errors import SettingsError, brief
 from memgrow.methods import Plugins, Trains
 from memgrow.models import Model
 from memgrow.seeding import derive
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from memgrow.data.batches import Batch, Encoded, collate
 from memgrow.methods import OptimiserState, Plugins, Trains
 from memgrow.models import Model
 from memgrow.training.evaluation import with_weights
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.optimiser import optimiser_for
 from memgrow.training.resume import under
+from memgrow.training.settings import TrainingSettings
 
 AHEAD = 64  # batches that are fetched together where the data is on the disk
 

@@ -16,8 +16,8 @@ from memgrow.methods import Plugins, Trains
 from memgrow.models import Classifier, Model
 from memgrow.models.pretrained.encoder import PretrainedEncoder
 from memgrow.training.graphs import Graphs, separated
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked.data import DeviceData, rounded
 
 # Up to so many pieces, lengths are rounded up to a multiple of the other. Coarser than those of a stack: each length

@@ -19,7 +19,7 @@ from memgrow.experiments.paper.tables import LINES, TABLES
 from memgrow.experiments.reply_records import ReplyRecord, checksum
 from memgrow.metrics.paper_test import paper_test
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.cli.conftest import Memgrow
 from tests.support.dialogue_records import WORDS, Runner, said, small_pair, write_vectors
 

@@ -19,7 +19,7 @@ from memgrow.experiments.tuning.space import Range, space_of
 from memgrow.experiments.tuning.trials import Found, Tried, score_of, without_test
 from memgrow.methods import find_method
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.stand_in_cluster import OnStandIn, StandIn
 
 pytestmark = pytest.mark.extras

@@ -12,7 +12,7 @@ from memgrow.experiments.comparison import Settings
 from memgrow.experiments.tuning.space import OPTIONS, recipe_of, space_of, with_values
 from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 SMALL = Settings(ModelSettings(embedding=8, hidden=8, slots=4), TrainingSettings(rate=0.01, min_documents=2))
 PRETRAINED = Settings(PretrainedSettings(encoder="minilm", slots=8, weights="ab" * 32), defaults_for("minilm").training)

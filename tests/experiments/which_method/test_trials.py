@@ -23,7 +23,7 @@ from memgrow.models import ModelSettings
 from memgrow.report.encoder_picture import checksum
 from memgrow.report.which_method import choice_page
 from memgrow.report.which_method_picture import draw_choice, far_off
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs/which-method.md").read_text(encoding="utf-8")

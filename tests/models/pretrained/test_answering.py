@@ -7,7 +7,7 @@ from memgrow.data.batches import collate
 from memgrow.learner import Learner
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained import encoder
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import FAMILIES, make_encoder
 
 TOLERANCE = {"float32": 1e-5, "bfloat16": 2e-2}

@@ -10,7 +10,7 @@ from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.storage import load_tensors
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.unwritten_tensors import UnwrittenTensors
 from memgrow.weight_files import BASE, MODEL
 from tests.support.breaking import Plug, PulledPlug

@@ -11,7 +11,7 @@ from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained import encoder
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(epochs=2, batch=4, rate=1e-3)

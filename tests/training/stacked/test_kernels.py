@@ -8,7 +8,7 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.nn import MemoryLSTM
 from memgrow.nn.kernels.cuda.layer import BackwardResult, ForwardResult, Layer, Trace
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked import kernels, together
 from memgrow.training.stacked.steps import Inner, LoopedSteps

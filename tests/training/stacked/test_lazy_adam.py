@@ -12,7 +12,7 @@ from memgrow.methods import MethodSettings
 from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings
 from memgrow.training import optimiser
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked.model import Stack
 from memgrow.training.stacked.stepper import StackStepper

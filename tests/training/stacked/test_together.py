@@ -11,7 +11,7 @@ from memgrow.lockstep import adapt_together, correct_together
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.graphs import separated
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked import data as stack_data
 from memgrow.training.stacked.model import obstacle
 from memgrow.training.stacked.stepper import clip_each

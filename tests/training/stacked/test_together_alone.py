@@ -14,7 +14,7 @@ from memgrow.data.batches import Encoded
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked import together
 from memgrow.training.stacked.data import DeviceData
 from memgrow.training.stacked.together import PLAIN, STACKED, choose_loop, padded

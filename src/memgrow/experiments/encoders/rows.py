@@ -8,7 +8,7 @@ from memgrow.errors import SettingsError
 from memgrow.experiments.run import Run
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 SLOTS = 256  # of the first domain, for methods that move slots which are there already
 ALONE = 100  # the seed of runs that have a machine for themselves: only their seconds say what a method costs

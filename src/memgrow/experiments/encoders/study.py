@@ -16,7 +16,7 @@ from memgrow.experiments.store import Store
 from memgrow.experiments.stored_runs import StoredRuns, StudyMaterial, sizes_of
 from memgrow.methods import find_method
 from memgrow.models import PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from memgrow.experiments.reply_records import ReplyEvaluation
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 GENRES = ("fiction", "government", "slate", "telephone", "travel")
 SOURCE, TARGET = PAIR = GENRES[:2]

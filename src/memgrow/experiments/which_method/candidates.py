@@ -9,7 +9,7 @@ from memgrow.experiments.encoders.rows import ROWS
 from memgrow.experiments.run import Run
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 AUTO: Mapping[str, Any] = {"keep": "auto"}
 HALF: Mapping[str, Any] = {"keep": 0.5}

@@ -18,7 +18,7 @@ from memgrow.experiments.encoders.streams import REVIEWS, STREAMS, StudyStream
 from memgrow.experiments.paper.corpora import Dialogues
 from memgrow.experiments.paper.protocol import DIALOGUES, Data
 from memgrow.models import ModelSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 Part = Literal["choosing", "checking", "power"]
 PARTS: tuple[Part, ...] = ("choosing", "checking", "power")

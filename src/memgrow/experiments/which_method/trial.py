@@ -17,7 +17,7 @@ from memgrow.experiments.stored_runs import StoredRuns, StudyMaterial, sizes_of
 from memgrow.experiments.which_method.candidates import Candidate, Family
 from memgrow.experiments.which_method.streams import TrialStream
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.loop import TrainingSettings
+from memgrow.training.settings import TrainingSettings
 
 REPLIES = ReplyEvaluation(samples=0)  # greedy; their losses are what is compared
 

@@ -9,9 +9,9 @@ from torch import Tensor
 from memgrow.methods import OptimiserState, Plugins, Trains
 from memgrow.training.graphs import Graphs, separated
 from memgrow.training.lazy_adam import ActiveRows
-from memgrow.training.loop import TrainingSettings
 from memgrow.training.optimiser import optimiser_for
 from memgrow.training.resume import under
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked.data import DeviceData, epoch_of
 from memgrow.training.stacked.model import Stack
 

@@ -18,9 +18,10 @@ from memgrow.methods.plugin import Parameters
 from memgrow.models import Model, Tally, tally_of
 from memgrow.progress import Progress
 from memgrow.seeding import derive, seeded
-from memgrow.training.loop import Outcome, TrainingSettings, train
+from memgrow.training.loop import Outcome, train
 from memgrow.training.recorded import recording_obstacle
 from memgrow.training.resume import ResumeFolder
+from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked.data import DeviceData, rounded
 from memgrow.training.stacked.kernels import prepare
 from memgrow.training.stacked.model import Stack, fisher_together, obstacle
