@@ -29,7 +29,7 @@ def test_a_model_and_its_data_make_a_page_without_the_texts(memgrow, made, data,
 
 @pytest.mark.parametrize("name", ["sentiment", "demo"])
 def test_what_is_kept_of_earlier_runs_makes_a_page(memgrow, name, tmp_path):
-    memgrow.done("report", ROOT / "results" / name, "-o", tmp_path / "page.html")
+    memgrow.done("report", ROOT / "results" / name, "--method", "F+V", "-o", tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "F: fine-tuning" in page
     assert ("multi-task: retraining on everything" in page) == (name == "sentiment")
