@@ -110,6 +110,26 @@ def adaptation(_: Results) -> str:
     return f"{_table(header, rows)}\n\n{machine}. Epochs and accuracies are means over learners."
 
 
+def adapting_encoder(_: Results) -> str:
+    """Seconds of learning the four domains of sentiment on a CPU, and what the bar had said of it."""
+    found = json.loads((ROOT / "results/encoders/speed/cpu-adapt.json").read_text(encoding="utf-8"))
+    rows = [
+        [
+            method,
+            f"{one['seconds']:.0f}",
+            ", ".join(f"{seconds:.0f}" for seconds in one["stages"]),
+            f"{min(one['expected_at_a_tenth']):.2f} to {max(one['expected_at_a_tenth']):.2f}",
+            f"{100 * one['average']:.1f}",
+            f"{one['peak_mib']:,.0f}",
+        ]
+        for method, one in found["adapt"].items()
+    ]
+    told = "time that the bar told after a tenth, of what it took"
+    header = ("method", "seconds", "of each domain", told, "average at the end, %", "peak memory, MiB")
+    machine = f"MiniLM, {found['machine']}, {found['precision']}, torch {found['torch'].partition('+')[0]}"
+    return f"{_table(header, rows)}\n\n{machine}, one run; from `{as_typed(found)}`."
+
+
 def replies(_: Results) -> str:
     """Training of the model that replies, against the same model on the plain loop, and the parts of a step."""
     found = json.loads((ROOT / "results/replies-h200.json").read_text(encoding="utf-8"))
@@ -147,5 +167,6 @@ SPEED: dict[str, Callable[[Results], str]] = {
     "curves": curves,
     "training": training,
     "adaptation": adaptation,
+    "encoders-speed-adapt": adapting_encoder,
     "replies": replies,
 }
