@@ -10,11 +10,12 @@ from memgrow.models import ModelSettings, build
 from memgrow.models.pretrained.catalogue import KNOWN
 from memgrow.nn import LAYERS
 from memgrow.training.stacked.together import Loop, choose_loop
+from memgrow.version import __version__
 
 
 def findings() -> Iterator[str]:
     """Sentences about this machine."""
-    yield f"memgrow {version('memgrow')}, torch {torch.__version__}, {torch.get_num_threads()} threads on the CPU"
+    yield f"memgrow {__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads on the CPU"
     for device in devices():
         allow_tf32(torch.device(device))  # as a command does that trains
         name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
