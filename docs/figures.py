@@ -24,7 +24,7 @@ from scale_figures import HUNDRED, PROCESSES, SCALE
 from serving_figures import SERVING
 from speed_figures import SPEED
 
-from memgrow.experiments.bag_of_words import AT_ONCE, IN_TURN, REFERENCES
+from memgrow.experiments.bag_of_words import IN_TURN, REFERENCES
 from memgrow.experiments.encoders.figures import ALL_ORDERS
 from memgrow.experiments.paper.dialogue import LETTERS
 from memgrow.experiments.reply_records import unpack
@@ -275,13 +275,11 @@ def pretrained(_: Results) -> str:
 def bag_of_words(_: Results) -> str:
     """When a bag of words is enough, beside what a BiLSTM and an encoder end with on the same stream."""
     every = json.loads((ROOT / "results/bag-of-words.json").read_text("utf-8"))
-    found = every["sentiment"]
     methods = json.loads((ROOT / "results/sentiment/compare.json").read_text("utf-8"))["methods"]
     study = _study("sentiment")
     if study is None:
         return NO_FIGURES
-    words, everything = (100 * found["rows"][name]["average"]["mean"] for name in (IN_TURN, AT_ONCE))
-    network = 100 * methods["F+V"]["average"]["mean"]
+    words, everything, network = (100 * methods[name]["average"]["mean"] for name in (*REFERENCES, "F+V"))
     encoder = 100 * study["encoders"]["minilm"]["orders"]["1"]["rows"]["F+A"]["test"]["average"]["mean"]
     pairs = 100 * every["genres"]["rows"][IN_TURN]["average"]["mean"]
     return (

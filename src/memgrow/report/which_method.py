@@ -62,8 +62,8 @@ def _second_verdict(figures: Figures, second: Figures) -> list[str]:
     baseline, name, unit = figures["baseline"], second["asked"][0], UNITS[figures["is_dialogue"]]
     return [
         f"By the second {name} is asked: against {baseline} it gains {_interval(second['gain'])} {unit} on "
-        f"{second['stream']}, and over {', '.join(second['streams'])} it forgets {_interval(second['forgets'])} {unit} "
-        f"more.",
+        f"{second['stream']}; over {', '.join(second['streams'])} the difference in what it forgets is "
+        f"{_interval(second['forgets'])}.",
         f"The default is {second['default']}.",
     ]
 
