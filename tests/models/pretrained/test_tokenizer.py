@@ -6,7 +6,9 @@ import pytest
 
 from memgrow.data import Example
 from memgrow.errors import ModelError
+from memgrow.models.pretrained.files import read_encoder
 from memgrow.models.pretrained.tokenizer import PieceTokenizer
+from tests.support.tiny_encoder import make_encoder
 
 
 def pieces(**numbers: int) -> str:
@@ -33,3 +35,18 @@ def test_one_with_more_pieces_than_the_model_has_embeddings_is_refused():
     tokenizer.check(8)
     with pytest.raises(ModelError, match="8 pieces and the model 7"):
         tokenizer.check(7)
+
+
+def test_a_piece_around_a_text_that_the_model_has_no_embedding_for_is_refused(tmp_path):
+    folder = make_encoder(tmp_path / "tiny")
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    name, number = content["post_processor"]["cls"]
+    embeddings = json.loads((folder / "config.json").read_text())["vocab_size"]
+    PieceTokenizer(json.dumps(content)).check(embeddings)
+    content["post_processor"]["cls"] = [name, number + 2**31]
+    with pytest.raises(ModelError, match="it is of another model"):
+        PieceTokenizer(json.dumps(content)).check(embeddings)
+    path.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match="it is of another model"):
+        read_encoder(folder)

@@ -233,7 +233,9 @@ def _check_words(tokenizer: str, config: Mapping[str, Any], folder: Path) -> Non
         from tokenizers import Tokenizer
 
     try:
-        highest = max(Tokenizer.from_str(tokenizer).get_vocab().values(), default=-1)
+        read = Tokenizer.from_str(tokenizer)
+        read.no_padding()  # to whatever length a file may name
+        highest = highest_number(read)
     except Exception as error:  # tokenizers raises nothing more special
         raise ModelError(f"{folder / TOKENIZER} cannot be read ({brief(error)}); fetch the encoder again") from error
     if highest < 0:
@@ -244,6 +246,13 @@ def _check_words(tokenizer: str, config: Mapping[str, Any], folder: Path) -> Non
             f"{folder / TOKENIZER} has {highest + 1:,} pieces and the model {known:,}; it is of another model: "
             "copy the right one"
         )
+
+
+def highest_number(tokenizer: Any) -> int:
+    """The highest number that a text or a pair may become, also of the pieces around them; -1: it has no pieces."""
+    numbers = tokenizer.get_vocab().values()
+    around = (*tokenizer.encode("a").ids, *tokenizer.encode("a", "b").ids) if numbers else ()
+    return max((*numbers, *around), default=-1)
 
 
 def _json(path: Path) -> dict[str, Any]:

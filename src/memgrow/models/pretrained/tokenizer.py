@@ -9,7 +9,7 @@ from typing import Any
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized
 from memgrow.errors import ModelError, SettingsError, brief
-from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
+from memgrow.models.pretrained.files import EncoderFiles, encoders_extra, highest_number
 
 Kept = dict[tuple["PieceTokenizer", tuple[Example, ...], int, bool], Tokenized]
 ODDITIES = "a \u00e9 \u4e2d \U0001f600 \x00 !"  # a tokenizer that can read these has a piece for what it does not know
@@ -41,14 +41,14 @@ class PieceTokenizer:
 
     def check(self, embeddings: int) -> None:
         """Refuse a tokenizer that cannot read a text, or has numbers of pieces that the model has no embeddings for."""
-        highest = max(self._tokenizer.get_vocab().values(), default=-1)
+        with self._alone, _sentences():
+            self._tokenizer.encode(ODDITIES, ODDITIES)
+            highest = highest_number(self._tokenizer)
         if not 0 <= highest < embeddings:
             raise ModelError(
                 f"tokenizer.json has {highest + 1:,} pieces and the model {embeddings:,}; it is of another model: copy "
                 "the right one"
             )
-        with self._alone, _sentences():
-            self._tokenizer.encode(ODDITIES, ODDITIES)
 
     def number(self, piece: str) -> int | None:
         """The number of a piece, such as [SEP]."""
