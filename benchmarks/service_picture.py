@@ -38,6 +38,7 @@ def picture(folder: Path) -> Image.Image:
         page.ask(*PAIR)
         page.wait("#answer .verdict")
         page.tab.evaluate("document.activeElement.blur()")
+        page.tab.add_style_tag(content=".column-of-page > section:not(:first-child) { visibility: hidden }")
         bottom = max(box["bottom"] for box in page.boxes(".column-of-page > section:first-child"))
         return Image.open(BytesIO(page.tab.screenshot(full_page=True))).crop((0, 0, 1280, int(bottom) + 16))
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
+from math import comb
 from pathlib import Path
 from statistics import fmean, quantiles
 from typing import Any
@@ -35,7 +36,7 @@ def alarms(_: Results) -> str:
         f"Windows of {found['window']} texts, alpha {found['alpha']:g}. Each domain was left out in turn, and a small "
         f"model learnt the\nothers by {found['method']}. Windows were drawn again and again from the same test texts "
         f"({_texts(found, 'demo')} of a domain of the\ndemo, {_texts(found, 'sentiment')} of one of the corpus), so "
-        f"that they are not independent.\nFrom `{as_typed(found)}`."
+        f"that they are not independent.\n{_by_chance(found)}\nFrom `{as_typed(found)}`."
     )
     return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
 
@@ -81,6 +82,19 @@ def calibration(_: Results) -> str:
     return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
 
 
+def _by_chance(found: Results) -> str:
+    """How often the most false alarms of random features, or more, would come of windows that keep to alpha."""
+    rounds = [(kind, stream["rounds"]) for stream in found["streams"].values() for kind in ("one domain", "several")]
+    parts = [[one["false alarms"][kind] for one in some] for kind, some in rounds]
+    count, most = max((_sum(some, "windows"), _sum(some, "alarms")) for some in parts)
+    alpha = found["alpha"]
+    fewer = sum(comb(count, n) * alpha**n * (1 - alpha) ** (count - n) for n in range(most))
+    return (
+        f"The most of random features are {most} of {count:,}: where {alpha:.0%} raise an alarm, so many or more come "
+        f"by chance in {1 - fewer:.0%}\nof such series of independent windows."
+    )
+
+
 def _found() -> Results:
     found: Results = json.loads((ROOT / "results/drift.json").read_text(encoding="utf-8"))
     return found
@@ -103,7 +117,7 @@ def _spread(counts: Sequence[int]) -> str:
     if len(counts) < 2:
         return ", ".join(map(str, counts)) or "none"
     low, middle, high = quantiles(counts, n=4)
-    return f"{middle:.0f} ({low:.0f} to {high:.0f})"
+    return f"{middle:,.0f} ({low:,.0f} to {high:,.0f})"
 
 
 DRIFT: dict[str, Callable[[Results], str]] = {

@@ -65,7 +65,7 @@ def hundred(_: Results) -> str:
     ]
     tables = (
         (("model", "training step", "answers, one domain", "answers, all domains mixed"), times),
-        (("a model, or as many bytes", "s a GiB", "s of the CPU a GiB"), spent),
+        (("a model, or as many bytes", "seconds for a GiB", "seconds of the CPU for a GiB"), spent),
         (("model", "domains", "accuracy when learnt, %", "at the end, %", "at the end, domain told, %"), known),
     )
     first, second, third = (Table(None, header, some).to_markdown() for header, some in tables)

@@ -31,8 +31,9 @@ def serving(_: Results) -> str:
     during, machine = found["publication"], found["machine"]
     versions = " and ".join(during["versions"])
     sentence = (
-        f"Batched serving answers {found['ratio']:g} times as many requests; of the server's CPU time each takes "
-        f"{1 / found['cpu_ratio']:.0%}.\n"
+        f"Compared round by round, batched serving answers {found['ratio']:g} times as many requests, and of the "
+        f"server's CPU time\neach takes {1 / found['cpu_ratio']:.1%}: medians of the {len(found['ratios'])} rounds' "
+        f"ratios, which need not be the ratios of the table's medians.\n"
         f"While a new domain was uploaded, learnt and published under the same load, {during['requests']:,} requests\n"
         f"were answered, by versions {versions}, and {during['not_answered_with_200']} were lost.\n"
         f"{found['connections']} connections over loopback, each with one request at a time; a model of the demo's "

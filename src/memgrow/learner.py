@@ -29,9 +29,9 @@ __all__ = ["Answer", "Learner", "Prediction", "Text"]
 
 
 class Learner(Learning):
-    """One model that meets domain after domain. It keeps no data of a domain once that has been learnt.
+    """One model that meets domain after domain.
 
-    Unless its method is one that does: rehearsal keeps a few rows, and `Method.keeps_examples` says so.
+    It keeps no data of a domain that has been learnt. Only rehearsal keeps a few rows, as `Method.keeps_examples` says.
     """
 
     def __init__(

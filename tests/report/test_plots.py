@@ -67,6 +67,35 @@ def test_a_hole_is_a_dot_and_zero_is_a_figure(tmp_path, texts):
     assert texts == ["80", "0", "·", "·", "70", "·", "·", "·", "100"]
 
 
+def test_every_figure_stands_out_from_its_ground(tmp_path, monkeypatch):
+    from matplotlib import colormaps
+    from matplotlib.axes import Axes
+    from matplotlib.colors import to_rgb
+
+    written, plain = [], Axes.text
+
+    def text(axis, x, y, s, **named):
+        written.append((int(s), named))
+        return plain(axis, x, y, s, **named)
+
+    def luminance(colour):  # as WCAG defines it
+        channels = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour]
+        return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), channels, strict=True))
+
+    monkeypatch.setattr(Axes, "text", text)
+    names = [str(percent) for percent in range(30, 101)]
+    matrix = AccuracyMatrix().with_row(names[:1], {name: int(name) / 100 for name in names})
+    draw_matrices({"F": matrix}, tmp_path / "x.png", "")
+    assert len(written) == len(names)
+    for percent, named in written:
+        ground = colormaps["viridis"]((percent - 30) / 70)[:3]
+        alpha = named.get("alpha", 1.0)
+        ink = [alpha * c + (1 - alpha) * g for c, g in zip(to_rgb(named["color"]), ground, strict=True)]
+        darker, lighter = sorted((luminance(ink), luminance(ground)))
+        assert (lighter + 0.05) / (darker + 0.05) >= 4.5, percent
+    assert [named["fontstyle"] for _, named in written[:2]] == ["normal", "italic"]
+
+
 def test_without_matplotlib_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(SettingsError, match=r"pip install 'memgrow\[plots\]'"):

@@ -26,7 +26,7 @@ GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column":
 
 
 def check_method(method: Method, settings: ModelSettings) -> None:
-    """Refuse a method that does not go with such a model, or adds what this kind of encoder cannot grow by."""
+    """Refuse a method that such a model cannot learn by, or that adds parts by which its encoder cannot grow."""
     if (reason := method.needs(settings)) is not None:
         raise SettingsError(reason)
     lacking = [GROWN[what] for what in method.grows if what not in settings.kind.grows]

@@ -30,7 +30,7 @@ DPI = 130  # dots in an inch; all other sizes are in inches
 # Heat maps of accuracy matrices
 SIDE, IN_A_ROW = 4.6, 4
 DARKEST, LIGHTEST = 30, 100  # percent at the two ends of the colours
-MIDDLE = 70  # from here on the ground is so light that figures are black
+MIDDLE = 60  # above it black stands out from the ground more than white does
 
 # Methods compared
 WIDTH, HEAD, LINE = 9.0, 1.6, 0.42
@@ -59,7 +59,7 @@ def draw_matrices(
     forgot: Mapping[str, float] | None = None,
     measure: Measure | None = None,
 ) -> None:
-    """Draw one heat map for each method, with average and forgetting above it.
+    """Draw one heat map for each method, with average and forgetting above it; what was not learnt yet is in italics.
 
     `forgot` is for means over seeds: the forgetting of a mean matrix is another number. A `measure` other than accuracy
     has colours from the worst to the best that is shown.
@@ -127,7 +127,7 @@ def _draw_matrix(axis: "Axes", name: str, matrix: AccuracyMatrix, lost: float | 
                 ha="center",
                 va="center",
                 color="black" if score is None or look.is_light(measure.place(score)) else "white",
-                alpha=1.0 if stage >= learned else 0.55,
+                fontstyle="normal" if stage >= learned else "italic",
                 fontweight="bold" if stage == learned else "normal",
             )
     # A dollar in a name is a dollar, and no formula.

@@ -60,8 +60,8 @@ class TrainingSettings:
     def epochs_for(self, batches: int, first: bool) -> int:
         """The epochs at most, with so many batches in each, of a model that begins (`first`) or has learnt before.
 
-        auto: five or, of a model that begins, as many as have STEPS. With few rows five are over before it has learnt
-        anything, and it has nothing to forget.
+        auto: five or, of a model that begins, as many as have 150 steps. With few rows five are over before it has
+        learnt anything, and it has nothing to forget.
         """
         longer = first and self.epochs == AUTO and batches  # a domain without rows is refused elsewhere
         return max(self.most_epochs, -(-STEPS // batches)) if longer else self.most_epochs
@@ -82,8 +82,8 @@ class TrainingSettings:
     def waiting(self, validation: int) -> int:
         """The epochs without a better accuracy on so many validation examples, before training stops.
 
-        auto: as many as have TRIED answers between them, and two at least. A single example decides little: on sixty,
-        an epoch that learns one answer in a hundred often looks no better than the one before.
+        auto: as many as have 500 validation answers between them, and two at least. A single example decides little:
+        on sixty, an epoch that learns one answer in a hundred often looks no better than the one before.
         """
         return max(FEWEST, -(-TRIED // max(validation, 1))) if self.patience == AUTO else self.patience
 
