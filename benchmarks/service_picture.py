@@ -38,7 +38,10 @@ def picture(folder: Path) -> Image.Image:
         page.ask(*PAIR)
         page.wait("#answer .verdict")
         page.tab.evaluate("document.activeElement.blur()")
-        page.tab.add_style_tag(content=".column-of-page > section:not(:first-child) { visibility: hidden }")
+        page.tab.evaluate(  # of the shorter column the crop would show a part of the next panel
+            "for (const panel of document.querySelectorAll('.column-of-page > section:not(:first-child)'))"
+            " panel.style.visibility = 'hidden'"
+        )
         bottom = max(box["bottom"] for box in page.boxes(".column-of-page > section:first-child"))
         return Image.open(BytesIO(page.tab.screenshot(full_page=True))).crop((0, 0, 1280, int(bottom) + 16))
 

@@ -8,9 +8,12 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import docstrings
 from docutils import nodes
+from sphinx.transforms import SphinxTransform
 
 from memgrow import __version__
 
+SHORT = 28  # letters of a word in code that fit a line on a phone
+SENTENCES = 120  # letters of a cell that would be a tall column on a phone
 ICON = "../../src/memgrow/service/page/icon.svg"  # that of the service
 
 project = "memgrow"
@@ -56,18 +59,45 @@ html_theme_options = {
 }
 
 
+def mark_sentences(app, page) -> None:  # type: ignore[no-untyped-def]
+    """Mark the cells that hold sentences, so that they get some width beside columns of figures (site.css)."""
+    for cell in page.findall(nodes.entry):
+        if len(cell.astext()) > SENTENCES:
+            cell["classes"].append("sentences")
+
+
 def open_in_full(app, page) -> None:  # type: ignore[no-untyped-def]
     """Make each picture a link to its file, as Sphinx does where a picture has a size."""
     for picture in page.findall(nodes.image):
         picture["scale"] = 100
 
 
+class RepliesAsTheyAre(SphinxTransform):
+    """Leave the quotes of replies in tables alone, where words stand apart as a model says them: he 's."""
+
+    default_priority = 740  # before SphinxSmartQuotes
+
+    def apply(self, **kwargs: object) -> None:
+        for table in self.document.findall(nodes.table):
+            for text in table.findall(nodes.Text):
+                if re.search(r"\w '\w", text.astext()):
+                    text.parent["support_smartquotes"] = False
+
+
 def between_words(app, name, template, context, page) -> None:  # type: ignore[no-untyped-def]
-    """Let a line end within code or a heading behind a slash, a dot or an underscore, and not within an option."""
+    """Let a line end within code or a heading behind a slash, a dot or an underscore, and not within an option.
+
+    A place in a word that fits a line anyway is marked: it counts where room is scarce, in tables (site.css).
+    """
     names = re.compile(r'(?<=<span class="pre">)[^<]+|(?<=<h2>)\w+')
     code = re.compile(r'<span class="pre">[^<]+|<pre>.*?</pre>', flags=re.DOTALL)
     body = context.get("body", "")
-    body = names.sub(lambda found: re.sub(r"(?<=[a-zA-Z])[/._](?=[a-zA-Z])", r"\g<0><wbr>", found[0]), body)
+
+    def places(found: re.Match[str]) -> str:
+        mark = '<wbr class="short">' if len(found[0]) <= SHORT else "<wbr>"
+        return re.sub(r"(?<=[a-zA-Z])[/._](?=[a-zA-Z])", rf"\g<0>{mark}", found[0])
+
+    body = names.sub(places, body)
     option = r'<span class="option">\g<0></span>'
     context["body"] = code.sub(lambda found: re.sub(r"(?<=[\s>\[])--[a-z][\w-]*", option, found[0]), body)
 
@@ -75,5 +105,7 @@ def between_words(app, name, template, context, page) -> None:  # type: ignore[n
 def setup(app) -> None:  # type: ignore[no-untyped-def]
     app.connect("autodoc-process-docstring", docstrings.as_restructured_text)
     app.connect("autodoc-process-signature", docstrings.without_addresses)
+    app.add_transform(RepliesAsTheyAre)
     app.connect("doctree-read", open_in_full)
+    app.connect("doctree-read", mark_sentences)
     app.connect("html-page-context", between_words)
