@@ -13,7 +13,7 @@ from sphinx.transforms import SphinxTransform
 from memgrow import __version__
 
 SHORT = 28  # letters of a word in code that fit a line on a phone
-SENTENCES = 120  # letters of a cell that would be a tall column on a phone
+SENTENCES = 60  # letters of a cell that would be a tall column on a phone
 ICON = "../../src/memgrow/service/page/icon.svg"  # that of the service
 
 project = "memgrow"
@@ -87,7 +87,7 @@ class RepliesAsTheyAre(SphinxTransform):
 def between_words(app, name, template, context, page) -> None:  # type: ignore[no-untyped-def]
     """Let a line end within code or a heading behind a slash, a dot or an underscore, and not within an option.
 
-    A place in a word that fits a line anyway is marked: it counts where room is scarce, in tables (site.css).
+    A place in a word that fits a line anyway is marked: it counts in a table on a phone alone (site.css).
     """
     names = re.compile(r'(?<=<span class="pre">)[^<]+|(?<=<h2>)\w+')
     code = re.compile(r'<span class="pre">[^<]+|<pre>.*?</pre>', flags=re.DOTALL)
