@@ -20,7 +20,7 @@ FIGURES, PICTURE = ROOT / "results/sentiment/compare.json", ROOT / "docs/report.
 METHOD = "F+V"  # the default of a BiLSTM, with fine-tuning beside it
 BROWSER = "chromium-headless-shell"
 COLOURS = 256
-WIDTH, HEIGHT = 1120, 1532  # of the window, in points: from the verdict to the last of the methods
+WIDTH, HEIGHT = 1120, 1525  # of the window, in points: from the verdict to the last of the methods
 
 
 def checksum() -> str:
