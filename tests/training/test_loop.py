@@ -15,6 +15,7 @@ from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.methods.trains import everything
 from memgrow.text import Vocabulary
+from memgrow.training import loop
 from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.settings import TrainingSettings
 
@@ -76,6 +77,20 @@ def test_training_stops_when_validation_no_longer_rises_and_keeps_the_best_epoch
     assert stage.epochs < 50
     assert stage.epochs == stage.best_epoch + 3
     assert learner.evaluate(stream[0], split="validation")[stream[0].name] == pytest.approx(stage.validation)
+
+
+def test_training_ends_when_validation_is_perfect_with_the_bits_that_waiting_would_have_kept(
+    stream, tiny, monkeypatch
+):
+    settings = TrainingSettings(rate=0.01, epochs=12, patience=12)
+    easy = [replace(domain, validation=domain.train[:1]) for domain in stream[:2]]
+    ended, waited = (Learner.create(model=tiny, training=settings, device="cpu") for _ in range(2))
+    stages = [ended.adapt(domain) for domain in easy]
+    assert all(stage.validation == 1.0 and stage.epochs == stage.best_epoch < 12 for stage in stages)
+    monkeypatch.setattr(loop, "PERFECT", 2.0)
+    assert [waited.adapt(domain).epochs for domain in easy] == [12, 12]
+    weights = ended.trained().state_dict()
+    assert all(torch.equal(weights[name], one) for name, one in waited.trained().state_dict().items())
 
 
 def test_training_learns(stream):

@@ -19,6 +19,7 @@ from memgrow.training.resume import Curve, Position, ResumeFolder
 from memgrow.training.settings import TrainingSettings
 
 REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
+PERFECT = 1.0  # the highest score there is: no later epoch would be kept in the place of one that has it
 NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
 
 
@@ -126,7 +127,8 @@ def train(
 
     def goes_on(position: Position) -> bool:
         waited = position.epoch - max(position.best_epoch, stepper.warm_up)
-        return position.epoch < settings.most_epochs and waited < settings.waiting(validation)
+        may_rise = position.best < PERFECT and waited < settings.waiting(validation)
+        return position.epoch < settings.most_epochs and may_rise
 
     def end(stopped: Iterable[int]) -> None:
         """Hand over what plugins gathered of models that have stopped; a stack may still carry them along."""
