@@ -17,9 +17,11 @@ from memgrow.data.batches import by_length, collate
 from memgrow.data.domain import file_fingerprint
 from memgrow.errors import DataError
 from memgrow.learner import Learner
+from memgrow.metrics import perplexity_of
 from memgrow.metrics.replies import BleuCounts, bleu2_counts, distinct, w2v_similarity, words_to_look_up
 from memgrow.models.decoding import LONGEST
 from memgrow.models.model import LARGE
+from memgrow.storage import finite
 from memgrow.text import read_vectors, tokenise
 
 LOSS, SIMILARITY = 100, 1000  # steps to a nat, and to a cosine of 1: nobody reads further digits
@@ -176,8 +178,14 @@ class ReplyFigures:
     length: float  # words of a reply
     w2v_similarity: float | None = None
 
-    def to_json(self) -> dict[str, Any]:
+    def known(self) -> dict[str, float]:
+        """By name, without what was not measured."""
         return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Null stands for an infinite perplexity."""
+        plain: dict[str, Any] = finite(self.known())
+        return plain
 
 
 def evaluate_replies(
@@ -192,7 +200,7 @@ def evaluate_replies(
     scores = evaluation.score({domain.name: examples}, {domain.name: answers})[domain.name]
     return ReplyFigures(
         examples=len(examples),
-        perplexity=1 / learner.evaluate(domain, split)[domain.name],
+        perplexity=perplexity_of(learner.evaluate(domain, split)[domain.name]),
         bleu2=scores.counts.score(),
         distinct1=scores.distinct[0],
         distinct2=scores.distinct[1],

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from statistics import fmean
 from typing import Any
 
@@ -77,6 +78,11 @@ class AccuracyMatrix:
 
     def _earlier(self) -> list[tuple[str, int]]:
         return [(name, stage) for name, stage in self.learned_at().items() if stage < len(self.rows) - 1]
+
+
+def perplexity_of(score: float) -> float:
+    """The perplexity that a score of replies, 1 / perplexity, stands for: infinite where the score has sunk to 0."""
+    return 1 / score if score > 0 else inf
 
 
 def _difference(a: float | None, b: float | None) -> float | None:

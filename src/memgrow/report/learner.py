@@ -250,7 +250,7 @@ def scores_table(
 
 
 def replies_table(figures: Mapping[str, ReplyFigures]) -> Table:
-    found = {name: one.to_json() for name, one in figures.items()}
+    found = {name: one.known() for name, one in figures.items()}
     shown = {name: kind for name, kind in REPLY_COLUMNS.items() if any(name in one for one in found.values())}
     rows = [(domain, *(written(one[name]) for name, (_, written) in shown.items())) for domain, one in found.items()]
     return Table(None, [Column("domain", wrap="letters"), *numbers(*(head for head, _ in shown.values()))], rows)

@@ -10,9 +10,9 @@ from math import exp, inf, log
 from statistics import fmean, geometric_mean
 
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, Kind
-from memgrow.metrics import AccuracyMatrix
+from memgrow.metrics import AccuracyMatrix, perplexity_of
 from memgrow.models import REPLY
-from memgrow.report.table import MISSING, UNKNOWN, percent, perplexity_text, signed
+from memgrow.report.table import UNKNOWN, percent, perplexity_text, signed
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Measure:
     unplace: Callable[[float], float]  # the score at a place
     least: float  # range of that scale, at least: small differences are to look small
     mean: Callable[[Sequence[float]], float]
-    lost: Callable[[float, float], float]  # of the best score and the last: what was lost between them
+    lost: Callable[[float, float], float | None]  # of the best score and the last: what was lost between them
     lost_name: str
     lost_text: Callable[[float], str]
 
@@ -45,7 +45,7 @@ class Measure:
         return None if not losses else geometric_mean(losses) if self.better == "lower" else fmean(losses)
 
     def lost_of(self, matrix: AccuracyMatrix, domain: str) -> float | None:
-        """What a domain lost against the best it ever was; None of what was learnt last, or not tested."""
+        """What a domain lost against the best it ever was; None of the last, the untested and the infinite."""
         stage, last = matrix.learned_at()[domain], len(matrix.rows) - 1
         seen = [score for at in range(stage, last) if (score := matrix.score(at, domain)) is not None]
         now = matrix.score(last, domain)
@@ -74,8 +74,11 @@ def _share(kind: Kind, name: str, axis: str, digits: int, least: float) -> Measu
     )
 
 
-def _perplexity(score: float) -> float:
-    return 1 / score if score > 0 else inf
+def _times(best: float, last: float) -> float | None:
+    """How many times its best a perplexity is; nothing is a multiple of an infinite one."""
+    if best <= 0:
+        return None
+    return best / last if last > 0 else inf
 
 
 MEASURES = {
@@ -85,15 +88,15 @@ MEASURES = {
         "perplexity",
         "test perplexity (lower is better)",
         "lower",
-        _perplexity,
-        lambda score: perplexity_text(_perplexity(score)),
+        perplexity_of,
+        lambda score: perplexity_text(perplexity_of(score)),
         lambda score: log(max(score, 1e-300)),
         exp,
         log(1.5),
         lambda scores: geometric_mean(scores) if min(scores) > 0 else 0.0,
-        lambda best, last: best / last if last > 0 else inf,
+        _times,
         "forgetting: perplexity at the end, in times its best",
-        lambda lost: f"× {lost:.2f}" if lost < inf else MISSING,
+        "× {:.2f}".format,
     ),
 }
 

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Any, Literal
 
 import rich.table
 from rich import box
 from rich.text import Text
+
+from memgrow.metrics import perplexity_of
 
 UNKNOWN, MISSING = "·", "-"  # of a matrix that is yet to be filled; of a run that was not made or failed
 WIDE, HUGE = 100, 1e6  # perplexities from these on have no fraction, and are a power of ten: a failed run's may be any
@@ -124,9 +125,9 @@ def score_cell(score: float | None, replies: bool) -> str:
     """A score in a column: a share, or of replies, whose score is 1 / perplexity, the perplexity."""
     if score is None or not replies:
         return percent(score)
-    return perplexity_text(1 / score if score else inf)
+    return perplexity_text(perplexity_of(score))
 
 
 def validation_text(score: float, replies: bool) -> str:
     """A validation score in words: of replies it is 1 / perplexity, and the perplexity is what people read."""
-    return f"perplexity {perplexity_text(1 / score if score else inf)}" if replies else f"{percent(score)}%"
+    return f"perplexity {perplexity_text(perplexity_of(score))}" if replies else f"{percent(score)}%"

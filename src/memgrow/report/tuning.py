@@ -12,7 +12,7 @@ from rich.text import Text
 from memgrow.experiments.tuning.trials import COMPLETE, FAILED, Found, Tried
 from memgrow.report.plots import COLOUR, DPI, REFERENCE, new_figure
 from memgrow.report.progress_bars import ProgressBar
-from memgrow.report.table import Column, Table, numbers, percent, perplexity_text, validation_text
+from memgrow.report.table import Column, Table, numbers, percent, score_cell, validation_text
 
 PANELS = 4  # settings that are drawn, those that mattered most
 SIDE = 2.9  # inches of a panel
@@ -81,7 +81,7 @@ def best_table(found: Found, replies: bool, rows: int = 5) -> Table:
         (one for one in found.trials if one.state == COMPLETE), key=lambda one: (-one.scores[-1], one.number)
     )
     lines = [
-        (str(one.number), *(f"{one.values[name]:.3g}" for name in names), _score(one.scores[-1], replies))
+        (str(one.number), *(f"{one.values[name]:.3g}" for name in names), score_cell(one.scores[-1], replies))
         for one in complete[:rows]
     ]
     if found.importances:
@@ -133,7 +133,3 @@ def draw_search(found: Found, path: str | Path | BinaryIO, title: str, replies: 
 def short(name: str) -> str:
     """The name of a setting without its section."""
     return name.partition(".")[2]
-
-
-def _score(score: float, replies: bool) -> str:
-    return perplexity_text(1 / score) if replies and score else percent(score)

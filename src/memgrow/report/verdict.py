@@ -28,7 +28,7 @@ def _gain(matrix: AccuracyMatrix, measure: Measure) -> str:
     now = measure.shown(known[0])
     if before is None:
         return f"{new[0]} was learnt, and ends at {_a(measure)} of {now}."
-    went = "took" if known[0] >= before else "brought nothing, and took"
+    went = "took" if known[0] > before else "brought nothing, and took"
     by = _by(measure, before, known[0])
     return f"Learning {new[0]} {went} its {measure.name} from {measure.shown(before)} to {now}{by}."
 
@@ -47,10 +47,13 @@ def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
         return (
             "What it cost the earlier domains is not known, as they were not tested after it (--watch FILE tests them)."
         )
-    costs = {name: measure.lost(*pair) for name, pair in pairs.items()}
+    costs = {name: lost for name, pair in pairs.items() if (lost := measure.lost(*pair)) is not None}
+    if not costs:
+        return "What it cost the earlier domains cannot be said: their perplexity was infinite before."
     what = "the earlier domain" if len(earlier) == 1 else f"the {len(costs):,} earlier domains"
     if len(costs) < len(earlier):
-        what = f"the {len(costs)} of {counted(len(earlier), 'earlier domain')} that were tested again"
+        which = "were tested again" if len(costs) == len(pairs) else "can be compared"
+        what = f"the {len(costs)} of {counted(len(earlier), 'earlier domain')} that {which}"
     worst = max(costs, key=lambda name: costs[name])
     moved = f"{worst} {measure.shown(pairs[worst][0])} → {measure.shown(pairs[worst][1])}"
     most = moved if len(costs) == 1 else f"most of all {moved}"
