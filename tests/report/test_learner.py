@@ -109,6 +109,20 @@ def test_the_summary_says_whom_the_average_leaves_out():
 
 def test_nothing_learnt_nothing_said():
     assert summary_line(History()) == ""
+    assert summary_line(History(), "reply") == ""
+
+
+def test_of_replies_the_summary_is_of_what_was_learnt_since_it_was_learnt():
+    history = history_of(["a", "b", "d"])
+    history.matrix = (
+        AccuracyMatrix()
+        .with_row(["a"], {"a": 1 / 20, "b": 1 / 2, "watched": 1 / 500})
+        .with_row(["b"], {"a": 1 / 25, "b": 1 / 10})
+        .with_row(["d"], {"a": 1 / 40, "b": 1 / 20, "d": 1 / 10, "watched": 1 / 5000})
+    )
+    assert summary_line(history, "reply") == (
+        "perplexity at the end 20.00 (geometric mean); that of earlier domains is 2.00 times what it was at its lowest"
+    )
 
 
 @pytest.mark.parametrize(

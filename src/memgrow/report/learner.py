@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import geometric_mean
 from typing import Any
 
 import rich.table
@@ -19,6 +18,7 @@ from memgrow.metrics.calibration import Reliability
 from memgrow.metrics.confusion import Confusion
 from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
+from memgrow.report.measures import Measure, measure_of_task
 from memgrow.report.table import Column, Table, numbers, percent, perplexity_text, score_cell, validation_text
 
 TITLES = {"reply": "test: 100 / perplexity"}
@@ -197,7 +197,7 @@ def growth(grew: Grew) -> str:
 def summary_line(history: History, task: str | None = None) -> str:
     """Average, forgetting and transfer of a model for that task in one line, as far as they are known."""
     if task == REPLY:
-        parts = _perplexities(history.matrix)
+        parts = _perplexities(history.matrix, measure_of_task(task))
     else:
         known = {name: value for name, value in history.summary().items() if value is not None}
         parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
@@ -207,15 +207,12 @@ def summary_line(history: History, task: str | None = None) -> str:
     return "; ".join(parts)
 
 
-def _perplexities(matrix: AccuracyMatrix) -> list[str]:
-    """The perplexity at the end, the geometric mean over domains, and how far it has risen since it was lowest."""
-    last = {name: score for name in matrix.domains if matrix.rows and (score := matrix.score(-1, name))}
-    if not last:
-        return []
-    parts = [f"perplexity at the end {perplexity_text(1 / geometric_mean(last.values()))} (geometric mean)"]
-    best = {name: max(row.scores.get(name, 0.0) for row in matrix.rows[:-1]) for name in last if len(matrix.rows) > 1}
-    if rises := [best[name] / last[name] for name in last if best.get(name) and name not in matrix.rows[-1].learned]:
-        parts.append(f"that of earlier domains is {geometric_mean(rises):.2f} times what it was at its lowest")
+def _perplexities(matrix: AccuracyMatrix, measure: Measure) -> list[str]:
+    """The perplexity at the end of the domains learnt, as a page has it, and how far it has risen since its lowest."""
+    average, rise = measure.average(matrix), measure.forgetting(matrix)
+    parts = [] if average is None else [f"perplexity at the end {measure.shown(average)} (geometric mean)"]
+    if rise is not None:
+        parts.append(f"that of earlier domains is {rise:.2f} times what it was at its lowest")
     return parts
 
 
