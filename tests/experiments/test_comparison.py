@@ -47,6 +47,10 @@ def record(method: str, learned: tuple[str, ...], right: tuple[int, int]) -> Rec
     return Record("key", stage, {}, test)
 
 
+def ended(score: float) -> RunResult:
+    return RunResult(AccuracyMatrix().with_row(["a"], {"a": score}), 1000, 2.0)
+
+
 @pytest.fixture
 def outcome() -> Outcome:
     runs, records = runs_of(STREAM, ANSWERS, SEEDS, Settings()), {}
@@ -101,7 +105,16 @@ def test_without_scipy_there_is_a_difference_but_no_interval(comparison, monkeyp
         (whole.difference, whole.std, whole.p_permutation)
     )
     assert bare.low is None
-    assert verdict(comparison)
+
+
+def test_without_scipy_nothing_is_said_of_what_is_clear_but_how_to_know(monkeypatch):
+    averages = {"F": (0.50, 0.51, 0.52), "F+V": (0.90, 0.92, 0.91), "F+V+E": (0.70, 0.69, 0.71)}
+    found = Comparison({name: dict(enumerate(map(ended, scores))) for name, scores in averages.items()})
+    assert "+40.0 ± 1.0* points" in verdict(found)
+    assert "memgrow[stats]" not in legend(found, 3)
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    assert verdict(found) == "Without old data, F+V ends best: +40.0 ± 1.0 points against fine-tuning."
+    assert "95% intervals, which tell what is clear, need scipy (pip install 'memgrow[stats]')" in legend(found, 3)
 
 
 def test_a_seed_that_failed_is_left_out_of_both_sides_of_a_pair(outcome):
@@ -114,6 +127,21 @@ def test_a_seed_that_failed_is_left_out_of_both_sides_of_a_pair(outcome):
     assert comparison.against("EWC").n == 2
     assert comparison.against("EWC").difference == pytest.approx(0.05)
     assert comparison.summary["EWC"]["average"].seeds.keys() == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("averages", "order"),
+    [
+        ({"F": {0: 0.70, 1: 0.90}, "F+V": {1: 0.85}}, ("F", "F+V")),
+        ({"F": {0: 0.90}, "F+V": {0: 0.95, 1: 0.75}}, ("F+V", "F")),
+        ({"F": {0: 0.70, 1: 0.90}, "EWC": {1: 0.92}, "F+V": {0: 0.75, 1: 0.95}}, ("F+V", "EWC", "F")),
+        ({"F": {0: 0.70}, "F+V": {1: 0.85}}, ("F+V", "F")),  # no seed in common: nothing better is known
+    ],
+)
+def test_a_seed_that_is_missing_moves_no_method_up_or_down(averages, order):
+    found = Comparison({name: {seed: ended(one) for seed, one in seeds.items()} for name, seeds in averages.items()})
+    assert found.order == order
+    assert ": -" not in verdict(found)
 
 
 def test_a_method_without_any_run_is_missing_and_the_rest_is_there(outcome):
@@ -158,9 +186,6 @@ def test_one_seed_has_no_spread_and_no_verdict_on_ties(outcome):
 
 
 def test_methods_that_end_alike_are_named_together():
-    def ended(score: float) -> RunResult:
-        return RunResult(AccuracyMatrix().with_row(["a"], {"a": score}), 1000, 2.0)
-
     scores = {"F+V": 0.9, "bag of words": 0.9, "F": 0.8, "multi-task": 0.9}
     said = verdict(Comparison({name: {0: ended(score)} for name, score in scores.items()}))
     assert said.startswith("Without old data, F+V ends best (and so does bag of words): +10.0 points against fine-tu")

@@ -6,7 +6,7 @@ from memgrow.errors import counted
 from memgrow.experiments.bag_of_words import REFERENCES
 from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, keeps_rows, sees_old_data
 from memgrow.methods import RECOMMENDED
-from memgrow.metrics.significance import Paired
+from memgrow.metrics.significance import NO_SPREAD, Paired
 from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
 CLEAR, KEEPS, PERPLEXITY = "*", "†", "perpl."
@@ -104,9 +104,7 @@ def difference(paired: Paired | None, shown: int = 1) -> str:
 def verdict(comparison: Comparison) -> str:
     """Names the method which ends best without old data, with a word of doubt where it is one seed's."""
     best, *others = [name for name in comparison.order if not sees_old_data(name)] or [""]
-    level = [
-        name for name in others if (paired := comparison.against(best, name)) and paired.std and not _clear(paired)
-    ]
+    level = [name for name in others if (paired := comparison.against(best, name)) and _may_be_zero(paired)]
     equal = [name for name in others if (paired := comparison.against(best, name)) and paired.difference == 0]
     beside = f" ({' and '.join(level)} not clearly below)" if level else ""
     beside = f" (and so does {' and '.join(equal)})" if equal else beside
@@ -125,8 +123,11 @@ def verdict(comparison: Comparison) -> str:
 def legend(comparison: Comparison, seeds: int) -> str:
     """The meaning of the signs in the table, as far as there are any."""
     parts = ["± is the standard deviation over seeds; differences are taken seed by seed"] if seeds > 1 else []
-    if any(CLEAR in difference(comparison.against(name)) for name in comparison.order):
+    pairs = [paired for name in comparison.order if (paired := comparison.against(name)) is not None]
+    if any(map(_clear, pairs)):
         parts.append(f"{CLEAR}: the 95% interval of the difference leaves zero out")
+    if any(paired.low is None and (paired.std or 0.0) > NO_SPREAD for paired in pairs):
+        parts.append("95% intervals, which tell what is clear, need scipy (pip install 'memgrow[stats]')")
     if any(map(keeps_rows, comparison.results)):
         parts.append(f"{KEEPS}: keeps rows of earlier domains, which a model's folder then holds as text")
     beside = [f"{name} ({one.about})" for name, one in REFERENCES.items() if name in comparison.results]
@@ -145,7 +146,13 @@ def marked(name: str) -> str:
 
 
 def _clear(paired: Paired) -> bool:
-    return paired.low is not None and paired.high is not None and not paired.low <= 0 <= paired.high
+    """Whether the interval of a difference leaves zero out."""
+    return paired.low is not None and not _may_be_zero(paired)
+
+
+def _may_be_zero(paired: Paired) -> bool:
+    """Whether the interval has zero in it: where there is none, a difference is neither known to be clear nor not."""
+    return paired.low is not None and paired.high is not None and paired.low <= 0 <= paired.high
 
 
 def _cell(value: OverSeeds, shown: int) -> str:
