@@ -301,7 +301,8 @@ def test_what_a_process_that_was_killed_was_writing_goes_with_the_next_lock(tmp_
     child = FORK.Process(target=work)
     child.start()
     child.join()
-    for left in (".m.old", ".m.writing", ".m.adapting.done", ".m.adapting.writing"):
+    old = folders.unique_beside(tmp_path / "m", "old").name
+    for left in (old, ".m.writing", ".m.adapting.done", ".m.adapting.writing"):
         (tmp_path / left / "deep").mkdir(parents=True)
     (tmp_path / ".m.adapting.lock").touch()
     (tmp_path / ".n.writing").mkdir()  # another model's

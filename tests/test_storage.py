@@ -239,10 +239,46 @@ def test_without_exchange_a_rename_that_fails_or_a_kill_leaves_the_old_model(tmp
         with pytest.raises(ModelError, match="unchanged"):
             write_folder(tmp_path / "model", {"c.json": b"3"})
     assert read_folder(tmp_path / "model") == FILES
-    (tmp_path / "model").rename(tmp_path / ".model.old")  # killed between the two renames
-    assert read_folder(tmp_path / "model") == FILES
-    write_folder(tmp_path / "model", {"c.json": b"3"})
-    assert read_folder(tmp_path / "model") == {"c.json": b"3"}
+    for old in (
+        folders.unique_beside(tmp_path / "model", "old").name,
+        ".model.old",
+    ):  # an earlier memgrow's is the second
+        (tmp_path / "model").rename(tmp_path / old)  # killed between the two renames
+        assert read_folder(tmp_path / "model") == FILES
+        write_folder(tmp_path / "model", FILES)
+        assert read_folder(tmp_path / "model") == FILES
+        assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("name", [".model.old", ".model.done"])
+def test_a_folder_of_the_users_that_is_called_like_an_old_one_stays(tmp_path, name):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "one").write_text("dear")
+    for number in (b"1", b"2"):  # where there is no model yet, and where there is one
+        write_folder(tmp_path / "model", {"n": number})
+        assert read_folder(tmp_path / "model") == {"n": number}
+        assert (tmp_path / name / "one").read_text() == "dear"
+
+
+def test_a_copy_of_the_model_that_is_called_like_an_old_one_stays_while_there_is_the_model(tmp_path):
+    write_folder(tmp_path / "model", FILES)
+    shutil.copytree(tmp_path / "model", tmp_path / ".model.old")
+    write_folder(tmp_path / "model", {"n": b"1"})
+    assert read_folder(tmp_path / "model") == {"n": b"1"}
+    assert read_folder(tmp_path / ".model.old") == FILES
+
+
+def test_of_two_old_folders_the_later_one_gets_its_name_back(tmp_path):
+    """The earlier one could not be removed when it was replaced."""
+    for number in (b"1", b"2"):
+        write_folder(tmp_path / "model", {"n": number})
+        (tmp_path / "model").rename(folders.unique_beside(tmp_path / "model", "old"))
+        if number == b"1":
+            (left,) = tmp_path.iterdir()
+            left.rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").rename(left)
+    assert read_folder(tmp_path / "model") == {"n": b"2"}
+    write_folder(tmp_path / "model", {"n": b"3"})
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 

@@ -13,7 +13,7 @@ from memgrow.checkpoint import FORMAT, HISTORY
 from memgrow.data import synthetic_stream, write_jsonl
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.folder_reader import read_folder
-from memgrow.folders import aside
+from memgrow.folders import put_aside
 from memgrow.manifest import MANIFEST, Manifest
 from memgrow.training.resume import ResumeFolder
 from tests.support.tiny_encoder import make_encoder
@@ -145,8 +145,8 @@ def _timeless(content: bytes) -> bytes:
 
 def learnt(model: Path) -> int:
     """How many domains a model has learnt; 0 if there is none. A damaged one is an error."""
-    folder = model if model.exists() else aside(model)
-    if not (folder / MANIFEST).exists():
+    folder = model if model.exists() else put_aside(model)
+    if folder is None or not (folder / MANIFEST).exists():
         return 0
     content = read_folder(model, FORMAT)[HISTORY]
     assert isinstance(content, bytes)

@@ -55,7 +55,7 @@ def _save_killed_everywhere(place: Path, way: str, linked: bool, report: Report)
         try:
             if read_folder(path) not in (FILES, NEW):
                 report.fail(f"{what} left a mixture")
-            if not any((folder / "NOTES.txt").exists() for folder in (path, folders.aside(path))):
+            if not any((folder / "NOTES.txt").exists() for folder in (path, folders.put_aside(path) or path)):
                 report.fail(f"{what} lost a user's file")
         except Exception as error:
             report.fail(f"{what} cannot be read: {error}")

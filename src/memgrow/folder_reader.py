@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from memgrow.errors import ModelError
-from memgrow.folders import aside
+from memgrow.folders import put_aside
 from memgrow.manifest import MANIFEST, Manifest, NoVersionError, opened_folder, read_manifest
 from memgrow.storage import Content, StoredFile, identity_of
 from memgrow.tensor_files import LARGEST_TEXT, check_size
@@ -87,7 +87,7 @@ def _settled(path: str | Path, read: Callable[[Path], Found]) -> Found:
     for _ in range(TRIES):
         before = _version_at(path)
         try:
-            found = path if path.exists() else _put_aside(path)
+            found = path if path.exists() else put_aside(path) or path
             if not found.exists():
                 raise ModelError(f"there is no model at {path}: check the name, or create it with `memgrow adapt`")
             return read(found)
@@ -145,14 +145,9 @@ def _read(file: BufferedReader, path: Path, expected: str, large: bool) -> bytes
     return content
 
 
-def _put_aside(path: Path) -> Path:
-    """Where a folder lies while it has lost its name to a new one that has not got it yet."""
-    return aside(path) if aside(path).exists() else path
-
-
 def _version_at(path: Path) -> tuple[str | int, ...] | None:
     """Tells versions of a folder apart, and one that has its name from one that has lost it."""
-    for folder in (path, aside(path)):
-        with suppress(OSError):
-            return folder.name, *identity_of((folder / MANIFEST).stat())
+    folder = path if path.exists() else put_aside(path) or path
+    with suppress(OSError):
+        return folder.name, *identity_of((folder / MANIFEST).stat())
     return None

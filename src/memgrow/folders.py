@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+MANIFEST = "manifest.json"  # the file that tells a folder of memgrow's from others
 # What stands within a folder that cannot be replaced: its versions, and what else stands beside.
 LOCK, ADAPTING = ".lock", "adapting"
 VERSION = re.compile(r"version-[0-9a-f]{8}")
@@ -114,18 +115,38 @@ def sync_folder(path: Path) -> None:
 # What a killed writer leaves
 
 
-def aside(path: Path) -> Path:
-    """The name of the old folder while the new one takes its place, where two names cannot be exchanged."""
-    return path.with_name(f".{path.name}.old")
+def put_aside(path: Path) -> Path | None:
+    """Where the old folder lies that has lost its name to a new one, which a killed writer never gave it."""
+    found = _all_aside(path)
+    # An earlier memgrow called it so. A user may have a folder of that name as well, and even a copy of the model.
+    before = path.with_name(f".{path.name}.old")
+    if not found and not path.exists() and (before / MANIFEST).is_file():
+        found = [before]
+    return max(found, key=_written, default=None)
 
 
 def recover(path: Path) -> None:
     """Put the old folder back if there is no new one, and remove it if there is."""
-    old = aside(path)
-    if old.exists():
-        if not path.exists():
-            rename(old, path)
-        shutil.rmtree(old, ignore_errors=True)
+    if not path.exists() and (old := put_aside(path)) is not None:
+        rename(old, path)
+    for left in _all_aside(path):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _all_aside(path: Path) -> list[Path]:
+    """Old folders that writers put aside: several, if one of them could not be removed."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.\d+-\d+\.[0-9a-f]{{8}}\.old")
+    with suppress(OSError):  # the folder above cannot be listed, or is not there
+        return [path.with_name(name) for name in os.listdir(path.parent) if pattern.fullmatch(name)]  # noqa: PTH208
+    return []
+
+
+def _written(folder: Path) -> int:
+    """When a folder was written; 0 of one that has been removed in part."""
+    try:
+        return (folder / MANIFEST).stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def unique_beside(path: Path, doing: str = "writing") -> Path:
@@ -187,7 +208,7 @@ def _put_in_place(beside: Path, path: Path) -> None:
     elif not exchange(beside, path):
         # Where the system cannot exchange two names there is a moment without the name, but no half folder. A run that
         # is killed in that moment leaves the old folder under another name, and `recover` gives it its own back.
-        rename(path, aside(path))
+        rename(path, unique_beside(path, "old"))
         try:
             rename(beside, path)
         finally:

@@ -237,7 +237,7 @@ def _clear(path: Path) -> None:
     for folder in (path, path.with_name(f"{path.name}.adapting"), path / ADAPTING):
         recover(folder)
         clear_leftovers(folder, whole=True)
-        shutil.rmtree(folder.with_name(f".{folder.name}.done"), ignore_errors=True)
         if folder != path:
+            shutil.rmtree(folder.with_name(f".{folder.name}.done"), ignore_errors=True)
             with suppress(OSError):
                 folder.with_name(f".{folder.name}.lock").unlink()

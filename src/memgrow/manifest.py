@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.errors import ModelError
+from memgrow.folders import MANIFEST as MANIFEST  # which belongs to what is here
 from memgrow.folders import VERSION, contents
 from memgrow.storage import parse_json
 from memgrow.tensor_files import check_size
 
-MANIFEST = "manifest.json"
 LARGEST = 1 << 20  # bytes of a manifest
 SHA256 = re.compile("[0-9a-f]{64}")
 

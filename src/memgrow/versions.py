@@ -27,7 +27,7 @@ from memgrow.checkpoint import (
 from memgrow.errors import ModelError, SettingsError
 from memgrow.folder_reader import Version, look_at_versions, read_folder
 from memgrow.folder_writer import PATIENCE_S, write_folder
-from memgrow.folders import aside
+from memgrow.folders import put_aside
 from memgrow.history import History, Stage
 from memgrow.learnt import Learnt, Setup
 from memgrow.locking import hold
@@ -174,7 +174,7 @@ def changing(folder: str | Path) -> Iterator[None]:
 
 def _model_at(folder: str | Path) -> Path:
     path = Path(os.path.realpath(folder))
-    if not path.is_dir() and not aside(path).is_dir():  # where one that was killed has left it
+    if not path.is_dir() and put_aside(path) is None:  # where one that was killed has left it
         raise ModelError(f"there is no model at {folder}: check the name")
     return path
 
