@@ -176,6 +176,15 @@ def test_every_method_stands_in_the_comparison_with_its_means():
     assert "retraining on everything" in page.text
 
 
+def test_a_page_counts_the_seeds_of_the_method_that_it_is_about():
+    whole = compared(0.8, 0.6, 0.7).comparison.results
+    partly = Comparison({**whole, "F+V": {2: whole["F+V"][2]}})
+    chosen = {method: report_of_comparison(partly, "x", {}, method=method) for method in ("F", "F+V")}
+    assert {method: report.seeds for method, report in chosen.items()} == {"F": (0, 1, 2), "F+V": (2,)}
+    assert "Method F, mean of 3 seeds." in Page(render(chosen["F"], NOW)).text
+    assert "Method F+V. " in Page(render(chosen["F+V"], NOW)).text
+
+
 def test_the_attention_of_texts_and_the_most_read_slot_are_shown():
     page = Page(render(of_model(TWO, memory=MEMORY), NOW))
     assert [text for _, text in page.map_cells()][4:] == ["75.0", "25.0", "37.5", "62.5", "50.0", "50.0"]

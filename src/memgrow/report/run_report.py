@@ -139,13 +139,12 @@ def report_of_comparison(
     chosen = best if method is None else find_method(method).name
     if chosen not in comparison.results:
         raise SettingsError(f"{name} has no runs of {chosen}; it has {listed(comparison.results)}: choose among these")
-    seeds = dict.fromkeys(seed for results in comparison.results.values() for seed in results)
     return RunReport(
         name,
         chosen,
         MEASURES[comparison.kind.measure],
         comparison.mean_matrix(chosen),
-        tuple(seeds),
+        tuple(comparison.results[chosen]),
         comparison=comparison,
         failures=tuple(failures),
         memory=(memory or {}).get(chosen),
