@@ -77,9 +77,21 @@ def test_the_summary_has_mean_and_spread_over_the_seeds(made):
     assert found["seconds"]["mean"] > 0
 
 
-def test_what_is_unknown_is_a_zero_in_json():
-    found = demo.run_demo(["multi-task"], range(1), "cpu", NoProgress()).to_json()["summary"]["multi-task"]
-    assert found["forgetting"] == {"mean": 0.0, "spread": 0.0}
+def test_forgetting_that_there_is_none_of_is_no_zero(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    titles, plain = [], Axes.set_title
+    monkeypatch.setattr(
+        Axes, "set_title", lambda axis, text, **named: (titles.append(text), plain(axis, text, **named))
+    )
+    result = CliRunner().invoke(app, ["demo", "--methods", "F,multi-task", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "demo.json").read_text())["summary"]
+    assert found["multi-task"]["forgetting"] == {"mean": None, "spread": None}
+    assert isinstance(found["F"]["forgetting"]["mean"], float)
+    rows = [line.split() for line in result.output.splitlines()]
+    assert [row[2] for row in rows if row[:1] == ["multi-task"] and len(row) == 5] == ["·"]
+    assert ["forgot" in title for title in titles] == [True, False]
 
 
 def test_json_has_all_runs_and_their_settings(made, tiny):

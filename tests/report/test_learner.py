@@ -6,10 +6,10 @@ from rich.console import Console
 from memgrow.experiments.comparison import Comparison, RunResult
 from memgrow.experiments.reply_records import ReplyFigures
 from memgrow.history import History, Stage
-from memgrow.methods import Grew
+from memgrow.methods import RECOMMENDED, Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.calibration import Reliability
-from memgrow.report.comparison import demo_table
+from memgrow.report.comparison import demo_table, demo_verdict
 from memgrow.report.learner import (
     growth,
     replies_table,
@@ -91,6 +91,15 @@ def test_one_seed_has_no_spread_and_several_have():
     assert "±" not in show(demo_table(made(0.5), 1))
     assert "50.0 ± 12.5" in show(demo_table(made(0.375, 0.5, 0.625), 3))
     assert "3 seeds" in show(demo_table(made(0.375, 0.5, 0.625), 3))
+
+
+def test_the_demo_tells_no_forgetting_where_nothing_could_be_forgotten():
+    together = RunResult(AccuracyMatrix().with_row(["a", "b"], {"a": 0.5, "b": 0.5}), 1000, 2.0)
+    made = Comparison({"F": {0: together}, RECOMMENDED: {0: together}})
+    assert [row[2] for row in demo_table(made, 1).rows] == ["·", "·"]
+    assert next(demo_verdict(made, 1)) == (
+        f"{RECOMMENDED}, the default, ends 0.0 points above fine-tuning (F); neither has kept any data of earlier domains."
+    )
 
 
 def test_the_summary_names_what_is_known_alone():

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.errors import SettingsError
+from memgrow.experiments.comparison import Comparison, RunResult
 from memgrow.history import Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
@@ -16,7 +17,8 @@ from memgrow.metrics.confusion import Confusion
 from memgrow.report import confusion
 from memgrow.report.measures import MEASURES
 from memgrow.report.plots import ACCURACY, DPI, Look, draw_matrices, new_figure
-from memgrow.report.run_plots import draw_training
+from memgrow.report.run_plots import draw_training, save_pictures
+from memgrow.report.run_report import report_of_comparison
 from memgrow.training.resume import Curve
 
 MATRIX = (
@@ -65,6 +67,19 @@ def test_many_methods_make_rows_instead_of_an_endless_strip(tmp_path):
 def test_a_hole_is_a_dot_and_zero_is_a_figure(tmp_path, texts):
     draw_matrices({"F": MATRIX}, tmp_path / "x.png", "a title")
     assert texts == ["80", "0", "·", "·", "70", "·", "·", "·", "100"]
+
+
+def test_the_picture_of_a_report_does_not_make_up_forgetting_where_there_is_none(tmp_path, monkeypatch):
+    from matplotlib.axes import Axes
+
+    titles, plain = [], Axes.set_title
+    monkeypatch.setattr(
+        Axes, "set_title", lambda axis, text, **named: (titles.append(text), plain(axis, text, **named))
+    )
+    together = AccuracyMatrix().with_row(["a", "b"], {"a": 0.8, "b": 0.9})
+    comparison = Comparison({"multi-task": {0: RunResult(together, 1000, 1.0)}})
+    save_pictures(report_of_comparison(comparison, "x", {}), tmp_path)
+    assert set(titles) == {"multi-task: average 85.0"}
 
 
 def test_every_figure_stands_out_from_its_ground(tmp_path, monkeypatch):

@@ -186,7 +186,7 @@ def demo(
     say(f"The figures are in {figures}.")
     runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
     title = f"Four synthetic domains in turn ({runs})"
-    forgot = {marked(name): values["forgetting"].mean or 0.0 for name, values in made.comparison.summary.items()}
+    forgot = {marked(name): values["forgetting"].mean for name, values in made.comparison.summary.items()}
     save_picture(out / "demo.png", lambda file: draw_matrices(matrices, file, title, forgot))
     write_report(read_figures(figures), out / REPORT)
     if as_json:

@@ -43,10 +43,7 @@ class Demo:
             "first_seed": seeds[0],
             "settings": {"model": asdict(MODEL), "training": asdict(TRAINING)},
             "summary": {
-                method: {
-                    name: {"mean": figure.mean or 0.0, "spread": figure.spread or 0.0}
-                    for name, figure in figures.items()
-                }
+                method: {name: {"mean": figure.mean, "spread": figure.spread} for name, figure in figures.items()}
                 for method, figures in self.comparison.summary.items()
             },
             "runs": {

@@ -46,10 +46,7 @@ def demo_table(comparison: Comparison, seeds: int) -> Table:
     """One line for each method, in the order in which they were asked for: mean and, with several seeds, spread."""
     rows = []
     for method, values in comparison.summary.items():
-        scores = [
-            percent(values[name].mean or 0.0) + (f" ± {percent(values[name].spread or 0.0)}" if seeds > 1 else "")
-            for name in ("average", "forgetting")
-        ]
+        scores = [_cell(values[name], 1) for name in ("average", "forgetting")]
         rows.append((marked(method), *scores, f"{values['parameters'].mean:,.0f}", f"{values['seconds'].mean:.1f}"))
     names = ("average", "forgot", "parameters", "seconds")
     columns = [Column("method"), *(Column(name, right=True) for name in names)]
@@ -60,13 +57,10 @@ def demo_verdict(comparison: Comparison, seeds: int) -> Iterator[str]:
     """What to conclude: of the default against fine-tuning, of the others against the default, and where to go on."""
     if {BASELINE, RECOMMENDED} <= set(comparison.results):
         fine, usual = (comparison.summary[name] for name in (BASELINE, RECOMMENDED))
-        kept = {name: (fine[name].mean or 0.0) - (usual[name].mean or 0.0) for name in ("average", "forgetting")}
-        end = f"{percent(abs(kept['average']))} points {'above' if kept['average'] <= 0 else 'below'}"
-        less = f"{percent(abs(kept['forgetting']))} points {'less' if kept['forgetting'] >= 0 else 'more'}"
-        yield (
-            f"{RECOMMENDED}, the default, ends {end} fine-tuning (F) and forgets {less}; neither has kept any data of "
-            "earlier domains."
-        )
+        end = f"ends {_apart(usual['average'], fine['average'], 'above', 'below')} fine-tuning (F)"
+        lost = _apart(fine["forgetting"], usual["forgetting"], "less", "more")
+        forgets = f" and forgets {lost}" if lost else ""
+        yield f"{RECOMMENDED}, the default, {end}{forgets}; neither has kept any data of earlier domains."
     for name in comparison.results:
         paired = comparison.against(name, RECOMMENDED)
         if name not in (BASELINE, RECOMMENDED) and paired is not None:
@@ -74,6 +68,14 @@ def demo_verdict(comparison: Comparison, seeds: int) -> Iterator[str]:
             yield f"{name} ends {difference(paired)} points against the default{data}."
     doubt = "One seed, on made-up domains" if seeds == 1 else "Made-up domains"
     yield f"{doubt}: that is what a method can do. What it does on yours, memgrow compare FILES... tells."
+
+
+def _apart(first: OverSeeds, second: OverSeeds, above: str, below: str) -> str:
+    """How far the first mean is above or below the second, in words; nothing where one of them is not known."""
+    if first.mean is None or second.mean is None:
+        return ""
+    gap = first.mean - second.mean
+    return f"{percent(abs(gap))} points {above if gap >= 0 else below}"
 
 
 def domains_table(comparison: Comparison) -> Table:

@@ -56,7 +56,7 @@ def draw_matrices(
     matrices: Mapping[str, AccuracyMatrix],
     path: str | Path | BinaryIO,
     title: str,
-    forgot: Mapping[str, float] | None = None,
+    forgot: Mapping[str, float | None] | None = None,
     measure: Measure | None = None,
 ) -> None:
     """Draw one heat map for each method, with average and forgetting above it; what was not learnt yet is in italics.

@@ -58,10 +58,10 @@ def _pictures(report: RunReport) -> Iterator[tuple[str, Callable[[BinaryIO], Non
         yield "attention", lambda file: draw_attention(memory, file)
 
 
-def _forgot(report: RunReport) -> dict[str, float]:
+def _forgot(report: RunReport) -> dict[str, float | None]:
     """Of methods that were run with several seeds: the mean, which is not that of the mean matrix."""
     figures = {} if report.comparison is None else report.comparison.summary
-    return {name: one["forgetting"].mean or 0.0 for name, one in figures.items()}
+    return {name: one["forgetting"].mean for name, one in figures.items()}
 
 
 def draw_curves(report: RunReport, path: BinaryIO) -> None:
