@@ -229,6 +229,12 @@ def test_the_verdict_says_what_the_last_domain_brought_and_what_it_cost():
     )
 
 
+def test_the_verdict_says_how_many_lost_though_the_mean_gained():
+    before, now = {"a": 0.80, "b": 0.80, "c": 0.60}, {"a": 0.77, "b": 0.78, "c": 0.70, "d": 0.9}
+    matrix = history_of(("a", {}), ("b", {}), ("c", before), ("d", now)).matrix
+    assert gain_and_cost(matrix, ACCURACY)[1].endswith(", though 2 lost (most of all a 80.0% → 77.0%).")
+
+
 def test_the_verdict_does_not_make_up_what_was_not_tested():
     gain, cost = gain_and_cost(history_of(("a", {"a": 0.5}), ("b", {"b": 0.25})).matrix, ACCURACY)
     assert gain == "b was learnt, and ends at an accuracy of 25.0%."

@@ -61,18 +61,21 @@ def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
         times = geometric_mean(costs.values())
         if times > 1:
             return f"It raised the perplexity of {what} × {times:.2f} on the mean ({most})."
-        though = _though(costs, worst, moved, 1)
+        though = _though(costs, moved, 1)
         return f"It cost {what} nothing: perplexity is × {times:.2f} of what it was before{though}."
     lost = round(fmean(costs.values()), 6) + 0.0
     if lost > 0:
         return f"It cost {what} {_points(lost, measure)}{' on the mean' if len(costs) > 1 else ''} ({most})."
     gained = f"they gained {_points(abs(lost), measure)} on the mean" if len(costs) > 1 else moved
-    return f"It cost {what} nothing: {gained}{_though(costs, worst, moved, 0)}."
+    return f"It cost {what} nothing: {gained}{_though(costs, moved, 0)}."
 
 
-def _though(costs: Mapping[str, float], worst: str, moved: str, nothing: float) -> str:
+def _though(costs: Mapping[str, float], moved: str, nothing: float) -> str:
     """A mean hides who lost."""
-    return f", though one lost ({moved})" if costs[worst] > nothing else ""
+    lost = sum(cost > nothing for cost in costs.values())
+    if not lost:
+        return ""
+    return f", though one lost ({moved})" if lost == 1 else f", though {lost:,} lost (most of all {moved})"
 
 
 def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
