@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from memgrow.experiments.comparison import Comparison, RunResult
+from memgrow.experiments.comparison_setup import REPLIES
+from memgrow.metrics import AccuracyMatrix
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -40,6 +44,31 @@ def test_a_method_can_be_chosen(memgrow, tmp_path):
     memgrow.done("report", source, "--method", "f+m+v", "-o", tmp_path / "page.html")
     assert "Method F+M+V, mean of 5 seeds" in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "it has" in memgrow.refused("report", source, "--method", "EWC", "-o", tmp_path / "other.html")
+
+
+def test_a_reference_can_be_chosen_as_a_method_can(memgrow, tmp_path):
+    value = json.loads((ROOT / "results/sentiment/compare.json").read_text())
+    value["methods"]["bag of words"] = value["methods"]["F+V"]
+    (tmp_path / "compare.json").write_text(json.dumps(value))
+    memgrow.done("report", tmp_path, "--method", "bag of words", "-o", tmp_path / "page.html")
+    assert "Method bag of words, mean of 5 seeds" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("told", [None, {}, {"0": {}}, {"0": {"a": 0.0}}, {"0": {"a": -3}}, {"0": {"a": float("nan")}}])
+def test_figures_of_replies_without_perplexities_are_refused(memgrow, told, tmp_path):
+    matrix = AccuracyMatrix().with_row(["a"], {"a": 0.1})
+    runs = {name: {0: RunResult(matrix, 1000, 1.0, {"a": 20.0})} for name in ("F", "F+V")}
+    value = {"measure": "bleu2", "settings": {}, "methods": Comparison(runs, kind=REPLIES).to_json(), "failures": []}
+    (tmp_path / "compare.json").write_text(json.dumps(value))
+    memgrow.done("report", tmp_path, "-o", tmp_path / "page.html")
+    (tmp_path / "page.html").unlink()
+    value = json.loads(json.dumps(value))
+    value["methods"]["F+V"]["perplexities"] = told
+    if told is None:
+        del value["methods"]["F+V"]["perplexities"]
+    (tmp_path / "compare.json").write_text(json.dumps(value))
+    assert "no file of figures" in memgrow.refused("report", tmp_path, "-o", tmp_path / "page.html")
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_an_earlier_report_is_replaced_and_nothing_else_is(memgrow, tmp_path):

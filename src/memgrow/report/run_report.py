@@ -136,7 +136,7 @@ def report_of_comparison(
         raise DataError(f"{name} has no run that has ended: give the command that makes it again")
     able = [one for one in comparison.order if one not in REFERENCES] or list(comparison.order)
     best = next((one for one in able if not sees_old_data(one)), able[0])
-    chosen = best if method is None else find_method(method).name
+    chosen = best if method is None else method if method in comparison.results else find_method(method).name
     if chosen not in comparison.results:
         raise SettingsError(f"{name} has no runs of {chosen}; it has {listed(comparison.results)}: choose among these")
     return RunReport(

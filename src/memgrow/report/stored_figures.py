@@ -62,7 +62,11 @@ def _settings(value: Any) -> dict[str, Mapping[str, Any]]:
 
 
 def _check(comparison: Comparison) -> None:
-    """Refuse runs without stages, seeds of one method with other stages or domains, and scores that are no shares."""
+    """Refuse what is no comparison.
+
+    That is a run without stages, seeds of one method with other stages or domains, scores that are no shares, and
+    replies without perplexities.
+    """
     for results in comparison.results.values():
         shapes = {tuple((row.learned, tuple(row.scores)) for row in result.matrix.rows) for result in results.values()}
         if len(shapes) != 1 or not all(map(_is_run, results.values())):
@@ -71,11 +75,18 @@ def _check(comparison: Comparison) -> None:
             _is_share(score) for one in results.values() for row in one.matrix.rows for score in row.scores.values()
         ):
             raise ValueError("a score is no number from 0 to 1")
+        if comparison.kind.is_dialogue and not all(map(_has_perplexities, results.values())):
+            raise ValueError("replies have no perplexities")
 
 
 def _is_run(result: RunResult) -> bool:
     named = all(row.learned and all(isinstance(name, str) for name in row.learned) for row in result.matrix.rows)
     return named and bool(result.matrix.rows) and _is_number(result.seconds) and _is_number(result.parameters)
+
+
+def _has_perplexities(result: RunResult) -> bool:
+    """Whether every perplexity is one; a failed run's may be infinite."""
+    return bool(result.perplexities) and all(value >= 1 - 1e-6 for value in result.perplexities.values())
 
 
 def _check_memory(use: MemoryUse) -> None:
