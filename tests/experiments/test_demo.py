@@ -13,6 +13,7 @@ from memgrow.experiments import demo
 from memgrow.history import History
 from memgrow.methods import RECOMMENDED
 from memgrow.progress import NoProgress
+from tests.support.pictures import kept_figures
 
 NAMES = ("kitchen", "harbour", "clinic")
 
@@ -78,12 +79,7 @@ def test_the_summary_has_mean_and_spread_over_the_seeds(made):
 
 
 def test_forgetting_that_there_is_none_of_is_no_zero(tmp_path, monkeypatch):
-    from matplotlib.axes import Axes
-
-    titles, plain = [], Axes.set_title
-    monkeypatch.setattr(
-        Axes, "set_title", lambda axis, text, **named: (titles.append(text), plain(axis, text, **named))
-    )
+    drawn = kept_figures(monkeypatch)
     result = CliRunner().invoke(app, ["demo", "--methods", "F,multi-task", "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "demo.json").read_text())["summary"]
@@ -91,7 +87,7 @@ def test_forgetting_that_there_is_none_of_is_no_zero(tmp_path, monkeypatch):
     assert isinstance(found["F"]["forgetting"]["mean"], float)
     rows = [line.split() for line in result.output.splitlines()]
     assert [row[2] for row in rows if row[:1] == ["multi-task"] and len(row) == 5] == ["·"]
-    assert ["forgot" in title for title in titles] == [True, False]
+    assert ["forgot" in axis.get_title() for axis in drawn[0].axes[:2]] == [True, False]
 
 
 def test_json_has_all_runs_and_their_settings(made, tiny):

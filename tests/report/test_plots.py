@@ -16,10 +16,11 @@ from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.confusion import Confusion
 from memgrow.report import confusion
 from memgrow.report.measures import MEASURES
-from memgrow.report.plots import ACCURACY, DPI, Look, draw_matrices, new_figure
+from memgrow.report.plots import ACCURACY, Look, draw_matrices
 from memgrow.report.run_plots import draw_training, save_pictures
 from memgrow.report.run_report import report_of_comparison
 from memgrow.training.resume import Curve
+from tests.support.pictures import kept_figures
 
 MATRIX = (
     AccuracyMatrix().with_row(["a"], {"a": 0.8, "b": 0.0}).with_row(["b"], {"b": 0.7}).with_row(["$c_$"], {"$c_$": 1.0})
@@ -70,16 +71,11 @@ def test_a_hole_is_a_dot_and_zero_is_a_figure(tmp_path, texts):
 
 
 def test_the_picture_of_a_report_does_not_make_up_forgetting_where_there_is_none(tmp_path, monkeypatch):
-    from matplotlib.axes import Axes
-
-    titles, plain = [], Axes.set_title
-    monkeypatch.setattr(
-        Axes, "set_title", lambda axis, text, **named: (titles.append(text), plain(axis, text, **named))
-    )
+    drawn = kept_figures(monkeypatch)
     together = AccuracyMatrix().with_row(["a", "b"], {"a": 0.8, "b": 0.9})
     comparison = Comparison({"multi-task": {0: RunResult(together, 1000, 1.0)}})
     save_pictures(report_of_comparison(comparison, "x", {}), tmp_path)
-    assert set(titles) == {"multi-task: average 85.0"}
+    assert {figure.axes[0].get_title() for figure in drawn} == {"multi-task: average 85.0"}
 
 
 def test_every_figure_stands_out_from_its_ground(tmp_path, monkeypatch):
@@ -143,14 +139,7 @@ def test_there_is_no_half_an_epoch(epochs, monkeypatch):
 
 @pytest.mark.parametrize("domains", [["books"], ["books", "reviews_of_electronics_and_of_parts_for_them", "dvds"]])
 def test_titles_of_confusion_matrices_keep_clear_of_each_other_and_of_the_bar(domains, monkeypatch):
-    drawn = []
-
-    def kept(*size):
-        drawn.append(new_figure(*size))
-        drawn[0].set_dpi(DPI)  # that of the file: places are measured in its dots
-        return drawn[0]
-
-    monkeypatch.setattr(confusion, "new_figure", kept)
+    drawn = kept_figures(monkeypatch)
     found = Confusion(("good", "bad"), ((9, 1), (2, 8)))
     title = "/home/somebody/reviews/models/the-second-attempt: labels and answers"
     confusion.draw_confusions(dict.fromkeys(domains, found), io.BytesIO(), title)
