@@ -2,7 +2,9 @@
 
 import errno
 import json
+import os
 import shutil
+import stat
 import sys
 from contextlib import suppress
 from math import inf, nan
@@ -13,7 +15,7 @@ import torch
 
 from memgrow import folder_writer, folders, storage, unwritten_tensors
 from memgrow.cli.output import write_json
-from memgrow.errors import ModelError
+from memgrow.errors import ModelError, SettingsError
 from memgrow.experiments.paper.figures import write_figures
 from memgrow.folder_reader import read_folder
 from memgrow.folder_writer import write_folder
@@ -24,6 +26,7 @@ from memgrow.storage import (
     atomic_write,
     finite,
     load_tensors,
+    open_output,
 )
 from memgrow.unwritten_tensors import UnwrittenTensors
 
@@ -60,6 +63,72 @@ def test_what_two_processes_write_at_once_is_the_whole_of_one_of_them(tmp_path, 
             atomic_write(tmp_path / "file", "theirs")
         assert (tmp_path / "file").read_text() == "theirs"
     assert (tmp_path / "file").read_text() == "ours, and long"
+
+
+def test_a_link_in_the_place_of_a_file_of_ours_is_not_followed(tmp_path):
+    """In a folder that others can write to it may point to anything of the user's."""
+    (tmp_path / "dear").write_text("dear")
+    (tmp_path / "cache").symlink_to("dear")
+    atomic_write(tmp_path / "cache", "new")
+    assert (tmp_path / "dear").read_text() == "dear"
+    assert not (tmp_path / "cache").is_symlink()
+
+
+# A file that a user names
+
+
+def write_output(path, content: bytes) -> None:
+    with open_output(path) as file:
+        file.write(content)
+
+
+def test_output_goes_through_links_and_is_whole_or_not_there(tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "first").symlink_to("second")
+    (tmp_path / "second").symlink_to(tmp_path / "deep" / "file")
+    for content in (b"one", b"two"):  # at first there is nothing at the end of the links
+        write_output(tmp_path / "first", content)
+        assert (tmp_path / "deep" / "file").read_bytes() == content
+    with suppress(ZeroDivisionError), open_output(tmp_path / "first") as file:
+        file.write(b"half")
+        raise ZeroDivisionError
+    assert (tmp_path / "deep" / "file").read_bytes() == b"two"
+    assert (tmp_path / "first").is_symlink()
+    assert (tmp_path / "second").is_symlink()
+    assert [path.name for path in (tmp_path / "deep").iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("linked", [True, False])
+def test_output_to_a_pipe_is_read_at_its_other_end(tmp_path, linked):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    write_output(tmp_path / ("link" if linked else "pipe"), b"answers")
+    assert os.read(reader, 100) == b"answers"
+    os.close(reader)
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+def test_output_to_a_device_leaves_the_device(tmp_path):
+    place = tmp_path / "null"
+    try:
+        os.mknod(place, stat.S_IFCHR | 0o600, os.makedev(1, 3))  # a second /dev/null
+        write_output(place, b"answers")
+    except PermissionError:
+        pytest.skip("no device can be made, or none be used, here")
+    assert stat.S_ISCHR(place.stat().st_mode)
+    assert [path.name for path in tmp_path.iterdir()] == ["null"]
+
+
+def test_output_to_a_folder_is_refused_with_its_name(tmp_path):
+    (tmp_path / "answers.jsonl").mkdir()
+    with pytest.raises(SettingsError, match=r"answers.jsonl is a folder: give the name of a file"):
+        write_output(tmp_path / "answers.jsonl", b"answers")
+    assert [path.name for path in tmp_path.iterdir()] == ["answers.jsonl"]
+
+
+# A folder
 
 
 def test_a_folder_is_replaced_by_what_fills_it_or_stays(tmp_path):

@@ -30,22 +30,15 @@ from memgrow.methods import Grew
 from memgrow.models import Classifier, PretrainedEncoder, PretrainedSettings
 from memgrow.models.fit import all_finite
 from memgrow.nn import count_parameters
-from memgrow.storage import atomic_write, parse_json
+from memgrow.storage import open_output, parse_json
 from memgrow.tensor_files import PREFIX, check_tensors
 
 FORMAT = 1  # of the file; a later one is refused
 DESCRIPTION = "memgrow domain"  # the header's name for the description
 LARGEST = 1 << 32  # bytes: a domain is small
 AGAIN = "export the domain again"
-READ_BY = (
-    "pooling",
-    "perceptron",
-    "pairs",
-    "memory",
-    "key_size",
-    "best",
-    "domains_read",
-)  # settings that decide on an answer
+# Settings that decide on an answer.
+READ_BY = ("pooling", "perceptron", "pairs", "memory", "key_size", "best", "domains_read")
 
 
 @dataclass(frozen=True)
@@ -144,7 +137,8 @@ def write_domain(path: str | Path, setup: Setup, learnt: Learnt, name: str) -> N
     content = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     told = json.dumps(described.to_json(), ensure_ascii=False)
     header = {DESCRIPTION: told, "format": str(FORMAT), "sha256": _sum_of(told, content)}
-    atomic_write(path, safetensors.torch.save(content, header))
+    with open_output(path) as file:
+        file.write(safetensors.torch.save(content, header))
 
 
 def encoder_checksum(encoder: PretrainedEncoder) -> str:

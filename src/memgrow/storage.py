@@ -17,7 +17,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from memgrow.errors import ModelError, brief
+from memgrow.errors import ModelError, SettingsError, brief
 from memgrow.folders import mode_like
 from memgrow.unwritten_tensors import UnwrittenTensors
 
@@ -60,6 +60,34 @@ def atomic_write(path: str | Path, content: bytes | str) -> Path:
     with atomic_open(path) as file:
         file.write(content.encode() if isinstance(content, str) else content)
     return Path(path)
+
+
+@contextmanager
+def open_output(path: str | Path) -> Iterator[BinaryIO]:
+    """The same for a file that a user names: a link stays, and what it points to is written.
+
+    A pipe or a device is written to as it is. Files of memgrow's own are for `atomic_open`, which follows no link:
+    another user may have put it there.
+    """
+    check_output(path)
+    if _is_stream(path):
+        with open(path, "wb", opener=lambda name, _: os.open(name, os.O_WRONLY)) as file:  # it is never made
+            yield file
+        return
+    with atomic_open(os.path.realpath(path)) as file:
+        yield file
+
+
+def check_output(path: str | Path) -> None:
+    """Refuse a folder where a user is to name a file: before any work."""
+    if Path(path).is_dir():
+        raise SettingsError(f"{path} is a folder: give the name of a file")
+
+
+def _is_stream(path: str | Path) -> bool:
+    """Whether something is there that has no content to be replaced: a pipe or a device."""
+    path = Path(path)
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 # What is in it

@@ -80,9 +80,9 @@ def answers_to(output: Path | None, name: str) -> Iterator[JsonLines | CsvRows]:
     if output is None:
         yield FORMATS[name](write_line)
         return
-    from memgrow.storage import atomic_open
+    from memgrow.storage import open_output
 
-    with atomic_open(output) as file:
+    with open_output(output) as file:
 
         def write(line: str) -> None:
             file.write(f"{line}\n".encode(errors="surrogateescape"))

@@ -27,8 +27,10 @@ def export_domain(
     """
     from memgrow.learner import Learner
     from memgrow.report.history import in_bytes
+    from memgrow.storage import check_output
 
     path = output or Path(f"{domain}.memgrow")
+    check_output(path)
     Learner.load(model, "cpu").export_domain(domain, path)
     if as_json:
         write_json({"domain": domain, "file": str(path), "bytes": path.stat().st_size})

@@ -79,8 +79,11 @@ def evaluate(
     from memgrow.models import REPLY
     from memgrow.report.confusion import confusion_table, draw_confusions, labels_table, side_by_side_table, verdict
     from memgrow.report.learner import replies_table, scores_table
+    from memgrow.storage import check_output
 
     drawn = None if plot is None else picture_format(plot)
+    if plot is not None:
+        check_output(plot)
     columns = opt.columns(
         text=text,
         pair=pair,

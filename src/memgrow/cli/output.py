@@ -125,10 +125,10 @@ def picture_format(path: Path) -> str:
 
 def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
     """Write a picture and say where it is. It is an extra: without matplotlib the figures are worth having as well."""
-    from memgrow.storage import atomic_open
+    from memgrow.storage import open_output
 
     try:
-        with atomic_open(path) as file:
+        with open_output(path) as file:
             draw(file)
     except SettingsError as error:
         note_to_stderr(f"There is no picture: {error}")

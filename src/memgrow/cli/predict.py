@@ -68,12 +68,15 @@ def predict(
     from memgrow.data.live_lines import LiveLines, as_they_come
     from memgrow.learner import Learner
     from memgrow.report.progress_bars import ProgressBar
+    from memgrow.storage import check_output
 
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
     written = answer_format(format_, output)
     if as_json and written != "jsonl":
         raise SettingsError(f"give --json or answers as {written}, not both")
+    if output is not None:
+        check_output(output)
     columns = Columns(text=text, pair=pair, file_format=FileFormat(delimiter, encoding))
     learner, waiting = Learner.load(model, device), lambda: False
     asked: Iterable[Asked]

@@ -120,20 +120,21 @@ def read_comparison(path: Path) -> "RunReport":
 def write_report(made: "RunReport", out: Path) -> None:
     """Write the page whole or not at all, and say where it is."""
     from memgrow.report.html.page import render
-    from memgrow.storage import atomic_write
+    from memgrow.storage import open_output
 
-    atomic_write(out, render(made))
+    with open_output(out) as file:
+        file.write(render(made).encode())
     say(f"The report is {out}.")
 
 
 def check_replaceable(out: Path) -> None:
     """Refuse to write over anything but an earlier report."""
     from memgrow.report.html.page import GENERATOR
+    from memgrow.storage import check_output
 
-    if not out.exists():
-        return
-    if out.is_dir():
-        raise SettingsError(f"{out} is a folder: give the name of a file with -o, such as {out / REPORT}")
+    check_output(out)
+    if not out.is_file():
+        return  # a pipe would wait for somebody to write
     with out.open("rb") as file:
         if f'content="{GENERATOR}"'.encode() not in file.read(BEGINNING):
             raise SettingsError(f"{out} is there already, and is no report of memgrow's: give another name with -o")
