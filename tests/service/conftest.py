@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from io import BytesIO, StringIO
 from pathlib import Path
 from shutil import copytree
@@ -16,6 +17,7 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.service.app import create_app
 from memgrow.service.gate import Access
+from memgrow.service.jobs import Job, JobFolder, State
 from memgrow.service.logs import Log
 from memgrow.service.running import Service
 from memgrow.training.settings import TrainingSettings
@@ -120,6 +122,16 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def upload(client: TestClient, content: bytes, name: str = "new.jsonl", **query: str) -> Any:
     return client.post("/adapt", files={"file": (name, BytesIO(content))}, params=query)
+
+
+def left(folder: Path, content: bytes, state: State = "queued", publish: bool = True) -> JobFolder:
+    """What a killed service left of a job in that state."""
+    job = replace(Job.new("new", ".jsonl", publish), state=state)
+    place = JobFolder(folder.with_name("model.jobs") / job.id)
+    place.create()
+    place.data(".jsonl").write_bytes(content)
+    place.write(job)
+    return place
 
 
 def is_cleared(job: Path) -> bool:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -21,22 +20,11 @@ import pytest
 
 from memgrow.checkpoint import find_faults
 from memgrow.learner import Learner
-from memgrow.service.jobs import Job, JobFolder
 from memgrow.service.published import Publisher
 from memgrow.service.trainer import Order, train
-from tests.service.conftest import PAIR, Serve, is_cleared, wait
+from tests.service.conftest import PAIR, Serve, is_cleared, left, wait
 
 KILLS = 12
-
-
-def left(folder: Path, content: bytes, state: str, publish: bool = True) -> JobFolder:
-    """What a killed service left of a job in that state."""
-    job = replace(Job.new("new", ".jsonl", publish), state=state)
-    place = JobFolder(folder.with_name("model.jobs") / job.id)
-    place.create()
-    place.data(".jsonl").write_bytes(content)
-    place.write(job)
-    return place
 
 
 @pytest.mark.parametrize("state", ["queued", "training"])
@@ -68,8 +56,6 @@ def test_nothing_is_left_of_uploads_that_were_not_accepted_and_of_jobs_that_have
     never, over = left(folder, third, "queued"), left(folder, third, "discarded")
     waits = left(folder, third, "ready", publish=False)
     (never.place / "job.json").unlink()
-    (folder.with_name("model.jobs") / "0-damaged").mkdir()
-    (folder.with_name("model.jobs") / "0-damaged" / "job.json").write_text("{")
     client = serve().client
     told = {job["id"]: job["state"] for job in client.get("/jobs").json()["jobs"]}
     assert told == {over.place.name: "discarded", waits.place.name: "ready"}

@@ -6,20 +6,26 @@ an upload that was never accepted.
 """
 
 import json
+import re
 import secrets
 import shutil
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from memgrow.service.uploads import STORED
-from memgrow.storage import atomic_write, pack_json
+from memgrow.errors import ModelError, brief
+from memgrow.kinds import wrong_part
+from memgrow.service.uploads import STORED, SUFFIXES
+from memgrow.storage import atomic_write, pack_json, parse_json
 
 RECORD, PROGRESS, RESULT, CANDIDATE = "job.json", "progress.json", "result.json", "model"
+State = Literal["queued", "training", "ready", "published", "discarded", "failed"]
 UNDER_WAY = ("queued", "training", "ready")
+NAME = re.compile(r"[0-9a-f]+-[0-9a-f]{8}")  # of a job's folder
+# What lies in a folder before its record does.
+UPLOADED = re.compile(rf"{STORED}({'|'.join(map(re.escape, SUFFIXES))})|\.{re.escape(RECORD)}\.\d+\.writing")
 
 
 @dataclass(frozen=True)
@@ -31,11 +37,11 @@ class Job:
     suffix: str
     publish: bool  # without being asked again
     created: float
-    state: str = "queued"  # training, ready, published, discarded, failed
+    state: State = "queued"
     started: float | None = None
     ended: float | None = None
-    before: Mapping[str, float] = field(default_factory=dict)
-    after: Mapping[str, float] = field(default_factory=dict)
+    before: Mapping[str, float | None] = field(default_factory=dict)  # None of what is infinite
+    after: Mapping[str, float | None] = field(default_factory=dict)
     error: str | None = None
     version: int | None = None
 
@@ -66,11 +72,27 @@ class JobFolder:
         atomic_write(self.place / RECORD, pack_json(asdict(job)))
 
     def read(self) -> Job | None:
-        """The record; None where there is none that makes sense."""
-        value = read_object(self.place / RECORD)
-        with suppress(TypeError):
-            return Job(**value) if value else None
-        return None
+        """The record; None where there is none at all, and an error if it is not one that this memgrow writes."""
+        try:
+            job = Job(**parse_json((self.place / RECORD).read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (OSError, TypeError, ValueError, RecursionError) as error:
+            raise ModelError(f"{RECORD} cannot be read ({brief(error)})") from error
+        if (wrong := wrong_part(job, Job, RECORD)) or job.suffix not in SUFFIXES or job.id != self.place.name:
+            raise ModelError(f"{RECORD} is not what this memgrow writes here ({wrong or 'of another job'})")
+        return job
+
+    def is_broken_upload(self) -> bool:
+        """Whether there is no more than an upload leaves that was broken off."""
+        return all(UPLOADED.fullmatch(found.name) and found.is_file() for found in self.place.iterdir())
+
+    def tidy(self, job: Job) -> None:
+        """Remove what a job in its state no longer needs."""
+        if job.state == "ready":
+            self.data(job.suffix).unlink(missing_ok=True)
+        elif job.state not in UNDER_WAY:
+            self.clear(job)
 
     def clear(self, job: Job) -> None:
         """Remove all but the record: texts first."""
@@ -115,7 +137,7 @@ def told(job: Job, progress: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def ended(job: Job, state: str, **changes: Any) -> Job:
+def ended(job: Job, state: State, **changes: Any) -> Job:
     return replace(job, state=state, ended=time.time(), **changes)
 
 

@@ -11,6 +11,7 @@ from memgrow.errors import MemgrowError
 from memgrow.forgetting import check_bound
 from memgrow.service.batching import Batcher
 from memgrow.service.drift_watch import DriftWatch
+from memgrow.service.jobs_folder import check_jobs_folder
 from memgrow.service.limits import Limits
 from memgrow.service.logs import Log
 from memgrow.service.metrics import Labels, Metrics
@@ -53,9 +54,10 @@ class Service:
         self.batcher = Batcher(lambda: self.publisher.current, self.limits, [self.drift.show])
         place = self.publisher.folder
         jobs = place.with_name(f"{place.name}.jobs") if jobs is None else Path(os.path.realpath(jobs))
-        self.queue = (
-            None if read_only else TrainingQueue(jobs, self.publisher, self.limits, self.log, watch, max_forgetting)
-        )
+        self.queue = None
+        if not read_only:
+            check_jobs_folder(jobs, place)
+            self.queue = TrainingQueue(jobs, self.publisher, self.limits, self.log, watch, max_forgetting)
         self._stopped = threading.Event()
         self._looking = threading.Thread(target=self._look, name="looking", daemon=True)
 

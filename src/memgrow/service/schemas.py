@@ -1,19 +1,19 @@
 """What is sent to the service and what comes back, as its OpenAPI description tells it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from memgrow.data import Example
 from memgrow.data.asked import example_from_value
 from memgrow.errors import DataError
+from memgrow.service.jobs import State
 from memgrow.service.limits import Limits
 from memgrow.stage_data import check_examples
 
 TEXT = "A text; for a model of pairs, two with a tab between them."
 FIELDS = "The fields that `memgrow predict --file` reads: text; premise and hypothesis; or message."
 Input = Annotated[str, Field(description=TEXT)] | Annotated[dict[str, str], Field(description=FIELDS)]
-State = Literal["queued", "training", "ready", "published", "discarded", "failed"]
 HELP = {
     "text": 'a string, or an object such as {"text": "..."}',
     "pair": 'an object such as {"premise": "...", "hypothesis": "..."}, or a string with a tab between the two texts',

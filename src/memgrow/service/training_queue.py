@@ -11,10 +11,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, get_args
 
 from memgrow.errors import MemgrowError, ModelError
-from memgrow.service.jobs import UNDER_WAY, Job, JobFolder, ended, fault, told
+from memgrow.service.jobs import UNDER_WAY, Job, JobFolder, State, ended, fault, told
+from memgrow.service.jobs_folder import take_up
 from memgrow.service.limits import Limits, RefusedError
 from memgrow.service.logs import Log
 from memgrow.service.published import Publisher
@@ -49,17 +50,8 @@ class TrainingQueue:
 
     def start(self) -> None:
         """Take up what was left, and begin."""
-        found: dict[str, Job] = {}
-        for place in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if not place.is_dir():
-                continue
-            if (job := JobFolder(place).read()) is None or job.id != place.name:
-                JobFolder(place).remove()  # an upload that was never accepted
-                continue
-            found[job.id] = replace(job, state="queued") if job.state == "training" else job
-            if job.state not in UNDER_WAY:
-                JobFolder(place).clear(job)
-        self._jobs = found
+        found = take_up(self.folder, self._log).values()
+        self._jobs = {job.id: replace(job, state="queued") if job.state == "training" else job for job in found}
         self._thread.start()
 
     def stop(self) -> None:
@@ -106,7 +98,7 @@ class TrainingQueue:
     def counts(self) -> dict[str, int]:
         """How many jobs are in each state."""
         states = [job.state for job in self._jobs.values()]
-        return {state: states.count(state) for state in (*UNDER_WAY, "published", "discarded", "failed")}
+        return {state: states.count(state) for state in get_args(State)}
 
     def publish(self, number: str) -> dict[str, Any]:
         """Publish a trained model now."""
