@@ -126,6 +126,16 @@ def test_an_imported_domain_answers_to_the_bit_and_changes_no_other_answer(folde
         assert "strange" in one.predict(TEXTS[:1], "food")[0].probabilities
 
 
+def test_a_domain_is_imported_beside_another_that_was_imported_twice(folders, files, after):
+    """Slots that are equal have one checksum, and are counted all the same."""
+    learner = Learner.load(folders[0], "cpu")
+    learner.import_domain(files["food"])
+    learner.import_domain(files["food"], "customer-17")
+    learner.import_domain(files["films"])
+    for name, expected in {"food": after[1], "customer-17": after[1], "films": after[2]}.items():
+        assert learner.predict(TEXTS, for_domain=name) == expected
+
+
 def test_what_was_imported_stays_as_it_is_while_the_model_learns_on(folders, files, after, tmp_path):
     learner = Learner.load(folders[0], "cpu")
     learner.import_domain(files["food"], "customer")

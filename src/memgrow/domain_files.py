@@ -188,7 +188,8 @@ def with_domain(setup: Setup, learnt: Learnt, file: DomainFile, name: str | None
         raise ModelError(f"the model has a domain {quoted(name)} already: import it under another name (--as NAME)")
     model = copy.deepcopy(_classifier(learnt))
     encoder = encoder_of(model)
-    there = {_checksum(encoder, number): number for number in range(len(encoder.memories[0].bank.segments))}
+    before = len(encoder.memories[0].bank.segments)
+    there = {_checksum(encoder, number): number for number in range(before)}  # fewer, if a domain is in it twice
     missing = [one.domain for one in described.segments if not one.own and one.sha256 not in there]
     if missing:
         raise ModelError(
@@ -200,7 +201,7 @@ def with_domain(setup: Setup, learnt: Learnt, file: DomainFile, name: str | None
         if not segment.own:
             numbers.append(there[segment.sha256])
             continue
-        numbers.append(_put_in(encoder, segment, name, file.under(f"slots/{sum(n >= len(there) for n in numbers)}/")))
+        numbers.append(_put_in(encoder, segment, name, file.under(f"slots/{sum(n >= before for n in numbers)}/")))
         added += segment.slots
         if _checksum(encoder, numbers[-1]) != segment.sha256:
             raise _unfit(file)
