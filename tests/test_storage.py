@@ -285,6 +285,18 @@ def test_what_a_user_put_into_the_folder_stays_there(tmp_path):
     assert not (tmp_path / "model" / "b.bin").exists()
 
 
+def test_links_that_a_user_put_into_the_folder_stay_links(tmp_path):
+    (tmp_path / "data").mkdir()
+    links = {"data": "../data", "gone": "nowhere", "pictures/gone": "nowhere", "notes": "a.json"}
+    write_folder(tmp_path / "model", FILES)
+    (tmp_path / "model" / "pictures").mkdir()
+    for name, target in links.items():
+        (tmp_path / "model" / name).symlink_to(target)
+    write_folder(tmp_path / "model", {"a.json": b"2"})
+    assert read_folder(tmp_path / "model") == {"a.json": b"2"}
+    assert {name: str((tmp_path / "model" / name).readlink()) for name in links} == links
+
+
 def test_a_link_goes_on_pointing_to_the_model(tmp_path):
     write_folder(tmp_path / "model-1", FILES)
     (tmp_path / "current").symlink_to("model-1")

@@ -154,7 +154,12 @@ def _clear_versions(path: Path) -> None:
 
 
 def _keep_others(old: Path, new: Path) -> None:
-    """Copy what a user has put beside our files."""
+    """Copy what a user has put beside our files; links stay links, wherever they point to."""
     for name in strangers(old) if (old / MANIFEST).is_file() else ():
-        if not (new / name).exists():
-            (shutil.copytree if (old / name).is_dir() else shutil.copy2)(old / name, new / name)
+        theirs = old / name
+        if (new / name).exists():
+            continue
+        if theirs.is_dir() and not theirs.is_symlink():
+            shutil.copytree(theirs, new / name, symlinks=True)
+        else:
+            shutil.copy2(theirs, new / name, follow_symlinks=False)
