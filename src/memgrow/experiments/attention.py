@@ -66,11 +66,11 @@ class MemoryUse:
 
 
 def measure_attention(learner: Learner, domains: Iterable[Domain], texts: int = TEXTS) -> MemoryUse | None:
-    """Read the test examples of each domain, at most so many `texts` of it; None where no slots can be told."""
+    """Read the test examples of each domain, at most so many `texts` of it; None where no slots can be told, or no text is there."""
     banks = [bank for bank in learner.trained().banks if len(bank)]
     chosen = {domain.name: fair_slice(domain.test, texts) for domain in domains if domain.test}
     read = {name: _read(learner, some) for name, some in chosen.items()}
-    if not banks or not all(read.values()):
+    if not banks or not read or not all(read.values()):
         return None
     owners = dict.fromkeys(name for bank in banks for name in bank.domains)
     sizes = [bank.share(torch.ones(len(bank))) for bank in banks]

@@ -57,9 +57,15 @@ def _line(report: RunReport, method: str, kind: str) -> Line:
     return Line(method, kind, matrix, spread or None)
 
 
+def tested_domains(report: RunReport) -> list[str]:
+    """The domains in their order that any line has a point of: the others have no curve."""
+    lines, stages = report_lines(report), len(report.matrix.rows)
+    return [name for name in report.matrix.domains if any(line.points(name, stages) for line in lines)]
+
+
 def shown_domains(report: RunReport) -> list[str]:
-    """The domains in their order; of very many those that lost most."""
-    matrix, learned = report.matrix, report.matrix.learned_at()
-    lost = {name: report.measure.lost_of(matrix, name) or 0.0 if name in learned else -1.0 for name in matrix.domains}
+    """The tested domains in their order; of very many those that lost most."""
+    matrix, learned, tested = report.matrix, report.matrix.learned_at(), tested_domains(report)
+    lost = {name: report.measure.lost_of(matrix, name) or 0.0 if name in learned else -1.0 for name in tested}
     most = set(sorted(lost, key=lambda name: -lost[name])[:PANELS])
-    return [name for name in matrix.domains if name in most]
+    return [name for name in tested if name in most]

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 from memgrow.experiments.attention import MemoryUse
 from memgrow.history import Stage
-from memgrow.report.lines import Line, report_lines, shown_domains
+from memgrow.report.lines import Line, report_lines, shown_domains, tested_domains
 from memgrow.report.measures import Measure, validation_axis
 from memgrow.report.plots import DPI, draw_comparison, draw_matrices, new_figure
 from memgrow.report.run_report import RunReport
@@ -47,7 +47,7 @@ def _pictures(report: RunReport) -> Iterator[tuple[str, Callable[[BinaryIO], Non
         matrices |= {name: matrix for name in others if len((matrix := comparison.mean_matrix(name)).rows) > 1}
     if any(row.scores for row in report.matrix.rows):
         yield "matrix", lambda file: draw_matrices(matrices, file, title, _forgot(report), report.measure)
-    if len(report.matrix.rows) > 1:
+    if len(report.matrix.rows) > 1 and tested_domains(report):
         yield "curves", lambda file: draw_curves(report, file)
     if comparison is not None and len(comparison.results) > 1:
         yield "methods", lambda file: draw_comparison(comparison, file, title)

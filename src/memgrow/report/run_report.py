@@ -78,7 +78,8 @@ def report_of_model(
     history = learner.history
     learner.trained()
     beside = None if comparison is None else _fitting(comparison, history, learner)
-    memory = measure_attention(learner, data) if data else None
+    tested = [domain for domain in data if domain.test]
+    memory = measure_attention(learner, tested)
     bare = not any(len(bank) for bank in learner.trained().banks)
     return RunReport(
         name,
@@ -91,7 +92,7 @@ def report_of_model(
         memory=memory,
         no_memory=NO_MEMORY if bare else NO_TEXTS,
         calibration=learner.calibration,
-        tested=_tested(learner, data) if data else None,
+        tested=_tested(learner, tested) if tested else None,
         settings={
             "model": asdict(learner.settings),
             "training": asdict(learner.training),

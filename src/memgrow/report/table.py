@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import rich.table
 from rich import box
+from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from memgrow.metrics import perplexity_of
@@ -99,6 +100,11 @@ def _line(cells: Iterable[Cell]) -> str:
 def _escaped(cell: Cell) -> str:
     """Bars would end a cell."""
     return str(cell).replace("|", "\\|")
+
+
+def shortened(name: str, width: int) -> str:
+    """A name, or what of it fits into so many letters with an ellipsis; a letter of full width takes two."""
+    return name if cell_len(name) <= width else f"{set_cell_size(name, width - 1).rstrip()}…"
 
 
 def percent(value: float | None, sign: bool = False, digits: int = 1) -> str:

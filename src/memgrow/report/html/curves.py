@@ -1,62 +1,16 @@
 """Curves as inline SVG: each domain's score over the stages, the chosen method beside what it is measured by."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import ceil, floor, log10
+from math import ceil
 
+from memgrow.report.html.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axes
 from memgrow.report.html.element import Html, element
 from memgrow.report.lines import Line
 from memgrow.report.measures import Measure
+from memgrow.report.table import shortened
 
-WIDTH, HEIGHT = 280, 200
-LEFT, RIGHT, TOP, BOTTOM = 34, 6, 26, 42
 NAMED = 5  # stages that are named below their axis; more of them are numbered
-LETTERS = 8  # of such a name
-PADDING = 0.06  # of the range, above and below
-INSET = 14  # of the first and last stage from the ends of their axis
-HIGHEST = 1e9  # of a figure that has a place of its own
-
-
-@dataclass(frozen=True)
-class Axes:
-    """The places of stages and figures in a panel; perplexities are on a logarithmic axis."""
-
-    stages: int
-    low: float
-    high: float
-    ticks: tuple[float, ...]
-    logarithmic: bool = False
-
-    @classmethod
-    def over(cls, stages: int, figures: Sequence[float], logarithmic: bool = False) -> "Axes":
-        known = [figure for figure in figures if figure < HIGHEST]
-        low, high = min(known, default=1.0), max(known, default=2.0)
-        if logarithmic:
-            room = max((high / low) ** PADDING, 1.05)
-            low, high = low / room, high * room
-            powers = range(floor(log10(low)), ceil(log10(high)) + 1)
-            every = [10.0**power * times for power in powers for times in (1, 2, 5)]
-            return cls(stages, low, high, tuple(tick for tick in every if low <= tick <= high), True)
-        room = (high - low) * PADDING or max(abs(high) * PADDING, 0.5)
-        low, high = max(0.0, low - room), high + room
-        step = _step(high - low)
-        ticks = tuple(step * number for number in range(ceil(low / step), floor(high / step) + 1))
-        return cls(stages, low, high, ticks)
-
-    def x(self, stage: int) -> float:
-        room = WIDTH - LEFT - RIGHT - 2 * INSET
-        return LEFT + INSET + (room * stage / (self.stages - 1) if self.stages > 1 else room / 2)
-
-    def y(self, figure: float) -> float:
-        low, high, at = self.low, self.high, min(self.high, max(self.low, figure))
-        share = log10(at / low) / log10(high / low) if self.logarithmic else (at - low) / (high - low)
-        return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * share
-
-
-def _step(room: float) -> float:
-    """A round number that goes at most six times into a range."""
-    power = 10.0 ** floor(log10(room / 4))
-    return next(power * times for times in (1, 2, 5, 10) if room / (power * times) <= 6)
+LETTERS = 8  # of such a name; those of full width count twice
 
 
 def axes_of(lines: Sequence[Line], domains: Sequence[str], measure: Measure, stages: int) -> Axes:
@@ -75,7 +29,7 @@ def panel(
     domain: str, lines: Sequence[Line], axes: Axes, measure: Measure, names: Sequence[str], learned: int | None
 ) -> Html:
     """The curves of one domain. Before it was learnt, lines are thin and points hollow."""
-    parts: list[Html] = [*_grid(axes), *_axis_names(axes, measure, names)]
+    parts: list[Html] = [*axes.grid(), *_axis_names(axes, measure, names)]
     if learned is not None and axes.stages > 1 and learned > 0:
         x = axes.x(learned)
         parts.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(HEIGHT - BOTTOM), class_="learnt"))
@@ -86,23 +40,13 @@ def panel(
     return element("figure", element("figcaption", element("b", domain)), drawing, class_="panel")
 
 
-def _grid(axes: Axes) -> list[Html]:
-    parts = []
-    digits = 0 if len(axes.ticks) < 2 or axes.ticks[1] - axes.ticks[0] >= 1 else 1
-    for tick in axes.ticks:
-        y = axes.y(tick)
-        parts.append(element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, class_="grid"))
-        parts.append(element("text", f"{tick:,.{digits}f}", x=float(LEFT - 6), y=y + 4, class_="tick end"))
-    return parts
-
-
 def _axis_names(axes: Axes, measure: Measure, names: Sequence[str]) -> list[Html]:
     named = axes.stages <= NAMED
     every = 1 if axes.stages <= 12 else ceil(axes.stages / 10)
     parts = [element("text", measure.axis, x=4.0, y=14.0, class_="axis")]
     for stage in range(0, axes.stages, every):
         name = names[stage]
-        short = (name if len(name) <= LETTERS else f"{name[: LETTERS - 1]}…") if named else str(stage + 1)
+        short = shortened(name, LETTERS) if named else str(stage + 1)
         mark = element(
             "text", short, element("title", name), x=axes.x(stage), y=float(HEIGHT - BOTTOM + 16), class_="tick middle"
         )

@@ -22,7 +22,7 @@ from memgrow.report.html.model_sections import (
 from memgrow.report.html.parts import section, table_html
 from memgrow.report.html.strips import methods_table
 from memgrow.report.html.training import training_section
-from memgrow.report.lines import report_lines, shown_domains
+from memgrow.report.lines import report_lines, shown_domains, tested_domains
 from memgrow.report.matrix import MANY
 from memgrow.report.measures import Scale
 from memgrow.report.run_report import RunReport
@@ -153,17 +153,14 @@ def _domains_table(report: RunReport) -> Html:
 
 def _curves(report: RunReport) -> Html | None:
     matrix, stages = report.matrix, len(report.matrix.rows)
-    if stages < 2:
-        return None
     lines, shown, learned = report_lines(report), shown_domains(report), matrix.learned_at()
+    if stages < 2 or not shown:
+        return None
     axes = axes_of(lines, shown, report.measure, stages)
     names = ["+".join(row.learned) for row in matrix.rows]
     panels = [panel(name, lines, axes, report.measure, names, learned.get(name)) for name in shown]
-    some = (
-        f"Of {len(matrix.domains)} domains, the {len(shown)} that lost most. "
-        if len(shown) < len(matrix.domains)
-        else ""
-    )
+    tested = len(tested_domains(report))
+    some = f"Of {tested} domains, the {len(shown)} that lost most. " if len(shown) < tested else ""
     return section(
         "Each domain over the stages",
         element("p", f"{some}A dotted upright marks the stage in which the domain was learnt.", class_="soft"),

@@ -8,19 +8,19 @@ from memgrow.report.table import MISSING, percent, perplexity_text
 
 WIDTH, HEIGHT, INSET = 150, 22, 6
 PANELS = ("average", "forgetting")
+DIGITS = 2  # of an end of a strip in percent, at most
+NEAREST = 2e-4  # of two ends, whose texts then differ
 
 
 def methods_table(comparison: Comparison, measure: Measure, chosen: str) -> Html:
     """Average, forgetting, parameters and time of each method; those that need old data stand below a line."""
     ranges = {name: _range(comparison, name) for name in PANELS}
     replies = comparison.kind.is_dialogue
-    low, high = (percent(end, digits=0 if not replies else 2) for end in ranges["average"])
-    lost_low, lost_high = (percent(end, digits=0 if not replies else 2) for end in ranges["forgetting"])
     unit = "" if replies else ", %"
     head = [
         element("th", "method", scope="col"),
-        element("th", f"average {measure.name} at the end{unit}", _axis(low, high), scope="col"),
-        element("th", measure.lost_name, _axis(lost_low, lost_high), scope="col"),
+        element("th", f"average {measure.name} at the end{unit}", _axis(ranges["average"]), scope="col"),
+        element("th", measure.lost_name, _axis(ranges["forgetting"]), scope="col"),
         element("th", "against F, points", scope="col", class_="number"),
         *([element("th", "perplexity", scope="col", class_="number")] if replies else []),
         element("th", "parameters", scope="col", class_="number"),
@@ -55,7 +55,7 @@ def _range(comparison: Comparison, name: str) -> tuple[float, float]:
     values = [one for figures in comparison.summary.values() for one in figures[name].seeds.values()]
     values += [0.0] if name == "forgetting" else []
     low, high = min(values, default=0.0), max(values, default=1.0)
-    return (low, high) if high > low else (low - 0.01, high + 0.01)
+    return (low, high) if high - low >= NEAREST else (low - 0.01, high + 0.01)
 
 
 def _strip(figure: OverSeeds, ends: tuple[float, float]) -> Html | None:
@@ -73,7 +73,10 @@ def _strip(figure: OverSeeds, ends: tuple[float, float]) -> Html | None:
     return element("svg", line, *dots, mean, viewBox=f"0 0 {WIDTH} {HEIGHT}", class_="strip", aria_hidden="true")
 
 
-def _axis(low: str, high: str) -> Html:
+def _axis(ends: tuple[float, float]) -> Html:
+    """The ends of a strip, with as few digits as tell them apart."""
+    texts = [[percent(end, digits=digits) for end in ends] for digits in range(DIGITS + 1)]
+    low, high = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
     return element("span", element("span", low), element("span", high), class_="ends", aria_hidden="true")
 
 

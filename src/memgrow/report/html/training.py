@@ -1,7 +1,7 @@
 """How each stage was trained, epoch by epoch, as inline SVG: validation, and the loss with an axis of its own."""
 
 from memgrow.history import Stage
-from memgrow.report.html.curves import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axes
+from memgrow.report.html.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axes
 from memgrow.report.html.element import Html, element
 from memgrow.report.html.parts import section
 from memgrow.report.measures import Measure, validation_axis
@@ -35,12 +35,7 @@ def training_panel(stage: Stage, measure: Measure) -> Html:
     figures = [measure.figure(score) for score in stage.curve.validation]
     axes = Axes.over(len(figures), figures, measure.better == "lower")
     name = "+".join(stage.learned)
-    parts: list[Html] = []
-    for tick in axes.ticks:
-        y = axes.y(tick)
-        parts.append(element("line", x1=float(LEFT), x2=float(WIDTH - RIGHT), y1=y, y2=y, class_="grid"))
-        parts.append(element("text", f"{tick:,.4g}", x=float(LEFT - 6), y=y + 4, class_="tick end"))
-    parts.append(element("text", validation_axis(measure), x=4.0, y=14.0, class_="axis"))
+    parts = [*axes.grid(), element("text", validation_axis(measure), x=4.0, y=14.0, class_="axis")]
     for epoch in range(0, len(figures), max(1, round(len(figures) / TICKS))):
         at = {"x": axes.x(epoch), "y": float(HEIGHT - BOTTOM + 16)}
         parts.append(element("text", str(epoch + 1), **at, class_="tick middle"))
