@@ -15,7 +15,8 @@ from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.page import render
 from memgrow.report.learner import replies_table
-from memgrow.report.measures import MEASURES
+from memgrow.report.measures import MEASURES, Scale
+from memgrow.report.plots import Look
 from memgrow.report.run_plots import draw_curves, draw_training
 from memgrow.report.run_report import RunReport
 from memgrow.report.tuning import best_table
@@ -85,3 +86,10 @@ def test_a_trial_whose_perplexity_is_infinite_does_not_look_like_the_best():
     trials = tuple(Tried(number, {"training.rate": 1.0}, (score,), COMPLETE) for number, score in enumerate((0.5, 0.0)))
     found = Found(trials, {}, 1, {"training.rate": Range(0.1, 1.0)})
     assert [row[-1] for row in best_table(found, replies=True).rows] == ["2.00", "inf"]
+
+
+def test_what_is_infinite_does_not_take_the_colours_of_the_rest():
+    scale = Scale.over(PERPLEXITY, [INFINITE, 1 / 80, 1 / 20, 1 / 10])
+    assert [scale.step(score, 9) for score in (INFINITE, 1 / 80, 1 / 20, 1 / 10)] == [0, 0, 5, 8]
+    assert Look.of(PERPLEXITY, [BROKEN]).end_texts == ("20.00", "10.00")
+    assert Scale.over(PERPLEXITY, [INFINITE]).worst == INFINITE

@@ -6,7 +6,7 @@ score, and a figure for people is made of it last.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from math import exp, inf, log
+from math import exp, inf, isfinite, log
 from statistics import fmean, geometric_mean
 
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, Kind
@@ -50,6 +50,11 @@ class Measure:
         seen = [score for at in range(stage, last) if (score := matrix.score(at, domain)) is not None]
         now = matrix.score(last, domain)
         return None if not seen or now is None else self.lost(max(seen), now)
+
+    def on_scale(self, scores: Iterable[float]) -> list[float]:
+        """The scores that a scale is made for: beside an infinite figure all others would look alike."""
+        given = list(scores)
+        return [score for score in given if isfinite(self.figure(score))] or given
 
     def _mean(self, scores: Iterable[float | None]) -> float | None:
         known = [score for score in scores if score is not None]
@@ -117,7 +122,7 @@ class Scale:
     @classmethod
     def over(cls, measure: Measure, scores: Iterable[float]) -> "Scale":
         """From the worst of the scores to the best; further down where they are so near that they are to look alike."""
-        known = list(scores) or [0.0, 1.0]
+        known = measure.on_scale(scores) or [0.0, 1.0]
         lowest = measure.unplace(measure.place(max(known)) - measure.least)
         return cls(measure, min(*known, lowest), max(known))
 

@@ -94,7 +94,8 @@ class Look:
     def of(cls, measure: Measure, matrices: Iterable[AccuracyMatrix]) -> "Look":
         if measure is ACCURACY:
             return cls(measure, (DARKEST / 100, LIGHTEST / 100), (str(DARKEST), str(LIGHTEST)))
-        scores = [score for matrix in matrices for row in matrix.rows for score in row.scores.values()] or [0.5, 1.0]
+        given = (score for matrix in matrices for row in matrix.rows for score in row.scores.values())
+        scores = measure.on_scale(given) or [0.5, 1.0]
         worst, best = min(scores), max(scores)
         low, high = measure.place(worst), measure.place(best)
         return cls(measure, (min(low, high - measure.least), high), (measure.shown(worst), measure.shown(best)))
