@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from memgrow.cli.answers import JsonLines
+from memgrow.cli.answers import CsvRows, JsonLines
 from memgrow.data import Example
 from memgrow.data.asked import Asked
+from memgrow.errors import DataError
 from memgrow.report.progress_bars import ProgressBar
 
 PAIRS = [(f"the soup was {word}", f"it was {'cold' * (n % 3 + 1)}") for n, word in enumerate("abcdef")]
@@ -88,6 +89,29 @@ def test_objects_on_standard_input_keep_their_fields_and_texts_become_columns(me
     assert (row["premise"], row["id"], row["tags"]) == ("a, b", "7", '["x"]')
     (row,) = csv.DictReader(memgrow.done("predict", made, "a", "b", "--format", "csv").splitlines())
     assert (row["text"], row["pair"]) == ("a", "b")
+
+
+def test_half_a_character_in_another_field_is_written_out(memgrow, made, tmp_path):
+    line = r'{"premise": "a", "hypothesis": "b", "id": "\ud800", "half \udc80": "\udc80"}'
+    (row,) = csv.DictReader(memgrow.done("predict", made, "--format", "csv", stdin=line).splitlines())
+    assert (row["id"], row[r"half \udc80"]) == (r"\ud800", r"\udc80")
+    memgrow.done("predict", made, "-o", tmp_path / "answers.csv", stdin=line)
+    assert row == next(csv.DictReader((tmp_path / "answers.csv").open(encoding="utf-8")))
+    (answer,) = map(json.loads, memgrow.done("predict", made, stdin=line).splitlines())
+    assert (answer["id"], answer["half \udc80"]) == ("\ud800", "\udc80")
+
+
+def test_a_field_that_is_too_deep_to_be_written_is_named_by_its_row(memgrow, made):
+    rows = [f'{{"premise": "a", "hypothesis": "b", "tags": {"[" * deep}{"]" * deep}}}' for deep in (2, 900)]
+    result = memgrow("predict", made, stdin="\n".join(rows))
+    assert result.exit_code == 2
+    assert "standard input, line 2 has a field that is nested too deeply" in result.stderr
+    tags: list[object] = []
+    for _ in range(100_000):
+        tags = [tags]
+    for kind in (JsonLines, CsvRows):
+        with pytest.raises(DataError, match="line 7 has a field that is nested too deeply"):
+            kind(print).add(Asked(Example("a", where="line 7"), {"tags": tags}), {"label": "bad"})
 
 
 def test_formats_that_are_none_are_told_before_the_model_is_read(memgrow, made, tmp_path):

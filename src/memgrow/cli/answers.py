@@ -31,7 +31,8 @@ class JsonLines:
         others = {name: value for name, value in asked.fields.items() if name not in asked.text_columns}
         names = _kept(others, answer)
         kept = {names[name]: value for name, value in others.items()}
-        self._write(json_text(finite({**kept, "texts": asked.example.texts, **answer})))
+        with _naming_deep_fields(asked):
+            self._write(json_text(finite({**kept, "texts": asked.example.texts, **answer})))
 
 
 class CsvRows:
@@ -54,12 +55,14 @@ class CsvRows:
                 "they make no table: write JSON lines (--format jsonl)"
             )
         row = {self._kept[name]: value for name, value in fields.items()} | columns
-        self._line([_cell(row.get(name)) for name in self._names])
+        with _naming_deep_fields(asked):
+            self._line([_cell(row.get(name)) for name in self._names])
 
     def _line(self, cells: list[str]) -> None:
         line = io.StringIO()
         csv.writer(line, lineterminator="").writerow(cells)
-        self._write(line.getvalue())
+        # Half a character, which JSON can name, is written out: it has no bytes.
+        self._write(line.getvalue().encode(errors="backslashreplace").decode())
 
 
 FORMATS: dict[str, type[JsonLines] | type[CsvRows]] = {"jsonl": JsonLines, "csv": CsvRows}
@@ -85,7 +88,7 @@ def answers_to(output: Path | None, name: str) -> Iterator[JsonLines | CsvRows]:
     with open_output(output) as file:
 
         def write(line: str) -> None:
-            file.write(f"{line}\n".encode(errors="surrogateescape"))
+            file.write(f"{line}\n".encode())
 
         yield FORMATS[name](write)
 
@@ -107,6 +110,16 @@ def _kept(fields: Collection[str], answer: Collection[str]) -> dict[str, str]:
             new = f"given_{new}"
         kept[name] = new
     return kept
+
+
+@contextmanager
+def _naming_deep_fields(asked: "Asked") -> Iterator[None]:
+    try:
+        yield
+    except RecursionError:
+        raise DataError(
+            f"{asked.example.where} has a field that is nested too deeply to be written beside the answer: leave it out"
+        ) from None
 
 
 def _flat(answer: Answer) -> dict[str, Any]:
