@@ -1,9 +1,12 @@
 """The commands on messages and replies, without being told that these are such."""
 
+import io
 import json
+import sys
 
 import pytest
 
+from memgrow import cli
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 
 SIZES = ("embedding=8", "hidden=12", "model.slots=4", "epochs=1", "batch=16", "cell=gru", "bidirectional=false")
@@ -72,6 +75,15 @@ def test_a_chat_answers_every_line_and_says_whose_slots_it_read(memgrow, talker)
 )
 def test_a_message_that_cannot_be_read_is_a_sentence(memgrow, talker, stdin, sentence):
     assert sentence in memgrow.refused("chat", talker, "--max-words", "2", stdin=stdin)
+
+
+def test_a_chat_that_nobody_can_hear_is_a_sentence(talker, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "argv", ["memgrow", "chat", str(talker)])
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello\n")))
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit, match="2"):
+        cli.main()
+    assert capfd.readouterr().err == "memgrow: standard output is closed; check that it can be read and written\n"
 
 
 def test_a_classifier_is_not_chatted_with(memgrow, made):

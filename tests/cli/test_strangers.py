@@ -137,6 +137,24 @@ def test_a_closed_output_is_a_sentence(made, monkeypatch, capfd, words):
     assert capfd.readouterr().err == "memgrow: standard output is closed; check that it can be read and written\n"
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252"])
+def test_what_an_output_has_no_sign_for_is_replaced_and_json_stays_utf_8(model, monkeypatch, encoding):
+    def written(*words) -> bytes:
+        stdout = io.TextIOWrapper(content := io.BytesIO(), encoding=encoding)
+        assert ended(monkeypatch, stdout, *words) == 0
+        return content.getvalue()
+
+    replace_names(model, {"kitchen": "кухня"})
+    assert "?????" in written("inspect", model).decode(encoding)
+    assert "кухня" in str(json.loads(written("inspect", model, "--json").decode()))
+
+
+def test_an_output_in_utf_8_is_as_strict_as_it_was(made, monkeypatch):
+    stdout = io.TextIOWrapper(io.BytesIO(), encoding="UTF8")
+    assert ended(monkeypatch, stdout, "inspect", made) == 0
+    assert stdout.errors == "strict"
+
+
 def test_what_is_told_to_nobody_is_no_fault(made_of_texts, reviews, jsonl, monkeypatch, tmp_path):
     texts = jsonl(tmp_path / "texts.jsonl", reviews)
     for words in (("--version",), ("watch", made_of_texts, texts)):

@@ -38,6 +38,7 @@ from memgrow.cli.errors import (
     stop_hearing,
 )
 from memgrow.cli.groups import Command, Commands, Group
+from memgrow.cli.output import replace_unwritable_signs
 from memgrow.errors import interruption
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
@@ -104,6 +105,7 @@ def memgrow(
 
 def main() -> None:
     hear_sigterm()
+    replace_unwritable_signs()
     streams = sys.stdout, sys.stderr
     try:
         app(prog_name=NAME)

@@ -1,6 +1,8 @@
 """The input and output of commands: names in, sentences, JSON and pictures out."""
 
+import codecs
 import errno
+import io
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -103,9 +105,23 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 def write_line(line: str) -> None:
     """Write a line for a program to read: whole, however long it is, and in UTF-8."""
+    standard_output().write(f"{line}\n".encode(errors="surrogateescape"))  # as the names of files are
+
+
+def standard_output() -> BinaryIO:
+    """Where answers go, as bytes."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed")
-    sys.stdout.buffer.write(f"{line}\n".encode(errors="surrogateescape"))  # as the names of files are
+    return sys.stdout.buffer
+
+
+def replace_unwritable_signs() -> None:
+    """Let an output that is not UTF-8 have a question mark for what it has no sign for: an arrow in a table, say.
+
+    Standard error never refuses a sign.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and codecs.lookup(sys.stdout.encoding).name != "utf-8":
+        sys.stdout.reconfigure(errors="replace")
 
 
 def standard_input() -> BinaryIO:

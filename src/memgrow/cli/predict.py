@@ -18,6 +18,7 @@ from memgrow.cli.output import (
     notes,
     say,
     standard_input,
+    standard_output,
     write_json,
     write_line,
 )
@@ -132,6 +133,7 @@ def chat(
     from memgrow.report.reading import reply_shares
     from memgrow.report.table import percent
 
+    standard_output()  # a reply that nobody can hear is not worth its while
     learner = Learner.load(model, device)
     if learner.task != REPLY:
         raise ModelError(f"{model} answers with labels, not with words: use memgrow predict")
