@@ -4,10 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 
-from memgrow.calibration import Calibration
 from memgrow.data import Domain, Example
 from memgrow.data.asked import example_from_value
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
@@ -28,6 +28,7 @@ from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.seeding import derive
 from memgrow.stage_data import check_examples, labels_in
 from memgrow.text import Vocabulary
+from memgrow.told_domain import AnswersBy, OwnOrTold
 
 Text = str | tuple[str, str] | Mapping[str, object] | Example
 PAIR = ("text", "pair")
@@ -56,18 +57,15 @@ class Answer:
     words: tuple[int, ...]  # their numbers
 
 
-class Answering(ABC):
+class Answering(OwnOrTold, ABC):
     """The side of a learner that answers. What it knows is set by whoever learns or loads."""
 
     task: str | None
-    labels: tuple[str, ...] | None
     settings: ModelSettings
     encoder: EncoderFiles | None
     device: torch.device
-    model: Model | None
     vocabulary: Vocabulary
     history: History
-    calibration: Calibration
     parts: Parts
     reference: Reference
 
@@ -83,13 +81,13 @@ class Answering(ABC):
 
         A label that the model does not have is refused. With `for_domain` it answers as in `answering_for`.
         """
-        model = self.trained()
+        self.trained()
         given = [domains] if isinstance(domains, Domain) else list(domains)
         for one in given:
             if not isinstance(one, Domain):
                 raise DataError(f"evaluate takes domains, and one is {kind_of(one)}; Domain.from_rows makes a domain")
         with self.answering_for(for_domain), self.suited():
-            return {domain.name: model.score(self.part(domain, split)) for domain in given}
+            return {domain.name: self.trained().score(self.part(domain, split)) for domain in given}
 
     def correct(self, domain: Domain, split: str = "test") -> list[bool]:
         """For each example of one part of a domain, whether it is answered rightly.
@@ -121,11 +119,11 @@ class Answering(ABC):
         The temperature of `calibration` makes the probabilities more or less sure, and never changes a label.
         With `for_domain` the domain is told, and it answers as in `answering_for`.
         """
-        model = self.classifier()
+        self.classifier()
         _refuse_one(texts, "predict")
         data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labelled=False)
         with self.answering_for(for_domain), self.suited():
-            labels, logits = self.labels or (), model.logits(data)
+            labels, logits = self.labels or (), self.classifier().logits(data)
             rows = (logits / self.calibration.temperature).softmax(-1).tolist()
         return [
             Prediction(labels[best], dict(zip(labels, row, strict=True)))
@@ -185,19 +183,16 @@ class Answering(ABC):
         """Within, texts are known to be of that domain: it answers as it did when it had just learnt that domain.
 
         This needs an encoder and slots that no later domain has moved (frozen, frozen+M), or an imported domain.
+        It holds for this thread or task alone, and what is saved within is the learner as it is.
         """
         if domain is None:
             yield
             return
-        encoder_of(model := self.classifier())
-        part = find_part(self.parts, domain, self.history.domains)
-        labels, calibration = self.labels, self.calibration
-        self.labels, self.calibration = part.labels, calibration.of_domain(domain)
-        try:
-            with part.answering(model):
-                yield
-        finally:
-            self.labels, self.calibration = labels, calibration
+        encoder_of(self.classifier())
+        part, own = find_part(self.parts, domain, self.history.domains), self._own
+        by = AnswersBy(part.labels, part.of_model(cast(Classifier, own.model)), own.calibration.of_domain(domain))
+        with self.telling(by):
+            yield
 
     def drift_monitor(self, window: int = WINDOW, alpha: float = ALPHA) -> DriftMonitor:
         """A running window of so many texts that tells when they are no longer like those that were learnt.

@@ -4,8 +4,8 @@ With these a model can be told which domain a text is of, and answers as it did 
 no later domain has moved anything of it.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import copy
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,12 +39,13 @@ class DomainPart:
         head = {name: tensor.detach().clone() for name, tensor in model.heads[-1].state_dict().items()}
         return cls(tuple(labels), model.label_blocks, tuple(encoder_of(model).memories[0].read_segments), head)
 
-    @contextmanager
-    def answering(self, model: Classifier) -> Iterator[None]:
-        """Within, the model reads these slots alone and answers by this head."""
-        head = {name: tensor.to(model.device) for name, tensor in self.head.items()}
-        with encoder_of(model).reading_only(self.segments), model.answering_by(head, self.blocks):
-            yield
+    def of_model(self, model: Classifier) -> Classifier:
+        """A model that reads these slots alone and answers by this head, and shares all else with the one given."""
+        shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+        told = copy.deepcopy(model, shared)
+        told.answer_by({name: tensor.to(model.device) for name, tensor in self.head.items()}, self.blocks)
+        encoder_of(told).read_only(self.segments)
+        return told
 
     def fits(self, model: Model) -> bool:
         """Whether it can be of this model."""

@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from memgrow.answering import Answer, Prediction, Text
-from memgrow.calibration import Calibration
 from memgrow.checkpoint import read_checkpoint
 from memgrow.data.example import as_label, half_of_a_character
 from memgrow.defaults import Defaults, defaults_for, defaults_here
@@ -18,10 +17,11 @@ from memgrow.history import History, Stage
 from memgrow.learning import Learning
 from memgrow.learnt import Learnt, Setup
 from memgrow.methods import MethodSettings, check_method, find_method
-from memgrow.models import REPLY, TASKS, Model, ModelSettings, PretrainedSettings
+from memgrow.models import REPLY, TASKS, ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
+from memgrow.told_domain import AnswersBy
 from memgrow.training.settings import TrainingSettings
 from memgrow.versions import read_version, write_checkpoint
 
@@ -54,16 +54,14 @@ class Learner(Learning):
         self.encoder = files
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
-        self.task, self.labels = task, None if labels is None else tuple(map(as_label, labels))
+        self.task, self._own = task, AnswersBy(None if labels is None else tuple(map(as_label, labels)))
         if any(half_of_a_character(label) for label in self.labels or ()):
             raise SettingsError("a label holds half a character, with which no model can be saved: write it otherwise")
         self.settings, self.training, self.options = model, training, options
         self.seed, self.device = seed, find_device(device)
-        self.model: Model | None = None
         self.vocabulary = Vocabulary()
         self.plugins = self.method.plugins(options)
         self.history = History()
-        self.calibration = Calibration()
         self.parts: Parts = {}
         self.reference = Reference()
         self.vectors: RememberedVectors | None = None  # that new words begin with, unless others are given
@@ -186,15 +184,16 @@ class Learner(Learning):
     @property
     def learnt(self) -> Learnt:
         """The model, the vocabulary and the history so far."""
-        known = (self.task, self.labels, self.model, self.vocabulary, self.plugins, self.history)
-        return Learnt(*known, self.calibration, self.parts, self.reference)
+        own = self._own
+        known = (self.task, own.labels, own.model, self.vocabulary, self.plugins, self.history)
+        return Learnt(*known, own.calibration, self.parts, self.reference)
 
     def take(self, learnt: Learnt) -> None:
         """Know this from now on."""
-        self.task, self.labels = learnt.task, learnt.labels
-        self.model, self.vocabulary = learnt.model, learnt.vocabulary
+        self._own = AnswersBy(learnt.labels, learnt.model, learnt.calibration)
+        self.task, self.vocabulary = learnt.task, learnt.vocabulary
         self.plugins, self.history = learnt.plugins, learnt.history
-        self.calibration, self.parts, self.reference = learnt.calibration, learnt.parts, learnt.reference
+        self.parts, self.reference = learnt.parts, learnt.reference
 
     def _write(
         self, path: str | Path, setup: Setup, learnt: Learnt, overwrite: bool, keep_versions: int | None = None

@@ -107,6 +107,7 @@ class Learning(Answering):
                 f"adapt takes a domain, and this is {kind_of(domain)}: Domain.from_rows makes one of rows and frames, "
                 "Domain.from_dataset of a dataset, and load_stream of files; learn takes several"
             )
+        self.refuse_told("adapt")
         check_processes(processes, self.settings, self.device)
         stage = validate(domains_of_stage(self.method, self.history, domain, earlier), self.task, self.labels)
         watch = tuple(watch)
@@ -204,6 +205,7 @@ class Learning(Answering):
         on all domains together does so once. `on_stage` is called with each stage, and whether it is new.
         The further options, and `processes`, are those of `adapt`.
         """
+        self.refuse_told("learn")
         options["progress"] = shown_by(options.get("progress"))
         check_processes(processes, self.settings, self.device)
         domains = Stream(stream)

@@ -61,6 +61,7 @@ def plan_pruning(
     slots of domains that are not given are left alone: nobody knows who reads them.
     """
     began, tested = time.monotonic(), list(domains)
+    learner.refuse_told("pruning")
     model = learner.classifier()
     if not 0 <= below < 1:
         raise SettingsError(f"below is a share of what is read, from 0 up to 1, not {below}")
@@ -100,7 +101,7 @@ def _reads(learner: Learner, domains: Sequence[Domain], progress: Progress) -> l
         data = learner.encode(domain.test, labelled=False)
         for told in (None, *([domain.name] if domain.name in learner.parts else [])):
             with learner.answering_for(told):
-                _count(model, data, counts)
+                _count(learner.classifier().eval(), data, counts)
         progress.step(Step("slots that are read", 1, 1, number + 1, len(domains)))
     return counts
 

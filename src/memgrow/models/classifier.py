@@ -1,8 +1,7 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -111,20 +110,13 @@ class Classifier(Model):
     def tally(self, data: Encoded) -> Tally:
         return tally_of(self.correct(data))
 
-    @contextmanager
-    def answering_by(self, head: Mapping[str, Tensor], blocks: Sequence[int]) -> Iterator[None]:
-        """Within, another head answers: one of these tensors, whose labels came together in such blocks."""
-        own, labels = self.heads[-1], self.labels
+    def answer_by(self, head: Mapping[str, Tensor], blocks: Sequence[int]) -> None:
+        """Answer by other weights of the newest head from now on, whose labels came together in such blocks."""
+        for name, tensor in head.items():
+            owner, _, last = name.rpartition(".")
+            setattr(self.heads[-1].get_submodule(owner), last, nn.Parameter(tensor, requires_grad=False))
+        self._answering._arrange(blocks)
         self.labels = sum(blocks)
-        try:
-            with torch.random.fork_rng(devices=[]):  # what is drawn for it is not kept
-                other = self._new_head(len(self.encoder.sizes))
-            other.load_state_dict(dict(head))
-            cast(LabelLayer, other[-1])._arrange(blocks)
-            self.heads[-1] = other.train(self.training)
-            yield
-        finally:
-            self.heads[-1], self.labels = own, labels
 
     def _plan(
         self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int

@@ -148,7 +148,7 @@ class Encoder(NumbersAlone, ABC):
         """The number of tokens, with padding, in a batch without gradients; None: batches are counted in examples."""
         return None
 
-    def prepared(self) -> AbstractContextManager[None]:
+    def prepared(self) -> AbstractContextManager[object]:
         """Within, weights stay as they are: what depends on them alone may be computed once for all batches."""
         return nullcontext()
 

@@ -74,7 +74,7 @@ class GrowingMemory(WholeOrUnchanged, NoTraceWhileEmpty):
     ) -> None:
         """Add slots for a domain, and a query network that reads them; outputs keep their bits.
 
-        Slots that stand `apart` are read within `reading_only` alone.
+        Slots that stand `apart` are read by `read_only` alone.
         """
         growth = Growth(optimiser, generator)
         self.plan(growth, slots=slots, domain=domain, quiet=quiet, apart=apart)

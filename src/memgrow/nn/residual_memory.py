@@ -156,14 +156,9 @@ class ResidualMemory(GrowingMemory):
         finally:
             self._silent = before
 
-    @contextmanager
-    def reading_only(self, numbers: Sequence[int]) -> Iterator[None]:
-        """Within, the segments of these numbers are read, in this order, and no others."""
-        before, self._only = self._only, tuple(numbers)
-        try:
-            yield
-        finally:
-            self._only = before
+    def read_only(self, numbers: Sequence[int]) -> None:
+        """Read the segments of these numbers, in this order, and no others from now on."""
+        self._only = tuple(numbers)
 
     # What follows depends on one segment's own rows alone, in numbers and in the shapes of all operations.
 

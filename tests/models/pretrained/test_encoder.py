@@ -257,17 +257,24 @@ def test_products_are_of_bfloat16_by_themselves_where_the_processor_has_them(mad
     assert not torch.equal(vectors(make(made["bert"], precision="float32"), data), asked)
 
 
-def test_answers_that_overlap_leave_the_weights_as_they_were(made):
-    encoder = make(made["bert"], precision="bfloat16")
+def test_answers_that_overlap_share_one_copy_and_leave_the_weights_alone(made):
+    encoder, data = make(made["bert"], precision="bfloat16"), encoded(made["bert"], TEXTS)
     before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    alone = vectors(encoder, data)
     first, second = encoder.prepared(), encoder.prepared()
-    with first:
-        second.__enter__()
-    assert next(encoder.backbone.parameters()).dtype == torch.bfloat16, "the second is not done"
-    second.__exit__(None, None, None)
+    with first as half:
+        assert second.__enter__() is half
+        assert torch.equal(vectors(encoder, data), alone)
+    with encoder.prepared() as third:
+        assert third is half, "the second is not done"
     for name, tensor in encoder.state_dict().items():
         assert tensor.dtype == before[name].dtype
         assert torch.equal(tensor, before[name]), name
+    second.__exit__(None, None, None)
+    with torch.no_grad():
+        for parameter in encoder.backbone.parameters():
+            parameter.mul_(0.5)
+    assert not torch.equal(vectors(encoder, data), alone), "nobody reads by it any more, so it is made anew"
 
 
 def test_dropout_is_ours_and_only_in_training(files):

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
@@ -143,35 +143,55 @@ def layers_of(backbone: nn.Module, name: str) -> nn.ModuleList:
     )
 
 
-_exchanging = Lock()  # not of one `CastWeights`, as a model is copied and a lock cannot be
+_sharing = Lock()  # not of one `HalfCopy`, as a model is copied and a lock cannot be
 
 
-class CastWeights:
-    """Holds parameters in bfloat16 while somebody needs them so; the last of several threads puts their own back."""
+class HalfCopy:
+    """A copy of a module with its weights in bfloat16, which several threads share while they read texts by it.
+
+    The module keeps its own weights: meanwhile others may save it, or copy it to train the copy.
+    """
 
     def __init__(self) -> None:
         self._users = 0
-        self._own: list[tuple[nn.Parameter, Tensor]] = []
+        self._copy: nn.Module | None = None  # which has weights while there are users
+        self._made_of: list[object] = []
+
+    def __reduce__(self) -> tuple[type["HalfCopy"], tuple[()]]:
+        return HalfCopy, ()  # nobody reads by a copied model yet
 
     @contextmanager
-    def within(self, parameters: Iterable[nn.Parameter]) -> Iterator[None]:
-        with _exchanging:
-            if not self._users:
-                # All are cast before one is exchanged: the memory may end in between.
-                both = [(parameter, parameter.data, parameter.data.to(torch.bfloat16)) for parameter in parameters]
-                self._own = [(parameter, own) for parameter, own, _ in both]
-                for parameter, _, cast_one in both:
-                    parameter.data = cast_one
+    def within(self, module: nn.Module) -> Iterator[nn.Module]:
+        with _sharing:
+            half = self._filled(module) if self._copy is None or not self._users else self._copy
             self._users += 1
         try:
-            yield
+            yield half.train(module.training) if half.training != module.training else half
         finally:
-            with _exchanging:
+            with _sharing:
                 self._users -= 1
                 if not self._users:
-                    for parameter, own in self._own:
-                        parameter.data = own
-                    self._own = []
+                    for parameter in half.parameters():
+                        parameter.data = torch.empty(0)
+
+    def _filled(self, module: nn.Module) -> nn.Module:
+        """The copy with the weights that the module has now; its structure is copied when that has changed."""
+        # Hooks and buffers are shared: what a hook adds or gathers is not of the module.
+        hooks = [hook for part in module.modules() for hook in _hooks(part)]
+        made_of = [*hooks, *module.buffers(), *module.modules()]
+        if self._copy is None or list(map(id, made_of)) != list(map(id, self._made_of)):
+            empty = {id(p): nn.Parameter(torch.empty(0), requires_grad=False) for p in module.parameters()}
+            shared = {id(one): one for one in (*hooks, *module.buffers())}
+            self._copy, self._made_of = copy.deepcopy(module, {**empty, **shared}), made_of
+        with torch.inference_mode(False), torch.no_grad():  # others may not be in that mode
+            casts = [parameter.to(torch.bfloat16) for parameter in module.parameters()]
+            for half, numbers in zip(self._copy.parameters(), casts, strict=True):  # the memory may end before
+                half.data = numbers
+        return self._copy
+
+
+def _hooks(part: nn.Module) -> list[object]:
+    return [*part._forward_pre_hooks.values(), *part._forward_hooks.values()]
 
 
 class _InBfloat16(torch.autograd.Function):
@@ -231,7 +251,7 @@ class FrozenCopies:
 @contextmanager
 def trained_in_bfloat16(
     module: nn.Module, table: nn.Embedding | None = None, frozen: FrozenCopies | None = None
-) -> Iterator[None]:
+) -> Iterator[nn.Module]:
     """Within, copies in bfloat16 stand in the place of a module's parameters, and hand gradients on to them.
 
     With `frozen`, those that do not train are taken from there. A `table` that trains is not copied: the rows that are
@@ -257,7 +277,7 @@ def trained_in_bfloat16(
     try:
         for owner, name, parameter in places:
             owner._parameters[name] = cast(nn.Parameter, copies[parameter])
-        yield
+        yield module
     finally:
         for owner, name, parameter in places:
             owner._parameters[name] = parameter

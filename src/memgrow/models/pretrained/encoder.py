@@ -14,8 +14,8 @@ from memgrow.device import multiplies_bfloat16
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.models.encoder import ENCODERS, ModelSettings
 from memgrow.models.pretrained.backbone import (
-    CastWeights,
     FrozenCopies,
+    HalfCopy,
     build_backbone,
     config_of,
     layers_of,
@@ -56,7 +56,7 @@ class PretrainedEncoder(WithMemories):
         self.width, self.longest = int(config.hidden_size), longest_of(config)
         self.dropout = nn.Dropout(settings.dropout)
         self.reads_pairs_as_one = self.settings.pairs == "one"
-        self._cast, self._frozen = CastWeights(), FrozenCopies()
+        self._half_copy, self._frozen = HalfCopy(), FrozenCopies()
         self._add_memories(layers_of(backbone, files.name))
         has_types = getattr(config, "type_vocab_size", 0) > 1
         self._separator = tokenizer_of(files).separator() if has_types else None  # where the second text has its type
@@ -123,9 +123,9 @@ class PretrainedEncoder(WithMemories):
             separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self.padding)
-        with self._routed(pieces, there), self._precision(), self._attention():
+        with self._routed(pieces, there), self._in_precision() as backbone, self._attention():
             mask = None if full else self._mask(there)
-            return cast(Tensor, self.backbone(input_ids=pieces, attention_mask=mask, **given)[0])
+            return cast(Tensor, backbone(input_ids=pieces, attention_mask=mask, **given)[0])
 
     def _mask(self, there: Tensor) -> Tensor:
         if not self.masks_itself:
@@ -142,12 +142,12 @@ class PretrainedEncoder(WithMemories):
         inside = there.unsqueeze(-1)
         return (states * inside).sum(1, dtype=torch.float32) / inside.sum(1)
 
-    def _precision(self) -> AbstractContextManager[None]:
+    def _in_precision(self) -> AbstractContextManager[nn.Module]:
+        """The backbone as texts are read by it: itself, or with weights of bfloat16."""
         if not self._half or next(self.backbone.parameters()).dtype == torch.bfloat16:
-            return nullcontext()
-        # Answers may be asked for by several threads.
+            return nullcontext(self.backbone)
         if not torch.is_grad_enabled():
-            return self.prepared()
+            return self._half_copy.within(self.backbone)  # answers may be asked for by several threads
         if next(self.backbone.parameters()).device.type != "cpu":
             return trained_in_bfloat16(self.backbone)
         table = cast(nn.Embedding, cast(Any, self.backbone).get_input_embeddings())
@@ -174,9 +174,9 @@ class PretrainedEncoder(WithMemories):
             self._frozen.clear()
         return super().train(mode)
 
-    def prepared(self) -> AbstractContextManager[None]:
+    def prepared(self) -> AbstractContextManager[object]:
         """Weights are cast once, and not in each batch."""
-        return self._cast.within(self.backbone.parameters() if self._half else ())
+        return self._half_copy.within(self.backbone) if self._half else nullcontext()
 
     @torch.no_grad()
     def check_reading(self) -> None:

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -196,7 +196,7 @@ class WithMemories(Encoder):
         growth.commit()
 
     def add_apart(self, slots: int, domain: str, quiet: float = 0.0) -> int:
-        """Add slots that are read only within `reading_only`, to be filled in; the number of their segment."""
+        """Add slots that are read only by `read_only`, to be filled in; the number of their segment."""
         growth = Growth()
         for memory in self.memories:
             memory.plan(growth, slots=slots, domain=domain, quiet=quiet, apart=True)
@@ -205,10 +205,7 @@ class WithMemories(Encoder):
         growth.commit()
         return len(self.memories[0].bank.segments) - 1
 
-    @contextmanager
-    def reading_only(self, numbers: Sequence[int]) -> Iterator[None]:
-        """Within, its memories read the segments of these numbers alone, in this order."""
-        with ExitStack() as stack:
-            for memory in self.memories:
-                stack.enter_context(memory.reading_only(numbers))
-            yield
+    def read_only(self, numbers: Sequence[int]) -> None:
+        """Let its memories read the segments of these numbers alone, in this order, from now on."""
+        for memory in self.memories:
+            memory.read_only(numbers)
