@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from memgrow.cli.recipe import read_recipe
+from memgrow.errors import SettingsError
+from memgrow.experiments.tuning import search
 
 QUICK = ("--workers", "1", "--device", "cpu", "--seeds", "1", "--limit", "24")
 
@@ -65,3 +67,18 @@ def test_without_optuna_a_sentence_says_how_to_get_it(memgrow, tune, tmp_path, m
     monkeypatch.setitem(sys.modules, "optuna", None)
     assert "pip install 'memgrow[tune]'" in memgrow.refused(*tune)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("named", "found"), [((), "F+V+E"), (("--method", "F+V"), "F+V")])
+def test_replies_are_searched_with_the_method_that_adapt_takes_for_them(
+    memgrow, jsonl, tmp_path, monkeypatch, named, found
+):
+    rows = [{"message": f"where is it {number} ?", "response": f"over there {number % 3}"} for number in range(40)]
+    files = [jsonl(tmp_path / f"{name}.jsonl", rows) for name in ("kitchen", "harbour")]
+
+    def begin(grid, method, settings, space, **options):
+        raise SettingsError(f"{method} it is")
+
+    monkeypatch.setattr(search, "find_optuna", lambda: None)
+    monkeypatch.setattr(search, "Search", begin)
+    assert f"memgrow: {found} it is\n" in memgrow("tune", *files, *named, *QUICK, "--out", tmp_path / "out").stderr

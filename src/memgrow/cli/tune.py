@@ -79,9 +79,11 @@ def tune(
     find_optuna()
     backend = find_backend(on)
     asked, vectors = read_recipe(recipe, set_ or (), encoder), opt.vectors_file(vectors)
-    name = find_method(method or asked.method or asked.defaults(device).method).name
+    named = method or asked.method
     first = (asked.seed or 0) if seed is None else seed
-    _space(name, settings_for(asked, vectors, for_data(LABELS, stream), device), search)
+    early = settings_for(asked, vectors, for_data(LABELS, stream), device)
+    if named is not None:  # what is wrong with it is told before the data is read
+        _space(find_method(named).name, early, search)
     loaded = open_stream(
         stream,
         columns=opt.columns(
@@ -106,8 +108,9 @@ def tune(
     for sentence in loaded.notices:
         notice(sentence)
     seen = without_test(loaded.stream)
-    suitable([name], seen, [name])
     kind = for_data(kind_of(seen), stream)
+    name = find_method(named or asked.defaults(device, kind.is_dialogue).method).name
+    suitable([name], seen, [name])
     settings = settings_for(asked, vectors, kind, device)
     space = _space(name, settings, search)
     _introduce(seen, name, space, seeds)
