@@ -44,6 +44,7 @@ def prune(
     Example: memgrow prune model/ --data books_test.jsonl --dry-run
     """
     from memgrow.data import Columns, load_for_evaluation
+    from memgrow.forgetting import ROUNDING
     from memgrow.learner import Learner
     from memgrow.pruning import plan_pruning
     from memgrow.report.history import in_bytes
@@ -63,7 +64,7 @@ def prune(
         console.print(pruning_table(found))
         say(f"Weights: {in_bytes(found.bytes)} before, {in_bytes(found.bytes_left)} after.")
         lost = {name: 100 * (one.accuracy - one.accuracy_left) for name, one in found.domains.items()}
-        if max_loss is not None and max(lost.values()) > max_loss:
+        if max_loss is not None and max(lost.values()) > max_loss + ROUNDING:
             worst = max(lost, key=lambda name: lost[name])
             raise ForgettingError(
                 f"{worst} would lose {lost[worst]:.1f} points, and at most {max_loss:g} may be lost; nothing was "
