@@ -16,7 +16,9 @@ from memgrow.errors import DataError, MemgrowError, ModelError
 from memgrow.printable import printable
 from memgrow.service import schemas
 from memgrow.service.gate import Access, Gate
+from memgrow.service.jobs import is_full, sentence_for
 from memgrow.service.limits import RefusedError
+from memgrow.service.logs import Log
 from memgrow.service.metrics import TEXT
 from memgrow.service.openapi_page import openapi_page
 from memgrow.service.running import Service
@@ -39,11 +41,10 @@ ERRORS: dict[int | str, dict[str, Any]] = {
         403: "A page of another site, or a service that only reads.",
         413: "A body that is too large.",
         422: "An input that cannot be used.",
-        503: "Too much is waiting.",
+        503: "Too much is waiting, or the machine refuses what this needs.",
+        507: "The disk of the service is full.",
     }.items()
 }
-
-
 UNKNOWN: Answers = {
     404: {"model": schemas.Error, "description": "There is no such training."},
     409: {"model": schemas.Error, "description": "The model, or the training, is not in a state for this."},
@@ -75,7 +76,7 @@ def create_app(service: Service, access: Access | None = None) -> Gate:
     _add_answering(app, service)
     _add_looking(app, service)
     _add_changing(app, service)
-    _add_errors(app)
+    _add_errors(app, service.log)
     return Gate(app, access or Access(), service.limits, service.metrics, service.log)
 
 
@@ -110,9 +111,9 @@ def _add_looking(app: FastAPI, service: Service) -> None:
 
     @app.get("/health", responses={200: {"model": schemas.Health}}, response_class=Response)
     async def health() -> Response:
-        """Whether requests are answered."""
+        """Whether requests are answered, and trainings are worked off."""
         if not service.is_alive:
-            raise RefusedError(503, "the service is starting or stopping")
+            raise RefusedError(503, "the service is starting or stopping, or a part of it has broken off: see its log")
         return _json({"status": "ok", "version": service.publisher.current.version})
 
     @app.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
@@ -176,7 +177,7 @@ def _add_changing(app: FastAPI, service: Service) -> None:
         return _json({"version": service.publisher.roll_back(asked.version)})
 
 
-def _add_errors(app: FastAPI) -> None:
+def _add_errors(app: FastAPI, log: Log) -> None:
     @app.exception_handler(RefusedError)
     async def refused(request: Request, error: RefusedError) -> Response:
         return _error(error.status, str(error))
@@ -184,6 +185,11 @@ def _add_errors(app: FastAPI) -> None:
     @app.exception_handler(MemgrowError)
     async def ours(request: Request, error: MemgrowError) -> Response:
         return _error(next((status for kind, status in STATUS.items() if isinstance(error, kind)), 400), str(error))
+
+    @app.exception_handler(OSError)
+    async def machine(request: Request, error: OSError) -> Response:
+        log.error("refused by the machine", error)
+        return _error(507 if is_full(error) else 503, sentence_for(error))
 
     @app.exception_handler(RequestValidationError)
     async def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -193,6 +199,8 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
+        if isinstance(error.__cause__, OSError):  # an upload for which there was no room while it arrived
+            return await machine(request, error.__cause__)
         return _error(error.status_code, SENTENCES.get(error.status_code, str(error.detail)), error.headers)
 
     @app.exception_handler(Exception)

@@ -5,6 +5,7 @@ and the trained model until it has been published or discarded. The record is wr
 an upload that was never accepted.
 """
 
+import errno
 import json
 import re
 import secrets
@@ -15,7 +16,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from memgrow.errors import ModelError, brief
+from memgrow.device import is_out_of_memory
+from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.kinds import wrong_part
 from memgrow.service.uploads import STORED, SUFFIXES
 from memgrow.storage import atomic_write, pack_json, parse_json
@@ -150,6 +152,21 @@ def read_object(file: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def fault(error: BaseException) -> str:
-    """A sentence for an error that nobody foresaw, without what it says, which may repeat a text."""
+def is_full(error: BaseException) -> bool:
+    """Whether a disk, or what a user may write to it, is full."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def sentence_for(error: BaseException) -> str:
+    """What is told of an error; of one that nobody foresaw only its kind, as it may repeat a text."""
+    if isinstance(error, MemgrowError):
+        return str(error)
+    if is_out_of_memory(error):
+        return "there is not enough memory for this: send less, or run the service where there is more"
+    if is_full(error):
+        return "the service's disk is full: make room on it, and try again"
+    if isinstance(error, OSError):
+        return (
+            f"the service's machine refused this ({error.strerror or type(error).__name__}): see to it, and try again"
+        )
     return f"a fault of memgrow's own ({type(error).__name__}): the same file may be tried with memgrow adapt"

@@ -40,6 +40,14 @@ class Log:
         except (OSError, ValueError):
             return
 
+    def error(self, event: str, error: BaseException, **values: Any) -> None:
+        """One line on an error: of what kind it was, and where. What it says may repeat a text."""
+        where = error.__traceback__
+        while where is not None and where.tb_next is not None:
+            where = where.tb_next
+        place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where else None
+        self.write(event, **values, error=type(error).__name__, place=place)
+
 
 class LogHandler(logging.Handler):
     """Lets the web server's own sentences stand in the same log."""
@@ -49,20 +57,11 @@ class LogHandler(logging.Handler):
         self._log = log
 
     def emit(self, record: logging.LogRecord) -> None:
-        # A traceback's last line may repeat a text; what kind of error it was, and where, is enough to find it.
-        error = record.exc_info[1] if record.exc_info else None
-        where = error.__traceback__ if error else None
-        while where is not None and where.tb_next is not None:
-            where = where.tb_next
-        place = f"{where.tb_frame.f_code.co_filename}:{where.tb_lineno}" if where else None
-        sentence = "an error within the server" if error else record.getMessage()
-        self._log.write(
-            "server",
-            level=record.levelname.lower(),
-            sentence=sentence,
-            error=type(error).__name__ if error else None,
-            place=place,
-        )
+        level = record.levelname.lower()
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            self._log.error("server", error, level=level, sentence="an error within the server")
+        else:
+            self._log.write("server", level=level, sentence=record.getMessage())
 
 
 def _now() -> str:

@@ -83,7 +83,8 @@ class Service:
 
     @property
     def is_alive(self) -> bool:
-        return self.batcher.is_alive
+        """Whether requests are answered and, unless it only reads, trainings are worked off."""
+        return self.batcher.is_alive and (self.queue is None or self.queue.is_alive)
 
     def gauges(self) -> Mapping[str, tuple[str, Mapping[Labels, float]]]:
         """Figures that hold at this moment."""

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 from memgrow.data import Domain, load_for_evaluation
-from memgrow.device import allow_tf32, is_out_of_memory, set_usual_threads
+from memgrow.device import allow_tf32, set_usual_threads
 from memgrow.errors import MemgrowError
 from memgrow.history import History
 from memgrow.learner import Learner
 from memgrow.progress import Step
-from memgrow.service.jobs import PROGRESS, RESULT, JobFolder, fault, read_object
+from memgrow.service.jobs import PROGRESS, RESULT, JobFolder, read_object, sentence_for
 from memgrow.service.uploads import load_upload
 from memgrow.stage_data import domains_of_stage, validate
 from memgrow.storage import atomic_write, finite, pack_json
@@ -60,7 +60,8 @@ class FileProgress:
         self._next = time.monotonic() + EVERY_S
         done = (step.epoch - 1 + step.batch / max(step.batches, 1)) / max(step.epochs, 1)
         told = {"epoch": step.epoch, "epochs": step.epochs, "progress": min(max(done, 0.0), 1.0)}
-        atomic_write(self._file, pack_json(told))
+        with suppress(OSError):  # a full disk: it may have room again by the time that the model is saved
+            atomic_write(self._file, pack_json(told))
 
     def note(self, sentence: str) -> None:
         return
@@ -119,11 +120,8 @@ def learn_order(folder: Path) -> None:
     """Do what the order in a job's folder says, and leave the result there, or a sentence on why there is none."""
     try:
         result = train(folder, Order(**read_object(folder / ORDER)))
-    except MemgrowError as error:
-        result = {"error": str(error)}
     except Exception as error:
-        full = is_out_of_memory(error)
-        result = {"error": "there is not enough memory to learn this file: send less" if full else fault(error)}
+        result = {"error": sentence_for(error)}
     atomic_write(folder / RESULT, pack_json(finite(result)))
 
 

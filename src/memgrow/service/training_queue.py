@@ -1,7 +1,8 @@
 """Trainings one after the other, each in a process of its own, and what becomes of the models that come of them.
 
 A record on the disk is changed before what it tells of is done, and what is done may be done again. So whatever is
-killed, the service that starts next finds out where each job stands and goes on from there.
+killed, the service that starts next finds out where each job stands and goes on from there. Whatever a training ends
+by, a full disk too, the thread goes on with the next.
 """
 
 import subprocess
@@ -13,9 +14,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, get_args
 
-from memgrow.errors import MemgrowError, ModelError
-from memgrow.service.jobs import UNDER_WAY, Job, JobFolder, State, ended, fault, told
-from memgrow.service.jobs_folder import take_up
+from memgrow.errors import MemgrowError
+from memgrow.service.jobs import UNDER_WAY, Job, JobFolder, State, ended, sentence_for, told
+from memgrow.service.jobs_folder import JobRecords
 from memgrow.service.limits import Limits, RefusedError
 from memgrow.service.logs import Log
 from memgrow.service.published import Publisher
@@ -23,6 +24,7 @@ from memgrow.service.trainer import Order
 from memgrow.service.uploads import check_upload, domain_name, store, suffix_of
 
 PAUSE_S = 0.05  # between two looks at a training
+AGAIN_S = 5.0  # between two tries to write what a full disk had no room for
 STOPPED = "the training was stopped"
 KILLED = "the training process was ended from outside twice (signal {}): is there enough memory for it?"
 NO_RESULT = "the training process left no result: is the disk full?"
@@ -40,18 +42,16 @@ class TrainingQueue:
         watch: Sequence[Path] = (),
         max_forgetting: float | None = None,
     ) -> None:
-        self.folder = folder
+        self.folder, self._records = folder, JobRecords(folder, log)
         self._publisher, self._limits, self._log = publisher, limits, log
         self._watch, self._max_forgetting = [str(path.absolute()) for path in watch], max_forgetting
-        self._jobs: Mapping[str, Job] = {}  # replaced and never changed, so that who reads needs no lock
         self._changed = threading.Condition(threading.RLock())
         self._stopped = False
         self._thread = threading.Thread(target=self._work, name="trainings", daemon=True)
 
     def start(self) -> None:
         """Take up what was left, and begin."""
-        found = take_up(self.folder, self._log).values()
-        self._jobs = {job.id: replace(job, state="queued") if job.state == "training" else job for job in found}
+        self._records.take_up()
         self._thread.start()
 
     def stop(self) -> None:
@@ -60,6 +60,11 @@ class TrainingQueue:
             self._stopped = True
             self._changed.notify()
         self._thread.join()
+        self._records.write_again()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     # For those who ask
 
@@ -74,7 +79,7 @@ class TrainingQueue:
             check_upload(place.data(job.suffix), job.domain, self._publisher.current.learner)
             with self._changed:
                 self.check_room()
-                self._set(job)
+                self._records.write(job)
                 self._changed.notify()
         except BaseException:
             place.remove()
@@ -106,7 +111,7 @@ class TrainingQueue:
             job = self._find(number)
             if job.state != "ready":
                 raise RefusedError(409, f"this training is {job.state}, and only one that is ready can be published")
-            self._set(replace(job, publish=True))
+            self._records.write(replace(job, publish=True))
             if (error := self._publish(self._jobs[number])) is not None:
                 raise error
         return self.tell(number)
@@ -117,9 +122,7 @@ class TrainingQueue:
             job = self._find(number)
             if job.state not in UNDER_WAY:
                 raise RefusedError(409, f"this training is {job.state}: there is nothing to discard")
-            self._set(ended(job, "discarded"))
-            if job.state != "training":  # else who trains it sees it and clears up
-                self._place(job).clear(job)
+            self._records.note(ended(job, "discarded"))
         return self.tell(number)
 
     # In the thread
@@ -131,12 +134,17 @@ class TrainingQueue:
             try:
                 self._train(next_job)
             except Exception as error:
-                self._set(ended(next_job, "failed", error=fault(error)))
-            self._forget()
+                self._log.error("training broken off", error, id=next_job.id)
+                with self._changed:
+                    if (job := self._jobs[next_job.id]).state in ("queued", "training"):
+                        self._records.note(ended(job, "failed", error=sentence_for(error)))
+            self._records.forget(self._limits.ended)
 
     def _next(self) -> Job | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or self._first() is not None)
+            while not self._stopped and self._first() is None:
+                self._changed.wait(AGAIN_S)
+                self._records.write_again()
             return None if self._stopped else self._first()
 
     def _first(self) -> Job | None:
@@ -148,7 +156,7 @@ class TrainingQueue:
             if self._jobs[job.id].state != "queued":
                 return
             job = replace(job, state="training", started=job.started or time.time())
-            self._set(job)
+            self._records.note(job)
         Order(
             str(self._publisher.folder),
             job.domain,
@@ -168,19 +176,16 @@ class TrainingQueue:
             if self._jobs[job.id].state != "training":
                 place.clear(job)
                 return
-            self._end(job, place, error)
+            self._end(job, place.result(), error)
         if (job := self._jobs[job.id]).state == "ready" and job.publish:
             self._publish(job)
 
-    def _end(self, job: Job, place: JobFolder, error: str | None) -> None:
-        """Note what has come of a training, and remove its texts."""
-        result = place.result()
+    def _end(self, job: Job, result: Mapping[str, Any], error: str | None) -> None:
+        """Note what has come of a training."""
         if "after" in result:
-            self._set(ended(job, "ready", before=result["before"], after=result["after"]))
-            place.data(job.suffix).unlink(missing_ok=True)
-            return
-        self._set(ended(job, "failed", error=str(result.get("error") or error or NO_RESULT)))
-        place.clear(job)
+            self._records.note(ended(job, "ready", before=result["before"], after=result["after"]))
+        else:
+            self._records.note(ended(job, "failed", error=str(result.get("error") or error or NO_RESULT)))
 
     def run_trainer(self, job: Job) -> str | None:
         """Train in another process; a sentence if it did not come to its end."""
@@ -196,43 +201,33 @@ class TrainingQueue:
                     process.wait()
                     return f"the training took longer than {self._limits.training_s:g} seconds" if late else STOPPED
                 time.sleep(PAUSE_S)
-        return None if process.returncode == 0 else KILLED.format(-process.returncode)
+        if process.returncode == 0:
+            return None
+        return KILLED.format(-process.returncode) if process.returncode < 0 else NO_RESULT
 
-    def _publish(self, job: Job) -> MemgrowError | None:
+    def _publish(self, job: Job) -> Exception | None:
         """Make the trained model the one that is served; what stands in the way is told and comes back."""
-        place = self._place(job)
         with self._changed:
             if self._jobs[job.id].state != "ready":
                 return None  # discarded meanwhile
             try:
-                version = self._publisher.publish(place.candidate)
-            except (MemgrowError, OSError) as error:
-                self._set(replace(job, error=str(error)))
-                return error if isinstance(error, MemgrowError) else ModelError(str(error))
-            self._set(replace(job, state="published", version=version, error=None))
-            place.clear(job)
+                version = self._publisher.publish(self._place(job).candidate)
+            except Exception as error:
+                if not isinstance(error, MemgrowError):
+                    self._log.error("not published", error, id=job.id)
+                self._records.note(replace(job, error=sentence_for(error)))
+                return error
+            self._records.note(replace(job, state="published", version=version, error=None))
         return None
-
-    def _forget(self) -> None:
-        """Tell no longer of the oldest that have ended."""
-        with self._changed:
-            over = [job for job in self._jobs.values() if job.state not in UNDER_WAY]
-            for job in sorted(over, key=lambda one: one.created)[: -self._limits.ended]:
-                self._jobs = {number: one for number, one in self._jobs.items() if number != job.id}
-                self._place(job).remove()
-
-    def _set(self, job: Job) -> None:
-        """Change a job, on the disk first."""
-        with self._changed:
-            self._place(job).write(job)
-            if (old := self._jobs.get(job.id)) is None or old.state != job.state:
-                self._log.write("job", id=job.id, state=job.state, version=job.version)
-            self._jobs = {**self._jobs, job.id: job}
 
     def _find(self, number: str) -> Job:
         if (job := self._jobs.get(number)) is None:
             raise RefusedError(404, "there is no such training: GET /jobs lists them")
         return job
 
+    @property
+    def _jobs(self) -> Mapping[str, Job]:
+        return self._records.jobs
+
     def _place(self, job: Job) -> JobFolder:
-        return JobFolder(self.folder / job.id)
+        return self._records.place(job)
