@@ -71,7 +71,7 @@ def work(
         if len(learners) == 1:
             learners[0].adapt(domain, vectors=vectors, progress=clock, loop=loop)
         else:
-            adapt_together(learners, domain, vectors=vectors, progress=clock)
+            adapt_together(learners, domain, vectors=vectors, progress=clock, describe=False)
         parts[f"{domain.name}: words, vectors, first step"] = clock.first - at
         parts[f"{domain.name}: training"] = clock.last - clock.first
         parts[f"{domain.name}: testing"] = time.time() - clock.last

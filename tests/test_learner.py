@@ -3,6 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.stage_data import validate, weak_scores
 from memgrow.training.settings import TrainingSettings
+from tests.support.breaking import Plug, PulledPlug
 
 
 def make(tiny, short, method: str = "F+M+V", **settings) -> Learner:
@@ -396,3 +398,29 @@ def test_nobody_else_can_change_a_model_while_it_learns(tiny, short, stream, tmp
     assert len(found) == 2
     assert all("is being changed by process" in sentence for sentence in found)
     assert Learner.load(tmp_path / "model").history.domains == ("kitchen", "harbour")
+
+
+@pytest.mark.parametrize("labels", [["good", "bad", "good"], [1, "1", 2]])
+def test_a_label_that_is_given_twice_is_refused_before_anything_is_learnt(tiny, short, labels):
+    with pytest.raises(SettingsError, match="labels holds one label twice"):
+        make(tiny, short, labels=labels)
+
+
+def test_numbers_of_numpy_are_saved_and_a_killed_run_with_them_goes_on(stream, tiny, short, tmp_path, monkeypatch):
+    def begin() -> Learner:
+        training = replace(short, rate=np.float64(0.01), epochs=np.int64(2))
+        model = replace(tiny, hidden=np.int64(tiny.hidden), dropout=np.float32(0.5))
+        options = MethodSettings(distil=np.float64(0.5))
+        return make(model, training, "F+V+D", options=options, seed=np.int64(3))
+
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
+    unbroken, broken = begin(), begin()
+    unbroken.adapt(stream[0])
+    unbroken.adapt(stream[1])
+    broken.adapt(stream[0], folder=tmp_path / "model")
+    with pytest.raises(PulledPlug):
+        broken.adapt(stream[1], folder=tmp_path / "model", save_every=0.0, progress=Plug(2))
+    again = Learner.load(tmp_path / "model", "cpu")
+    again.adapt(stream[1], folder=tmp_path / "model")
+    ended = again.trained().state_dict()
+    assert all(torch.equal(ended[name], one) for name, one in unbroken.trained().state_dict().items())

@@ -17,7 +17,9 @@ from sklearn.utils.validation import validate_data
 
 from memgrow import Learner
 from memgrow.errors import DataError, MissingExtraError, SettingsError
+from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.sklearn import MemgrowClassifier
+from tests.support.tiny_encoder import make_encoder
 
 TINY = {"embedding": 4, "hidden": 4, "slots": 2, "epochs": 4, "patience": 4, "rate": 0.05, "method": "F+V"}
 TEXTS = [f"a {'fine' if number % 2 else 'poor'} thing {number % 7}" for number in range(40)]
@@ -201,3 +203,26 @@ def test_scikit_learns_own_checks_hold():
     assert len(ended) > 50
     assert {one["check_name"]: one["exception"] for one in ended if one["status"] == "failed"} == {}
     assert {one["check_name"] for one in ended if one["status"] == "xfail"} == EXPECTED_FAILURES.keys()
+
+
+def test_an_encoder_and_settings_of_the_model_go_together_as_in_a_learner(tmp_path):
+    encoder = str(make_encoder(tmp_path / "tiny"))
+    with pytest.raises(SettingsError, match="ModelSettings are of a recurrent network"):
+        MemgrowClassifier(encoder=encoder, model=ModelSettings()).fit(TEXTS, STARS)
+    model = MemgrowClassifier(encoder=encoder, model=PretrainedSettings(dropout=0.0), method="ridge").fit(TEXTS, STARS)
+    assert (model.learner_.settings.encoder, model.learner_.settings.dropout) == (encoder, 0.0)
+
+
+def test_partial_fit_goes_by_the_parameters_of_now():
+    model = MemgrowClassifier(**TINY).fit(TEXTS, STARS)
+    model.set_params(method="F", epochs=1).partial_fit(TEXTS, STARS)
+    stages = model.learner_.history.stages
+    assert [stage.method for stage in stages] == ["F+V", "F"]
+    assert stages[1].epochs == 1
+
+
+def test_a_model_with_numbers_of_numpy_is_saved(tmp_path):
+    sizes = {**TINY, "hidden": np.int64(4), "epochs": np.int64(1), "rate": np.float32(0.05)}
+    model = MemgrowClassifier(**sizes, random_state=np.int64(3)).fit(TEXTS, STARS)
+    model.learner_.save(tmp_path / "model")
+    assert Learner.load(tmp_path / "model", "cpu").predict(TEXTS) == model.learner_.predict(TEXTS)

@@ -123,8 +123,9 @@ class Answering(OwnOrTold, ABC):
         _refuse_one(texts, "predict")
         data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labelled=False)
         with self.answering_for(for_domain), self.suited():
-            labels, logits = self.labels or (), self.classifier().logits(data)
-            rows = (logits / self.calibration.temperature).softmax(-1).tolist()
+            by = self._by  # once: another thread may let it learn meanwhile
+            labels, logits = by.labels or (), cast(Classifier, by.model).logits(data)
+            rows = (logits / by.calibration.temperature).softmax(-1).tolist()
         return [
             Prediction(labels[best], dict(zip(labels, row, strict=True)))
             for best, row in zip(logits.argmax(-1).tolist(), rows, strict=True)
@@ -144,7 +145,7 @@ class Answering(OwnOrTold, ABC):
         _refuse_one(messages, "reply")
         asked = [_as_example(message, number) for number, message in enumerate(messages, 1)]
         data = self.encode([Example(example.text, where=example.where) for example in asked], labelled=False)
-        generator = torch.Generator(self.device).manual_seed(derive(seed, "replies"))
+        generator = torch.Generator().manual_seed(derive(seed, "replies"))  # of the CPU: see `sample`
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}
         with self.suited():
             found = decode_all(model, data, **options, generator=generator)

@@ -1,5 +1,6 @@
 """A learner: made, saved and loaded. How it learns stands in `learning`, how it answers in `answering`."""
 
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from memgrow.device import find_device
 from memgrow.domain_files import read_domain, with_domain, write_domain
 from memgrow.domain_parts import Parts
 from memgrow.drift import Reference
-from memgrow.errors import SettingsError
+from memgrow.errors import SettingsError, listed
 from memgrow.history import History, Stage
 from memgrow.learning import Learning
 from memgrow.learnt import Learnt, Setup
@@ -55,10 +56,12 @@ class Learner(Learning):
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
         self.task, self._own = task, AnswersBy(None if labels is None else tuple(map(as_label, labels)))
+        if len(set(self.labels or ())) < len(self.labels or ()):
+            raise SettingsError(f"labels holds one label twice ({listed(self.labels or ())}): give each once")
         if any(half_of_a_character(label) for label in self.labels or ()):
             raise SettingsError("a label holds half a character, with which no model can be saved: write it otherwise")
         self.settings, self.training, self.options = model, training, options
-        self.seed, self.device = seed, find_device(device)
+        self.seed, self.device = operator.index(seed), find_device(device)
         self.vocabulary = Vocabulary()
         self.plugins = self.method.plugins(options)
         self.history = History()

@@ -29,10 +29,12 @@ def adapt_together(
     vectors: str | Path | None = None,
     progress: Progress | None = None,
     stack_single: bool = True,
+    describe: bool = True,
 ) -> list[Stage]:
     """Let all learners learn a domain: as one stack, or one after another where they cannot be stacked.
 
-    All of them learn it or, after an error, none.
+    All of them learn it or, after an error, none. Without `describe` they take no note of how sure their answers may
+    be, nor of what the domain's texts are like, which takes time and which studies do not ask for.
     """
     progress, nowhere = progress or NoProgress(), ResumeFolder(None, 0, {}, 0.0)
     adaptations: list[Adaptation] = []
@@ -58,7 +60,10 @@ def adapt_together(
         if reason is not None and len(learners) > 1:
             progress.note(one_after_another(domain.name, reason))
         learnt = [learn_stage(one, progress, nowhere) for one in adaptations]
-    for learner, (known, _) in zip(learners, learnt, strict=True):
+    described = [
+        one.described(known) if describe else known for one, (known, _) in zip(adaptations, learnt, strict=True)
+    ]
+    for learner, known in zip(learners, described, strict=True):
         learner.take(known)
     return [record for _, record in learnt]
 

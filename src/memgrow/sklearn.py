@@ -20,7 +20,7 @@ from memgrow.defaults import defaults_for, defaults_here
 from memgrow.device import find_device
 from memgrow.errors import DataError, MissingExtraError, SettingsError, listed
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings
+from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 
@@ -131,7 +131,7 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise DataError(f"y has one class only ({listed(names)}); give texts of at least two classes")
         label_of = dict(zip(joined.tolist(), names, strict=True))
         labelled = [replace(one, label=label_of[label]) for one, label in zip(examples, y.tolist(), strict=True)]
-        learner = self._created(names if classes is not None else None) if anew else self.learner_
+        learner = self._created(names if classes is not None else None) if anew else self._as_asked_now()
         called = domain or f"domain {len(learner.history.stages) + 1}"
         learner.adapt(_domain(called, labelled, self.validation_fraction), progress=bool(self.verbose))
         self.learner_, self.classes_ = learner, joined
@@ -143,20 +143,35 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         answers = self.learner_.predict(examples)
         return np.array([[answer.probabilities.get(name, 0.0) for name in names] for answer in answers])
 
-    def _created(self, labels: Sequence[str] | None) -> Learner:
+    def _asked(self) -> tuple[str, ModelSettings, TrainingSettings, MethodSettings]:
+        """The method and all settings, as the parameters have them now."""
         named = self.model or self.encoder
         usual = defaults_here(find_device(self.device)) if named is None else defaults_for(named)
         model, training = self.model or usual.model, self.training or usual.training
         sizes = {name: getattr(self, name) for name in OF_MODEL if getattr(self, name) is not None}
         steps = {name: getattr(self, name) for name in OF_TRAINING if getattr(self, name) is not None}
+        method, options = self.method or usual.method, self.options or usual.options
+        return method, replace(model, **sizes), replace(training, **steps), options
+
+    def _as_asked_now(self) -> Learner:
+        """The learner, with what may change from domain to domain as the parameters have it now."""
+        learner, (method, _, training, options) = self.learner_, self._asked()
+        if (find_method(method).name, options) != (learner.method.name, learner.options):
+            learner.use(method, options)
+        learner.training = training
+        return learner
+
+    def _created(self, labels: Sequence[str] | None) -> Learner:
+        method, model, training, options = self._asked()
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(LARGEST_SEED)
         return Learner.create(
-            self.method or usual.method,
-            model=replace(model, **sizes),
-            training=replace(training, **steps),
-            options=self.options or usual.options,
+            method,
+            encoder=self.encoder,
+            model=model,
+            training=training,
+            options=options,
             labels=labels,
             seed=int(seed),
             device=self.device,

@@ -89,6 +89,7 @@ def test_letters_make_methods():
         ("in-domain+E", "in-domain takes no further letters"),
         ("Progressive+A", "Progressive takes no further letters"),
         ("F+H+A", "A does not go with hidden units that grow"),
+        ("F+H+M", "hidden units in the place of slots"),
     ],
 )
 def test_what_makes_no_sense_is_refused_with_its_reason(name, why):

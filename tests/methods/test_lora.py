@@ -3,6 +3,7 @@
 import copy
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,8 @@ from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.methods.lora import ADDITIONS, SCALE, LowRank, LowRankAdditions, adapted_layers
 from memgrow.methods.trains import new_names
-from memgrow.models import PretrainedSettings
+from memgrow.models import PretrainedEncoder, PretrainedSettings
+from memgrow.models.pretrained.files import read_encoder
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.tiny_encoder import FAMILIES, HIDDEN, LAYERS, make_encoder
 
@@ -174,3 +176,16 @@ def test_additions_go_with_an_encoder_that_computes_in_bfloat16(bert, short, str
     )
     learner.learn(stream[:2])  # weights are cast for the validation set, while the additions are still beside them
     assert learner.history.domains == stream.names[:2]
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "roberta", "modernbert", "mpnet", "deberta-v2", "electra"])
+def test_attention_and_perceptron_of_every_layer_get_additions(kind, tmp_path):
+    made = PretrainedEncoder.create(PretrainedSettings(), 0, files=read_encoder(make_encoder(tmp_path / kind, kind)))
+    holder = SimpleNamespace(encoder=made)
+    names = {module: name for name, module in made.named_modules()}
+    adapted = [names[layer] for layer in adapted_layers(holder)]
+    assert sum(".att" in name and not name.endswith("output.dense") for name in adapted) in (
+        len(made.layers),  # query, key and value are one
+        2 * len(made.layers),
+    )
+    assert sum(".att" not in name for name in adapted) == 2 * len(made.layers)

@@ -13,6 +13,7 @@ OPTIMISERS = {
     "Adadelta": lambda p: optim.Adadelta(p, lr=0.1),
     "Adafactor": lambda p: optim.Adafactor(p, lr=0.01),
     "Adagrad": lambda p: optim.Adagrad(p, lr=0.01),
+    "Adagrad, from 0.1": lambda p: optim.Adagrad(p, lr=0.01, initial_accumulator_value=0.1),
     "Adam": lambda p: optim.Adam(p, lr=0.01),
     "Adam, amsgrad": lambda p: optim.Adam(p, lr=0.01, amsgrad=True),
     "AdamW": lambda p: optim.AdamW(p, lr=0.01),
@@ -102,6 +103,17 @@ def test_old_entries_are_moved_as_if_nothing_had_grown(make):
         assert state["col_var"].shape == (1, 4)
     else:
         torch.testing.assert_close(parameter[[0, 3, 4]], other)
+
+
+def test_what_adagrad_has_summed_of_new_entries_begins_where_it_began_for_all():
+    parameter = nn.Parameter(torch.ones(2))
+    optimiser = optim.Adagrad([parameter], initial_accumulator_value=0.1)
+    parameter.sum().backward()
+    optimiser.step()
+    growth = Growth(optimiser)
+    growth.enlarge(parameter, 0, [(2, 2)], torch.ones)
+    growth.commit()
+    assert optimiser.state[parameter]["sum"].tolist() == pytest.approx([1.1, 1.1, 0.1, 0.1])
 
 
 def test_adafactor_grows_along_both_dimensions_of_a_parameter_of_one_row():

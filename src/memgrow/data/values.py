@@ -4,6 +4,8 @@ A label is a name: a string, a whole number, true or false, and it is kept as th
 """
 
 import math
+from dataclasses import fields
+from typing import Any
 
 KINDS: dict[type, str] = {
     int: "a number",
@@ -23,6 +25,12 @@ def plain(value: object) -> object:
         found: object = item()
         return found
     return value
+
+
+def take_plain_values(settings: Any) -> None:
+    """Let a frozen dataclass that is being made hold numbers as Python has them: numpy's cannot be saved as JSON."""
+    for one in fields(settings):
+        object.__setattr__(settings, one.name, plain(getattr(settings, one.name)))
 
 
 def is_missing(value: object) -> bool:

@@ -66,6 +66,7 @@ class WorkerContext:
                 vectors=self.vectors,
                 progress=progress,
                 stack_single=self.stack_single,
+                describe=False,
             )
         for task, learner in zip(job.tasks, learners, strict=True):
             learner.plugins.take_examples({})  # the stream has them: no file is to hold any

@@ -19,12 +19,14 @@ from memgrow.models import Model, ModelSettings, PretrainedEncoder
 SCALE = 2.0  # of what is added: LoRA's alpha is twice the rank, whatever the rank is
 ADDITIONS = "additions"  # the name that they have in a model while it trains
 # The layers that get an addition, by their names within a layer of the Transformer: query, value and both layers of the
-# perceptron, as the families of encoders call them. Of another family all linear layers get one.
+# perceptron, as the families of encoders call them. Of a family whose attention is not among them all linear ones do.
 ADAPTED = frozenset(
     (
         *("attention.self.query", "attention.self.value", "intermediate.dense", "output.dense"),  # BERT, RoBERTa
         *("attention.q_lin", "attention.v_lin", "ffn.lin1", "ffn.lin2"),  # DistilBERT
         *("attn.Wqkv", "mlp.Wi", "mlp.Wo"),  # ModernBERT, where query, key and value are one
+        *("attention.attn.q", "attention.attn.v"),  # MPNet; the rest as BERT
+        *("attention.self.query_proj", "attention.self.value_proj"),  # DeBERTa, likewise
     )
 )
 
@@ -51,8 +53,8 @@ def adapted_layers(model: Model) -> Iterator[nn.Linear]:
     """The linear layers of the encoder that get an addition."""
     for layer in cast(PretrainedEncoder, model.encoder).layers:
         linear = {name: module for name, module in layer.named_modules() if isinstance(module, nn.Linear)}
-        known = [module for name, module in linear.items() if name in ADAPTED]
-        yield from known or linear.values()
+        known = {name: module for name, module in linear.items() if name in ADAPTED}
+        yield from (known if any(name.startswith("att") for name in known) else linear).values()
 
 
 class LowRankAdditions(Plugin):

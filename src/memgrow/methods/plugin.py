@@ -12,6 +12,7 @@ from torch import Tensor
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded
+from memgrow.data.values import take_plain_values
 from memgrow.errors import SettingsError
 from memgrow.models import Model, Tally
 
@@ -56,6 +57,7 @@ class MethodSettings:
     rehearsal_share: float = 0.25  # rehearsal: share of an epoch that rows of earlier domains are to have, about
 
     def __post_init__(self) -> None:
+        take_plain_values(self)
         if self.fisher not in FISHERS:
             raise SettingsError(f"fisher {self.fisher!r} is not known; there are {', '.join(FISHERS)}")
         if self.slots is not None and self.slots < 1:

@@ -141,6 +141,12 @@ def needs_old_entries_first(letter: str) -> Callable[[Method], str | None]:
     return goes_with
 
 
+def needs_no_hidden_units(method: Method) -> str | None:
+    if "hidden" not in method.grows:
+        return None
+    return f"{method.name} adds hidden units in the place of slots, so that M has none to add: take one of them"
+
+
 def needs_what_is_new(method: Method) -> str | None:
     if "slots" in method.grows:
         return None
@@ -161,7 +167,7 @@ class Letter:
 
 # F, which the names of most methods begin with, is fine-tuning; H is hidden units, which only rows of the table grow.
 LETTERS = {
-    "M": Letter("new slots", grows="slots"),  # memory slots
+    "M": Letter("new slots", grows="slots", goes_with=needs_no_hidden_units),  # memory slots
     "V": Letter("new words", grows="words"),  # vocabulary
     "A": Letter(  # average with the old weights
         "after a domain, part of the way back to the old weights",

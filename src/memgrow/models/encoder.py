@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, tokenize_examples
+from memgrow.data.values import take_plain_values
 from memgrow.errors import SettingsError
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
@@ -51,6 +52,7 @@ class ModelSettings:
     at_least_one: ClassVar[tuple[str, ...]] = ("embedding", "hidden", "layers", "perceptron")
 
     def __post_init__(self) -> None:
+        take_plain_values(self)
         for name, known in (("cell", self.cells()), ("pooling", self.poolings)):
             if getattr(self, name) not in known:
                 raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")

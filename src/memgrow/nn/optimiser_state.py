@@ -9,7 +9,8 @@ from torch import Tensor
 from memgrow.errors import SettingsError
 
 MEAN_OVER = {"row_var": -1, "col_var": -2}  # of Adafactor's: the dimension that a tensor has one entry for
-AS_LARGE_AS_THE_RATE = ("step_size",)  # of Rprop's: what begins there, and not at zero
+# Of Rprop's and Adagrad's: what begins at a setting of the group, and not at zero.
+BEGINS_AT = {"step_size": "lr", "sum": "initial_accumulator_value"}
 
 
 class Moment(NamedTuple):
@@ -71,4 +72,4 @@ def _moment(name: str, tensor: Tensor, parameter: Tensor, group: dict[str, Any],
             f"{optimiser} remembers {name} of shape {tuple(tensor.shape)} for a parameter of shape "
             f"{tuple(parameter.shape)}, and how that grows is not known: make a new optimiser after the growth"
         )
-    return Moment(tensor, over, float(group["lr"]) if name in AS_LARGE_AS_THE_RATE else 0.0)
+    return Moment(tensor, over, float(group.get(BEGINS_AT.get(name, ""), 0.0)))

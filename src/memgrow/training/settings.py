@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from math import isfinite
 from typing import Literal
 
+from memgrow.data.values import take_plain_values
 from memgrow.errors import SettingsError
 from memgrow.methods.plugin import AUTO
 
@@ -34,6 +35,7 @@ class TrainingSettings:
     schedule: str = "constant"  # of the rates after that: constant, or linear to zero in the last epoch
 
     def __post_init__(self) -> None:
+        take_plain_values(self)
         for name in ("batch", "epochs", "patience", "min_count", "max_words", "min_documents"):
             if (value := getattr(self, name)) == AUTO and name in ("epochs", "patience"):
                 continue

@@ -133,3 +133,13 @@ def test_gradients_that_share_memory_are_set_apart():
     first.mul_(2)
     assert torch.equal(second, torch.ones(2, 3))
     assert third.is_contiguous()
+
+
+def test_learners_in_a_stack_know_as_much_of_their_answers_as_one_alone(stream):
+    together, alone = learners("F+V", count=2), learners("F+V", count=2)
+    train(together, stream, together=True)
+    train(alone, stream, together=False)
+    for one, other in zip(together, alone, strict=True):
+        assert one.calibration.domains.keys() == other.calibration.domains.keys() == {part.name for part in stream}
+        assert one.calibration.temperature == pytest.approx(other.calibration.temperature, rel=0.05)
+        assert one.reference.domains.keys() == other.reference.domains.keys() == {part.name for part in stream}
