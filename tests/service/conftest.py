@@ -134,14 +134,19 @@ def left(folder: Path, content: bytes, state: State = "queued", publish: bool = 
     return place
 
 
-def is_cleared(job: Path) -> bool:
-    """Whether nothing but its record is left of a job; that is so a moment after it has been told to have ended."""
-    until = time.monotonic() + 10
-    while {path.name for path in job.iterdir()} != {"job.json"}:
+def soon(true: Callable[[], bool]) -> bool:
+    """Whether it becomes true within some seconds."""
+    until = time.monotonic() + 20
+    while not true():
         if time.monotonic() > until:
             return False
-        time.sleep(0.01)
+        time.sleep(0.02)
     return True
+
+
+def is_cleared(job: Path) -> bool:
+    """Whether nothing but its record is left of a job; that is so a moment after it has been told to have ended."""
+    return soon(lambda: {path.name for path in job.iterdir()} == {"job.json"})
 
 
 def wait(client: TestClient, job: str, seconds: float = 60) -> dict[str, Any]:

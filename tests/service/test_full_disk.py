@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from typing import Any
 import pytest
 
 from memgrow.service import trainer
-from tests.service.conftest import Serve, upload, wait
+from tests.service.conftest import Serve, soon, upload, wait
 
 RUN_TRAINER = "memgrow.service.training_queue.TrainingQueue.run_trainer"
 
@@ -60,15 +59,6 @@ def fills_up(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 def record(folder: Path, job: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads((folder.with_name("model.jobs") / job / "job.json").read_text())
     return found
-
-
-def soon(true: Callable[[], bool]) -> bool:
-    until = time.monotonic() + 20
-    while not true():
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def test_a_training_on_a_full_disk_fails_and_the_next_one_is_learnt(

@@ -47,7 +47,7 @@ class Published:
             identity = manifest_identity(folder)
             learner = Learner.load(folder, device)
             kept = [_version_json(one) for one in list_versions(folder)]
-            if manifest_identity(folder) == identity:
+            if identity is not None and manifest_identity(folder) == identity:
                 return cls(learner, folder.name, identity, kept)
         raise ModelError(f"{folder} was changed {TRIES} times while it was loaded: wait until nobody changes it")
 
@@ -121,10 +121,7 @@ class Publisher:
     def refresh(self) -> bool:
         """Serve what the folder holds, if that has changed; whether it has."""
         with self._changing:
-            try:
-                if manifest_identity(self.folder) == self._current.identity:
-                    return False
-            except OSError:  # being replaced just now, where that takes more than one step
+            if manifest_identity(self.folder) in (None, self._current.identity):
                 return False
             return self._load()
 
@@ -169,8 +166,12 @@ def encoder_name(encoder: str | None) -> str | None:
     return Path(encoder).name if encoder and Path(encoder).is_absolute() else encoder
 
 
-def manifest_identity(folder: Path) -> tuple[int, ...]:
-    return identity_of((folder / MANIFEST).stat())
+def manifest_identity(folder: Path) -> tuple[int, ...] | None:
+    """Tells versions apart; None while there is none, as where a folder is replaced in more than one step."""
+    try:
+        return identity_of((folder / MANIFEST).stat())
+    except OSError:
+        return None
 
 
 def _version_json(one: versions.SavedVersion) -> dict[str, Any]:

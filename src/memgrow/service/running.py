@@ -7,7 +7,7 @@ from pathlib import Path
 
 from memgrow.data import load_for_evaluation
 from memgrow.drift import WINDOW
-from memgrow.errors import MemgrowError
+from memgrow.errors import MemgrowError, brief
 from memgrow.forgetting import check_bound
 from memgrow.service.batching import Batcher
 from memgrow.service.drift_watch import DriftWatch
@@ -100,10 +100,15 @@ class Service:
         return {"memgrow_jobs": ("Trainings by state.", {(("state", state),): n for state, n in counts.items()})}
 
     def _look(self) -> None:
-        """Serve what another command has made of the folder."""
+        """Serve what another command has made of the folder; what cannot be loaded is told once and tried again."""
+        told = None
         while not self._stopped.wait(LOOK_S):
             try:
                 if self.publisher.refresh():
                     self.log.write("loaded", version=self.publisher.current.version)
-            except MemgrowError as error:
-                self.log.write("not loaded", sentence=str(error))
+                told = None
+            except Exception as error:  # the version before is served meanwhile
+                sentence = str(error) if isinstance(error, MemgrowError) else brief(error)
+                if sentence != told:
+                    self.log.error("not loaded", error, sentence=sentence)
+                told = sentence
