@@ -18,6 +18,7 @@ from memgrow.experiments.grid import Grid
 from memgrow.models import PretrainedSettings
 from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
 from memgrow.report.matrix import MatrixTable
+from memgrow.report.picture_layout import path_text
 from memgrow.report.plots import draw_comparison
 from memgrow.report.stored_figures import read_figures
 from memgrow.storage import atomic_write, pack_json
@@ -108,7 +109,7 @@ def write(
     }
     figures = atomic_write(out / "compare.json", pack_json(content))
     say(f"The figures are in {figures}.")
-    title = f"{' → '.join(stream.names)} ({counted(len(seeds), 'seed')})"
+    title = f"{path_text(stream.names)} ({counted(len(seeds), 'seed')})"
     save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
     write_report(read_figures(figures), out / REPORT)
     return content

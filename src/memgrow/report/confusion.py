@@ -1,13 +1,12 @@
 """Labels and which are taken for which, and two models side by side: tables for the terminal, and a picture."""
 
-from collections.abc import Mapping
-from math import ceil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import fill
 from typing import TYPE_CHECKING, BinaryIO
 
 from memgrow.metrics.confusion import Confusion, SideBySide
-from memgrow.report.plots import DPI, IN_A_ROW, SIDE, new_figure
+from memgrow.report.picture_layout import LINE, HeatMaps, set_names, wrapped
+from memgrow.report.plots import DPI, new_figure
 from memgrow.report.table import Column, Table, numbers, p_value, percent, signed
 
 if TYPE_CHECKING:
@@ -18,8 +17,8 @@ WIDEST = 80  # letters of a terminal
 MOST = 8  # labels of a confusion matrix that a terminal has room for
 MISTAKES = 10  # of very many labels, the mistakes that are shown
 IN_PICTURE = 40  # labels whose names a picture has room for
-LETTERS, LINE = 30, 0.25  # of a title: letters in a line as wide as one heat map; inches from line to line
 FIGURES = 15  # labels up to which a picture has figures as well as colours
+WITH_FIGURE, BARE = 0.45, 0.2  # inches of a field
 
 
 def labels_table(domain: str, confusion: Confusion) -> Table:
@@ -88,11 +87,13 @@ def draw_confusions(
 
     A file without a name needs a format (png, svg or pdf), or is PNG.
     """
-    columns, rows = min(len(confusions), IN_A_ROW), ceil(len(confusions) / IN_A_ROW)
-    heads, title = {name: fill(name, LETTERS) for name in confusions}, fill(title, LETTERS * columns)
+    most = max((one.labels for one in confusions.values()), key=len)
+    maps = HeatMaps.of(len(confusions), _names(most), _names(most), WITH_FIGURE if len(most) <= FIGURES else BARE)
+    width = maps.width * maps.columns
+    heads, title = {name: wrapped(name, maps.width) for name in confusions}, wrapped(title, width)
     above = LINE * (1 + max(head.count("\n") for head in heads.values()))
-    figure = new_figure(SIDE * columns, (SIDE + above) * rows + LINE * title.count("\n"))
-    axes = figure.subplots(rows, columns, squeeze=False)
+    figure = new_figure(width, (maps.height + above) * maps.rows + LINE * title.count("\n"))
+    axes = figure.subplots(maps.rows, maps.columns, squeeze=False)
     for axis in axes.flat[len(confusions) :]:
         axis.set_axis_off()
     for axis, (name, confusion) in zip(axes.flat, confusions.items(), strict=False):
@@ -102,6 +103,11 @@ def draw_confusions(
     figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label="% of the examples with the label")
     figure.suptitle(title, parse_math=False)
     figure.savefig(path, dpi=DPI, format=file_format)
+
+
+def _names(labels: Sequence[str]) -> Sequence[str]:
+    """The labels as a picture has room for them: of very many none is named."""
+    return labels if len(labels) <= IN_PICTURE else ()
 
 
 def _draw(axis: "Axes", head: str, confusion: Confusion) -> "AxesImage":
@@ -114,9 +120,7 @@ def _draw(axis: "Axes", head: str, confusion: Confusion) -> "AxesImage":
                 share, count = shares[row][column], confusion.counts[row][column]
                 colour = "white" if share > 55 else "black"
                 axis.text(column, row, f"{count:,}", ha="center", va="center", color=colour)
-    named = confusion.labels if len(confusion.labels) <= IN_PICTURE else [""] * len(confusion.labels)
-    axis.set_xticks(places, named, rotation=20, parse_math=False)
-    axis.set_yticks(places, named, parse_math=False)
+    set_names(axis, _names(confusion.labels), _names(confusion.labels))
     axis.set_xlabel("answer")
     axis.set_title(
         f"{head}\naccuracy {percent(confusion.accuracy)}, macro F1 {percent(confusion.macro_f1)}",

@@ -1,12 +1,15 @@
 """The curves of a report: which methods have a line, which domains a panel, and the points of each."""
 
 from dataclasses import dataclass
+from math import ceil
 
 from memgrow.experiments.comparison import BASELINE, RETRAINING
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.run_report import RunReport
+from memgrow.report.table import shortened
 
 PANELS = 12  # domains that have curves of their own
+NAMED, EVERY = 5, 12  # stages up to which they are named below an axis, and up to which each has its number
 BESIDE = {BASELINE: ("fine", "fine-tuning"), RETRAINING: ("all", "retraining on everything")}
 
 
@@ -26,6 +29,15 @@ class Line:
             return [] if score is None else [(0, score), (stages - 1, score)]
         found = ((stage, self.matrix.score(stage, domain)) for stage in range(len(self.matrix.rows)))
         return [(stage, score) for stage, score in found if score is not None]
+
+
+def stage_marks(matrix: AccuracyMatrix, letters: int) -> tuple[dict[int, str], str]:
+    """The stages that are marked below an axis, each by its name, or of many by its number, and the axis' own name."""
+    names = ["+".join(row.learned) for row in matrix.rows]
+    if len(names) <= NAMED:
+        return {stage: shortened(name, letters) for stage, name in enumerate(names)}, "after learning"
+    every = 1 if len(names) <= EVERY else ceil(len(names) / 10)
+    return {stage: str(stage + 1) for stage in range(0, len(names), every)}, "after learning stage"
 
 
 Spread = dict[tuple[int, str], float]

@@ -17,6 +17,11 @@ MANY = 25  # stages or domains, beyond which a matrix is more than one can read
 MOST, NEWEST = 30, 10  # domains that have a row of their own then, and how many of them are those learnt last
 
 
+def is_readable(matrix: AccuracyMatrix) -> bool:
+    """Whether anybody could read all fields of a matrix: if not, a row for each domain says more."""
+    return max(len(matrix.rows), len(matrix.domains)) <= MANY
+
+
 @dataclass(frozen=True)
 class DomainScores:
     """What became of a domain: its score when it was learnt, the best since then, and that of the last stage."""
@@ -40,7 +45,7 @@ class MatrixTable:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text(self.title, "bold")
-        if max(len(self.matrix.rows), len(self.matrix.domains)) > MANY:
+        if not is_readable(self.matrix):
             yield self._summary()
             return
         for domains in self._blocks(options.max_width):

@@ -5,7 +5,7 @@ Every picture is a PNG, or what else the ending of its file's name says.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import ceil, nan
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -16,6 +16,7 @@ from memgrow.experiments.paper.sheet import Cell
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import marked
 from memgrow.report.measures import MEASURES, Measure
+from memgrow.report.picture_layout import HEAD, LINE, HeatMaps, set_names, wrapped
 from memgrow.report.table import UNKNOWN
 
 if TYPE_CHECKING:
@@ -28,19 +29,16 @@ ACCURACY = MEASURES["accuracy"]
 DPI = 130  # dots in an inch; all other sizes are in inches
 
 # Heat maps of accuracy matrices
-SIDE, IN_A_ROW = 4.6, 4
 DARKEST, LIGHTEST = 30, 100  # percent at the two ends of the colours
 MIDDLE = 60  # above it black stands out from the ground more than white does
 
 # Methods compared
-WIDTH, HEAD, LINE = 9.0, 1.6, 0.42
+WIDTH, ABOVE, ROW = 9.0, 1.6, 0.42
 COLOUR, REFERENCE = "#2a6f97", {BASELINE: "#8a8a8a", RETRAINING: "#c1666b"}
 
 # Curves
 PANEL = (4.6, 3.6)
 OURS, PAPER = "#1f4e79", "#b0642a"
-
-"""A table of the paper's as its JSON file has it."""
 
 
 def new_figure(width: float, height: float) -> "Figure":
@@ -64,15 +62,19 @@ def draw_matrices(
     `forgot` is for means over seeds: the forgetting of a mean matrix is another number. A `measure` other than accuracy
     has colours from the worst to the best that is shown.
     """
-    columns, rows = min(len(matrices), IN_A_ROW), ceil(len(matrices) / IN_A_ROW)
-    figure = new_figure(SIDE * columns, SIDE * rows)
-    axes = figure.subplots(rows, columns, squeeze=False)
+    look = Look.of(measure or ACCURACY, matrices.values())
+    longest = max(matrices.values(), key=lambda matrix: len(matrix.rows))
+    maps = HeatMaps.of(len(matrices), longest.domains, _stages(longest), look.cell)
+    title = wrapped(title, maps.width * maps.columns)
+    figure = new_figure(maps.width * maps.columns, maps.height * maps.rows + LINE * title.count("\n"))
+    axes = figure.subplots(maps.rows, maps.columns, squeeze=False)
     for axis in axes.flat[len(matrices) :]:
         axis.set_axis_off()
-    look = Look.of(measure or ACCURACY, matrices.values())
     for axis, (name, matrix) in zip(axes.flat, matrices.items(), strict=False):
         lost = (forgot or {}).get(name, look.measure.forgetting(matrix))
-        image = _draw_matrix(axis, name, matrix, lost, look)
+        image = _draw_matrix(axis, matrix, look)
+        head = _head(name, look.measure, look.measure.average(matrix), lost)
+        axis.set_title(wrapped(head, maps.width, HEAD), fontsize=11, parse_math=False)
     for axis in axes[:, 0]:
         axis.set_ylabel("after learning")
     bar = figure.colorbar(image, ax=axes.ravel().tolist(), shrink=0.75, label=look.measure.axis)
@@ -100,6 +102,11 @@ class Look:
         low, high = measure.place(worst), measure.place(best)
         return cls(measure, (min(low, high - measure.least), high), (measure.shown(worst), measure.shown(best)))
 
+    @property
+    def cell(self) -> float:
+        """Inches of a field that its figure fits into."""
+        return 0.42 if self.measure is ACCURACY else 0.65
+
     def is_light(self, place: float) -> bool:
         """Whether the ground is so light that figures have to be black."""
         low, high = self.ends
@@ -109,7 +116,17 @@ class Look:
         return f"{100 * score:.0f}" if self.measure is ACCURACY else self.measure.shown(score)
 
 
-def _draw_matrix(axis: "Axes", name: str, matrix: AccuracyMatrix, lost: float | None, look: Look) -> "AxesImage":
+def _stages(matrix: AccuracyMatrix) -> list[str]:
+    return ["→ " + "+".join(row.learned) for row in matrix.rows]
+
+
+def _head(name: str, measure: Measure, average: float | None, lost: float | None) -> str:
+    parts = [f"average {measure.shown(average).removesuffix('%')}"] if average is not None else []
+    parts += [f"forgot {measure.lost_text(lost).removeprefix('+')}"] if lost is not None else []
+    return f"{name}: {', '.join(parts)}" if parts else name
+
+
+def _draw_matrix(axis: "Axes", matrix: AccuracyMatrix, look: Look) -> "AxesImage":
     domains, learned_at, measure = matrix.domains, matrix.learned_at(), look.measure
     scores = [[matrix.score(stage, domain) for domain in domains] for stage in range(len(matrix.rows))]
     places = [[nan if score is None else measure.place(score) for score in row] for row in scores]
@@ -131,21 +148,16 @@ def _draw_matrix(axis: "Axes", name: str, matrix: AccuracyMatrix, lost: float | 
                 fontstyle="normal" if stage >= learned else "italic",
                 fontweight="bold" if stage == learned else "normal",
             )
-    # A dollar in a name is a dollar, and no formula.
-    axis.set_xticks(range(len(domains)), domains, rotation=20, parse_math=False)
-    axis.set_yticks(range(len(scores)), ["→ " + "+".join(row.learned) for row in matrix.rows], parse_math=False)
+    set_names(axis, domains, _stages(matrix))
     axis.set_xlabel(f"{measure.name} on")
-    average = measure.average(matrix)
-    parts = [f"average {measure.shown(average).removesuffix('%')}"] if average is not None else []
-    parts += [f"forgot {measure.lost_text(lost).removeprefix('+')}"] if lost is not None else []
-    axis.set_title(f"{name}: {', '.join(parts)}" if parts else name, fontsize=11)
     return image
 
 
 def draw_comparison(comparison: Comparison, path: str | Path | BinaryIO, title: str) -> None:
     """Draw average and forgetting of the methods below each other, every seed a dot."""
     methods = comparison.order
-    figure = new_figure(WIDTH, HEAD + LINE * len(methods))
+    title = wrapped(title, WIDTH)
+    figure = new_figure(WIDTH, ABOVE + ROW * len(methods) + LINE * title.count("\n"))
     panels = {
         "average": f"{comparison.kind.average}\n(right is better)",
         "forgetting": "forgetting, points\n(left is better)",

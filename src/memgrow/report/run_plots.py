@@ -7,15 +7,19 @@ from typing import Any, BinaryIO
 
 from memgrow.experiments.attention import MemoryUse
 from memgrow.history import Stage
-from memgrow.report.lines import Line, report_lines, shown_domains, tested_domains
+from memgrow.report.lines import NAMED, Line, report_lines, shown_domains, stage_marks, tested_domains
+from memgrow.report.matrix import MANY, is_readable
 from memgrow.report.measures import Measure, validation_axis
+from memgrow.report.picture_layout import HeatMaps, path_text, set_names
 from memgrow.report.plots import DPI, draw_comparison, draw_matrices, new_figure
 from memgrow.report.run_report import RunReport
+from memgrow.report.table import shortened
 from memgrow.storage import atomic_open
 
 KINDS = ("png", "svg")
 MOST = 12  # stages whose training is drawn
 PANEL, IN_A_ROW = (3.6, 2.9), 3  # inches
+NAME, TITLE = 12, 30  # letters of a stage's name below an axis, and of a title above it
 # By the kind of a line, as in style.css: colours that differ to all eyes, and never colours alone.
 LOOKS: dict[str, dict[str, Any]] = {
     "own": {"color": "#0b62a8", "marker": "o", "linewidth": 2.2},
@@ -40,12 +44,12 @@ def save_pictures(report: RunReport, folder: Path) -> list[Path]:
 
 def _pictures(report: RunReport) -> Iterator[tuple[str, Callable[[BinaryIO], None]]]:
     comparison, memory = report.comparison, report.memory
-    title = " → ".join("+".join(row.learned) for row in report.matrix.rows)
+    title = path_text(["+".join(row.learned) for row in report.matrix.rows])
     matrices = {report.own_name: report.matrix}
     if comparison is not None:
         others = [name for name in comparison.order if name != report.own_name]
         matrices |= {name: matrix for name in others if len((matrix := comparison.mean_matrix(name)).rows) > 1}
-    if any(row.scores for row in report.matrix.rows):
+    if is_readable(report.matrix) and any(row.scores for row in report.matrix.rows):
         yield "matrix", lambda file: draw_matrices(matrices, file, title, _forgot(report), report.measure)
     if len(report.matrix.rows) > 1 and tested_domains(report):
         yield "curves", lambda file: draw_curves(report, file)
@@ -54,7 +58,7 @@ def _pictures(report: RunReport) -> Iterator[tuple[str, Callable[[BinaryIO], Non
     if report.history is not None and any(stage.curve.validation for stage in report.history.stages):
         stages = [stage for stage in report.history.stages if stage.curve.validation][-MOST:]
         yield "training", lambda file: draw_training(stages, report.measure, file)
-    if memory is not None:
+    if memory is not None and len(memory.slots) <= MANY:
         yield "attention", lambda file: draw_attention(memory, file)
 
 
@@ -73,7 +77,7 @@ def draw_curves(report: RunReport, path: BinaryIO) -> None:
     axes = figure.subplots(down, across, squeeze=False, sharey=True)
     for axis in axes.flat[len(domains) :]:
         axis.set_axis_off()
-    names = ["+".join(row.learned) for row in report.matrix.rows]
+    marks, below = stage_marks(report.matrix, NAME)
     for axis, domain in zip(axes.flat, domains, strict=False):
         for line in lines:
             points = line.points(domain, stages)
@@ -91,14 +95,15 @@ def draw_curves(report: RunReport, path: BinaryIO) -> None:
             axis.axvline(learned, color="#888888", linewidth=0.8, linestyle=":")
         if report.measure.better == "lower":
             axis.set_yscale("log")
-        axis.set_title(domain, fontsize=10, parse_math=False)
-        axis.set_xticks(range(stages), names, rotation=20, parse_math=False, fontsize=8)
-        axis.set_xlabel("after learning")
+        axis.set_title(shortened(domain, TITLE), fontsize=10, parse_math=False)
+        slant = 20 if stages <= NAMED else 0
+        axis.set_xticks(list(marks), list(marks.values()), rotation=slant, parse_math=False, fontsize=8)
+        axis.set_xlabel(below)
         axis.grid(axis="y", alpha=0.25)
     for axis in axes[:, 0]:
         axis.set_ylabel(report.measure.axis)
     handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=len(lines), frameon=False)
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(lines), across), frameon=False)
     figure.savefig(path, dpi=DPI)
 
 
@@ -125,7 +130,7 @@ def draw_training(stages: Sequence[Stage], measure: Measure, path: BinaryIO) -> 
         beside = axis.twinx()
         losses = [nan if loss is None else loss for loss in stage.curve.loss]
         beside.plot(epochs, losses, **{**LOOKS["fine"], "marker": None})
-        axis.set_title("+".join(stage.learned), fontsize=10, parse_math=False)
+        axis.set_title(shortened("+".join(stage.learned), TITLE), fontsize=10, parse_math=False)
         axis.set_xlabel("epoch")
         axis.locator_params(axis="x", integer=True, min_n_ticks=1)  # there is no half an epoch
         axis.set_ylabel(validation_axis(measure), color=LOOKS["own"]["color"])
@@ -137,7 +142,8 @@ def draw_training(stages: Sequence[Stage], measure: Measure, path: BinaryIO) -> 
 def draw_attention(memory: MemoryUse, path: BinaryIO) -> None:
     """Draw how the attention of each domain's texts divides among the domains' slots."""
     owners, readers = list(memory.slots), list(memory.shares)
-    figure = new_figure(2.2 + 0.9 * len(owners), 1.8 + 0.6 * len(readers))
+    size = HeatMaps.of(1, owners, readers, 0.6)
+    figure = new_figure(size.width, size.height)
     axis = figure.subplots()
     values = [[100 * memory.shares[reader][owner] for owner in owners] for reader in readers]
     most = 100 * memory.darkest
@@ -146,8 +152,7 @@ def draw_attention(memory: MemoryUse, path: BinaryIO) -> None:
         for column, value in enumerate(line):
             colour = "white" if value > 0.6 * most else "black"
             axis.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour)
-    axis.set_xticks(range(len(owners)), owners, rotation=20, parse_math=False)
-    axis.set_yticks(range(len(readers)), readers, parse_math=False)
+    set_names(axis, owners, readers)
     axis.set_xlabel("slots of")
     axis.set_ylabel("texts of")
     figure.colorbar(image, ax=axis, label="attention, %")

@@ -16,6 +16,7 @@ from memgrow.errors import MissingExtraError, SettingsError
 from memgrow.history import History
 from memgrow.printable import printable
 from memgrow.progress import NoProgress, Progress, Step
+from memgrow.report.matrix import is_readable
 from memgrow.report.measures import measure_of_task
 from memgrow.report.plots import draw_matrices
 
@@ -136,7 +137,7 @@ class Tracking:
         scores = {f"test/{plain(name)}": score for name, score in row.scores.items()}
         average = history.matrix.average()
         self.tracker.scalars(scores | ({} if average is None else {"test average": average}), number)
-        if not scores:
+        if not scores or not is_readable(history.matrix):
             return
         picture = io.BytesIO()
         try:

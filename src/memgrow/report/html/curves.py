@@ -1,16 +1,14 @@
 """Curves as inline SVG: each domain's score over the stages, the chosen method beside what it is measured by."""
 
 from collections.abc import Sequence
-from math import ceil
 
+from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axes
 from memgrow.report.html.element import Html, element
-from memgrow.report.lines import Line
+from memgrow.report.lines import Line, stage_marks
 from memgrow.report.measures import Measure
-from memgrow.report.table import shortened
 
-NAMED = 5  # stages that are named below their axis; more of them are numbered
-LETTERS = 8  # of such a name; those of full width count twice
+LETTERS = 8  # of a stage's name below its axis
 
 
 def axes_of(lines: Sequence[Line], domains: Sequence[str], measure: Measure, stages: int) -> Axes:
@@ -26,10 +24,10 @@ def axes_of(lines: Sequence[Line], domains: Sequence[str], measure: Measure, sta
 
 
 def panel(
-    domain: str, lines: Sequence[Line], axes: Axes, measure: Measure, names: Sequence[str], learned: int | None
+    domain: str, lines: Sequence[Line], axes: Axes, measure: Measure, matrix: AccuracyMatrix, learned: int | None
 ) -> Html:
     """The curves of one domain. Before it was learnt, lines are thin and points hollow."""
-    parts: list[Html] = [*axes.grid(), *_axis_names(axes, measure, names)]
+    parts: list[Html] = [*axes.grid(), *_axis_names(axes, measure, matrix)]
     if learned is not None and axes.stages > 1 and learned > 0:
         x = axes.x(learned)
         parts.append(element("line", x1=x, x2=x, y1=float(TOP), y2=float(HEIGHT - BOTTOM), class_="learnt"))
@@ -40,18 +38,13 @@ def panel(
     return element("figure", element("figcaption", element("b", domain)), drawing, class_="panel")
 
 
-def _axis_names(axes: Axes, measure: Measure, names: Sequence[str]) -> list[Html]:
-    named = axes.stages <= NAMED
-    every = 1 if axes.stages <= 12 else ceil(axes.stages / 10)
+def _axis_names(axes: Axes, measure: Measure, matrix: AccuracyMatrix) -> list[Html]:
+    marks, below = stage_marks(matrix, LETTERS)
     parts = [element("text", measure.axis, x=4.0, y=14.0, class_="axis")]
-    for stage in range(0, axes.stages, every):
-        name = names[stage]
-        short = shortened(name, LETTERS) if named else str(stage + 1)
-        mark = element(
-            "text", short, element("title", name), x=axes.x(stage), y=float(HEIGHT - BOTTOM + 16), class_="tick middle"
-        )
-        parts.append(mark)
-    below = "after learning" if named else "after learning stage"
+    for stage, short in marks.items():
+        name = element("title", "+".join(matrix.rows[stage].learned))
+        at = {"x": axes.x(stage), "y": float(HEIGHT - BOTTOM + 16)}
+        parts.append(element("text", short, name, **at, class_="tick middle"))
     return [
         *parts,
         element("text", below, x=float((LEFT + WIDTH - RIGHT) / 2), y=float(HEIGHT - 8), class_="axis middle"),

@@ -23,7 +23,7 @@ from memgrow.report.html.parts import section, table_html
 from memgrow.report.html.strips import methods_table
 from memgrow.report.html.training import training_section
 from memgrow.report.lines import report_lines, shown_domains, tested_domains
-from memgrow.report.matrix import MANY
+from memgrow.report.matrix import is_readable
 from memgrow.report.measures import Scale
 from memgrow.report.run_report import RunReport
 from memgrow.report.table import MISSING, Table, numbers
@@ -105,7 +105,7 @@ def _tiles(report: RunReport) -> Iterable[Html]:
 def _matrix(report: RunReport) -> Html | None:
     if not any(row.scores for row in report.matrix.rows):
         return None
-    if max(len(report.matrix.rows), len(report.matrix.domains)) > MANY:
+    if not is_readable(report.matrix):
         return section("Every domain", _domains_table(report))
     scale = _scale(report)
     name = report.measure.name
@@ -130,7 +130,7 @@ def _scale(report: RunReport) -> Scale:
 
 
 def _other_matrices(report: RunReport) -> Html | None:
-    if max(len(report.matrix.rows), len(report.matrix.domains)) > MANY:
+    if not is_readable(report.matrix):
         return None
     others = {name: matrix for name, matrix in _others(report).items() if len(matrix.rows) > 1}
     if not others:
@@ -157,8 +157,7 @@ def _curves(report: RunReport) -> Html | None:
     if stages < 2 or not shown:
         return None
     axes = axes_of(lines, shown, report.measure, stages)
-    names = ["+".join(row.learned) for row in matrix.rows]
-    panels = [panel(name, lines, axes, report.measure, names, learned.get(name)) for name in shown]
+    panels = [panel(name, lines, axes, report.measure, matrix, learned.get(name)) for name in shown]
     tested = len(tested_domains(report))
     some = f"Of {tested} domains, the {len(shown)} that lost most. " if len(shown) < tested else ""
     return section(
