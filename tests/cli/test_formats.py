@@ -169,3 +169,54 @@ def test_where_answers_go_to_a_file_a_bar_says_how_many_it_has_been(
     assert shown == ["20 answered", "25 answered"]
     memgrow.done("predict", made_of_texts, "--file", texts)
     assert len(shown) == 2
+
+
+# Encodings and delimiters, where they are of use
+
+
+@pytest.fixture(scope="module")
+def lamps() -> list[str]:
+    return [f"a naïve lamp of {number} kinds" for number in range(30)]
+
+
+def test_lines_of_standard_input_are_of_the_encoding_that_is_named(memgrow, made_of_texts, lamps):
+    lines = "\n".join([*lamps, json.dumps({"text": "très fine"}, ensure_ascii=False)])
+    found = {
+        name: memgrow.done("predict", made_of_texts, "--encoding", name, stdin=lines.encode(name))
+        for name in ("latin-1", "utf-8", "utf-8-sig")
+    }
+    assert len(set(found.values())) == 1
+    assert json.loads(found["latin-1"].splitlines()[-1])["texts"] == ["très fine"]
+    told = memgrow.done("watch", made_of_texts, "--encoding", "latin-1", "--json", stdin=lines.encode("latin-1"))
+    assert told == memgrow.done("watch", made_of_texts, "--json", stdin=lines.encode())
+
+
+@pytest.mark.parametrize("command", ["predict", "watch"])
+def test_what_standard_input_cannot_be_read_by_is_refused(memgrow, made_of_texts, command):
+    words, line = (command, made_of_texts), "a naïve lamp\n"
+    assert "utf-16 has other ends of lines" in memgrow.refused(*words, "--encoding", "utf-16", stdin=line)
+    said = memgrow.refused(*words, "--encoding", "ascii", stdin=line)
+    assert "standard input, line 1: this is not ASCII text" in said
+    assert "--delimiter is for CSV files" in memgrow.refused(*words, "--delimiter", ";", stdin=line)
+
+
+@pytest.mark.parametrize("option", [("--encoding", "latin-1"), ("--delimiter", ";")])
+def test_texts_of_the_command_line_have_neither_encoding_nor_delimiter(memgrow, made_of_texts, option):
+    assert f"{option[0]} is for" in memgrow.refused("predict", made_of_texts, "a lamp", *option)
+
+
+@pytest.mark.parametrize("command", ["watch", "report", "prune", "theorem"])
+def test_every_command_that_reads_files_can_be_told_how_they_are_written(memgrow, model, data, tmp_path, command):
+    rows = [json.loads(line) for line in data["kitchen"].read_text().splitlines()]
+    lines = [f"{row['premise']} naïve;{row['hypothesis']};{row['label']}" for row in rows if row["split"] == "test"]
+    table = tmp_path / "kitchen.csv"
+    table.write_bytes("\n".join(["premise;hypothesis;label", *lines]).encode("latin-1"))
+    words = {
+        "watch": ("watch", model, table),
+        "report": ("report", model, table, "-o", tmp_path / "page.html"),
+        "prune": ("prune", model, "--data", table, "--below", 0.3, "--dry-run"),
+        "theorem": ("theorem", "--model", model, "--data", table, *("--samples", 5, "--draws", 2, "--limit", 5)),
+    }[command]
+    words = (*words, "--out", tmp_path / "out") if command == "theorem" else words
+    assert "--encoding" in memgrow.refused(*words)
+    memgrow.done(*words, "--encoding", "latin-1", "--delimiter", ";")

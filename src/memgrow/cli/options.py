@@ -216,6 +216,12 @@ def vectors_file(given: Path | None) -> Path | None:
     return None if given is None or str(given) == NO_VECTORS else given
 
 
+def refuse_delimiter(delimiter: str | None, given: str) -> None:
+    """Refuse a delimiter for what is no file."""
+    if delimiter is not None:
+        raise SettingsError(f"--delimiter is for CSV files, and {given}: leave it out, or give a file")
+
+
 def label_names(words: list[str] | None) -> dict[object, str]:
     """The other names of labels that OLD=NEW words give."""
     names: dict[object, str] = {}
@@ -232,13 +238,13 @@ def columns(
     *,
     text: str | None,
     pair: str | None,
-    label: str | None,
-    reply: str | None,
-    by: str | None,
-    split_column: str | None,
     delimiter: str | None,
     encoding: str | None,
-    map_label: list[str] | None,
+    label: str | None = None,
+    reply: str | None = None,
+    by: str | None = None,
+    split_column: str | None = None,
+    map_label: list[str] | None = None,
     group: str | None = None,
 ) -> "Columns":
     """The columns that the options of a command name, and how the file that has them is written."""

@@ -62,10 +62,8 @@ def predict(
 
     Example: memgrow predict model/ "a quiet, moving book"
     """
-    from memgrow.data import Columns
     from memgrow.data.asked import Asked, asked_from_lines, examples_from_words, iterate_asked
     from memgrow.data.batches import SOME, UnknownWords
-    from memgrow.data.lines import FileFormat
     from memgrow.data.live_lines import LiveLines, as_they_come
     from memgrow.learner import Learner
     from memgrow.report.progress_bars import ProgressBar
@@ -78,7 +76,11 @@ def predict(
         raise SettingsError(f"give --json or answers as {written}, not both")
     if output is not None:
         check_output(output)
-    columns = Columns(text=text, pair=pair, file_format=FileFormat(delimiter, encoding))
+    if texts and encoding is not None:
+        raise SettingsError("--encoding is for files and standard input, and texts are given: leave it out")
+    if not file:
+        opt.refuse_delimiter(delimiter, "texts are given" if texts else "standard input has a text or an object a line")
+    columns = opt.columns(text=text, pair=pair, delimiter=delimiter, encoding=encoding)
     learner, waiting = Learner.load(model, device), lambda: False
     asked: Iterable[Asked]
     if texts:

@@ -36,6 +36,8 @@ def prune(
     domains: opt.Domains = None,
     split_column: opt.SplitColumn = None,
     skip_empty: opt.SkipEmpty = False,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
@@ -43,7 +45,7 @@ def prune(
 
     Example: memgrow prune model/ --data books_test.jsonl --dry-run
     """
-    from memgrow.data import Columns, load_for_evaluation
+    from memgrow.data import load_for_evaluation
     from memgrow.forgetting import ROUNDING
     from memgrow.learner import Learner
     from memgrow.pruning import plan_pruning
@@ -53,7 +55,15 @@ def prune(
 
     if not data:
         raise SettingsError("prune needs texts to see which slots are read: give files with --data")
-    columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column)
+    columns = opt.columns(
+        text=text,
+        pair=pair,
+        label=label,
+        by=by,
+        split_column=split_column,
+        delimiter=delimiter,
+        encoding=encoding,
+    )
     with changing(model):
         learner = Learner.load(model, device)
         loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)

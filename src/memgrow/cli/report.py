@@ -61,6 +61,8 @@ def report(
     domains: opt.Domains = None,
     split_column: opt.SplitColumn = None,
     skip_empty: opt.SkipEmpty = False,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
@@ -68,7 +70,7 @@ def report(
 
     Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
     """
-    from memgrow.data import Columns, Stream, load_for_evaluation
+    from memgrow.data import Stream, load_for_evaluation
     from memgrow.learner import Learner
     from memgrow.report.plots import new_figure
     from memgrow.report.run_plots import save_pictures
@@ -92,7 +94,16 @@ def report(
         learner = Learner.load(what, device)
         stream = Stream(())
         if data:
-            columns = Columns(text=text, pair=pair, label=label, by=by, split=split_column, reply=reply)
+            columns = opt.columns(
+                text=text,
+                pair=pair,
+                label=label,
+                reply=reply,
+                by=by,
+                split_column=split_column,
+                delimiter=delimiter,
+                encoding=encoding,
+            )
             loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
             stream = loaded.stream
             for notice in loaded.notices:

@@ -38,13 +38,15 @@ def theorem(
     by: opt.By = None,
     domains: opt.Domains = None,
     skip_empty: opt.SkipEmpty = False,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Theorem 1 in numbers: what new slots and new hidden units do to states.
 
     Example: memgrow theorem --model model/ --data books_test.jsonl
     """
-    from memgrow.data import Columns, Stream, load_for_evaluation
+    from memgrow.data import Stream, load_for_evaluation
     from memgrow.experiments.theorem.report import parts, theorem_report
     from memgrow.learner import Learner
     from memgrow.report.progress_bars import PartsBar
@@ -57,7 +59,7 @@ def theorem(
     learners = {} if model is None else {model.name: Learner.load(model, device)}
     stream = Stream(())
     if data:
-        columns = Columns(text=text, pair=pair, label=label, by=by)
+        columns = opt.columns(text=text, pair=pair, label=label, by=by, delimiter=delimiter, encoding=encoding)
         loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
         stream = loaded.stream
         for notice in loaded.notices:

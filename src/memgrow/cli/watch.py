@@ -32,6 +32,8 @@ def watch(
     ] = None,
     text: opt.Text = None,
     pair: opt.Pair = None,
+    delimiter: opt.Delimiter = None,
+    encoding: opt.Encoding = None,
     window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = opt.WINDOW,
     alpha: Annotated[
         float, typer.Option(metavar="SHARE", help="How often texts like those learnt may alarm.")
@@ -45,18 +47,20 @@ def watch(
 
     Example: memgrow watch model/ asked.jsonl
     """
-    from memgrow.data import Columns, Example
+    from memgrow.data import Example
     from memgrow.data.asked import examples_from_lines, iterate_unlabelled
     from memgrow.data.lines import bounded_lines
     from memgrow.data.records import in_chunks
     from memgrow.drift import Verdict, together
     from memgrow.learner import Learner
 
+    if file is None:
+        opt.refuse_delimiter(delimiter, "standard input has a text or an object a line")
+    columns = opt.columns(text=text, pair=pair, delimiter=delimiter, encoding=encoding)
     learner = Learner.load(model, device)
     monitor = learner.drift_monitor(window, alpha)
     if not learner.reference.domains:
         raise ModelError(f"{model}: {monitor.report().sentence}")
-    columns = Columns(text=text, pair=pair)
     examples: Iterable[Example] = (
         iterate_unlabelled(file, columns)
         if file

@@ -64,7 +64,7 @@ def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | No
 
 def asked_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Asked]:
     """The same with the other fields of the object."""
-    for number, (place, line) in enumerate(input_lines(lines), 1):
+    for number, (place, line) in enumerate(input_lines(lines, columns.file_format), 1):
         # Passing over an empty line would set the answers off against the lines they belong to.
         if not line.strip():
             raise DataError(f"{place}: the line is empty; remove it, or give it a text")

@@ -64,8 +64,19 @@ class FileFormat:
             start = file.read(4)
         return next((name for bom, name in BOMS.items() if start.startswith(bom)), UTF8)
 
+    def encoding_of_lines(self) -> str:
+        """The encoding of standard input, whose lines are told by their ends before they are decoded."""
+        name = UTF8 if self.encoding is None else codecs.lookup(self.encoding).name
+        if name in (UTF8, UTF8_WITH_BOM):
+            return UTF8
+        if "\n".encode(name) != b"\n":
+            raise SettingsError(
+                f"{name} has other ends of lines, and standard input is read line by line: give a file, or convert it"
+            )
+        return name
 
-UTF8 = "utf-8"
+
+UTF8, UTF8_WITH_BOM = "utf-8", "utf-8-sig"
 AS_IT_IS = FileFormat()
 
 
@@ -154,7 +165,7 @@ def _undecodable(place: str, encoding: str, error: UnicodeError) -> DataError:
 def text_chunks(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[str]:
     """The text of a file in pieces, for formats that need no lines."""
     encoding, bound = file_format.encoding_of(path), _Unpacked(path)
-    decoder = codecs.getincrementaldecoder("utf-8-sig" if encoding == UTF8 else encoding)()
+    decoder = codecs.getincrementaldecoder(UTF8_WITH_BOM if encoding == UTF8 else encoding)()
     begun = False
     with opened(path) as file:
         while piece := file.read(AT_ONCE):
@@ -176,16 +187,17 @@ def bounded_lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     return iter(partial(file.readline, LONGEST_ROW + 1), b"")
 
 
-def input_lines(lines: Iterable[bytes]) -> Iterator[tuple[str, str]]:
+def input_lines(lines: Iterable[bytes], file_format: FileFormat = AS_IT_IS) -> Iterator[tuple[str, str]]:
     """The lines of standard input as text without their ends, each with its place."""
+    encoding = file_format.encoding_of_lines()
     for number, raw in enumerate(lines, 1):
         place = f"standard input, line {number}"
         if len(raw) > LONGEST_ROW:
             raise too_long(place)
         try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(f"{place}: this is not UTF-8 text; convert it first") from error
+            line = raw.decode(UTF8_WITH_BOM if number == 1 and encoding == UTF8 else encoding)
+        except UnicodeError as error:
+            raise DataError(f"{place}: this is not {encoding.upper()} text; convert it first") from error
         yield place, line.rstrip("\r\n")
 
 
@@ -201,7 +213,7 @@ def text_lines(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[tuple
     """The lines of a file, decoded one by one, so that an error can say which line it is on."""
     for number, line in raw_lines(path, file_format.encoding_of(path)):
         try:
-            yield number, line.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield number, line.decode(UTF8_WITH_BOM if number == 1 else UTF8)
         except UnicodeDecodeError as error:
             advice = "save the file as UTF-8, or name its encoding with --encoding (Excel writes cp1252 or latin-1)"
             raise DataError(
