@@ -151,6 +151,14 @@ def test_a_plain_line_is_a_text(memgrow, made_of_texts):
     assert answer["texts"] == ["a fine\tlamp"]
 
 
+def test_what_is_about_replies_is_refused_for_a_model_of_labels(memgrow, made, data, tmp_path):
+    assert "--beam is for replies" in memgrow.refused("predict", made, "a", "b", "--beam", 7)
+    assert "--beam is for replies" in memgrow.refused("evaluate", made, data["kitchen"], "--beam", 5)
+    words = ("evaluate", made, data["kitchen"], "--vectors")
+    assert "--vectors is for replies" in memgrow.refused(*words, tmp_path / "nowhere.vec")
+    assert memgrow.done(*words, "none") == memgrow.done("evaluate", made, data["kitchen"], "--beam", 1)
+
+
 def test_no_lines_no_answers(memgrow, made):
     assert memgrow.done("predict", made, stdin="") == ""
 

@@ -105,6 +105,9 @@ def evaluate(
     }
     if learner.task == REPLY and (asked := [name for name, value in for_labels.items() if value]):
         raise SettingsError(f"{asked[0]} is about models that answer with labels, and this model replies: leave it out")
+    for_replies = {"--beam": beam > 1, "--vectors": opt.vectors_file(vectors)}
+    if learner.task != REPLY and (asked := [name for name, value in for_replies.items() if value]):
+        raise SettingsError(f"{asked[0]} is for replies, and this model answers with labels: leave it out")
     other = None if against is None else Learner.load(against, device)
     if other is not None and other.task == REPLY:
         raise SettingsError(f"{against} replies, and {model} answers with labels: give another model of labels")

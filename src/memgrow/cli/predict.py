@@ -66,6 +66,7 @@ def predict(
     from memgrow.data.batches import SOME, UnknownWords
     from memgrow.data.live_lines import LiveLines, as_they_come
     from memgrow.learner import Learner
+    from memgrow.models import REPLY
     from memgrow.report.progress_bars import ProgressBar
     from memgrow.storage import check_output
 
@@ -82,6 +83,8 @@ def predict(
         opt.refuse_delimiter(delimiter, "texts are given" if texts else "standard input has a text or an object a line")
     columns = opt.columns(text=text, pair=pair, delimiter=delimiter, encoding=encoding)
     learner, waiting = Learner.load(model, device), lambda: False
+    if learner.task != REPLY and beam > 1:
+        raise SettingsError("--beam is for replies, and this model answers with labels: leave it out")
     asked: Iterable[Asked]
     if texts:
         asked = [Asked(example, {}) for example in examples_from_words(texts, learner.task)]
