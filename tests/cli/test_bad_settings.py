@@ -123,6 +123,12 @@ def test_the_demo_refuses_an_unknown_method_before_it_trains(memgrow, tmp_path, 
     assert "there is no method 'G'" in memgrow.refused("demo", "--methods", "F,G", "--out", tmp_path / "demo")
 
 
+def test_the_demo_gives_no_advice_that_it_does_not_take(memgrow, tmp_path):
+    (tmp_path / "report.html").write_text("mine")
+    said = memgrow.refused("demo", "--out", tmp_path)
+    assert said.endswith("is no report of memgrow's: move it away, or choose another place")
+
+
 def test_the_demo_refuses_a_place_that_is_a_file_before_it_trains(memgrow, tmp_path, monkeypatch):
     monkeypatch.setattr("memgrow.learner.Learner.adapt", lambda *_, **__: pytest.fail("it trained"))
     (tmp_path / "file").write_text("dear")

@@ -148,4 +148,6 @@ def check_replaceable(out: Path) -> None:
         return  # a pipe would wait for somebody to write
     with out.open("rb") as file:
         if f'content="{GENERATOR}"'.encode() not in file.read(BEGINNING):
-            raise SettingsError(f"{out} is there already, and is no report of memgrow's: give another name with -o")
+            raise SettingsError(
+                f"{out} is there already, and is no report of memgrow's: move it away, or choose another place"
+            )
