@@ -22,7 +22,9 @@ from memgrow.checkpoint import find_faults
 from memgrow.learner import Learner
 from memgrow.service.published import Publisher
 from memgrow.service.trainer import Order, train
+from memgrow.versions import undo
 from tests.service.conftest import PAIR, Serve, is_cleared, left, wait
+from tests.support.breaking import Plug, PulledPlug
 
 KILLS = 12
 
@@ -36,6 +38,24 @@ def test_a_training_that_was_not_finished_goes_on(
     assert wait(client, place.place.name)["state"] == "published"
     assert client.get("/model").json()["version"] == 3
     assert is_cleared(place.place)
+
+
+@pytest.mark.parametrize("publish", [True, False], ids=["published", "ready"])
+def test_a_training_that_was_not_finished_begins_again_from_the_version_before(
+    serve: Serve, third: bytes, at_once: None, folder: Path, monkeypatch: pytest.MonkeyPatch, publish: bool
+) -> None:
+    place = left(folder, third, "training", publish)
+    with monkeypatch.context() as patch:
+        patch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
+        patch.setattr("memgrow.service.trainer.FileProgress", lambda file: Plug(4))  # in the second epoch
+        with pytest.raises(PulledPlug):
+            train(place.place, Order(str(folder), "new", ".jsonl", "cpu"))
+    assert (place.place / "model.adapting").is_dir()
+    undo(folder)
+    client = serve().client
+    told = wait(client, place.place.name)
+    assert (told["state"], told["error"]) == ("published" if publish else "ready", None)
+    assert client.get("/model").json()["version"] == (2 if publish else 1)
 
 
 @pytest.mark.parametrize("published", [False, True], ids=["before", "after"])

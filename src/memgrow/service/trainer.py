@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from memgrow.service.jobs import PROGRESS, RESULT, JobFolder, read_object, sente
 from memgrow.service.uploads import load_upload
 from memgrow.stage_data import domains_of_stage, validate
 from memgrow.storage import atomic_write, finite, pack_json
+from memgrow.training.resume import ResumeFolder, UnfinishedError
 
 ORDER = "order.json"
 EVERY_S = 0.5  # between two words on the progress
@@ -77,8 +79,11 @@ def train(folder: Path, order: Order) -> dict[str, Any]:
     watched = [one for one in load_for_evaluation(order.watch).stream if one.name != domain.name] if order.watch else []
     before = {**_last_known(learner.history), **_scores(learner, [domain, *watched])}
     wanted = [*(past.fingerprint for past in learner.history.stages), stage.fingerprint]
-    if _learnt(place.candidate) != wanted:  # else it was killed just after it had ended
-        learner.adapt(
+    if _learnt(place.candidate) == wanted:  # it was killed just after it had ended
+        history = Learner.load(place.candidate, "cpu").history
+    else:
+        adapt = partial(
+            learner.adapt,
             domain,
             watch=watched,
             folder=place.candidate,
@@ -88,9 +93,12 @@ def train(folder: Path, order: Order) -> dict[str, Any]:
             keep_versions=0,
             max_forgetting=order.max_forgetting,
         )
+        try:
+            adapt()
+        except UnfinishedError:  # this job's own, and begun before `undo` or the like changed the model
+            ResumeFolder.beside(place.candidate, 0, {}, 0.0).clear()
+            adapt()
         history = learner.history
-    else:
-        history = Learner.load(place.candidate, "cpu").history
     return {"before": before, "after": dict(history.matrix.rows[-1].scores)}
 
 

@@ -81,6 +81,10 @@ class Position:
         return replace(new, best=score, best_epoch=new.epoch) if score > self.best else new
 
 
+class UnfinishedError(ModelError):
+    """An unfinished training that this one cannot go on with: it is another's, or damaged."""
+
+
 class ResumeFolder:
     """The folder that keeps an unfinished training; where it is None, nothing is kept.
 
@@ -156,7 +160,7 @@ class ResumeFolder:
         """The error, or for one that is no sentence another that is."""
         if isinstance(error, MemgrowError) or is_out_of_memory(error):
             return error
-        return ModelError(
+        return UnfinishedError(
             f"{self.folder} holds no unfinished adaptation that can be taken up ({brief(error)}): remove the folder to "
             "begin anew"
         )
@@ -168,7 +172,7 @@ class ResumeFolder:
             return None
         for name, ours in self.key.items():
             if state["key"].get(name) != ours:
-                raise ModelError(
+                raise UnfinishedError(
                     f"{self.folder} holds an unfinished adaptation with another {name}: finish that one first "
                     "(run it again as it was), or remove the folder to give it up"
                 )
