@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from memgrow.data import Domain, Stream, write_jsonl
+from memgrow.errors import SettingsError
 from memgrow.learner import Learner
+from memgrow.service.running import Service
 from memgrow.service.trainer import Order, train
 from memgrow.versions import undo
 from tests.service.conftest import PAIR, Serve, is_cleared, upload, wait
@@ -122,6 +125,17 @@ def test_a_file_that_cannot_be_learnt_is_refused_before_it_is_queued(
     assert client.get("/jobs").json()["jobs"] == []
     jobs = folder.parent / "model.jobs"
     assert not jobs.exists() or not list(jobs.iterdir())
+
+
+def test_a_bound_on_forgetting_without_examples_to_watch_is_refused_at_the_start(
+    folder: Path, stream: Stream, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match="--watch"):
+        Service(folder, device="cpu", max_forgetting=2)
+    Service(folder, device="cpu", max_forgetting=2, read_only=True)  # nothing is learnt that could forget
+    first = next(iter(stream))
+    (file,) = write_jsonl(Stream([Domain(first.name, test=first.test)]), tmp_path / "watched")
+    Service(folder, device="cpu", max_forgetting=2, watch=[file])
 
 
 def test_learning_the_same_again_and_too_much_at_once_are_refused(
