@@ -14,7 +14,9 @@ import pytest
 
 from memgrow.cli import learning
 from memgrow.errors import SettingsError
+from memgrow.history import History, Stage
 from memgrow.learner import Learner
+from memgrow.methods import Grew
 from memgrow.report import tracking
 from memgrow.report.tracking import SHOWN, TRACKERS, Tracking, find_tracker
 from tests.support.breaking import Plug
@@ -60,6 +62,17 @@ def test_curves_of_each_domain_and_scores_of_each_stage_are_told(stream, tiny, s
     assert kept.pictures == [("matrix", 1), ("matrix", 2)]
     assert kept.closed
     assert bar.steps  # which the bar gets as well
+
+
+def test_a_matrix_that_nobody_could_read_is_no_picture():
+    kept, history = Kept(), History()
+    names = [f"d{number}" for number in range(26)]
+    for at, name in enumerate(names):
+        stage = Stage((name,), "F", Grew(), 1, 1, 1, 1, 0.5, 1.0, "")
+        history.add(stage, dict.fromkeys(names[: at + 1], 0.5))
+    Tracking(kept).stage(history)
+    assert kept.figures
+    assert kept.pictures == []
 
 
 def test_without_matplotlib_there_are_figures_and_no_picture(stream, tiny, short, monkeypatch):
@@ -116,7 +129,9 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from memgrow.data import synthetic_stream
+from memgrow.history import History, Stage
 from memgrow.learner import Learner
+from memgrow.methods import Grew
 from memgrow.models import ModelSettings
 from memgrow.report.tracking import Tracking, find_tracker
 from memgrow.training.settings import TrainingSettings

@@ -23,6 +23,14 @@ REFUSED = re.compile("Failed to load resource: the server responded with a statu
 PATIENCE_S = 120  # for a server to answer: it imports torch, and may be alone on a busy core
 
 
+def browser_program() -> str:
+    """The browser of this machine; the test is skipped where there is none."""
+    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if program is None:
+        pytest.skip("the page was not tried in a browser: there is none here (on Debian: chromium-headless-shell)")
+    return program
+
+
 @contextmanager
 def open_browser() -> Iterator[Any]:
     """The browser of this machine; the test is skipped where there is none."""
@@ -30,9 +38,7 @@ def open_browser() -> Iterator[Any]:
         from playwright.sync_api import sync_playwright
     except ModuleNotFoundError:
         pytest.skip("the page was not tried in a browser: playwright is not installed (`make test-extras` installs it)")
-    program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-    if program is None:
-        pytest.skip("the page was not tried in a browser: there is none here (on Debian: chromium-headless-shell)")
+    program = browser_program()
     with sync_playwright() as started:
         # Whoever is root has no sandbox; the pages are our own.
         options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []

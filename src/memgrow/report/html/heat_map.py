@@ -9,6 +9,12 @@ from memgrow.report.measures import Measure, Scale
 from memgrow.report.table import UNKNOWN, percent
 
 STEPS = 9  # colours: h0 to h8 in style.css
+MANY, CROWDED, PRINTED = 6, 10, 15  # columns beyond which they are narrower on paper, narrower still, and do not fit
+
+
+def fits_on_paper(columns: int) -> bool:
+    """Whether a printed page has room for a map of so many columns."""
+    return columns <= PRINTED
 
 
 def matrix_scale(matrices: Iterable[AccuracyMatrix], measure: Measure) -> Scale:
@@ -100,11 +106,12 @@ def _map(caption: str, down: str, across: str, names: Sequence[str], rows: Seque
         ),
         element("tr", *(element("th", name, scope="col", title=name) for name in names)),
     )
+    kinds = {"wide": wide, "many": len(names) > MANY, "crowded": len(names) > CROWDED}
     table = element(
         "table",
         element("caption", caption),
         element("thead", head),
         element("tbody", *rows),
-        class_="map wide" if wide else "map",
+        class_=" ".join(["map", *(kind for kind, holds in kinds.items() if holds)]),
     )
     return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=caption)

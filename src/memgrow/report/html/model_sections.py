@@ -4,8 +4,8 @@ from memgrow.errors import counted
 from memgrow.experiments.attention import MemoryUse
 from memgrow.report.history import rows_kept
 from memgrow.report.html.element import Html, element
-from memgrow.report.html.heat_map import attention_map
-from memgrow.report.html.parts import section, table_html
+from memgrow.report.html.heat_map import attention_map, fits_on_paper
+from memgrow.report.html.parts import on_paper, section, table_html
 from memgrow.report.learner import growth
 from memgrow.report.run_report import RunReport, versions
 from memgrow.report.table import MISSING, Column, Table, numbers, percent, validation_text
@@ -20,6 +20,9 @@ def memory_section(report: RunReport) -> Html:
         if memory.apart
         else "Where a row is like the last one, texts do not tell one domain's slots from another's. "
     )
+    shown = [attention_map(memory)]
+    if not fits_on_paper(len(memory.slots)):
+        shown = on_paper(shown, element("p", "It is too wide for paper: the page on a screen has it.", class_="soft"))
     return section(
         "What the memory is read for",
         element(
@@ -27,7 +30,7 @@ def memory_section(report: RunReport) -> Html:
             f"How the attention of each domain's test texts divides among the domains' slots. {apart}",
             class_="soft",
         ),
-        attention_map(memory),
+        *shown,
         element("h3", "The slots that are read most"),
         table_html(_most_read(memory)),
     )

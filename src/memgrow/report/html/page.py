@@ -11,7 +11,7 @@ from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import legend, marked, verdict
 from memgrow.report.html.curves import axes_of, curve_legend, panel
 from memgrow.report.html.element import Html, element
-from memgrow.report.html.heat_map import matrix_legend, matrix_map, matrix_scale
+from memgrow.report.html.heat_map import MANY, fits_on_paper, matrix_legend, matrix_map, matrix_scale
 from memgrow.report.html.model_sections import (
     calibration_section,
     memory_section,
@@ -19,7 +19,7 @@ from memgrow.report.html.model_sections import (
     stages_section,
     tested_section,
 )
-from memgrow.report.html.parts import section, table_html
+from memgrow.report.html.parts import on_paper, section, table_html
 from memgrow.report.html.strips import methods_table
 from memgrow.report.html.training import training_section
 from memgrow.report.lines import report_lines, shown_domains, tested_domains
@@ -109,12 +109,14 @@ def _matrix(report: RunReport) -> Html | None:
         return section("Every domain", _domains_table(report))
     scale = _scale(report)
     name = report.measure.name
-    return section(
-        f"{name[0].upper()}{name[1:]} after each stage",
+    shown = [
         element("p", "Read down a column: what became of a domain while later ones were learnt.", class_="soft"),
         matrix_map(report.matrix, scale, report.own_name, wide=True),
         matrix_legend(scale),
-    )
+    ]
+    if not fits_on_paper(len(report.matrix.domains)):
+        shown = on_paper(shown, _domains_table(report))
+    return section(f"{name[0].upper()}{name[1:]} after each stage", *shown)
 
 
 def _others(report: RunReport) -> dict[str, AccuracyMatrix]:
@@ -137,7 +139,13 @@ def _other_matrices(report: RunReport) -> Html | None:
         return None
     scale = _scale(report)
     maps = [matrix_map(matrix, scale, marked(name)) for name, matrix in others.items()]
-    return section("The other methods' matrices", element("div", *maps, class_="maps"), matrix_legend(scale))
+    columns = len(report.matrix.domains)
+    shown = [element("div", *maps, class_="maps" if columns <= MANY else "maps broad"), matrix_legend(scale)]
+    if not fits_on_paper(columns):
+        shown = on_paper(
+            shown, element("p", "They are too wide for paper: the page on a screen has them.", class_="soft")
+        )
+    return section("The other methods' matrices", *shown)
 
 
 def _domains_table(report: RunReport) -> Html:

@@ -10,6 +10,11 @@ def section(title: str, *children: str | None) -> Html:
     return element("section", element("h2", title), *children)
 
 
+def on_paper(screen: Sequence[Html], *instead: Html) -> list[Html]:
+    """Parts that a screen shows, and what a printed page has in their place."""
+    return [element("div", *screen, class_="screen"), element("div", *instead, class_="paper")]
+
+
 def table_html(table: Table) -> Html:
     """A table of the terminal's, for a page."""
     columns = [Column(column) if isinstance(column, str) else column for column in table.header]
