@@ -1,10 +1,15 @@
 """Who may ask for what and how much; what is hostile gets a sentence, and nothing gets further than it may."""
 
 import json
+import sys
 from collections.abc import Iterator
+from io import StringIO
+
+import pytest
 
 from memgrow.service.gate import Access
 from memgrow.service.limits import Limits
+from memgrow.service.logs import Log
 from memgrow.service.server import access_for, is_loopback
 from tests.service.conftest import PAIR, Serve
 
@@ -121,6 +126,14 @@ def test_a_file_that_is_too_large_is_refused(serve: Serve) -> None:
     assert answer.status_code == 413
     answer = client.post("/adapt", files={"file": ("a.jsonl", b"x" * (3 << 20))})
     assert answer.status_code == 413
+
+
+@pytest.mark.parametrize("error", [None, "closed"], ids=["none", "closed"])
+def test_a_service_without_standard_error_stops_at_nothing(monkeypatch: pytest.MonkeyPatch, error: str | None) -> None:
+    stream = StringIO()
+    stream.close()
+    monkeypatch.setattr(sys, "stderr", error and stream)  # None: `memgrow serve model/ 2>&-`
+    Log().write("job", state="queued")
 
 
 def test_the_log_tells_of_requests_without_their_texts(serve: Serve) -> None:

@@ -37,7 +37,7 @@ class Log:
         line = json.dumps({"time": _now(), "event": event, **values})
         try:
             (self._stream or sys.stderr).write(line + "\n")
-        except (OSError, ValueError):
+        except (OSError, ValueError, AttributeError):  # the last where standard error was closed at the start
             return
 
     def error(self, event: str, error: BaseException, **values: Any) -> None:
