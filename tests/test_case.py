@@ -11,6 +11,7 @@ from memgrow import Domain, Learner, ModelSettings, TrainingSettings
 from memgrow.data import Example
 from memgrow.data.batches import UnknownWords, tokenize_examples
 from memgrow.defaults import SMALL, THE_PAPERS, defaults_for
+from memgrow.errors import DataError
 from memgrow.experiments.run import Run
 from memgrow.models import PretrainedSettings, described, settings_from
 from memgrow.text import tokenise, tokenise_lower
@@ -80,6 +81,8 @@ def test_unknown_words_are_counted(learner):
     assert learner.unknown_words(["a fine thing"]) == 0
     assert learner.unknown_words(["a fine zebra from Zanzibar"]) == pytest.approx(2 / 5)
     assert learner.unknown_words([]) == 0
+    with pytest.raises(DataError, match=r"unknown_words takes a list of texts and was given one text"):
+        learner.unknown_words("a fine thing")  # it was read letter by letter
 
 
 def test_a_domain_whose_words_are_unknown_is_told_of_with_what_helps(learner, tmp_path):

@@ -170,6 +170,7 @@ class Answering(OwnOrTold, ABC):
 
         A pretrained encoder has pieces of words for any text, and knows all.
         """
+        _refuse_one(texts, "unknown_words")
         return self.count_unknown([_as_example(text, number) for number, text in enumerate(texts, 1)]).share
 
     def count_unknown(self, examples: Sequence[Example]) -> UnknownWords:
