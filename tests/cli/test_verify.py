@@ -60,5 +60,20 @@ def test_files_that_are_whole_but_make_no_model_are_said(memgrow, model):
     assert code == 1
 
 
+def test_undo_is_advised_while_one_earlier_version_is_whole(memgrow, model, data):
+    memgrow.done("adapt", model, data["clinic"], "--keep-versions", 2)
+    earlier = Manifest.of(model).earlier
+    assert sorted(earlier) == [1, 2]
+    for name in ("vocabulary.json", "config.json"):  # two faults in one version
+        damage(model / name)
+        damage(model / earlier[1].folder / name)
+    code, out = verify(memgrow, model)
+    assert code == 1
+    assert out.count("its version after stage 1: ") == 2
+    assert "`memgrow undo` goes back to an earlier version, if that is whole." in out
+    damage(model / earlier[2].folder / "config.json")
+    assert "`memgrow undo`" not in verify(memgrow, model)[1]
+
+
 def test_a_name_that_is_not_there_is_a_mistake(memgrow, never_made):
     assert re.match("there is no model at .*: check the name", memgrow.refused("verify", never_made))

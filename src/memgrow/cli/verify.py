@@ -22,9 +22,8 @@ def verify(model: opt.Model, as_json: opt.AsJson = False) -> None:
         raise ModelError(f"there is no model at {model}: check the name")
     faults = find_faults(model)
     earlier = Manifest.of(model).earlier
-    of_earlier = [
-        f"its version after stage {number}: {fault}" for number in earlier for fault in find_faults(model, number)
-    ]
+    damaged = {number: found for number in earlier if (found := find_faults(model, number))}
+    of_earlier = [f"its version after stage {number}: {fault}" for number in damaged for fault in damaged[number]]
     if as_json:
         whole = not (faults or of_earlier)
         write_json({"whole": whole, "faults": [*map(str, faults), *of_earlier], "earlier_versions": list(earlier)})
@@ -32,7 +31,7 @@ def verify(model: opt.Model, as_json: opt.AsJson = False) -> None:
         say(printable(fault), soft_wrap=True)
     if model.is_dir() and (others := strangers(model)):
         say(printable(f"not of the model, and left alone: {', '.join(others)}"), "dim")
-    if faults and len(of_earlier) < len(earlier):
+    if faults and len(damaged) < len(earlier):
         say("`memgrow undo` goes back to an earlier version, if that is whole.")
     if faults or of_earlier:
         raise typer.Exit(DAMAGED)
