@@ -91,8 +91,26 @@ def test_a_domain_of_the_data_is_watched_by_its_name(memgrow, data, model):
     assert set(matrix[-1]["scores"]) == {"kitchen", "clinic"}
 
 
-@pytest.mark.parametrize("name", ["kitschen", "kitschen.jsonl"])
-def test_a_name_that_is_neither_is_a_mistake(memgrow, data, untouched, name):
+def test_a_domain_with_a_dot_in_its_name_is_watched_by_its_name(memgrow, reviews, jsonl, tmp_path):
+    rows = [{**row, "release": release} for release in ("v1.1", "v1.2") for row in reviews]
+    words = ("adapt", tmp_path / "m", jsonl(tmp_path / "all.jsonl", rows), "--by", "release", *memgrow.tiny)
+    memgrow.done(*words, "--domains", "v1.2")
+    memgrow.done(*words, "--domains", "v1.1", "--watch", "v1.2")
+    matrix = json.loads(memgrow.done("history", tmp_path / "m", "--json"))["history"]["matrix"]
+    assert set(matrix[-1]["scores"]) == {"v1.1", "v1.2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("kitschen", "is no file, and no domain of the data"),
+        ("v1.2", "is no file, and no domain of the data"),
+        ("kitschen.jsonl", "does not exist"),
+        ("kitschen.CSV.gz", "does not exist"),
+        ("data/kitschen", "does not exist"),
+    ],
+)
+def test_a_name_that_is_neither_is_a_mistake(memgrow, data, untouched, name, says):
     before = contents(untouched)
-    memgrow.refused("adapt", untouched, data["clinic"], "--watch", name)
+    assert says in memgrow.refused("adapt", untouched, data["clinic"], "--watch", name)
     assert contents(untouched) == before

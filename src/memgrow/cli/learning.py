@@ -14,6 +14,7 @@ from memgrow.checkpoint import SIGNS
 from memgrow.cli.output import notice
 from memgrow.cli.recipe import Recipe
 from memgrow.data import Domain, Stream
+from memgrow.data.files import is_data_file
 from memgrow.defaults import defaults_for, sizes_line
 from memgrow.device import allow_tf32
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
@@ -112,9 +113,12 @@ def tracking(name: str | None, folder: str, model: Path, bar: TrainingBar) -> It
 
 
 def files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:
-    """What is to be watched, as files and as names of domains in the data: a word that is no file is a name."""
+    """What is to be watched, as files and as names of domains in the data: a word that is no file is a name.
+
+    One that ends as data files do is a file that is not there; v1.2 does not, and is a name.
+    """
     given = list(watch)
-    names = [path for path in given if path.name == str(path) and not path.suffix and not path.exists()]
+    names = [path for path in given if path.name == str(path) and not is_data_file(path) and not path.exists()]
     return [path for path in given if path not in names], [str(path) for path in names]
 
 

@@ -92,6 +92,11 @@ def check_file(path: Path) -> Reader:
     return _name_and_reader(path)[1]
 
 
+def is_data_file(path: Path) -> bool:
+    """Whether a name ends as those of data files do, be the file there or not."""
+    return path.name.lower().removesuffix(".gz").endswith(tuple(READERS))
+
+
 def _name_and_reader(path: Path) -> tuple[str, Reader]:
     name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
     for suffix, reader in READERS.items():
