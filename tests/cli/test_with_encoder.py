@@ -301,6 +301,8 @@ def test_a_domain_moves_to_another_copy_as_a_file(memgrow, data, taught, model, 
     assert "no domain 'ports'" in memgrow.refused("export-domain", model, "ports")
     memgrow.done("undo", model)
     assert memgrow.learnt(model) == [("kitchen",)]
+    spaced = memgrow.done("import-domain", model, tmp_path / "harbour.memgrow", "--as", "my port")
+    assert "--for-domain 'my port'\n" in spaced, "as a shell takes it"
 
 
 def test_both_models_answer_for_the_domain_that_is_told(memgrow, data, taught, tmp_path):

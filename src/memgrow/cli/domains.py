@@ -1,5 +1,6 @@
 """`memgrow export-domain` and `import-domain`: a domain as a small file, out of one model and into another."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -60,4 +61,5 @@ def import_domain(
     if as_json:
         write_json({"model": str(model), "domain": called, "slots": stage.grew.slots})
     say(f"{model} has the domain {called} now, with {stage.grew.slots} slots; memgrow undo takes it back.")
-    say(f"Ask for it: memgrow predict {model} --for-domain {called}", "dim", soft_wrap=True)
+    command = shlex.join(["memgrow", "predict", str(model), "--for-domain", called])
+    say(f"Ask for it: {command}", "dim", soft_wrap=True)

@@ -1,5 +1,6 @@
 """`memgrow tune`: a search for the settings of a method, on the validation examples of anybody's own stream."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -172,7 +173,7 @@ def _write(found: "Found", settings: "Settings", asked: "Recipe", method: str, o
     usual = defaults_for(asked.encoder)
     content = recipe_of(settings, Settings(usual.model, usual.training, usual.options), best.values, method)
     path = atomic_write(out / "recipe.yaml", _yaml(content, found, score))
-    say(f"The recipe is {path}: memgrow adapt MODEL DATA --recipe {path}", soft_wrap=True)
+    say(f"The recipe is {path}: memgrow adapt MODEL DATA --recipe {shlex.quote(str(path))}", soft_wrap=True)
     say(f"The figures are in {out / 'tune.json'}.", soft_wrap=True)
     save_picture(out / "tune.png", lambda file: draw_search(found, file, f"{method}: what mattered", replies))
 
