@@ -93,6 +93,19 @@ def check_keep_versions(number: int | None) -> None:
         raise SettingsError(f"{number} earlier versions cannot be kept: give 0 to keep none, or up to {MOST_VERSIONS}")
 
 
+def note_keep_versions(folder: str | Path, number: int) -> None:
+    """Let a model that has nothing new to save keep so many earlier versions from now on; it stays as it is."""
+    check_keep_versions(number)
+    path = Path(os.path.realpath(folder))
+    with hold(path, PATIENCE_S):
+        manifest = Manifest.of(path)
+        if number == manifest.keep:
+            return
+        files = read_folder(path, FORMAT, manifest.sha256.keys())
+        stay = sorted(manifest.earlier, reverse=True)[:number]
+        write_folder(path, files, manifest.format, earlier={one: manifest.earlier[one] for one in stay}, keep=number)
+
+
 def check_extends(path: str | Path, fingerprints: Sequence[str]) -> None:
     """Refuse to replace a model that has learnt anything but the first of this data, in this order.
 

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
+from memgrow.manifest import Manifest
 from memgrow.methods import RECOMMENDED
+from tests.cli.conftest import contents
 
 
 def same(a, b) -> bool:
@@ -158,3 +160,27 @@ def test_names_that_look_like_markup_are_names(memgrow, data, tmp_path):
     out = memgrow.done("adapt", tmp_path / "[m]", file, *memgrow.tiny)
     assert "[red]a[-bold]: 48 examples" in out
     assert "[red]a[-bold]" in memgrow.done("inspect", tmp_path / "[m]", "a", "b")
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--keep-versions", 999), "999 earlier versions cannot be kept"),
+        (("--max-forgetting", -3), "max_forgetting is -3, and it is the number of points that may be lost"),
+    ],
+)
+def test_wrong_numbers_are_told_also_where_there_is_nothing_new_to_learn(memgrow, untouched, data, words, says):
+    assert says in memgrow.refused("adapt", untouched, data["kitchen"], *words)
+
+
+def test_how_many_versions_to_keep_is_noted_also_where_there_is_nothing_new_to_learn(memgrow, model, data):
+    before = contents(model)
+    out = memgrow.done("adapt", model, data["kitchen"], "--keep-versions", 3)
+    assert "nothing new to learn" in out
+    assert Manifest.of(model).keep == 3
+    changed = {name for name, content in contents(model).items() if before.get(name) != content}
+    assert changed == {"manifest.json"}, "all else is as it was"
+    memgrow.done("adapt", model, data["clinic"])
+    assert sorted(Manifest.of(model).earlier) == [1, 2]
+    memgrow.done("adapt", model, data["clinic"], "--keep-versions", 1)
+    assert sorted(Manifest.of(model).earlier) == [2]

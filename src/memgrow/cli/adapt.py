@@ -82,14 +82,18 @@ def adapt(
     )
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Loaded, Stream, load_for_evaluation, load_stream
+    from memgrow.forgetting import check_bound
     from memgrow.report.learner import matrix_title, summary_line
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.progress_bars import TrainingBar
     from memgrow.report.tracking import check_tracker
     from memgrow.training.processes import check_processes
+    from memgrow.versions import check_keep_versions, note_keep_versions
 
     if track is not None:
         check_tracker(track)
+    check_keep_versions(keep_versions)
+    check_bound(max_forgetting)
     is_free(model)  # before anything is made beside it
     with hold(model, *((inf, notice) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
@@ -150,6 +154,8 @@ def adapt(
                 processes=processes,
                 threads=threads,
             )
+        if keep_versions is not None and not stages:
+            note_keep_versions(model, keep_versions)
         console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
         say(summary_line(learner.history, learner.task))
         if as_json:
