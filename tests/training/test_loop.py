@@ -79,9 +79,7 @@ def test_training_stops_when_validation_no_longer_rises_and_keeps_the_best_epoch
     assert learner.evaluate(stream[0], split="validation")[stream[0].name] == pytest.approx(stage.validation)
 
 
-def test_training_ends_when_validation_is_perfect_with_the_bits_that_waiting_would_have_kept(
-    stream, tiny, monkeypatch
-):
+def test_training_ends_when_validation_is_perfect_with_the_bits_that_waiting_would_have_kept(stream, tiny, monkeypatch):
     settings = TrainingSettings(rate=0.01, epochs=12, patience=12)
     easy = [replace(domain, validation=domain.train[:1]) for domain in stream[:2]]
     ended, waited = (Learner.create(model=tiny, training=settings, device="cpu") for _ in range(2))
