@@ -66,7 +66,7 @@ class MemoryUse:
 
 
 def measure_attention(learner: Learner, domains: Iterable[Domain], texts: int = TEXTS) -> MemoryUse | None:
-    """Read the test examples of each domain, at most so many `texts` of it; None where no slots can be told, or no text is there."""
+    """Read the test examples of each domain, at most so many `texts`; None where no slots or no texts are known."""
     banks = [bank for bank in learner.trained().banks if len(bank)]
     chosen = {domain.name: fair_slice(domain.test, texts) for domain in domains if domain.test}
     read = {name: _read(learner, some) for name, some in chosen.items()}
