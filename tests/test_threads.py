@@ -1,6 +1,8 @@
 """One learner that several threads ask, while another saves it or lets it learn: nobody sees what is another's."""
 
+import gc
 import threading
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -134,3 +136,23 @@ def test_a_domain_may_be_told_while_another_is(encoder, stream):
         outer = learner.predict(texts)
         assert learner.predict(texts, for_domain=second) == alone
         assert learner.predict(texts) == outer
+
+
+def test_what_is_kept_ready_for_a_domain_goes_by_the_weights_of_now_and_ends_with_the_model(encoder, stream):
+    learner = make(encoder, "frozen+M")
+    learner.adapt(stream[0])
+    texts, name = stream[0].test, stream.names[0]
+    before = learner.predict(texts, for_domain=name)
+    with learner.answering_for(name):
+        first = learner.trained()
+    with learner.answering_for(name):
+        assert learner.trained() is first
+    with torch.no_grad():
+        for parameter in learner.trained().encoder.parameters():
+            parameter.mul_(1.5)
+    assert learner.predict(texts, for_domain=name) != before
+    kept = weakref.ref(first)
+    learner.adapt(stream[1])
+    del first
+    gc.collect()
+    assert kept() is None

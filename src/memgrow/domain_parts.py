@@ -7,7 +7,9 @@ no later domain has moved anything of it.
 import copy
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -21,6 +23,7 @@ from memgrow.models import Classifier, Model, PretrainedEncoder
 from memgrow.models.fit import all_finite
 
 HEADS = "domains.safetensors"  # the heads of all parts, in a model's folder
+LATEST = 8  # parts of a model that are kept ready
 DAMAGED = "copy the model again, or go back to a saved one"
 
 
@@ -41,11 +44,18 @@ class DomainPart:
 
     def of_model(self, model: Classifier) -> Classifier:
         """A model that reads these slots alone and answers by this head, and shares all else with the one given."""
-        shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
-        told = copy.deepcopy(model, shared)
-        told.answer_by({name: tensor.to(model.device) for name, tensor in self.head.items()}, self.blocks)
-        encoder_of(told).read_only(self.segments)
-        return told
+        shared = [*model.parameters(), *model.buffers()]
+        with _making:
+            latest = _made.setdefault(model, [])
+            for number, (part, known, told) in enumerate(latest):
+                if part is self and list(map(id, known)) == list(map(id, shared)):
+                    latest.append(latest.pop(number))
+                    return told
+            told = copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
+            told.answer_by({name: tensor.to(model.device) for name, tensor in self.head.items()}, self.blocks)
+            encoder_of(told).read_only(self.segments)
+            latest[:] = [*latest[1 - LATEST :], (self, shared, told)]
+            return told
 
     def fits(self, model: Model) -> bool:
         """Whether it can be of this model."""
@@ -67,6 +77,10 @@ class DomainPart:
 
 Parts = Mapping[str, DomainPart]
 """By the names of domains."""
+
+# Of each model what its parts made of it last, and of which tensors: to make it takes as long as to answer a text.
+_made: WeakKeyDictionary[Classifier, list[tuple[DomainPart, list[Tensor], Classifier]]] = WeakKeyDictionary()
+_making = Lock()
 
 
 def encoder_of(model: Model) -> PretrainedEncoder:
