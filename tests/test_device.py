@@ -1,6 +1,7 @@
 """Where a model lives, in which precision a GPU multiplies, and its warm-up. No GPU is needed to see that."""
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -164,3 +165,32 @@ def test_answers_too_take_the_threads_that_suit_the_model(four, monkeypatch, str
     learner.correct(stream[0])
     assert seen == [1, 1, 1]
     assert torch.get_num_threads() == 4
+
+
+def test_threads_that_overlap_leave_later_ones_the_count_that_was_there_before():
+    first_in, second_in, first_out = (threading.Event() for _ in range(3))
+
+    def first():
+        with using_threads(1):
+            first_in.set()
+            assert second_in.wait(60)
+
+    def second():
+        assert first_in.wait(60)
+        with using_threads(1):
+            second_in.set()
+            assert first_out.wait(60)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            asked = [pool.submit(first), pool.submit(second)]
+            asked[0].result()
+            first_out.set()
+            asked[1].result()
+        with ThreadPoolExecutor(1) as later:
+            assert later.submit(torch.get_num_threads).result() == 3
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)

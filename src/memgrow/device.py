@@ -5,6 +5,7 @@ import functools
 import os
 import threading
 from collections.abc import Iterator
+from typing import ClassVar
 
 import torch
 
@@ -86,12 +87,43 @@ def check_threads(count: int | None) -> None:
 def using_threads(count: int | None) -> Iterator[None]:
     """Within, torch computes with so many threads; None: with as many as before."""
     check_threads(count)
-    before = torch.get_num_threads()
-    torch.set_num_threads(count or before)
+    before = _counts.enter(count)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        _counts.leave(before)
+
+
+class _ThreadCounts(threading.local):
+    """Who is within `using_threads`: `depth` of this thread, and `inside` and `outside` of all.
+
+    A thread that is new to torch takes over what another has set for a while, and must not put that back as its own.
+    """
+
+    depth = 0
+    shared: ClassVar[dict[str, int]] = {"inside": 0, "outside": 0}
+    changing: ClassVar[threading.Lock] = threading.Lock()
+
+    def enter(self, count: int | None) -> int:
+        """Set the count, and tell the one to put back."""
+        with self.changing:
+            own = self.depth or not self.shared["inside"]
+            before = torch.get_num_threads() if own else self.shared["outside"]
+            if not self.shared["inside"]:
+                self.shared["outside"] = before
+            self.shared["inside"] += 1
+            self.depth += 1
+            torch.set_num_threads(count or before)
+        return before
+
+    def leave(self, before: int) -> None:
+        with self.changing:
+            self.shared["inside"] -= 1
+            self.depth -= 1
+            torch.set_num_threads(before)
+
+
+_counts = _ThreadCounts()
 
 
 def warm_up(device: torch.device) -> None:
