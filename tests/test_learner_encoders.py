@@ -20,7 +20,7 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.progress import NoProgress
 from memgrow.training.settings import TrainingSettings
-from tests.support.breaking import Plug, PulledPlug
+from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
@@ -164,11 +164,12 @@ def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, st
 
 
 @pytest.mark.parametrize(("method", "epochs"), [("F+A", 2), ("frozen+M", 2), ("F+M", 2), ("F", "auto")])
-@pytest.mark.parametrize("reports", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, reports, tmp_path, monkeypatch):
-    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", 0.0)
+@pytest.mark.parametrize(("kept", "reports"), [(LAST, 1), (FIRST, 1), pytest.param(LAST, 2, marks=pytest.mark.slow)])
+def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, kept, reports, tmp_path, monkeypatch):
+    keep_epoch(kept, monkeypatch)
+    monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
     monkeypatch.setattr("memgrow.training.settings.STEPS", 12)  # of a first domain, where epochs are auto
-    training = replace(FAST, epochs=epochs)
+    training = replace(FAST, epochs=epochs, batch=8)  # so that kills fall within epochs as well
     whole, domains = make(encoder, method, training=training), [stream[0], with_label(stream[1])]
     whole.learn(domains)
 
