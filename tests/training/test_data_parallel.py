@@ -24,7 +24,7 @@ from memgrow.training.replica import Replica
 from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
-TRAINING = TrainingSettings(rate=1e-3, batch=20, epochs=1)  # batches of 20, 20 and 1
+TRAINING = TrainingSettings(rate=1e-3, batch=20, epochs=1)
 CPU = torch.device("cpu")
 
 
@@ -91,9 +91,20 @@ def folder(tmp_path_factory) -> Path:
     return make_encoder(tmp_path_factory.mktemp("encoder"))
 
 
+def cut(stream: Stream, rows: int) -> Stream:
+    return Stream(replace(d, train=d.train[:rows], validation=d.validation[:7], test=d.test[:5]) for d in stream[:2])
+
+
 @pytest.fixture(scope="module")
-def small(stream) -> Stream:
-    return Stream(replace(d, train=d.train[:41], validation=d.validation[:7], test=d.test[:5]) for d in stream[:2])
+def even(stream) -> Stream:
+    """Two batches of 20: every process has a share of every step, also of the first."""
+    return cut(stream, 40)
+
+
+@pytest.fixture(scope="module")
+def odd(stream) -> Stream:
+    """Batches of 20, 20 and 1, which rank 0 reads alone."""
+    return cut(stream, 41)
 
 
 @pytest.fixture
@@ -126,20 +137,33 @@ def first_gradients(learner: Learner, domain: Domain, monkeypatch, **options):
     return found[0]
 
 
+def assert_alike(ours: Learner, theirs: Learner) -> None:
+    for (name, a), b in zip(weights(ours).items(), weights(theirs).values(), strict=True):
+        # A softmax does not see what is added to all keys: the gradient is rounding alone, and Adam steps by its sign.
+        allowed = 2 * TRAINING.rate if name.endswith("key.bias") else TRAINING.rate / 100
+        assert (a - b).norm() <= allowed * a.numel() ** 0.5, name
+
+
 @pytest.mark.parametrize("method", ["F+M", "EWC+M", "F+D", "sparse", "LoRA"])
-def test_a_step_has_the_gradients_of_one_process(method, folder, small, shared, monkeypatch):
+def test_a_step_has_the_gradients_of_one_process(method, folder, even, shared, monkeypatch):
     alone = make(folder, method)
-    alone.adapt(small[0])
+    alone.adapt(even[0])
     together = copy.deepcopy(alone)
-    expected = first_gradients(alone, small[1], monkeypatch)
-    found = first_gradients(together, small[1], monkeypatch, processes=3 if method == "F+M" else 2)
+    expected = first_gradients(alone, even[1], monkeypatch)
+    found = first_gradients(together, even[1], monkeypatch, processes=3 if method == "F+M" else 2)
     assert found.keys() == expected.keys()
     size = max(gradient.norm() for gradient in expected.values())
-    for name, gradient in expected.items():
-        assert (found[name] - gradient).norm() <= 1e-5 * size, name
-    for (name, a), b in zip(weights(alone).items(), weights(together).values(), strict=True):
-        # Where a gradient is next to nothing, rounding turns its sign: then Adam moves the other way.
-        assert (a - b).norm() <= 1e-3 * a.norm() + 2e-3 * a.numel() ** 0.5, name
+    worst = max((found[name] - gradient).norm() / size for name, gradient in expected.items())
+    assert worst <= 1e-5
+    assert worst > 0, "the same bits: one process has read all"
+    assert_alike(together, alone)
+
+
+def test_a_batch_with_fewer_texts_than_processes_is_learnt_as_by_one(folder, odd, shared):
+    alone, together = make(folder, "F+M"), make(folder, "F+M")
+    alone.learn(odd)
+    together.learn(odd, processes=3)
+    assert_alike(together, alone)
 
 
 class Chosen(nn.Module):
@@ -176,10 +200,10 @@ def test_what_only_another_process_has_used_moves_too():
         torch.testing.assert_close(ours.grad, theirs.grad)
 
 
-def test_sums_of_ridge_and_its_head_are_those_of_one_process(folder, small, shared):
+def test_sums_of_ridge_and_its_head_are_those_of_one_process(folder, odd, shared):
     alone, together = make(folder, "ridge", pairs="two"), make(folder, "ridge", pairs="two")
-    alone.learn(small)
-    together.learn(small, processes=3)
+    alone.learn(odd)
+    together.learn(odd, processes=3)
     for (name, a), b in zip(weights(alone).items(), weights(together).values(), strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4, msg=name)
     assert alone.history.matrix == together.history.matrix
