@@ -20,7 +20,7 @@ from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings,
 from memgrow.models.pretrained.files import EncoderFiles, read_encoder
 from memgrow.models.pretrained.tokenizer import tokenizer_of
 from memgrow.text import Vocabulary
-from tests.support.tiny_encoder import FAMILIES, POSITIONS, edit_config, make_encoder
+from tests.support.tiny_encoder import FAMILIES, POSITIONS, edit_config, make_encoder, vocabulary_alone
 
 LABELS = ("no", "yes")
 TEXTS = (
@@ -479,6 +479,26 @@ def test_a_number_of_padding_that_is_no_piece_does_no_harm(folder, files):
     edit_config(folder, pad_token_id=-1)
     other = read_encoder(folder)
     assert bool(vectors(make(other), encoded(other, TEXTS)).isfinite().all())
+
+
+@pytest.mark.parametrize("part", ["model", "tokenizer"])
+def test_code_in_an_encoders_folder_is_never_run(folder, part, tmp_path, monkeypatch):
+    trace = tmp_path / "ran"
+    # Where transformers would put the code: it has read HF_HOME by now.
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "home"))
+    expected = vectors(make(read_encoder(folder)), encoded(read_encoder(folder), TEXTS))
+    known = "BertModel as Model, BertConfig as Config, BertTokenizer as Pieces"
+    (folder / "theirs.py").write_text(f"open({str(trace)!r}, 'w')\nfrom transformers import {known}\n")
+    if part == "model":
+        edit_config(folder, auto_map={"AutoModel": "theirs.Model", "AutoConfig": "theirs.Config"})
+    else:
+        vocabulary_alone(folder)
+        theirs = {"AutoTokenizer": ["theirs.Pieces", "theirs.Pieces"]}
+        settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "auto_map": theirs}
+        (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    files = read_encoder(folder)
+    close(vectors(make(files), encoded(files, TEXTS)), expected)
+    assert not trace.exists()
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # in DeBERTa

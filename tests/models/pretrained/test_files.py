@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models.pretrained.files import encoders_extra, read_encoder
-from tests.support.tiny_encoder import FAMILIES, edit_config, make_encoder
+from tests.support.tiny_encoder import FAMILIES, edit_config, make_encoder, vocabulary_alone
 
 
 @pytest.fixture(scope="module")
@@ -114,9 +114,7 @@ def test_numbers_of_positions_are_no_weights(folder):
 
 def test_a_vocabulary_alone_is_made_a_tokenizer(folder):
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    numbers = tokenizer.get_vocab()
-    (folder / "vocab.txt").write_text("\n".join(sorted(numbers, key=numbers.__getitem__)) + "\n")
-    (folder / "tokenizer.json").unlink()
+    vocabulary_alone(folder)
     assert "cannot make one of its vocabulary" in refusal(folder)  # nothing says of what family it is
     (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
     read = Tokenizer.from_str(read_encoder(folder).tokenizer)
