@@ -18,6 +18,7 @@ from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
+from memgrow.models.pretrained.files import read_encoder
 from memgrow.progress import NoProgress
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
@@ -56,7 +57,7 @@ def reviews() -> list[Domain]:
     return [domain("things", ("lamp", "chair", "clock")), domain("food", ("stew", "soup", "pie"))]
 
 
-def make(encoder: Path, method: str | None = None, **given) -> Learner:
+def make(encoder: str | Path, method: str | None = None, **given) -> Learner:
     given = {"training": FAST, "options": OPTIONS, **given}
     return Learner.create(method, encoder=encoder, device="cpu", **given)
 
@@ -215,14 +216,19 @@ def test_reading_tells_of_each_bank_whose_slots_a_text_reads(encoder, stream):
 
 ELSEWHERE = """
 import json, socket, sys
+asked = []
 
 def refuse(*args, **options):
-    raise AssertionError("the network was asked")
+    asked.append(args)
+    raise OSError("there is no network")
 
-socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse
+for name in ("connect", "connect_ex", "sendto"):
+    setattr(socket.socket, name, refuse)
+socket.create_connection = socket.getaddrinfo = socket.gethostbyname = refuse
 from memgrow.learner import Learner
 learner = Learner.load(sys.argv[1], "cpu")
 answers = learner.predict([tuple(pair) for pair in json.loads(sys.stdin.read())])
+assert not asked, f"the network was asked: {asked}"  # also by who goes on without an answer
 print(json.dumps([answer.probabilities for answer in answers]))
 """
 
@@ -237,17 +243,30 @@ def test_a_folder_moves_to_a_machine_without_network_and_predicts_the_same(strea
     shutil.rmtree(encoder)
     moved = shutil.copytree(tmp_path / "model", tmp_path / "far" / "away")
     shutil.rmtree(tmp_path / "model")
-    around = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "none"), "MEMGROW_ENCODERS": str(tmp_path / "none")}
+    offline = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")  # with which nobody would even try to ask
+    around = {name: value for name, value in os.environ.items() if name not in offline}
+    around |= {"HF_HOME": str(tmp_path / "none"), "MEMGROW_ENCODERS": str(tmp_path / "none"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-c", ELSEWHERE, str(moved)],
         input=json.dumps([example.texts for example in stream[0].test]),
-        env={**os.environ, **around, "OMP_NUM_THREADS": "1"},
+        env=around,
         capture_output=True,
         text=True,
-        check=True,
     )
+    assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == expected
     assert (moved / "LICENSE").read_text() == "as you like"
+
+
+def test_a_model_made_with_a_known_encoder_is_loaded_where_nothing_was_fetched(encoder, stream, tmp_path, monkeypatch):
+    with monkeypatch.context() as patched:
+        patched.setattr("memgrow.models.pretrained.settings.find_encoder", lambda name: read_encoder(encoder, name))
+        learner = make("minilm", "F")
+        learner.adapt(stream[0], folder=tmp_path / "model")
+    loaded = Learner.load(tmp_path / "model", "cpu")
+    assert loaded.settings.encoder == "minilm"
+    assert loaded.predict(stream[0].test) == learner.predict(stream[0].test)
+    loaded.adapt(stream[1])  # and goes on
 
 
 def test_a_model_without_its_encoders_folder_goes_on_and_says_so_only_where_it_must_begin_anew(stream, tmp_path):
