@@ -88,6 +88,17 @@ def test_the_sums_give_the_solution_over_all_data_at_once(given):
     np.testing.assert_allclose(head.bias.numpy(), bias, rtol=0, atol=1e-10)
 
 
+def test_the_model_answers_by_the_head_that_was_solved_for_and_as_sure(given):
+    stream, settings = given
+    learner = create(settings)
+    learner.learn(stream)
+    head = solve(learner.plugins.parts[0].sums, RIDGE)
+    assert head.certainty != pytest.approx(1, rel=0.01), "or nobody would see that it is missing"
+    layer = learner.classifier().heads[-1][0]
+    for ours, solved in ((layer.weight, head.weight), (layer.bias, head.bias)):
+        torch.testing.assert_close(ours.detach().double(), solved * head.certainty, rtol=1e-6, atol=1e-6)
+
+
 def test_the_order_of_domains_does_not_matter(given):
     stream, settings = given
     heads, predictions = [], []
