@@ -74,11 +74,11 @@ def sentiment_package(
     return zipped({f"vaderSentiment-0.5/{name}": content for name, content in files.items()})
 
 
-def wheel(name: str, version: str, files: Mapping[str, bytes]) -> tuple[str, bytes]:
-    """The file name and the content of a wheel that pip takes for one."""
+def wheel(name: str, version: str, files: Mapping[str, bytes], metadata: str = "") -> tuple[str, bytes]:
+    """The file name and the content of a wheel that pip takes for one, with further lines of metadata."""
     stem = f"{name.replace('-', '_')}-{version}"
     told = {
-        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        "METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{metadata}",
         "WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         "RECORD": "",
     }

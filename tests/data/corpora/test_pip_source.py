@@ -10,6 +10,10 @@ from memgrow.errors import DataError
 from tests.support.archives import checksum_of, sentiment_package, use_as_index, wheel, without_index
 
 
+# With it, whoever builds the archive runs its setup.py, and needs no setuptools for that.
+BACKEND = '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n'
+
+
 @pytest.fixture
 def index(tmp_path, monkeypatch):
     """A folder that is all of the package index."""
@@ -52,8 +56,7 @@ def test_a_build_backend_within_an_archive_does_not_run_before_its_checksum_is_k
     index, place, tmp_path
 ):
     trace = tmp_path / "ran"
-    project = '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n'
-    content = sentiment_package(setup=f"open({str(trace)!r}, 'w')", project=project)
+    content = sentiment_package(setup=f"open({str(trace)!r}, 'w')", project=BACKEND)
     (index / "vaderSentiment-0.5.zip").write_bytes(content)
     assert "SHA-256 differs" in refusal(place, sentiment_package())
     assert not trace.exists()
@@ -100,9 +103,30 @@ def test_a_wheel_is_fetched_as_it_is_and_how_far_it_is_can_be_seen(index, place)
     assert all(0 <= done <= len(content) for _, done, _ in seen)
 
 
+def test_what_a_wheel_requires_is_not_fetched(index, place):
+    for name, more in (("one-package", "Requires-Dist: another\n"), ("another", "")):
+        file, content = wheel(name, "1.0", {"data.bin": b"7"}, more)
+        (index / file).write_bytes(content)
+    fetched = fetch_wheel("one-package", "1.0", place)
+    assert list(place.iterdir()) == [fetched]
+
+
+def test_a_pip_in_the_present_folder_does_not_run(index, place, tmp_path, monkeypatch):
+    trace, here = tmp_path / "ran", tmp_path / "here"
+    (here / "pip").mkdir(parents=True)
+    for name in ("__init__.py", "__main__.py"):
+        (here / "pip" / name).write_text(f"open({str(trace)!r}, 'w')")
+    file, content = wheel("one-package", "1.0", {"data.bin": b"7"})
+    (index / file).write_bytes(content)
+    monkeypatch.chdir(here)
+    assert fetch_wheel("one-package", "1.0", place).read_bytes() == content
+    assert not trace.exists()
+
+
 def test_a_source_archive_is_not_taken_for_a_wheel_and_its_code_does_not_run(index, place, tmp_path):
     trace = tmp_path / "ran"
-    (index / "vaderSentiment-0.5.zip").write_bytes(sentiment_package(setup=f"open({str(trace)!r}, 'w')"))
+    content = sentiment_package(setup=f"open({str(trace)!r}, 'w')", project=BACKEND)
+    (index / "vaderSentiment-0.5.zip").write_bytes(content)
     with pytest.raises(DataError, match=r"has no wheel of vaderSentiment 0\.5"):
         fetch_wheel("vaderSentiment", "0.5", place)
     assert not trace.exists()
