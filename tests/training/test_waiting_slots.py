@@ -1,5 +1,6 @@
 """Slots that wait until a text reads them end where plain Adam has them, and a step touches no others."""
 
+import copy
 from dataclasses import replace
 
 import pytest
@@ -68,6 +69,30 @@ def test_a_learner_learns_what_it_learns_by_plain_adam(method, domains_read, cli
     for name, tensor in found[0].items():
         torch.testing.assert_close(
             tensor, found[1][name], rtol=1e-3, atol=1e-4, msg=lambda text, name=name: name + text
+        )
+
+
+def test_at_the_end_of_an_epoch_slots_that_missed_its_last_steps_have_caught_up(domains, waiting, monkeypatch):
+    """Texts of all domains in turn, each a batch: slots are read, are missed for some steps, and are read again."""
+    one = learner()
+    for domain in domains:
+        one.adapt(domain)
+    data = one.encode([example for rows in zip(*(domain.train for domain in domains), strict=True) for example in rows])
+    order, waited, found = [[number] for number in range(len(data))], False, []
+    for large in (1, 10**12):
+        monkeypatch.setattr(waiting_slots, "LARGE_BANK", large)
+        model, settings = copy.deepcopy(one.trained()), replace(one.training, batch=1)
+        trains = everything(None, model)
+        stepper = PlainStepper(model, data, data, settings=settings, trains=trains, plugins=Plugins([]))
+        for done in stepper.epoch(0, [order], 0):
+            if done == len(order):
+                before = [bank.values.detach().clone() for bank in model.banks]
+        waited |= any(not torch.equal(old, bank.values) for old, bank in zip(before, model.banks, strict=True))
+        found.append({name: parameter.detach() for name, parameter in model.named_parameters()})
+    assert waited, "the end of the epoch moved nothing: none has waited, or none has caught up"
+    for name, tensor in found[0].items():
+        torch.testing.assert_close(
+            tensor, found[1][name], rtol=1e-4, atol=1e-5, msg=lambda text, name=name: name + text
         )
 
 
