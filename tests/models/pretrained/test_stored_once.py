@@ -71,6 +71,18 @@ def test_beside_a_frozen_encoder_only_memories_and_head_are_stored_again(source,
     assert all(name.startswith(("encoder.memories.", "heads.")) for name in again)
 
 
+def test_a_folder_that_is_replaced_keeps_its_base_also_where_the_model_was_loaded_elsewhere(source, stream, tmp_path):
+    make(source).adapt(stream[0], folder=tmp_path / "model")
+    base = (tmp_path / "model" / BASE).stat().st_ino
+    away = shutil.copytree(tmp_path / "model", tmp_path / "away")
+    learner = Learner.load(away, device="cpu")
+    shutil.rmtree(away)
+    learner.adapt(stream[1])
+    learner.save(tmp_path / "model")
+    assert (tmp_path / "model" / BASE).stat().st_ino == base
+    assert bits(Learner.load(tmp_path / "model", device="cpu")) == bits(learner)
+
+
 def test_where_the_encoder_trains_the_next_version_has_a_base_of_its_own(source, stream, tmp_path):
     learner = make(source, "F")
     for version, domain in enumerate(stream[:2]):
