@@ -69,10 +69,10 @@ def witness() -> Witness:
 @pytest.fixture
 def search(whole, tmp_path, witness) -> Callable[..., Search]:
     def make(folder: str = "out", stream: Stream | None = None, space=SPACE, method="F+V+A", **options: Any) -> Search:
-        seeds = options.pop("seeds", 1)
+        seeds = {"seeds": options.pop("seeds", 1), "first_seed": options.pop("first_seed", 0)}
         options = {"device": "cpu", "workers": 1, **options}
         grid = Grid(stream or without_test(whole), Store(tmp_path / folder / "runs"), **options)
-        return Search(grid, method, SETTINGS, space, folder=tmp_path / folder, seeds=seeds, watcher=witness)
+        return Search(grid, method, SETTINGS, space, folder=tmp_path / folder, watcher=witness, **seeds)
 
     return make
 
@@ -104,6 +104,11 @@ def test_the_score_is_the_mean_over_the_domains_and_seeds_of_validation_accuracy
     ends = [made.grid.found([run]).records[run][-1] for run in runs]
     assert trial.scores[-1] == fmean(fmean(fmean(end.validation[name]) for name in whole.names) for end in ends)
     assert score_of(ends[0], whole.names[:1]) == fmean(ends[0].validation[whole.names[0]])
+
+
+@pytest.mark.parametrize("seed", [4295, 2**31])
+def test_a_large_seed_is_one_like_any_other(search, seed):
+    assert [trial.state for trial in search(first_seed=seed).run(1).trials] == ["complete"]
 
 
 def test_a_search_that_is_stopped_goes_on_and_ends_as_if_it_had_not_been(search, witness):

@@ -148,7 +148,7 @@ class Search:
         """Begin a trial."""
         # A sampler for each trial: a search that goes on then tries what an unbroken one would have tried.
         number = len(self._counted(study)) + len(self._running)
-        seed = self.seeds.start * 1_000_003 + number
+        seed = (self.seeds.start * 1_000_003 + number) % 2**32  # numpy takes no larger one
         study.sampler = self._optuna.samplers.TPESampler(seed=seed, n_startup_trials=AT_RANDOM)
         trial = study.ask()
         values = {name: span.suggest(trial, name) for name, span in self.space.items()}
