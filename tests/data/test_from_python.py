@@ -157,6 +157,7 @@ NA = type("NAType", (), {"__eq__": None, "__bool__": None, "__repr__": lambda se
         ([{"text": "a", "label": NAN}], "row 1 has no value for the field 'label'"),
         ([{"text": "a", "label": NA}], "row 1 has no value for the field 'label'"),
         ([{"text": "a", "label": 1.5}], "the field 'label' is a number with a decimal point"),
+        ([{"text": "a", "label": np.array([0, 1])}], "the field 'label' is of the type ndarray, but must be a string"),
         ([{"text": 7, "label": "a"}], "the field 'text' is a number, but a text must be a string"),
         ([{"body": "a", "label": "b"}], r"no column for the text.*name one of them with text="),
         ([{"text": "a", "lable": "b"}], r"no column for the label.*name one of them with label="),
@@ -168,6 +169,11 @@ NA = type("NAType", (), {"__eq__": None, "__bool__": None, "__repr__": lambda se
 def test_what_cannot_be_read_is_told_with_its_row(rows, said):
     with pytest.raises(DataError, match=said):
         Domain.from_rows("mine", rows)
+
+
+def test_a_text_that_is_an_array_is_told_also_where_empty_ones_are_left_out():
+    with pytest.raises(DataError, match="the field 'text' is of the type ndarray"):
+        Domain.from_rows("mine", [{"text": np.array(["a", "b"]), "label": "a"}], skip_empty=True)
 
 
 def test_missing_texts_can_be_left_out():

@@ -124,12 +124,15 @@ def _reason_to_leave_out(row: Row, columns: Columns, labelled: bool, skip_empty:
     return None
 
 
-def _bare(row: Row, column: str | None) -> object:
-    """A field without the space around it; one that is missing is empty, and a column that is not asked for None."""
+def _bare(row: Row, column: str | None) -> str | None:
+    """A field without the space around it; one that is missing is empty, and a column that is not asked for None.
+
+    Of what is no string only the kind: an array is not to be compared with anything.
+    """
     if column is None:
         return None
     value = row.values.get(column)
-    return value.strip() if isinstance(value, str) else "" if is_missing(value) else value
+    return value.strip() if isinstance(value, str) else "" if is_missing(value) else type(value).__name__
 
 
 def _record(row: Row, columns: Columns, place: str, labelled: bool) -> Record:
