@@ -123,6 +123,15 @@ def test_a_dataset_without_a_gold_label_leaves_the_row_out_and_says_so():
     assert "1 row without a gold label" in loaded.notices[0]
 
 
+@pytest.mark.parametrize("make", [np.int64, torch.tensor])
+def test_names_of_labels_are_found_whatever_format_a_dataset_gives_its_rows_in(make):
+    """As those of `with_format("numpy")` and `with_format("torch")` are."""
+    rows = [*numbered(ROWS), {"text": "undecided", "label": -1}]
+    loaded = load_rows(Dataset([{**row, "label": make(row["label"])} for row in rows], ["bad", "good"]), "mine")
+    assert loaded.stream["mine"].labels == ("bad", "good")
+    assert "1 row without a gold label" in loaded.notices[0]
+
+
 def test_a_column_makes_several_domains_of_a_frame():
     shops = ["north" if number % 2 else "south" for number in range(40)]
     frame = Frame({"body": TEXTS, "stars": LABELS, "shop": shops})

@@ -17,7 +17,7 @@ from memgrow.data.formats import Row
 from memgrow.data.load import Loaded, check_limit, load_tables
 from memgrow.data.records import NO_GOLD_LABEL, TableReader
 from memgrow.data.splits import PART_NAMES
-from memgrow.data.values import kind_of
+from memgrow.data.values import kind_of, plain
 from memgrow.errors import DataError, SettingsError, listed
 
 ROLES = ("text", "pair", "label", "reply", "by", "group", "split", "labels")
@@ -237,6 +237,7 @@ def _names(feature: object) -> Sequence[str] | None:
 
 
 def _name(value: object, names: Sequence[str]) -> object:
+    value = plain(value)  # of a dataset in the format of numpy or torch
     if not isinstance(value, int):
         return value
     return names[value] if 0 <= value < len(names) else NO_GOLD_LABEL if value == -1 else value
