@@ -173,6 +173,7 @@ NA = type("NAType", (), {"__eq__": None, "__bool__": None, "__repr__": lambda se
         ({"text": ["a"], "label": ["b", "c"]}, "not equally long"),
         ({"text": "a", "label": "b"}, "each field must be a list"),
         ({"test": ROWS}, "no split called train"),
+        ({"train": ROWS, "val": ROWS, "dev": ROWS}, "mine has two splits for validation, val and dev"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_row(rows, said):

@@ -177,7 +177,11 @@ def _splits(rows: object, name: str) -> tuple[list[tuple[str, object]], list[str
     """The rows with their role, or those of a mapping of splits with theirs; and what was left out of it."""
     if not isinstance(rows, Mapping) or not any(_part(key) for key in rows):
         return [(DATA, rows)], []
-    found = {part: given for key, given in rows.items() if (part := _part(key))}
+    called: dict[str, object] = {}
+    for key in rows:
+        if (part := _part(key)) and called.setdefault(part, key) != key:
+            raise DataError(f"{name} has two splits for {part}, {called[part]} and {key}: join them, or leave one out")
+    found = {part: rows[key] for part, key in called.items()}
     if "train" not in found:
         raise DataError(f"{name} has no split called train, but {listed(map(str, rows))}; give the rows to learn from")
     others = [str(key) for key in rows if not _part(key)]
