@@ -205,6 +205,8 @@ def test_missing_texts_can_be_left_out():
         (lambda: Domain("mine", train=(x for x in ())), "the train part of mine is of the type generator"),
         (lambda: Domain("mine", test=Frame({"text": ["a"]})), "the test part of mine is of the type Frame"),
         (lambda: Domain(["a"]), "the name of a domain is a list"),
+        (lambda: Domain.from_rows(5, ROWS), "the name of a domain is a number, but must be a string"),
+        (lambda: load_rows(ROWS, None), "the name of a domain is missing"),
         (lambda: Stream(Domain("mine")), "several domains are asked for, and mine is one"),
         (lambda: Stream([ROWS]), "a stream holds domains, but one is a list"),
         (lambda: Stream(5), "a stream is made of domains, but this is a number"),

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 LENGTH = 24  # hexadecimal digits of a short fingerprint
 
 
-def check_name(domain: str) -> None:
-    """Refuse a domain's name that no file can hold, as that of a file in another encoding may be."""
+def check_name(domain: object) -> None:
+    """Refuse a domain's name that is no string, or that no file can hold, as that of a file in another encoding."""
+    if not isinstance(domain, str):
+        raise DataError(f"the name of a domain is {kind_of(domain)}, but must be a string")
     if (half := half_of_a_character(domain)) is not None:
         raise DataError(
             f"the name of the domain {printable(domain)} holds half a character ({half}), with which no model can be "
@@ -42,8 +44,6 @@ class Domain:
     test: Sequence[Example] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str):
-            raise DataError(f"the name of a domain is {kind_of(self.name)}, but must be a string")
         check_name(self.name)
         for part in ("train", "validation", "test"):
             _check_examples(getattr(self, part), part, self.name)

@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 
 from memgrow.data.by_domain import DATA, HELD_OUT
 from memgrow.data.columns import ARGUMENTS, BY_NAME, Columns
-from memgrow.data.domain import Domain
+from memgrow.data.domain import Domain, check_name
 from memgrow.data.example import Example
 from memgrow.data.formats import Row
 from memgrow.data.load import Loaded, check_limit, load_tables
@@ -61,6 +61,7 @@ def load_rows(
     A mapping of splits (train, validation, test) has its parts; others are drawn, as `load_stream` does for files.
     """
     check_limit(limit)
+    check_name(name)
     parts, notices = _splits(rows, name)
     for role, given in (("validation", validation), ("test", test), (HELD_OUT, held_out)):
         parts += [] if given is None else [(role, given)]
