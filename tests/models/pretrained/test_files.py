@@ -1,6 +1,5 @@
 """The files of an encoder are read whole from a folder, and what is wrong with a folder is told in a sentence."""
 
-import builtins
 import hashlib
 import json
 import os
@@ -13,6 +12,7 @@ from tokenizers import Tokenizer
 
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models.pretrained.files import encoders_extra, read_encoder
+from tests.support.lacking import lack_package
 from tests.support.tiny_encoder import FAMILIES, edit_config, make_encoder, vocabulary_alone
 
 
@@ -211,14 +211,7 @@ def test_weights_that_are_elsewhere_are_told(made):
 
 @pytest.mark.parametrize("package", ["transformers", "tokenizers"])
 def test_who_lacks_the_extra_is_told_how_to_have_it(made, monkeypatch, package):
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name.partition(".")[0] == package:
-            raise ModuleNotFoundError(f"No module named {package!r}", name=package)
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    lack_package(package, monkeypatch)
     with pytest.raises(SettingsError, match=rf"needs the package {package}: run `pip install 'memgrow\[encoders\]'`"):
         read_encoder(made["bert"])
 

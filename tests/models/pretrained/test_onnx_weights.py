@@ -1,7 +1,5 @@
 """A DistilBERT that was quantised and exported to ONNX becomes a folder that transformers loads."""
 
-import builtins
-
 import numpy as np
 import pytest
 import torch
@@ -10,6 +8,7 @@ from memgrow.errors import ModelError, SettingsError
 from memgrow.models.pretrained.catalogue import find_encoder, where
 from memgrow.models.pretrained.onnx_weights import TAGGER, distilbert_from_onnx, read_distilbert
 from tests.support.archives import get_or_skip
+from tests.support.lacking import lack_package
 
 
 def quantised(array):
@@ -105,14 +104,7 @@ def test_a_file_that_is_no_onnx_is_told(tmp_path):
 
 
 def test_who_lacks_onnx_is_told(tmp_path, monkeypatch):
-    real = builtins.__import__
-
-    def without(name, *rest, **more):
-        if name.partition(".")[0] == "onnx":
-            raise ModuleNotFoundError(name="onnx")
-        return real(name, *rest, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
+    lack_package("onnx", monkeypatch)
     with pytest.raises(SettingsError, match="run `pip install onnx`"):
         read_distilbert(tmp_path / TAGGER)
 
