@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from memgrow.checkpoint import ENCODER, FORMAT, checkpoint_files
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.defaults import FINE_TUNING
-from memgrow.errors import MemgrowError, SettingsError
+from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
@@ -281,6 +283,14 @@ def test_a_model_without_its_encoders_folder_goes_on_and_says_so_only_where_it_m
     make_encoder(encoder, seed=1)
     with pytest.raises(SettingsError, match=r"is not the one that this was made with"):
         Learner.load(tmp_path / "in-domain", "cpu").adapt(stream[1])
+
+
+def test_a_folder_that_is_whole_but_was_written_without_the_encoders_settings_is_refused(encoder, stream, tmp_path):
+    make(encoder, "F").learn(stream[:1], folder=tmp_path / "model")
+    files = {name: content for name, content in checkpoint_files(tmp_path / "model").items() if name != ENCODER}
+    write_folder(tmp_path / "lacking", files, FORMAT)
+    with pytest.raises(ModelError, match=r"encoder\.json is missing, .*: go back to a saved model"):
+        Learner.load(tmp_path / "lacking", "cpu")
 
 
 def test_no_words_of_the_data_stand_in_the_folder(encoder, reviews, tmp_path):
