@@ -7,6 +7,7 @@ import ast
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -149,19 +150,35 @@ def test_matplotlib_is_loaded_only_for_a_picture_and_leaves_the_callers_own_alon
     assert "matplotlib.pyplot" not in loaded["picture"]
 
 
+def further(nodes: list[ast.AST]) -> set[str]:
+    """The packages that these statements import, beyond those which the core needs."""
+    names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
+    known = {*sys.stdlib_module_names, "memgrow", "torch", "numpy", "safetensors"}
+    return {name.split(".")[0] for name in names} - known - {""}
+
+
+def when_imported(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements that run as a module is imported: in classes and conditions too, but in no function."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield from when_imported(child)
+
+
 def test_no_file_of_the_core_imports_what_only_some_users_have():
     """Inside of functions too; import-linter forbids packages by name, this holds for any that may come."""
     house = Path(memgrow.__file__).parent
-    known = {*sys.stdlib_module_names, "memgrow", "torch", "numpy", "safetensors"}
     around = {name.removeprefix("memgrow.") for name in AROUND}
-    found = set()
+    found, at_once = set(), {}
     for path in house.rglob("*.py"):
         if path.relative_to(house).parts[0].removesuffix(".py") in around or "no_build" in path.parts:
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            found |= {(path.parent.name, top) for name in names if (top := name.split(".")[0]) not in known}
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found |= {(path.parent.name, package) for package in further(list(ast.walk(tree)))}
+        if packages := further(list(when_imported(tree))):
+            at_once[path.name] = packages
     encoders = {("pretrained", name) for name in ("huggingface_hub", "onnx", "tokenizers", "transformers")}
     # Extras, loaded when a file, a figure or an encoder needs them, and a notebook's own shell within one
     assert found == {("data", "pyarrow"), ("metrics", "scipy"), *encoders}
+    assert not at_once, "inside of functions alone: who has them shall not wait for them"
