@@ -87,6 +87,22 @@ def told(table: TableReader, role: str, pools: Pools, unfit: int) -> Grouped:
     return Grouped(file, role, pools, tuple(notices))
 
 
+def refuse_same_part(several: Iterable[Grouped]) -> None:
+    """Refuse files that have rows of the same part of one domain, such as books.jsonl beside books_train.jsonl.
+
+    Often one of them is a copy, whole or in part, of the other, and perhaps of the rows for testing too.
+    """
+    first: dict[tuple[str, str], str] = {}
+    for file in several:
+        for name, pool in file.pools.items():
+            for part in (part for part, rows in pool.rows.items() if rows):
+                if (other := first.setdefault((name, part), file.file)) != file.file:
+                    raise DataError(
+                        f"{other} and {file.file} both have {part} rows of the domain {name}: leave one of them out, "
+                        "rename it, or join them in one file if no row is in both"
+                    )
+
+
 def merge(several: Iterable[Pools]) -> dict[str, Pool]:
     """One new pool for each domain, in order of first appearance."""
     merged: dict[str, Pool] = {}

@@ -14,7 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from memgrow.data.by_domain import DATA, HELD_OUT, Grouped, Pool, choose, match_domains, merge, read_by_domain, told
+from memgrow.data.by_domain import (
+    DATA,
+    HELD_OUT,
+    Grouped,
+    Pool,
+    choose,
+    match_domains,
+    merge,
+    read_by_domain,
+    refuse_same_part,
+    told,
+)
 from memgrow.data.columns import BY_NAME, Columns
 from memgrow.data.domain import Domain, Stream
 from memgrow.data.files import check_file, domain_and_part, formats_of
@@ -79,6 +90,8 @@ def load_tables(
     """Tables of rows, each with its role, as domains in three parts: those that are not given are drawn."""
     rows = Rows(seed, in_memory)
     grouped = _read(tables, rows)
+    if columns.by is None:
+        refuse_same_part([file for file in grouped if file.role == DATA])
     names = dict.fromkeys(name for file in grouped if file.role == DATA for name in file.pools)
     matched = [file if file.role == DATA else match_domains(file, names, bool(columns.by)) for file in grouped]
     pools = choose(merge(file.pools for file in matched), domains)
