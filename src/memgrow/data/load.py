@@ -119,7 +119,7 @@ def load_for_evaluation(
     """
     files = _each(paths)
     _check_files(files)
-    check_duplicate_domains(files, columns.by)
+    check_duplicate_domains(files, columns.by, part="test")
     rows = Rows(in_memory=in_memory)
     each = _columns_of_each(files, columns, beside)
     grouped = _read([(TableReader(path, each[path], True, skip_empty), "test") for path in files], rows)
@@ -139,14 +139,16 @@ def check_limit(limit: int | None) -> None:
         raise SettingsError(f"a limit of {limit} leaves no examples to learn from; give 1 or more")
 
 
-def check_duplicate_domains(paths: Iterable[Path], by: str | None) -> None:
+def check_duplicate_domains(paths: Iterable[Path], by: str | None, part: str | None = None) -> None:
     """Refuse files of one name in different folders, which would become one domain without a word.
 
+    With a `part`, all are of that one, whatever their names say: then also files of other parts of one domain.
     Where a column (`by`) names the domains, files may well be called the same.
     """
     first: dict[tuple[str, str | None], Path] = {}
     for path in paths:
-        called = domain_and_part(path)
+        domain, own = domain_and_part(path)
+        called = domain, part or own
         if by is None and called in first:
             raise DataError(
                 f"{first[called]} and {path} would both be the domain {called[0]}: rename one of them, "
