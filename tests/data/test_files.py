@@ -232,6 +232,28 @@ def test_only_finished_files_stay_in_the_folder(tmp_path):
     assert len((tmp_path / "kitchen.jsonl").read_text().splitlines()) == 6
 
 
+@pytest.mark.parametrize("name", ["books_test", "north-dev", "train", "v1.val"])
+def test_a_domain_that_would_be_read_back_as_another_is_refused(name, tmp_path):
+    with pytest.raises(DataError, match=f"the file of the domain {name!r} would be read as another domain"):
+        write_jsonl(Stream([Domain("kitchen", [Example("a", label="x")]), Domain(name)]), tmp_path / "here")
+    assert not (tmp_path / "here").exists(), "some are written"
+
+
+@pytest.mark.parametrize("name", ["b" * 300, "a\0b"])
+def test_a_domain_whose_name_no_file_can_have_is_refused(name, tmp_path):
+    with pytest.raises(DataError, match="cannot be written"):
+        write_jsonl(Stream([Domain(name, [Example("a", label="x")])]), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_place_that_is_no_folder_and_half_a_character_are_told(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(DataError, match="cannot be written"):
+        write_jsonl(Stream([Domain("books")]), tmp_path / "file")
+    with pytest.raises(DataError, match="^an example of books holds half a character"):
+        write_jsonl(Stream([Domain("books", [Example("a \ud800", label="x")])]), tmp_path)
+
+
 def test_a_domain_whose_name_leads_out_of_the_folder_is_refused(tmp_path):
     with pytest.raises(DataError, match="cannot name a file"):
         write_jsonl(Stream([Domain("../books")]), tmp_path / "here")

@@ -4,11 +4,12 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from memgrow.data.arrow_files import COLUMNAR
 from memgrow.data.domain import Domain, Stream
-from memgrow.data.example import Example
+from memgrow.data.example import Example, half_of_a_character
 from memgrow.data.formats import READERS, Reader, Row
 from memgrow.data.lines import AS_IT_IS, FileFormat, is_compressed, unreadable
 from memgrow.data.splits import PART_NAMES, PARTS
@@ -114,19 +115,47 @@ def _name_and_reader(path: Path) -> tuple[str, Reader]:
 def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
     """Write each domain to DOMAIN.jsonl in the folder, with a split column; load_stream reads them back."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    return [_write(domain, folder) for domain in stream]
+    paths = [_file_of(domain.name, folder) for domain in stream]
+    with _writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for domain, path in zip(stream, paths, strict=True):
+        with _writing(path):
+            _write(domain, path)
+    return paths
 
 
-def _write(domain: Domain, folder: Path) -> Path:
-    path = folder / f"{domain.name}.jsonl"
-    if path.name != f"{domain.name}.jsonl":
-        raise DataError(f"the domain {domain.name!r} cannot name a file in {folder}; rename it without slashes")
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path} cannot be written ({reason}); choose another place or name") from error
+
+
+def _file_of(name: str, folder: Path) -> Path:
+    path = folder / f"{name}.jsonl"
+    if path.name != f"{name}.jsonl":
+        raise DataError(f"the domain {name!r} cannot name a file in {folder}; rename it without slashes")
+    if (read := domain_and_part(path)[0]) != name:
+        raise DataError(
+            f"the file of the domain {name!r} would be read as another domain, {read!r}: rename it, so that it does "
+            f"not end as the names of parts do ({', '.join(PART_NAMES)})"
+        )
+    return path
+
+
+def _write(domain: Domain, path: Path) -> None:
     with atomic_open(path) as file:
         for part in PARTS:
             for example in getattr(domain, part):
-                file.write((json.dumps(_fields(example) | {"split": part}, ensure_ascii=False) + "\n").encode())
-    return path
+                row = json.dumps(_fields(example) | {"split": part}, ensure_ascii=False)
+                if (half := half_of_a_character(row)) is not None:
+                    place = example.where or f"an example of {domain.name}"
+                    raise DataError(f"{place} holds half a character ({half}) that stands for nothing alone; remove it")
+                file.write(f"{row}\n".encode())
 
 
 def _fields(example: Example) -> dict[str, str]:
