@@ -250,7 +250,7 @@ def test_a_place_that_is_no_folder_and_half_a_character_are_told(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DataError, match="cannot be written"):
         write_jsonl(Stream([Domain("books")]), tmp_path / "file")
-    with pytest.raises(DataError, match="^an example of books holds half a character"):
+    with pytest.raises(DataError, match=r"^an example of books holds half a character"):
         write_jsonl(Stream([Domain("books", [Example("a \ud800", label="x")])]), tmp_path)
 
 

@@ -26,6 +26,6 @@ def test_where_a_column_names_the_domains_several_files_may_have_rows_of_one(rev
 
 def test_two_files_of_one_domain_are_not_evaluated_as_one(reviews):
     paths = [reviews("books_train.jsonl"), reviews("books_test.jsonl")]
-    with pytest.raises(DataError, match="books_train.jsonl and .*books_test.jsonl would both be the domain books"):
+    with pytest.raises(DataError, match=r"books_train.jsonl and .*books_test.jsonl would both be the domain books"):
         load_for_evaluation(paths)
     assert len(load_for_evaluation(paths[:1]).stream["books"].test) == 100
