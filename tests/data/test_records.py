@@ -126,6 +126,15 @@ def test_prediction_needs_no_label_but_reads_one_where_there_is_one(write_rows):
     assert examples[-1].where == "rows.jsonl, line 5"
 
 
+@pytest.mark.parametrize("value", [0.7, ["a", "b"], {"a": 1}, "half \ud800"])
+def test_prediction_passes_over_a_label_or_a_reply_that_can_be_none(value, write_rows):
+    """Nothing is asked of it, and the same object on standard input is answered."""
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": value}]
+    assert read_unlabelled(write_rows("rows.jsonl", rows)) == [Example("a", label="x"), Example("b")]
+    rows = [{"message": "a", "response": "x"}, {"message": "b", "response": value}]
+    assert read_unlabelled(write_rows("talk.jsonl", rows)) == [Example("a", reply="x"), Example("b")]
+
+
 def test_prediction_reads_every_row_whatever_its_part(write):
     path = write("rows.csv", "text,split\na,train\nb,nonsense\n")
     assert [example.text for example in read_unlabelled(str(path), Columns(by="nowhere"))] == ["a", "b"]

@@ -146,13 +146,12 @@ def _record(row: Row, columns: Columns, place: str, labelled: bool) -> Record:
 
 
 def example_of(row: Row, columns: Columns, place: str, labelled: bool) -> Example:
-    """The example in a row, whose label or reply may be missing unless it is `labelled`."""
+    """The example in a row; unless it is `labelled`, its label or reply may be missing, or be of any kind."""
     assert columns.text is not None  # Columns.among has found it
-    label = None
-    if columns.label and (labelled or _bare(row, columns.label) not in (None, "", NO_GOLD_LABEL)):
+    label = reply = None
+    if columns.label and (labelled or _is_usable(name_of(row.values.get(columns.label)))):
         label = _name(row, columns.label, place)
-    reply = None
-    if columns.reply and (labelled or _bare(row, columns.reply) not in (None, "")):
+    if columns.reply and (labelled or _is_usable(row.values.get(columns.reply), but="")):
         reply = _text(row, columns.reply, place)
     return Example(
         text=_text(row, columns.text, place),
@@ -161,6 +160,11 @@ def example_of(row: Row, columns: Columns, place: str, labelled: bool) -> Exampl
         where=place,
         reply=reply,
     )
+
+
+def _is_usable(value: object, but: str = NO_GOLD_LABEL) -> bool:
+    """Whether a value is a string that says something, `but` for one that does not."""
+    return isinstance(value, str) and value.strip() not in ("", but) and half_of_a_character(value) is None
 
 
 def _text(row: Row, column: str, place: str) -> str:
