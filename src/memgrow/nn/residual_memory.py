@@ -49,7 +49,8 @@ class ResidualMemory(GrowingMemory):
     def _read_routed(self, states: Tensor, routes: Tensor) -> Tensor:
         """The same where each row of states (R, ..., width) reads the segments of its routes (R, count) alone."""
         result = states
-        for choice in routes.unbind(1):
+        # In the order of segments, as all are read: growth may turn round which is nearest, and so the bits of a sum.
+        for choice in routes.sort(1).values.unbind(1):
             order, groups = grouped(choice)
             if self._batches_rows(states, len(groups)):
                 result = result - self._contents_by_row(states, choice)

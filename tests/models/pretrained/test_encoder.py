@@ -330,6 +330,47 @@ def test_growing_changes_no_bit_of_any_output(files, precision):
     assert all(memory.bank.values.count_nonzero() for memory in model.encoder.memories)  # and so the newest slots learn
 
 
+@torch.no_grad()
+def read_alone(model, texts) -> list[tuple[set[str], torch.Tensor]]:
+    """Whose slots each text reads, and its vector. In a batch, its neighbours too decide on the shapes of products."""
+    found = []
+    for text in texts:
+        batch = collate(encoded(model.encoder.files, [text]), range(1), torch.device("cpu"))
+        (shares,) = model.eval().encoder.reading(batch.words, batch.lengths)
+        domains = {domain for domain, share in shares.items() if share.any()}
+        found.append((domains, model.encoder(batch.words, batch.lengths)))
+    return found
+
+
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("domains_read", [1, 2])
+def test_growing_changes_no_bit_where_a_text_still_reads_the_domains_that_it_has_read(files, precision, domains_read):
+    """Where not all are read, a text may be nearest to the new domain, and then gives up an earlier one."""
+    torch.manual_seed(0)
+    settings = PretrainedSettings(
+        encoder=files.name, dropout=0.0, precision=precision, best=2, key_size=4, domains_read=domains_read
+    )
+    model = build("text", settings, 0, len(LABELS), "first", files)
+    domains = {
+        "food": ["the stew was fine", "the soup was hot and fine", "a stew, a pie"],
+        "numbers": ["xx qq zz 1 2 3", "77 qq ## 9", "zz zz 4"],
+        "boats": ["a boat sails at noon", "the boat, they say, sails", "boat boat"],
+        "signs": ["( ) : ; ! ?", "? ? ! !", ": ; ("],
+    }
+    texts = [*TEXTS, *(text for some in domains.values() for text in some)]
+    counts = {True: 0, False: 0}
+    for name, some in domains.items():
+        steps(model)
+        before = read_alone(model, texts)
+        model.grow(slots=5, domain=name)
+        model.encoder.start_slots(name, encoded(files, some))
+        for (old, vector), (new, again) in zip(before, read_alone(model, texts), strict=True):
+            assert len(new) == min(domains_read, len(model.banks[0].domains))
+            assert not old <= new or torch.equal(vector, again)
+            counts[old <= new] += 1
+    assert min(counts.values()) > 0, "or nothing was compared, or nothing was given up"
+
+
 def test_a_copy_has_a_memory_of_its_own(made):
     torch.manual_seed(0)
     model = build("text", PretrainedSettings(slots=4, dropout=0.0), 0, len(LABELS), "first", made["bert"])
