@@ -19,7 +19,7 @@ NAMED_ON_PAGES = {
     "results/rehearsal.json": ("docs/how-it-works.md", "memgrow demo --methods"),
     "results/sentiment/compare.json": ("docs/results.md", "memgrow compare sentiment --methods"),
     "results/encoders/*.json": ("docs/encoders.md", "python benchmarks/encoder_study.py figures --picture"),
-    "results/encoders/adapt-h200/*.json": ("docs/encoders.md", "memgrow adapt model/"),
+    "results/encoders/adapt-*/*.json": ("docs/encoders.md", "memgrow adapt model/"),
     "results/which-method/*.json": ("docs/which-method.md", "python benchmarks/which_method.py figures --picture"),
     "results/bag-of-words.json": ("docs/which-method.md", "python benchmarks/which_method.py references --data"),
     "results/serving.json": ("docs/service.md", "python benchmarks/serving.py --out results/serving.json"),
