@@ -173,7 +173,10 @@ def test_sigterm_stops_it_as_cleanly_and_a_second_signal_is_not_heard(memgrow, d
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-@pytest.mark.parametrize("where", ["memgrow.cli.app", "memgrow.cli.groups.Commands.make_context"])
+@pytest.mark.parametrize(
+    "where",
+    ["memgrow.cli.app", "memgrow.cli.groups.Commands.make_context", "memgrow.cli.replace_unwritable_signs"],
+)
 def test_so_does_a_signal_before_the_command_has_begun(number, code, where, monkeypatch, capsys, signals):
     def stop(*_, **__):
         os.kill(os.getpid(), number)

@@ -104,10 +104,10 @@ def memgrow(
 
 
 def main() -> None:
-    hear_sigterm()
-    replace_unwritable_signs()
     streams = sys.stdout, sys.stderr
-    try:
+    try:  # around all that runs once signals are heard
+        hear_sigterm()
+        replace_unwritable_signs()
         app(prog_name=NAME)
     except BaseException as end:  # an interruption may arrive as another error, inside an import say
         sys.stdout, sys.stderr = streams  # typer may have put others in their place, which hide that nobody reads
