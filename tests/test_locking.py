@@ -350,3 +350,19 @@ def test_without_the_lock_only_what_is_known_to_be_dead_goes(tmp_path):
     with folders.atomic_folder(path):
         assert {left.name for left in (alive, dead, strange) if left.exists()} == {alive.name, strange.name}
     assert len(names(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("within", [False, True])
+def test_a_lock_that_a_killed_process_was_taking_over_goes_and_that_of_a_living_one_stays(tmp_path, within):
+    child = FORK.Process(target=lambda: None)
+    child.start()
+    child.join()
+    (tmp_path / "m").mkdir()
+    place = tmp_path / "m" / ".locked" if within else tmp_path / ".m.locked"
+    living = folders.unique_beside(place)
+    dead = living.with_name(living.name.replace(str(os.getpid()), str(child.pid)))
+    for file in (living, dead):
+        file.write_text("{}")
+    with hold(tmp_path / "m"):
+        assert not dead.exists()
+        assert living.exists()

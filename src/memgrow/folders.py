@@ -165,7 +165,9 @@ def clear_leftovers(path: Path, whole: bool) -> None:
             if (found := pattern.fullmatch(name)) is None:
                 continue
             left, dead = path.with_name(name), found[2] == _machine() and not is_alive(int(found[1]))
-            if found[3] == "writing" and (whole or dead):
+            if found[3] == "writing" and dead and left.is_file():  # a lock that it was taking over
+                left.unlink(missing_ok=True)
+            elif found[3] == "writing" and (whole or dead):
                 shutil.rmtree(left, ignore_errors=True)
             elif found[3] == "trying" and dead:  # who waits for the lock tries as well
                 _remove_empty(left / "x", left)

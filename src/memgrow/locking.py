@@ -234,6 +234,8 @@ def _busy(path: Path, place: Path, advice: str) -> str:
 
 def _clear(path: Path) -> None:
     """Remove what killed processes left of the folder and of its unfinished training: nobody else is at work."""
+    for place in (path.with_name(f".{path.name}.lock"), path / LOCK):
+        clear_leftovers(_exclusive(place), whole=False)  # who waits may be taking it over
     for folder in (path, path.with_name(f"{path.name}.adapting"), path / ADAPTING):
         recover(folder)
         clear_leftovers(folder, whole=True)
