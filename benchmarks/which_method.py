@@ -48,6 +48,7 @@ def described(result: Result) -> Iterator[str]:
 
 def data(given: argparse.Namespace) -> None:
     places = {"multinli": given.multinli, "reviews": given.reviews, "dialogue": given.dialogue}
+    places["few-reviews"] = given.reviews
     for name in given.sources.split(",") if given.sources else SOURCES:
         for notice in prepare(SOURCES[name], places.get(name), given.out / name):
             say(notice)
@@ -80,6 +81,8 @@ def candidates_of(given: argparse.Namespace, family: Family, stream: TrialStream
         return family.called(given.candidates.split(","))
     if stream.only:
         return family.called(stream.only)
+    if stream.part == "third":
+        return family.called({family.baseline, family.default, *(one.name for one in family.late[:1])})
     made = choice(given, family)
     if stream.part == "choosing":
         return [one for one in family.candidates if one.name not in made.out]

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together
@@ -22,35 +21,16 @@ from memgrow.training.settings import TrainingSettings
 from memgrow.training.stacked import together
 from memgrow.training.stacked.together import StackedDomain
 from tests.support.breaking import Plug, PulledPlug
+from tests.support.opposed_reviews import opposed_reviews
 
 TEXTS = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=7)
 GRU = ModelSettings(cell="gru", embedding=6, hidden=5, slots=4, perceptron=7)
 REPLIES = ModelSettings(cell="gru", embedding=6, hidden=5, slots=4, bidirectional=False)
 
 
-def reviews(name: str, words: dict[str, str], seed: int) -> Domain:
-    """Texts of ten words, of which one decides on the label; some labels are wrong."""
-    rng, filling = random.Random(seed), [f"{name}{number}" for number in range(12)] + ["the", "a", "it"]
-
-    def some(count: int) -> list[Example]:
-        examples = []
-        for _ in range(count):
-            word = rng.choice(list(words))
-            text = [*rng.choices(filling, k=9), word]
-            rng.shuffle(text)
-            label = words[word] if rng.random() < 0.9 else rng.choice(["good", "bad"])
-            examples.append(Example(" ".join(text), label=label))
-        return examples
-
-    return Domain(name, some(96), some(40), some(20))
-
-
 @pytest.fixture(scope="module")
 def stream():
-    """What a word says of food is in part the opposite of what it says of films, so mixtures answer differently."""
-    food = {"tasty": "good", "fine": "good", "hot": "good", "stale": "bad", "poor": "bad", "slow": "bad"}
-    film = {"witty": "good", "fine": "good", "slow": "good", "stale": "bad", "poor": "bad", "hot": "bad"}
-    return [reviews("food", food, 1), reviews("film", film, 2)]
+    return opposed_reviews()
 
 
 @pytest.fixture(scope="module")

@@ -163,6 +163,13 @@ def test_a_share_that_was_chosen_is_in_the_line_and_one_that_was_given_is_not(ke
     assert replied.endswith(f"went {words} back to the old weights: validation perplexity 2.05")
 
 
+@pytest.mark.parametrize(("kept", "told"), [("mean", ""), ("last", "; kept the last weights and not their mean: ")])
+def test_that_the_mean_of_the_weights_was_not_kept_is_in_the_line(kept, told):
+    note = {"smooth": 0.999, "kept": kept, "validation_of_kept": 0.612}
+    line = stage_line(Stage(("a",), "F+E", Grew(), 1, 2, 2, 1, 0.5, 1.2, "", note)).plain
+    assert line == f"a: 2 examples, 2 epochs, 1 s; validation 50.0%; grew nothing{told and told + 'validation 61.2%'}"
+
+
 def test_replies_have_the_perplexity_that_other_commands_tell_however_large_it_is():
     figures = {str(one): ReplyFigures(40, one, 77.1, 0.061, 0.082, 7.4) for one in (1.5472, 3e40)}
     shown = show(replies_table(figures))

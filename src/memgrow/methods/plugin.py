@@ -20,7 +20,10 @@ Parameters = Mapping[str, Tensor]
 """A model's parameters by name; for several models of one shape, each tensor has them stacked in front."""
 
 OptimiserState = Mapping[str, Mapping[str, Tensor]]
-"""By a parameter's name, what the optimiser holds of it: Adam's moments, and what plugins have put there."""
+"""By a parameter's name, what the optimiser holds of it: Adam's moments, and what plugins have put there; after the
+last step also the parameter itself, as WEIGHT."""
+
+WEIGHT = "weight"
 
 Evaluate = Callable[[Iterable[Parameters]], list[Tally]]
 """The answers of a trained model to its domain's validation set with each of some weights, by name, in turn. Parameters
@@ -49,7 +52,8 @@ class MethodSettings:
     distil: float = 1.0  # D: weight of the old model's answers
     temperature: float = 2.0  # D: softens the answers of both models
     old_rate: float = 0.1  # L: old parameters move by this share of a step
-    smooth: float = 0.999  # E: share of itself that the moving average of the weights keeps in a step, at most
+    smooth: float | Literal["auto"] = 0.999  # E: share of itself that the moving average of the weights keeps in a
+    # step, at most; auto: 0.999, but where validation is clearly better with the last weights, these are kept
     rank: int = 8  # LoRA: of the additions to the encoder's weights
     ridge: float = 1000.0  # ridge: weight of the penalty, in examples
     sparse_slots: int = 64  # sparse: old slots of each memory that may move when a later domain arrives, at most
@@ -79,11 +83,12 @@ class MethodSettings:
             raise SettingsError(f"rehearsal_share is a share from 0 to 0.9, not {self.rehearsal_share}")
         if self.distil < 0 or not self.temperature > 0:
             raise SettingsError("distil must be 0 or more, and temperature above 0")
-        if isinstance(self.keep, str) and self.keep != AUTO:
-            raise SettingsError(f"keep is a share from 0 to 1 or {AUTO}, not {self.keep!r}")
-        for name in ("old_rate", "smooth") if self.keep == AUTO else ("keep", "old_rate", "smooth"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise SettingsError(f"{name} is a share from 0 to 1, not {getattr(self, name)}")
+        for name, or_auto in (("keep", f" or {AUTO}"), ("smooth", f" or {AUTO}"), ("old_rate", "")):
+            share = getattr(self, name)
+            if or_auto and share == AUTO:
+                continue
+            if isinstance(share, str) or not 0 <= share <= 1:
+                raise SettingsError(f"{name} is a share from 0 to 1{or_auto}, not {share!r}")
 
 
 RENAMED = {  # hooks of memgrow 0.1.0: one that is still defined under its old name would never be called
@@ -184,7 +189,10 @@ class Plugin:
         return 0
 
     def after_steps(self, state: OptimiserState) -> None:
-        """Called after a model's last step, before its best weights are put in place: for what was gathered."""
+        """Called after a model's last step, before its best weights are put in place: for what was gathered.
+
+        `state` is a copy, and has the last weights too (WEIGHT).
+        """
 
     def after_training(self, old: Model, new: Model) -> None:
         """Called when a later domain has been trained on; may move the new model's weights."""

@@ -163,6 +163,7 @@ class Letter:
     quiet: float = 0.0
     goes_with: Callable[[Method], str | None] = goes_with_any  # a sentence if it does not
     without_old_weights: Callable[[MethodSettings], Plugin] | None = None  # its plugin where all domains start anew
+    comes_first: bool = False  # its plugin is called before others: it chooses among weights as they were trained
 
 
 # F, which the names of most methods begin with, is fine-tuning; H is hidden units, which only rows of the table grow.
@@ -182,7 +183,10 @@ LETTERS = {
         goes_with=needs_old_entries_first("L"),
     ),
     "E": Letter(  # exponential moving average of the weights
-        "a running mean of the weights is kept", remembers=WeightEMA, without_old_weights=WeightEMAFromTheFirst
+        "a running mean of the weights is kept",
+        remembers=WeightEMA,
+        without_old_weights=WeightEMAFromTheFirst,
+        comes_first=True,
     ),
 }
 
@@ -214,11 +218,12 @@ def _with(method: Method, name: str) -> Method:
         raise SettingsError(f"{method.name} has {name} already: a letter stands once in a name")
     if (reason := letter.goes_with(method)) is not None:
         raise SettingsError(reason)
+    own = (letter.remembers,) if letter.remembers else ()
     return replace(
         method,
         name=f"{method.name}+{name}",
         about=f"{method.about}; {letter.about}",
         grows=(*method.grows, letter.grows) if letter.grows else method.grows,
-        remembers=(*method.remembers, letter.remembers) if letter.remembers else method.remembers,
+        remembers=(*own, *method.remembers) if letter.comes_first else (*method.remembers, *own),
         quiet=letter.quiet or method.quiet,
     )

@@ -2,6 +2,9 @@
 
 The mean begins next to the old weights, after the first step, so that it also holds on to them for a while. It lives
 in the optimiser's state, beside that one's own running means, and is saved and taken up again with them.
+
+Where a domain has much to teach in few steps, the mean is still on its way when training ends. With smooth: auto the
+new domain's validation set then decides for the last weights.
 """
 
 import copy
@@ -13,10 +16,13 @@ import torch
 from torch import Tensor
 
 from memgrow.data.batches import Encoded
-from memgrow.methods.plugin import MethodSettings, Parameters, Plugin
+from memgrow.methods.old_weights import Figure, choose_share
+from memgrow.methods.plugin import AUTO, WEIGHT, Evaluate, MethodSettings, OptimiserState, Parameters, Plugin
 from memgrow.models import Model
 
 MEAN = "mean"
+SMOOTH = 0.999  # smooth: auto
+TOLERANCE = 1.0  # standard errors that validation with the mean may be below that with the last weights
 EPOCHS = 3  # that the mean looks back, at most: in a small domain a longer memory would hardly leave the old weights
 
 
@@ -28,13 +34,17 @@ class WeightEMA(Plugin):
     def __init__(self, settings: MethodSettings) -> None:
         super().__init__(settings)
         self._met = False
+        self._last: dict[str, Tensor] = {}  # with smooth: auto, of a training that has just ended
+        self._chosen: dict[str, Any] = {}
 
     def before_domain(self, old: Model, ask: Callable[[], Tensor]) -> None:
         self._met = True
 
     @property
     def smooth(self) -> float:
-        return self.settings.smooth if self._met else 0.0
+        if not self._met:
+            return 0.0
+        return SMOOTH if self.settings.smooth == AUTO else self.settings.smooth
 
     @property
     def sees_every_step(self) -> bool:
@@ -50,8 +60,26 @@ class WeightEMA(Plugin):
     def warm_up_epochs(self, batches: int) -> int:
         return warm_up(self.smooth, batches)
 
+    def after_steps(self, state: OptimiserState) -> None:
+        if self.settings.smooth == AUTO and self._met:
+            self._last = {name: kinds[WEIGHT] for name, kinds in state.items()}
+
+    @torch.no_grad()
+    def choose_weights(self, old: Model, new: Model, evaluate: Evaluate) -> None:
+        if not self._last:
+            return
+        tallies = dict(zip((1.0, 0.0), evaluate([{}, self._last]), strict=True))  # by the share of the mean
+        figures = {share: Figure(one.mean, one.standard_error) for share, one in tallies.items()}
+        share = choose_share(figures, TOLERANCE)
+        if not share:
+            for name, parameter in new.named_parameters():
+                parameter.copy_(self._last.get(name, parameter))
+        self._chosen = {"kept": "mean" if share else "last", "validation_of_kept": tallies[share].score}
+        self._last = {}
+
     def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
-        return {"smooth": self.smooth}
+        chosen, self._chosen = self._chosen, {}
+        return {"smooth": self.smooth, **chosen}
 
     def stacked(self, others: Sequence[Plugin]) -> "WeightEMA":
         return copy.copy(self)  # all models of a stack are at the same domain
@@ -60,9 +88,12 @@ class WeightEMA(Plugin):
 class WeightEMAFromTheFirst(WeightEMA):
     """The same for a method that starts anew with all domains at once."""
 
-    @property
-    def smooth(self) -> float:
-        return self.settings.smooth
+    def __init__(self, settings: MethodSettings) -> None:
+        super().__init__(settings)
+        self._met = True
+
+    def after_steps(self, state: OptimiserState) -> None:
+        """Nothing is chosen: a model that starts anew has no old weights that the mean would be near to."""
 
 
 def warm_up(smooth: float, batches: int) -> int:

@@ -166,12 +166,20 @@ def stage_line(stage: Stage, task: str | None = None) -> Text:
         ("+".join(stage.learned), "bold"),
         f": {counted(stage.examples, 'example')}, {_how_long(stage)}, {stage.seconds:.0f} s; "
         f"validation {validation_text(stage.validation, replies)}; grew {growth(stage.grew)}"
-        f"{_went_back(stage, replies)}{_kept_rows(stage)}",
+        f"{_last_kept(stage, replies)}{_went_back(stage, replies)}{_kept_rows(stage)}",
     )
 
 
 def _how_long(stage: Stage) -> str:
     return counted(stage.epochs, "epoch") if stage.epochs else "solved in closed form"
+
+
+def _last_kept(stage: Stage, replies: bool) -> str:
+    """That the last weights are kept in the place of their mean, where validation wanted that, and its score then."""
+    if stage.note.get("kept") != "last":
+        return ""
+    left = validation_text(stage.note["validation_of_kept"], replies)
+    return f"; kept the last weights and not their mean: validation {left}"
 
 
 def _went_back(stage: Stage, replies: bool) -> str:

@@ -58,7 +58,7 @@ class Stepper(Protocol):
         """Go on with the models in those places alone."""
 
     def optimiser_state(self, place: int) -> OptimiserState:
-        """A copy of what the optimiser holds of the model in that place."""
+        """A copy of what the optimiser holds of the model in that place, and of the weights that it moves."""
 
     def state(self) -> dict[str, Tensor]:
         """All that a training of one model needs to go on: weights, the best ones, the optimiser's state.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.methods import OptimiserState, Plugins, Trains
+from memgrow.methods.plugin import WEIGHT
 from memgrow.methods.trains import ALL
 from memgrow.models import Model
 from memgrow.nn import MemoryBank
@@ -106,8 +107,13 @@ class Optimiser:
         known = {name: self.adam.state.get(parameter, {}) for name, parameter in self.parameters.items()}
         return {name: {kind: value(tensor) for kind, tensor in kinds.items()} for name, kinds in known.items()}
 
+    def after_last_step(self, value: Callable[[Tensor], Tensor]) -> OptimiserState:
+        """The same, and the parameters themselves."""
+        known = self.by_name(value)
+        return {name: {**known[name], WEIGHT: value(p.detach())} for name, p in self.parameters.items()}
+
     def state(self) -> dict[str, Tensor]:
-        """The same, as kind/name."""
+        """What `by_name` gives, as kind/name."""
         known = self.by_name(lambda tensor: tensor)
         return {f"{kind}/{name}": tensor for name, kinds in known.items() for kind, tensor in kinds.items()}
 

@@ -114,7 +114,7 @@ class PlainStepper:
         raise AssertionError("there is but one model")
 
     def optimiser_state(self, place: int) -> OptimiserState:
-        return self.optimiser.by_name(lambda value: value.clone())
+        return self.optimiser.after_last_step(lambda value: value.clone())
 
     def state(self) -> dict[str, Tensor]:
         tensors = {f"model/{name}": tensor for name, tensor in self.trains.changing(self.model).items()}

@@ -12,6 +12,7 @@ from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 
 AUTO: Mapping[str, Any] = {"keep": "auto"}
+MEAN: Mapping[str, Any] = {"smooth": "auto"}
 HALF: Mapping[str, Any] = {"keep": 0.5}
 
 
@@ -39,13 +40,16 @@ class Family:
     is_dialogue: bool = False
     checking_streams: int = 2  # that must be whole before the default is changed
     second_stream: str | None = None  # on which the second rule asks; nothing had been run there when it was written
+    late: tuple[Candidate, ...] = ()  # candidates of the third rule, which is asked of one after another
+    late_of: str | None = None  # the candidate that they mend
 
     def called(self, names: Iterable[str]) -> list[Candidate]:
         """The candidates of these names in the order of the family; `all` are all of them."""
-        asked, known = set(names), [one.name for one in self.candidates]
+        every = (*self.candidates, *self.late)
+        asked, known = set(names), [one.name for one in every]
         if unknown := sorted(asked - {*known, "all"}):
             raise SettingsError(f"there is no candidate {unknown[0]!r} for {self.name}; there are {', '.join(known)}")
-        return [one for one in self.candidates if "all" in asked or one.name in asked]
+        return [one for one in every if "all" in asked or one.name in asked]
 
 
 def _of_the_study(name: str, called: str | None = None) -> Candidate:
@@ -91,6 +95,8 @@ FAMILIES = {
                 _of_the_study("F+M+A", "F+M+A auto"),
             ),
             second_stream="five-genres",
+            late=(Candidate("F+E auto", "F+E", MEAN), Candidate("F+E+A auto", "F+E+A", {**AUTO, **MEAN})),
+            late_of="F+E",
         ),
         Family(
             "replies",

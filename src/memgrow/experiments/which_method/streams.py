@@ -1,7 +1,7 @@
 """The streams of the protocol: which are for choosing and which for checking, and the settings on each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -20,14 +20,17 @@ from memgrow.experiments.paper.protocol import DIALOGUES, Data
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 
-Part = Literal["choosing", "checking", "power"]
-PARTS: tuple[Part, ...] = ("choosing", "checking", "power")
-SEEDS = {"choosing": range(10), "checking": range(10, 20), "power": range(10, 31)}
+Part = Literal["choosing", "checking", "third", "power"]
+PARTS: tuple[Part, ...] = ("choosing", "checking", "third", "power")
+SEEDS = {"choosing": range(10), "checking": range(10, 20), "third": range(20, 30), "power": range(10, 31)}
 
 PAIRS, HELD_OUT = 4_000, 1_000  # of each domain of dialogue: to train on, and for validation and for test each
-MADE = 10  # the seed of what is made by rule: the demo's are smaller
+MADE, MADE_ANEW = 10, 20  # seeds of what is made by rule: the demo's are smaller
+FEW = {"train": 320, "validation": 40}  # rows of a domain of few reviews
+SHORT = 64  # words that are read of one
 PLACES = ("kitchen", "harbour", "clinic", "courtroom")
 DESKS = ("kitchen", "harbour", "library")
+ALL_PLACES = ("theatre", "garden", *PLACES[::-1])
 CHOOSING_REVIEWS, CHECKING_REVIEWS = REVIEWS[:7], REVIEWS[7:]
 
 
@@ -44,6 +47,7 @@ class Settings:
 SMALL = Settings(LABELS.model, LABELS.training)
 WITH_VECTORS = Settings(ModelSettings(), TrainingSettings(), vectors=True)
 MINILM, GRAMMAR = (Settings(None, FINE_TUNING, encoder) for encoder in ("minilm", "distilbert-grammar"))
+FEW_ROWS = Settings(None, replace(FINE_TUNING, epochs="auto", max_words=SHORT), "minilm")  # epochs as users have them
 DEMO = Settings(DEMO_MODEL, DEMO_TRAINING)
 SMALL_REPLIES = Settings(
     REPLIES.model,
@@ -71,6 +75,20 @@ def _made(folder: Path | None) -> Loaded:
     return Loaded(synthetic_stream(seed=MADE), ())
 
 
+def _made_anew(folder: Path | None) -> Loaded:
+    return Loaded(synthetic_stream(len(ALL_PLACES), seed=MADE_ANEW), ())
+
+
+def _few_reviews(folder: Path | None) -> Loaded:
+    loaded = STREAMS["reviews"].open(folder)
+    return Loaded(Stream(_few(domain) for domain in loaded.stream), loaded.notices)
+
+
+def _few(domain: Domain) -> Domain:
+    train, validation = (fair_slice(getattr(domain, part), count) for part, count in FEW.items())
+    return Domain(domain.name, train, validation, domain.test)
+
+
 def _made_replies(folder: Path | None) -> Loaded:
     return Loaded(synthetic_dialogue(len(DESKS), seed=MADE), ())
 
@@ -93,6 +111,8 @@ def _source(name: str, about: str, domains: tuple[str, ...], open_: Callable[[Pa
 SOURCES = {
     **STREAMS,
     "made": _source("made", "sentence pairs made by rule", PLACES, _made),
+    "made-anew": _source("made-anew", "other sentence pairs made by rule", ALL_PLACES, _made_anew),
+    "few-reviews": _source("few-reviews", "a few reviews of each kind", CHECKING_REVIEWS[:4], _few_reviews),
     "made-replies": _source("made-replies", "messages and replies made by rule", DESKS, _made_replies),
     "dialogue": _source("dialogue", "lines of films, then a help channel", DIALOGUES, _dialogue),
 }
@@ -114,6 +134,8 @@ TRIALS = {
         TrialStream("other-reviews-reversed", "checking", "reviews", CHECKING_REVIEWS[::-1], _LABELS),
         TrialStream("five-genres", "checking", "multinli", FIVE[::-1], _PAIRS),
         TrialStream("made", "checking", "made", PLACES, {"bilstm": DEMO, "encoder": MINILM}),
+        TrialStream("made-anew", "third", "made-anew", ALL_PLACES, {"encoder": MINILM}),
+        TrialStream("few-reviews", "third", "few-reviews", CHECKING_REVIEWS[:4], {"encoder": FEW_ROWS}),
         TrialStream("dialogue", "checking", "dialogue", DIALOGUES, {"replies": SMALL_REPLIES}),
         TrialStream("slots", "power", "multinli", FIVE, {"bilstm": WITH_VECTORS}, only=("F+V", "F+M+V")),
     )

@@ -101,7 +101,7 @@ class StackStepper:
         run.close()
 
     def optimiser_state(self, place: int) -> OptimiserState:
-        return self.optimiser.by_name(lambda value: (value if value.ndim == 0 else value[place]).clone())
+        return self.optimiser.after_last_step(lambda value: (value if value.ndim == 0 else value[place]).clone())
 
     def state(self) -> dict[str, Tensor]:
         model = self.stack.template
