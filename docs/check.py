@@ -125,8 +125,7 @@ def the_default_methods_are_those_that_the_protocol_found() -> Iterator[str]:
     taken = {"bilstm": RECOMMENDED, "encoder": RECOMMENDED_FOR_ENCODERS, "replies": RECOMMENDED_FOR_REPLIES}
     for family, method in taken.items():
         figures_of = results(f"which-method/{family}.json")
-        default = (figures_of["second_check"] or figures_of["check"])["default"]
-        found = figures_of["candidates"][default]["method"]
+        found = figures_of["candidates"][figures_of["default"]]["method"]
         if found != method:
             yield f"{found} is the default by results/which-method/{family}.json, but {method} is taken"
 

@@ -1,6 +1,6 @@
 """Which method is the default: the tables of docs/which-method.md, from the JSON files of its figures."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from math import exp
 from typing import Any
 
@@ -19,6 +19,7 @@ def choice_page(figures: Figures) -> str:
     for part, heading in (
         ("choosing", "Against {baseline} on the streams for choosing, {unit} [95% interval]:"),
         ("checking", "Against {baseline} on the streams for checking, {unit} [95% interval]:"),
+        ("third", "Against {baseline} on the streams of the third rule, {unit} [95% interval]:"),
         ("power", "Further questions, against {baseline}, {unit} [95% interval]:"),
     ):
         if any(one["part"] == part for one in figures["streams"].values()):
@@ -55,7 +56,10 @@ def verdict(figures: Figures) -> str:
     second = figures.get("second_check")
     if second is None or second["gain"] is None:
         return " ".join([*said, f"The default is {check['default']}."])
-    return " ".join([*said, f"By the first rule the default is {check['default']}.", *_second_verdict(figures, second)])
+    said += [f"By the first rule the default is {check['default']}.", *_second_verdict(figures, second)]
+    if (third := figures.get("third_check")) is not None:
+        said += _third_verdict(figures, third)
+    return " ".join([*said, f"The default is {figures['default']}."])
 
 
 def _second_verdict(figures: Figures, second: Figures) -> list[str]:
@@ -64,8 +68,22 @@ def _second_verdict(figures: Figures, second: Figures) -> list[str]:
         f"By the second {name} is asked: against {baseline} it gains {_interval(second['gain'])} {unit} on "
         f"{second['stream']}; over {', '.join(second['streams'])} the difference in what it forgets is "
         f"{_interval(second['forgets'])}.",
-        f"The default is {second['default']}.",
     ]
+
+
+def _third_verdict(figures: Figures, third: Figures) -> Iterator[str]:
+    unit, before = UNITS[figures["is_dialogue"]], figures["second_check"]["default"]
+    for name, trial in third["asked"].items():
+        if trial["forgets"] is None:
+            continue
+        gains = "; ".join(
+            f"{', '.join(f'{_interval(one)} against {rival}' for rival, one in some.items())} on {stream}"
+            for stream, some in trial["gains"].items()
+        )
+        yield (
+            f"By the third {name} is asked: it gains {gains} ({unit}); over both it forgets "
+            f"{_interval(trial['forgets'])} more than {before}. It {'holds' if trial['holds'] else 'falls'}."
+        )
 
 
 def against_table(figures: Figures, part: str) -> Table:

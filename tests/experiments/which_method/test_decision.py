@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family
-from memgrow.experiments.which_method.decision import Trials, check, choose, second_check
+from memgrow.experiments.which_method.decision import Trials, check, choose, second_check, third_check
 
 SEEDS = range(10)
 FAMILY = Family("three", "", "plain", "old", tuple(Candidate(name, "F") for name in ("plain", "cheap", "dear", "old")))
@@ -137,3 +137,53 @@ def test_baseline_and_default_are_among_the_candidates(family):
     names = [one.name for one in family.candidates]
     assert {family.baseline, family.default} <= set(names)
     assert len(set(names)) == len(names)
+
+
+LATE = replace(FAMILY, late=(Candidate("mended", "F"), Candidate("other", "F")), late_of="dear")
+
+
+def third(gains, forgets=None, mends=1.0, **more):
+    """The third rule's answer, from what `mended` has more than all others on two streams, and `dear` than `old`."""
+    choosing = Trials(SEEDS, {"a": scores(1, dear=mends), "b": scores(2, dear=mends)}, {})
+    found = {str(number): scores(number + 5, mended=gain, **more) for number, gain in enumerate(gains)}
+    lost = {name: scores(number + 9, mended=forgets or 0.0, **more) for number, name in enumerate(found)}
+    return third_check(LATE, "old", choosing, Trials(SEEDS, found, lost))
+
+
+@pytest.mark.parametrize(
+    ("gains", "forgets", "default"),
+    [((0.0, 0.0), -1.0, "mended"), ((2.0, 2.0), 1.0, "old"), ((3.0, -1.0), -1.0, "old"), ((2.0, 2.0), 0.0, "mended")],
+)
+def test_by_the_third_rule_who_is_below_nobody_and_forgets_no_more_becomes_the_default(gains, forgets, default):
+    found = third(gains, forgets)
+    assert found.default == default
+    assert found.asked["mended"].holds == (default == "mended")
+    assert set(found.asked) == {"mended"} | ({"other"} if default == "old" else set())
+
+
+def test_who_is_level_with_the_baseline_alone_falls_by_the_third_rule():
+    assert third((0.0, 0.0), -1.0, old=2.0).default == "old"
+
+
+def test_the_next_is_asked_where_the_first_fails():
+    assert third((-1.0, 0.0), other=1.0, plain=0.5, old=0.5, dear=0.5).asked.keys() == {"mended", "other"}
+    found = third((-1.0, -1.0), -1.0, other=0.0)
+    assert (found.default, found.asked["other"].holds) == ("other", True)
+
+
+def test_without_a_reason_nobody_is_asked():
+    found = third((5.0, 5.0), -5.0, mends=-1.0)
+    assert (found.default, found.asked) == ("old", {})
+
+
+def test_while_a_stream_lacks_seeds_the_default_stays_and_the_next_is_not_asked():
+    choosing = Trials(SEEDS, {"a": scores(1, dear=1.0)}, {})
+    known = {name: scores(3, mended=2.0) for name in ("first", "second")}
+    del known["second"]["mended"][7]
+    found = third_check(LATE, "old", choosing, Trials(SEEDS, known, known))
+    assert (found.default, set(found.asked)) == ("old", {"mended"})
+    assert set(found.asked["mended"].gains) == {"first"}
+
+
+def test_a_family_without_a_third_rule_has_no_third_check():
+    assert third_check(FAMILY, "old", Trials(SEEDS, {"a": scores(1)}, {}), Trials(SEEDS, {"b": scores(2)}, {})) is None

@@ -81,7 +81,11 @@ class Trials:
 
     def forgets(self, name: str, baseline: str, streams: Sequence[str]) -> Paired:
         """How much more than the baseline it forgets: the mean over the streams, seed by seed."""
-        some = [self.forgetting[stream] for stream in streams]
+        return self.over(self.forgetting, name, baseline, streams)
+
+    def over(self, measure: Mapping[str, Scores], name: str, baseline: str, streams: Sequence[str]) -> Paired:
+        """The difference from the baseline in a measure: the mean over the streams, seed by seed."""
+        some = [measure[stream] for stream in streams]
         means = {
             one: {seed: fmean(scores[one][seed] for scores in some) for seed in self.seeds} for one in (name, baseline)
         }
@@ -102,6 +106,32 @@ class SecondCheck:
     def to_json(self) -> dict[str, Any]:
         paired = {"gain": self.gain, "forgets": self.forgets}
         return {**asdict(self), **{name: one and one.to_json() for name, one in paired.items()}}
+
+
+@dataclass(frozen=True)
+class LateTrial:
+    """What became of one candidate of the third rule."""
+
+    gains: Mapping[str, Mapping[str, Paired]]  # in accuracy, by stream and by what it is held against
+    forgets: Paired | None  # more than the default until then, over all streams; none while one is not whole
+    holds: bool
+
+    def to_json(self) -> dict[str, Any]:
+        gains = {stream: {name: one.to_json() for name, one in some.items()} for stream, some in self.gains.items()}
+        return {"gains": gains, "forgets": self.forgets and self.forgets.to_json(), "holds": self.holds}
+
+
+@dataclass(frozen=True)
+class ThirdCheck:
+    """What became of the candidates that mend one which fell."""
+
+    reason: Paired  # why they are asked: the one that they mend against the default until then, where choices are made
+    asked: Mapping[str, LateTrial]
+    default: str
+
+    def to_json(self) -> dict[str, Any]:
+        asked = {name: one.to_json() for name, one in self.asked.items()}
+        return {"reason": self.reason.to_json(), "asked": asked, "default": self.default}
 
 
 def choose(family: Family, streams: Mapping[str, Scores], seeds: Sequence[int]) -> Choice:
@@ -174,6 +204,32 @@ def _forgets_less(name: str, baseline: str, choosing: Trials, checking: Trials, 
                 return False
     streams = choosing.whole(name, baseline)
     return bool(streams) and is_clear(choosing.forgets(name, baseline, streams), below=True)
+
+
+def third_check(family: Family, second: str, choosing: Trials, third: Trials) -> ThirdCheck | None:
+    """The third rule, where the family has one and it has been asked; `second` is the default by the second."""
+    streams = tuple(third.accuracy)
+    if family.late_of is None or not streams or not choosing.whole(family.late_of, second):
+        return None
+    reason = choosing.over(choosing.accuracy, family.late_of, second, choosing.whole(family.late_of, second))
+    asked: dict[str, LateTrial] = {}
+    for name in (one.name for one in family.late) if reason.difference > 0 and is_clear(reason) else ():
+        asked[name] = _late_trial(family, name, second, third)
+        if asked[name].holds:
+            return ThirdCheck(reason, asked, name)
+        if asked[name].forgets is None:  # not run as yet: those after it are asked only when it has failed
+            break
+    return ThirdCheck(reason, asked, second)
+
+
+def _late_trial(family: Family, name: str, second: str, third: Trials) -> LateTrial:
+    rivals, streams = (family.baseline, second), third.whole(name, family.baseline, second)
+    gains = {stream: {rival: third.gain(name, rival, stream) for rival in rivals} for stream in streams}
+    if streams != tuple(third.accuracy):
+        return LateTrial(gains, None, False)
+    forgets = third.forgets(name, second, streams)
+    below = any(is_clear(one, below=True) for some in gains.values() for one in some.values())
+    return LateTrial(gains, forgets, not below and not (forgets.difference > 0 and is_clear(forgets)))
 
 
 def has_all(scores: Scores, name: str, seeds: Sequence[int]) -> bool:

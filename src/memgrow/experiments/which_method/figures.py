@@ -10,7 +10,7 @@ from memgrow.experiments.plan import Ledger
 from memgrow.experiments.run import Record, Run
 from memgrow.experiments.store import Store
 from memgrow.experiments.which_method.candidates import FAMILIES, Candidate, Family
-from memgrow.experiments.which_method.decision import Choice, Scores, Trials, check, choose, second_check
+from memgrow.experiments.which_method.decision import Choice, Scores, Trials, check, choose, second_check, third_check
 from memgrow.experiments.which_method.trial import Material
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import paired_over_seeds
@@ -99,22 +99,26 @@ def choice_of(family: Family, found: Mapping[str, Found], some: Mapping[str, Mat
 
 def figures_of(family: Family, some: Mapping[str, Material], store: Store) -> dict[str, Any]:
     """All that is known of a family; `some` are the materials of its streams, in the order in which they are run."""
-    found = {name: found_in(one, store, family.candidates) for name, one in some.items()}
+    candidates = (*family.candidates, *family.late)
+    found = {name: found_in(one, store, candidates) for name, one in some.items()}
     choice = choice_of(family, found, some)
-    choosing, checking = (trials_of(part, found, some) for part in ("choosing", "checking"))
+    choosing, checking, asked_third = (trials_of(part, found, some) for part in ("choosing", "checking", "third"))
     checked = check(family, choice, checking.accuracy, checking.seeds) if choice.winner else None
     second = second_check(family, checked.default, choosing, checking) if checked else None
+    third = third_check(family, second.default, choosing, asked_third) if second else None
+    rules = {"check": checked, "second_check": second, "third_check": third}
+    default = next((rule.default for rule in (third, second, checked) if rule), family.default)
     return {
         "family": family.name,
         "about": family.about,
         "is_dialogue": family.is_dialogue,
         "baseline": family.baseline,
         "default_until_now": family.default,
-        "candidates": {one.name: {"method": one.method, "options": dict(one.options)} for one in family.candidates},
+        "candidates": {one.name: {"method": one.method, "options": dict(one.options)} for one in candidates},
         "streams": {name: _stream(family, one, found[name]) for name, one in some.items()},
         "choice": _rounded(choice.to_json()),
-        "check": None if checked is None else _rounded(checked.to_json()),
-        "second_check": None if second is None else _rounded(second.to_json()),
+        **{name: rule and _rounded(rule.to_json()) for name, rule in rules.items()},
+        "default": default,
     }
 
 
