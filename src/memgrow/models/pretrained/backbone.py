@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from memgrow.errors import MemgrowError, ModelError
 from memgrow.models.encoder import ModelSettings
 from memgrow.models.pretrained.files import EncoderFiles, encoders_extra
+from memgrow.nn.dropout import take_cheaper_dropout
 
 LONGEST_REASON = 160  # characters of what transformers says
 # The names that families of encoders have for the probability of dropout; those of heads that are not used are no harm.
@@ -69,7 +70,8 @@ def build_backbone(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
         from transformers import AutoModel
     with torch.random.fork_rng(devices=[]), quiet_transformers(), _sentences(files.name):
         model: nn.Module = cast(Any, AutoModel).from_config(**_options(files, settings), dtype=torch.float32)
-        return model
+    take_cheaper_dropout(model)
+    return model
 
 
 def load_backbone(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
@@ -94,6 +96,7 @@ def load_backbone(files: EncoderFiles, settings: ModelSettings) -> nn.Module:
             f"the weights of {files.name} do not fit its config.json: {len(wrong)} tensors are missing or of another "
             f"size, such as {wrong[0]}; fetch the encoder again"
         )
+    take_cheaper_dropout(backbone)
     return cast(nn.Module, backbone)
 
 
