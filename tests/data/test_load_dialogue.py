@@ -1,14 +1,17 @@
 """Messages and replies go the way of all data: files, parts, notices, a sentence for what cannot be used."""
 
 import json
+import re
 from itertools import combinations
 
 import pytest
 
 from memgrow.data import (
     Columns,
+    Domain,
     Example,
     load_for_evaluation,
+    load_rows,
     load_stream,
     read_unlabelled,
     synthetic_dialogue,
@@ -100,6 +103,44 @@ def test_a_message_of_five_thousand_words_is_read_whole(write_rows):
     rows = [{"message": f"{i} " * 5000, "response": "too long " * 5000} for i in range(10)]
     (domain,) = load_stream(write_rows("talk.jsonl", rows)).stream
     assert all(len(one.text.split()) == 5000 and len(one.reply.split()) == 10_000 for one in everything(domain))
+
+
+ASKED = [{"question": f"q{i}", "answer": f"a{i}", "label": "ab"[i % 2]} for i in range(20)]
+LABELS_NOT_READ = (
+    "the labels of {} (column label) are not read, as its columns question and answer are taken for messages and "
+    "replies: to learn the labels, name them with {} and their text with {} (and {} for a second text)"
+)
+
+
+def test_labels_beside_messages_and_replies_are_told_of_where_they_are_not_read(write_rows):
+    told = LABELS_NOT_READ.format("quiz.jsonl", "--label", "--text", "--pair")
+    path = write_rows("quiz.jsonl", ASKED)
+    assert load_stream(path).notices[0] == told
+    assert load_for_evaluation(path).notices == (told,)
+    later = write_rows("later.jsonl", [{"question": "q", "answer": "a"}, *ASKED])
+    assert load_stream(later).notices[0] == told.replace("quiz", "later")
+
+
+def test_from_python_labels_that_are_not_read_are_told_of_by_notice_and_by_warning():
+    told = LABELS_NOT_READ.format("quiz", "label=", "text=", "pair=")
+    assert load_rows(ASKED, "quiz").notices[0] == told
+    with pytest.warns(UserWarning, match=re.escape(told)) as caught:
+        Domain.from_rows("quiz", ASKED)
+    assert caught[0].filename == __file__
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_the_notice_of_unread_labels_advises_reads_them_and_ends_it(write_rows):
+    path = write_rows("quiz.jsonl", ASKED)
+    for columns in (Columns(text="question", pair="answer", label="label"), Columns(text="question")):
+        loaded = load_stream(path, columns=columns)
+        assert not loaded.warnings
+        assert loaded.stream[0].labels == ("a", "b")
+    for columns in (Columns(reply="answer"), Columns(by="label")):
+        loaded = load_stream(path, columns=columns)
+        assert not any("not read" in notice for notice in loaded.notices)
+        assert loaded.stream[0].has_replies
+    assert Domain.from_rows("quiz", ASKED, text="question", pair="answer", label="label").labels == ("a", "b")
 
 
 @pytest.mark.parametrize("field", ["message", "response"])

@@ -49,6 +49,7 @@ class Grouped:
     role: str
     pools: Pools
     notices: tuple[str, ...]
+    warnings: tuple[str, ...] = ()  # those of the notices that nobody should miss
 
 
 def read_by_domain(table: TableReader, role: str, rows: Rows) -> tuple[dict[str, Pool], int]:
@@ -75,7 +76,8 @@ def read_by_domain(table: TableReader, role: str, rows: Rows) -> tuple[dict[str,
 def told(table: TableReader, role: str, pools: Pools, unfit: int) -> Grouped:
     """The pools of a file with notices of what was left out of it; a file of which nothing is left is refused."""
     file, parts = table.name, " and ".join(ROLES[role])
-    notices = [f"{_left_out(count, reason)} of {file}" for reason, count in table.left_out.items()]
+    warnings = _unread_labels(table)
+    notices = [*warnings, *(f"{_left_out(count, reason)} of {file}" for reason, count in table.left_out.items())]
     if not pools:
         raise DataError(
             f"{file} has no rows for {parts}: the field {table.columns.split!r} of all its {unfit:,} rows says "
@@ -84,7 +86,7 @@ def told(table: TableReader, role: str, pools: Pools, unfit: int) -> Grouped:
     if unfit:
         reason = f"as only its {parts} rows are wanted (by its column {table.columns.split})"
         notices.append(f"{_left_out(unfit, f'of {file}')}, {reason}")
-    return Grouped(file, role, pools, tuple(notices))
+    return Grouped(file, role, pools, tuple(notices), warnings)
 
 
 def refuse_same_part(several: Iterable[Grouped]) -> None:
@@ -138,6 +140,18 @@ def match_domains(grouped: Grouped, names: Collection[str], by: bool) -> Grouped
     rows = sum(len(some) for pool in strange.values() for some in pool.rows.values())
     notice = f"{_left_out(rows, f'of {grouped.file}')}, as the data has no domain {listed(strange)}"
     return replace(grouped, pools=known, notices=(*grouped.notices, *([notice] if strange else [])))
+
+
+def _unread_labels(table: TableReader) -> tuple[str, ...]:
+    """What to say of labels beside messages and replies that nobody has named: they may be what is to be learnt."""
+    if table.unread_label is None:
+        return ()
+    columns, options = table.columns, table.options
+    return (
+        f"the labels of {table.name} (column {table.unread_label}) are not read, as its columns {columns.text} and "
+        f"{columns.reply} are taken for messages and replies: to learn the labels, name them with {options['label']} "
+        f"and their text with {options['text']} (and {options['pair']} for a second text)",
+    )
 
 
 def _left_out(count: int, what: str) -> str:

@@ -83,6 +83,12 @@ class Columns:
         found = found or self._for_labelling(names, where, labelled, options)
         return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
 
+    def unread_label(self, names: Collection[str]) -> str | None:
+        """The column of labels beside messages and replies, which alone are read; None where there is none."""
+        if self.reply is None:
+            return None
+        return _first_of(LABELS, names, (self.text, self.reply, self.by, self.group, self.split))
+
     def _for_labelling(
         self, names: Collection[str], where: str, labelled: bool, options: Mapping[str, str]
     ) -> "Columns":

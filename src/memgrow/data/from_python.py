@@ -19,6 +19,7 @@ from memgrow.data.records import NO_GOLD_LABEL, TableReader
 from memgrow.data.splits import PART_NAMES
 from memgrow.data.values import kind_of, plain
 from memgrow.errors import DataError, SettingsError, listed
+from memgrow.progress import NoProgress, warn
 
 ROLES = ("text", "pair", "label", "reply", "by", "group", "split", "labels")
 TUPLES = {2: ("text", "label"), 3: ("text", "pair", "label")}
@@ -78,7 +79,10 @@ def domain_of_rows(name: str, rows: object, options: RowOptions) -> Domain:
         )
     named: dict[str, Any] = {role: options[role] for role in ROLES if role in options}  # type: ignore[literal-required]
     others: dict[str, Any] = {option: value for option, value in options.items() if option not in named}
-    return load_rows(rows, name, columns=Columns(**named), **others).stream[name]
+    loaded = load_rows(rows, name, columns=Columns(**named), **others)
+    for sentence in loaded.warnings:  # the caller gets the domain alone, and so would see no notice
+        warn(NoProgress(), sentence)
+    return loaded.stream[name]
 
 
 def check_frame(frame: object) -> None:

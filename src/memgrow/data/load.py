@@ -45,6 +45,7 @@ class Loaded:
 
     stream: Stream
     notices: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # those of the notices that nobody should miss
 
 
 def load_stream(
@@ -101,7 +102,7 @@ def load_tables(
         *(file.notices for file in matched),
         *(notices for _, notices in filled),
     )
-    return Loaded(Stream(domain for domain, _ in filled), tuple(dict.fromkeys(notices)))
+    return Loaded(Stream(domain for domain, _ in filled), tuple(dict.fromkeys(notices)), _warnings(matched))
 
 
 def load_for_evaluation(
@@ -125,7 +126,11 @@ def load_for_evaluation(
     grouped = _read([(TableReader(path, each[path], True, skip_empty), "test") for path in files], rows)
     pools = choose(merge(file.pools for file in grouped), domains)
     stream = Stream(Domain(name, test=rows.take(pool.positions("test"))) for name, pool in pools.items())
-    return Loaded(stream, tuple(chain(*(file.notices for file in grouped))))
+    return Loaded(stream, tuple(chain(*(file.notices for file in grouped))), _warnings(grouped))
+
+
+def _warnings(several: Iterable[Grouped]) -> tuple[str, ...]:
+    return tuple(chain(*(file.warnings for file in several)))
 
 
 def _unused_names(columns: Columns, tables: Sequence[TableReader]) -> list[str]:

@@ -42,6 +42,8 @@ class TableReader:
     def __init__(self, path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> None:
         self.path, self.columns, self.left_out = path, columns, dict[str, int]()
         self.renamed: set[str] = set()  # labels that have got another name
+        self.unread_label: str | None = None  # a column of labels that nobody meant to be passed over
+        self._means_replies = columns.reply is not None
         self._labelled, self._skip_empty = labelled, skip_empty
 
     @property
@@ -70,6 +72,8 @@ class TableReader:
                 raise DataError(
                     f"{place} has a field {SPLIT!r}, but the rows before it have none; give it to all or none"
                 )
+            if self._labelled and not self._means_replies and self.unread_label is None:
+                self.unread_label = columns.unread_label(row.values)
             row = self._renamed(row) if columns.labels else row
             reason = _reason_to_leave_out(row, columns, self._labelled, self._skip_empty)
             if reason is None:
