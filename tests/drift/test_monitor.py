@@ -76,6 +76,22 @@ def test_how_texts_are_handed_over_makes_no_difference(reference, vocabulary, st
         assert other == pytest.approx(found[0], rel=1e-6)
 
 
+def test_a_window_that_cannot_be_judged_is_given_up_and_the_next_one_begins(monitor, stream, monkeypatch):
+    def stumble(*given):
+        raise ValueError("no verdict")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("memgrow.drift.monitor.judge", stumble)
+        with pytest.raises(ValueError, match="no verdict"):
+            monitor.add(stream[2].test[:60])
+    assert (monitor.report().texts, monitor.report().windows) == (50, 0), "ten were not looked at any more"
+    known = [example for pair in zip(stream[0].test[:25], stream[1].test[:25], strict=True) for example in pair]
+    (verdict,) = monitor.add(known)
+    assert verdict.texts == 50
+    assert verdict.p > 0.01, "nothing of the window that was given up is in the next"
+    assert (monitor.report().texts, monitor.report().windows) == (100, 1)
+
+
 def test_threads_lose_no_text(monitor, stream):
     def ask() -> None:
         for example in stream[0].test[:60]:

@@ -1,12 +1,15 @@
 """What the service says of drift: after the answers, without the texts, for the version that is served."""
 
+import json
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from memgrow.data import Stream
+from memgrow.data import Example, Stream
+from memgrow.drift import DriftMonitor
 from memgrow.service import drift_watch
 from memgrow.service.drift_watch import MOST, DriftWatch
 from tests.service.conftest import Serve, Served
@@ -48,6 +51,32 @@ def test_new_texts_are_told_after_known_ones_and_exported(serve: Serve, stream: 
     for line in ("memgrow_drift_due 1.0", "memgrow_drift_texts 48.0", "memgrow_drift_alarms 1.0"):
         assert line in text.splitlines()
     assert "lamp" not in str(after) + text + served.log.getvalue()
+
+
+def test_a_batch_that_cannot_be_looked_at_is_told_and_watching_goes_on(
+    serve: Serve, stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add = DriftMonitor.add
+
+    def stumble(monitor: DriftMonitor, examples: Sequence[Example], confidences: Sequence[float] | None = None) -> Any:
+        if "lamp" in examples[0].text:
+            raise ValueError(examples[0].text)
+        return add(monitor, examples, confidences)
+
+    monkeypatch.setattr(DriftMonitor, "add", stumble)
+    served = serve(window=24)
+    assert served.client.post("/predict", json={"inputs": NEW[:3]}).status_code == 200
+    after = ask(served, known(stream), 24)
+    assert (after["texts"], after["windows"], after["due"]) == (24, 1, False)
+    assert after["sentence"].endswith("; 3 texts could not be looked at: the log says why")
+    figures = served.client.get("/metrics").text.splitlines()
+    assert {"memgrow_drift_failed 3.0", "memgrow_drift_texts 24.0"} <= set(figures)
+    lines = [json.loads(line) for line in served.log.getvalue().splitlines()]
+    assert [(one["error"], one["texts"]) for one in lines if one["event"] == "drift not watched"] == [("ValueError", 3)]
+    assert "lamp" not in served.log.getvalue()
+    assert served.client.get("/health").status_code == 200
+    assert served.client.post("/rollback", json={}).status_code == 200
+    assert "could not" not in served.client.get("/drift").json()["sentence"], "another version begins anew"
 
 
 def test_texts_that_are_explained_count_and_another_version_begins_anew(serve: Serve) -> None:

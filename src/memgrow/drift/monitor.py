@@ -87,9 +87,9 @@ class DriftMonitor:
         rows = self._rows(examples, confidences)
         found = []
         with self._lock:
-            self._texts += len(rows)
             while len(rows):
                 taken, rows = np.split(rows, [self.window - self._open])
+                self._texts += len(taken)
                 self._sums += taken.sum(0)
                 self._open += len(taken)
                 self._sure &= confidences is not None
@@ -149,10 +149,11 @@ class DriftMonitor:
     def _close(self) -> Verdict:
         window = self._means()
         assert window is not None
+        # First of all, so that a window which cannot be judged does not stay to be judged again with each text.
+        self._sums, self._open, self._sure = np.zeros_like(self._sums), 0, True
         self._last = judge(window, self._reference.domains, not self._missing)
         self._windows += 1
         self._alarms += self._last.p <= self.alpha
-        self._sums, self._open, self._sure = np.zeros_like(self._sums), 0, True
         return self._last
 
     def _sentence(self) -> str:

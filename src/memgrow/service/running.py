@@ -52,7 +52,7 @@ class Service:
         self.publisher = Publisher(folder, device, keep_versions)
         if max_forgetting is not None and not read_only:
             guarded(watched, self.publisher.current.learner.history.domains, coming=())
-        self.drift = DriftWatch(self.publisher.current, window)
+        self.drift = DriftWatch(self.publisher.current, window, log=self.log)
         self.batcher = Batcher(lambda: self.publisher.current, self.limits, [self.drift.show])
         place = self.publisher.folder
         jobs = place.with_name(f"{place.name}.jobs") if jobs is None else Path(os.path.realpath(jobs))
