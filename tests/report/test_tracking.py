@@ -7,6 +7,7 @@ import subprocess
 import sys
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -18,7 +19,7 @@ from memgrow.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew
 from memgrow.report import tracking
-from memgrow.report.tracking import SHOWN, TRACKERS, Tracking, find_tracker
+from memgrow.report.tracking import SHOWN, TRACKERS, Tracking, find_tracker, plain
 from tests.support.breaking import Plug
 
 
@@ -73,6 +74,23 @@ def test_a_matrix_that_nobody_could_read_is_no_picture():
     Tracking(kept).stage(history)
     assert kept.figures
     assert kept.pictures == []
+
+
+def test_no_two_domains_share_a_curve_and_no_name_begins_another_part():
+    letters = ("/", "_", "\\", "\x1b", "\x1d", "1b", "2f", "x", "é")  # what is replaced, and what it may become
+    names = [*map("".join, product(letters, repeat=3)), *map("".join, product(letters, repeat=4))]
+    shown = {plain(name): name for name in names}
+    assert len(shown) == len(set(names))
+    assert not any("/" in name or "\x1b" in name for name in shown)
+    assert [plain(name) for name in ("books", "my books_2", "bücher")] == ["books", "my books_2", "bücher"]
+    kept, history = Kept(), History()
+    stage = Stage(("news/uk",), "F", Grew(), 1, 1, 1, 1, 0.5, 1.0, "")
+    history.add(stage, {"news/uk": 0.25, "news_uk": 0.75})
+    Tracking(kept).stage(history)
+    assert {(name, value) for name, _, value in kept.figures if name.startswith("test/")} == {
+        (r"test/news\x2fuk", 0.25),
+        ("test/news_uk", 0.75),
+    }
 
 
 def test_without_matplotlib_there_are_figures_and_no_picture(stream, tiny, short, monkeypatch):

@@ -150,5 +150,8 @@ class Tracking:
 
 
 def plain(domain: str) -> str:
-    """A domain's name as a part of a figure's name, in which a slash would begin another part."""
-    return printable(domain).replace("/", "_")
+    r"""A domain's name as a part of a figure's name, in which a slash would begin another part: it is written as \x2f.
+
+    A backslash is doubled, so that no two domains have one name.
+    """
+    return printable(domain.replace("\\", r"\\")).replace("/", r"\x2f")
