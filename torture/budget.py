@@ -1,7 +1,9 @@
 """What every part of the run gets: how long it may take, its chance, and whom it tells what it found."""
 
 import json
+import os
 import random
+import re
 import sys
 import time
 from collections.abc import Mapping
@@ -12,6 +14,10 @@ from memgrow.seeding import derive
 from memgrow.storage import atomic_write, pack_json
 
 Counts = dict[str, int | float | str]  # by what was counted, in the words of the table; a string says in which way
+ROOT = Path(__file__).parents[1]  # of the project
+# Where a path of the machine begins, all but its last name: within quotes it may hold spaces.
+QUOTED = re.compile(r"""(?<=["'])/[^"'\n]*/(?=[^"'/\n]+["'])""")
+BARE = re.compile(r"""(?<![\w.~/-])/(?:[^\s/"'`:;,()<>\[\]{}|]+/)+""")
 LINE_S = 10.0  # between two lines of progress where nobody watches
 
 
@@ -59,6 +65,7 @@ class Report:
 
     def fail(self, what: str) -> None:
         """Something that is promised did not hold."""
+        what = without_machine_paths(what)  # the record is committed
         self.failures.append(what)
         clear = "\r\033[K" if sys.stderr.isatty() else ""
         sys.stderr.write(f"{clear}{self.part}: FAILED: {what}\n")
@@ -66,6 +73,19 @@ class Report:
     @property
     def repeat(self) -> str:
         return f"python -m torture --parts {self.part} --seed {self.seed}"
+
+
+def without_machine_paths(text: str) -> str:
+    """The text with paths within the project beginning there, and of all others the last name."""
+    for root in {str(ROOT), os.path.realpath(ROOT)}:
+        text = re.sub(rf"(?<![\w.~/-]){re.escape(root)}/", "", text)
+    return BARE.sub("", QUOTED.sub("", text))
+
+
+def tail(said: str | bytes, length: int) -> str:
+    """The end of what a process said; its paths are cut short first, as a piece of one would not be known for it."""
+    text = said.decode(errors="replace") if isinstance(said, bytes) else said
+    return without_machine_paths(text)[-length:]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from torture.budget import tail
+
 CPU_S = 10  # of a child: nothing that it is given takes a second on an idle machine
 WALL_S = 120  # likewise, where it waits and uses no processor; other processes may hold it up
 MEMORY = 3 << 30  # bytes of addresses beyond what the parent has
@@ -103,7 +105,7 @@ def _child(work: Callable[[], Any], write: int, cpu_s: int, watched: bool) -> No
         try:
             value = work()
         except BaseException:
-            fault = traceback.format_exc()[-3000:]
+            fault = tail(traceback.format_exc(), 3000)
         told = json.dumps({"value": value, "fault": fault, "events": watch.seen}).encode()
         while told:
             told = told[os.write(write, told) :]

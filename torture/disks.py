@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
-from torture.budget import Budget, Counts, Report
+from torture.budget import Budget, Counts, Report, tail
 from torture.cases import USUAL, Case, bits, learnt, leftovers, make_cases
 from torture.children import FORK, spread
 from torture.commands import Ended, start
@@ -39,7 +39,7 @@ class Chain:
         """Check what a command that found no room has left; how many domains are learnt."""
         self.failed += 1
         if not ended.refused:
-            self.wrong.append(f"ended with {ended.code}, and said {ended.err[-2000:]!r}")
+            self.wrong.append(f"ended with {ended.code}, and said {tail(ended.err, 2000)!r}")
         if strange := {path.name for path in model.parent.iterdir()} - {model.name, f"{model.name}.adapting"}:
             self.wrong.append(f"left {', '.join(sorted(strange))}")
         if (now := learnt(model)) < known:

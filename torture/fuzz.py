@@ -23,7 +23,7 @@ from typing import Any
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
-from torture.budget import Budget, Counts, Report
+from torture.budget import Budget, Counts, Report, tail
 from torture.confined import confined
 from torture.targets import TARGETS, Target, attempt
 
@@ -183,7 +183,7 @@ def by_coverage(seconds: float, chance: int, place: Path, report: Report) -> tup
     try:
         subprocess.run(words, capture_output=True, timeout=len(TARGETS) * (seconds + START_S), check=True)
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError) as error:
-        report.fail(f"readers guided by coverage: {error} {(error.stderr or b'')[-3000:]!r}")
+        report.fail(f"readers guided by coverage: {error} {tail(error.stderr or b'', 3000)!r}")
     inputs = branches = 0
     for number, name in enumerate(TARGETS):
         log = folder / str(number) / "log"
@@ -192,7 +192,7 @@ def by_coverage(seconds: float, chance: int, place: Path, report: Report) -> tup
         if runs is None or covered is None:
             spoilt = [path for path in log.parent.glob("*-*") if path.name.startswith(("crash", "timeout", "oom"))]
             kept = [path.read_bytes()[:500] for path in spoilt]
-            report.fail(f"{name}, an input guided by coverage: {kept} {told.decode(errors='replace')[-3000:]}")
+            report.fail(f"{name}, an input guided by coverage: {kept} {tail(told, 3000)}")
         inputs += int(runs[1]) if runs else 0
         branches += int(covered[1]) if covered else 0
     return inputs, branches

@@ -14,7 +14,7 @@ from random import Random
 from memgrow.checkpoint import find_faults
 from memgrow.locking import Holder
 from memgrow.manifest import Manifest
-from torture.budget import Budget, Counts, Report
+from torture.budget import Budget, Counts, Report, tail
 from torture.cases import USUAL, Case, bits, learnt, leftovers, make_cases, unnamed_versions
 from torture.children import FORK, spread
 from torture.commands import NOT_BEGUN, Ended, Running, start, start_truly
@@ -154,7 +154,7 @@ def _break_often(
         if ended.code == NOT_BEGUN or (ended.code == -signal.SIGTERM and not ended.err + ended.out):
             continue  # it had no time to hear of it
         if ended.code != CODES[by] or (by != KILLED and ended.err != SENTENCE):
-            chain.failures.append(f"{by}: ended with {ended.code}, and said {ended.err[-2000:]!r}")
+            chain.failures.append(f"{by}: ended with {ended.code}, and said {tail(ended.err, 2000)!r}")
         chain.kills.update(_special(model, by, fail_point is not None, truly))
         if (now := learnt(model)) < known:
             chain.failures.append(f"{by}: {known} domains had been learnt, and {now} are left")

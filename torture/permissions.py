@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memgrow.data import synthetic_stream, write_jsonl
-from torture.budget import Counts, Report
+from torture.budget import Counts, Report, tail
 from torture.cases import TINY, bits, learnt, settings
 from torture.commands import Ended, import_all, start
 
@@ -137,7 +137,7 @@ def _meet(one: Obstacle, scene: Scene, expected: dict[str, bytes], words: tuple[
     ended = _adapt(scene.model, scene.data, *words)
     if one.refused and (not ended.refused or _contents(scene) != before):
         changed = sorted({*_contents(scene).items()} ^ {*before.items()})
-        return f"ended with {ended.code}, and said {ended.err[-1000:]!r}; changed: {[name for name, _ in changed]}"
+        return f"ended with {ended.code}, and said {tail(ended.err, 1000)!r}; changed: {[name for name, _ in changed]}"
     if not one.refused and ended.code != 0:
         return f"ended with {ended.code}: {ended.last_line}"
     _open_all(scene)

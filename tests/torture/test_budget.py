@@ -3,11 +3,16 @@
 import json
 import os
 import signal
+import subprocess
+import sys
+import traceback
+from pathlib import Path
 
 import pytest
 
-from torture.budget import Budget, Outcome, Report, merge
+from torture.budget import ROOT, Budget, Outcome, Report, merge, tail, without_machine_paths
 from torture.children import in_child, spread
+from torture.confined import confined
 from torture.fail_points import fill_before, kill_before
 
 
@@ -33,6 +38,47 @@ def test_a_failure_is_kept_with_what_repeats_it(capsys):
     assert report.failures == ["a domain is lost"]
     assert report.repeat == "python -m torture --parts kills --seed 5"
     assert "FAILED: a domain is lost" in capsys.readouterr().err
+
+
+def fault_of(work):
+    try:
+        work()
+    except Exception:
+        return traceback.format_exc()
+
+
+def test_a_failure_is_recorded_without_paths_of_the_machine(tmp_path):
+    report = Report("damage", 5)
+    (missing := tmp_path / "a folder").mkdir()
+    report.fail(fault_of((missing / "model.json").read_text))
+    report.fail(f"{fault_of(lambda: json.loads('{'))} of {missing / 'b'}, {tmp_path / 'c'}: refused")
+    words = [sys.executable, str(tmp_path / "guided"), f"{ROOT}/torture/a.py"]
+    report.fail(str(subprocess.CalledProcessError(1, words)))
+    merge(tmp_path / "counts.json", {}, {"damage": Outcome({}, 1.0, 5, tuple(report.failures))})
+    recorded = (tmp_path / "counts.json").read_text()
+    homes = (tmp_path, tmp_path.parent, ROOT, ROOT.parent, Path(json.__file__).parent, Path(sys.executable).parent)
+    assert not any(f"{home}/" in recorded for home in homes)
+    first, second, third = report.failures
+    assert 'File "tests/torture/test_budget.py", line ' in first
+    assert first.endswith("No such file or directory: 'model.json'\n")
+    assert 'File "decoder.py", line ' in second
+    assert second.endswith(" c: refused")
+    assert third.endswith("'guided', 'torture/a.py']' returned non-zero exit status 1.")
+
+
+@pytest.mark.parametrize("plain", ["3/4 of it and/or more", "see https://example.org/a/b", "1 / 2", "ends in /"])
+def test_what_is_no_path_is_recorded_as_it_is(plain):
+    assert without_machine_paths(plain) == plain
+
+
+def test_what_is_cut_off_begins_with_no_piece_of_a_path():
+    said = f'  File "{ROOT}/torture/damage.py", line 1\n'
+    short = '  File "torture/damage.py", line 1\n'
+    for length in range(1, len(said) + 1):
+        assert tail(said, length) == tail(said.encode(), length) == short[-length:]
+    fault = confined(lambda: json.loads("{")).fault
+    assert fault.endswith("(char 1)\n")
+    assert str(ROOT) not in fault
 
 
 def test_a_child_is_killed_before_the_operation_and_not_elsewhere(tmp_path):
