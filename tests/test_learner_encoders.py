@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from memgrow.checkpoint import ENCODER, FORMAT, checkpoint_files
+from memgrow.checkpoint import CONFIG, ENCODER, FORMAT, checkpoint_files, find_faults
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.defaults import FINE_TUNING
@@ -22,6 +23,7 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import read_encoder
 from memgrow.progress import NoProgress
+from memgrow.storage import pack_json
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label
@@ -291,6 +293,27 @@ def test_a_folder_that_is_whole_but_was_written_without_the_encoders_settings_is
     write_folder(tmp_path / "lacking", files, FORMAT)
     with pytest.raises(ModelError, match=r"encoder\.json is missing, .*: go back to a saved model"):
         Learner.load(tmp_path / "lacking", "cpu")
+
+
+@pytest.mark.parametrize(("task", "pairs", "least"), [("pair", "one", 4), ("pair", "two", 3), ("text", "one", 3)])
+def test_verify_and_loading_refuse_a_folder_whose_texts_have_no_room_for_a_word(
+    encoder, stream, reviews, task, pairs, least, tmp_path
+):
+    learner = make(encoder, "F", model=PretrainedSettings(pairs=pairs))
+    learner.learn([stream[0] if task == "pair" else reviews[0]], folder=tmp_path / "model")
+    files = checkpoint_files(tmp_path / "model")
+    config = json.loads(files[CONFIG])
+    for most in range(1, least + 1):
+        config["training"]["max_words"] = most
+        write_folder(folder := tmp_path / str(most), {**files, CONFIG: pack_json(config)}, FORMAT)
+        if most < least:
+            said = rf"max_words {most} leaves no room for words .* set it to at least {least}"
+            with pytest.raises(ModelError, match=said):
+                Learner.load(folder, "cpu")
+            (fault,) = find_faults(folder)
+            assert re.search(said, fault)
+    assert find_faults(folder) == []
+    assert Learner.load(folder, "cpu").predict([("a", "b") if task == "pair" else "a"])
 
 
 def test_no_words_of_the_data_stand_in_the_folder(encoder, reviews, tmp_path):

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 import torch
 
 from memgrow.calibration import Calibration
+from memgrow.data import Example
 from memgrow.domain_parts import HEADS, describe_parts, heads_of, restore_parts
 from memgrow.drift import Reference
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
@@ -177,6 +178,8 @@ def unpack(
         raise ModelError(f"{said}: copy the model again, or go back to a saved one")
     load_weights(model, files)
     model.encoder.check_reading()
+    # As it will be asked: its special pieces may leave no room for words, which no other part of loading would see.
+    setup.tokenized([Example("a", "a" if config["task"] == "pair" else None)])
     plugins = setup.method.plugins(setup.options)
     plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
     if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
