@@ -8,7 +8,6 @@ from statistics import fmean
 from torch import Tensor
 
 from memgrow.adaptation import Adaptation
-from memgrow.allocator import keeping_freed_memory
 from memgrow.history import Stage
 from memgrow.learnt import Learnt
 from memgrow.methods import Plugins
@@ -61,9 +60,7 @@ def _learn_alone(
     group: DataParallel | None = None,
 ) -> tuple[Learnt, Stage]:
     settings = adaptation.setup.training
-    on_cpu = adaptation.device.type == "cpu" and adaptation.setup.model.kind.is_pretrained
-    keeping = keeping_freed_memory() if on_cpu else nullcontext()
-    with keeping, seeded(adaptation.seed, "train", device=adaptation.device):
+    with seeded(adaptation.seed, "train", device=adaptation.device):
         (outcome,) = train(
             stepper(
                 adaptation.model,

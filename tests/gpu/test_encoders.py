@@ -45,7 +45,7 @@ def recordings(monkeypatch) -> list[int]:
 
 def make(folder: Path, method: str = "F+M", training: TrainingSettings = TRAINING, **model) -> Learner:
     settings = PretrainedSettings(encoder=str(folder), slots=4 if method == "sparse" else 0, **model)
-    options = MethodSettings(slots=4, fisher_examples=8, strength=50.0)
+    options = MethodSettings(slots=4, fisher_examples=8, strength=50.0, smooth="auto")  # which E alone reads
     return Learner.create(method, model=settings, training=training, options=options, device="cuda")
 
 

@@ -105,7 +105,8 @@ def stream(kind, stream, dialogues) -> Stream:
 def learnt(case, stream, short, tmp_path_factory) -> Learnt:
     kind, method = case
     folder, before = tmp_path_factory.mktemp("learnt"), references(stream[0])
-    options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto")  # which A alone reads
+    # What auto is of, A and E alone read.
+    options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto", smooth="auto")
     model, training = KINDS[kind], replace(short, epochs=1, min_documents=RECURRENT_TRAINING.min_documents)
     if isinstance(model, PretrainedSettings):
         encoder = make_encoder(tmp_path_factory.mktemp("encoder"), kind)

@@ -9,10 +9,10 @@ import torch
 
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together
-from memgrow.methods import MethodSettings, find_method
+from memgrow.methods import METHODS, Method, MethodSettings, find_method
 from memgrow.methods.plugin import WEIGHT
-from memgrow.methods.weight_ema import SMOOTH, WeightEMA
-from memgrow.models import ModelSettings, tally_of
+from memgrow.methods.weight_ema import WeightEMA
+from memgrow.models import ModelSettings, Tally, tally_of
 from memgrow.training import loop
 from memgrow.training.evaluation import tally_each
 from memgrow.training.settings import TrainingSettings
@@ -76,11 +76,51 @@ def test_the_last_weights_are_kept_where_they_are_better_by_more_than_a_standard
 
     note, plugin = chosen(old, new, last, evaluate)
     right = mean_right if kept == "mean" else last_right
-    assert note == {"smooth": SMOOTH, "kept": kept, "validation_of_kept": right / 100}
+    assert note == {"smooth": 0.999, "kept": kept, "validation_of_kept": right / 100}
     expected = mean if kept == "mean" else last
     for name, parameter in new.named_parameters():
         assert torch.equal(parameter, expected[name]), name
-    assert plugin.after_domain(new, None, None) == {"smooth": SMOOTH}, "a choice holds for one domain"
+    assert plugin.after_domain(new, None, None) == {"smooth": 0.999}, "a choice holds for one domain"
+
+
+@pytest.mark.parametrize("mean", [float("nan"), -float("inf")])
+def test_where_no_figure_is_finite_the_mean_is_kept(mean, trained):
+    old, new, last, _ = trained
+    broken = Tally(torch.full((3,), mean).double(), torch.ones(3).double(), True)
+    note, _ = chosen(old, new, last, lambda _: [broken, broken])
+    assert note["kept"] == "mean"
+
+
+def test_what_was_chosen_among_is_not_held_afterwards(trained):
+    old, new, last, data = trained
+    _, plugin = chosen(old, new, last, partial(tally_each, new, data))
+    plugin.choose_weights(old, new, lambda _: pytest.fail("there is nothing to choose among"))
+
+
+def test_only_last_weights_that_are_chosen_among_are_copied(stream):
+    """The optimiser's state is several times as large as the model."""
+    wanted = []
+
+    class Watched(WeightEMA):
+        def after_steps(self, state):
+            wanted.append({kind for kinds in state.values() for kind in kinds})
+            super().after_steps(state)
+
+    def asked(smooth: float | str) -> list[set[str]]:
+        wanted.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(METHODS, "watched", Method("watched", "for this test", remembers=(Watched,)))
+            make("watched", smooth=smooth).learn(stream)
+        return list(wanted)
+
+    assert asked("auto") == [{WEIGHT}], "of the second domain alone"
+    assert asked(0.999) == []
+
+
+def test_a_share_that_was_given_is_no_question(stream):
+    given = make(smooth=0.999)
+    given.learn(stream)
+    assert given.history.stages[1].note == {"smooth": 0.999}
 
 
 def test_choosing_draws_no_random_number(trained, stream):
@@ -101,7 +141,7 @@ def test_it_ends_as_the_mean_or_as_the_last_step_left_it(rate, kept, stream, mon
         after_steps(self, state)
 
     monkeypatch.setattr(WeightEMA, "after_steps", note_last)
-    auto, given = make(rate=rate), make(rate=rate, smooth=SMOOTH)
+    auto, given = make(rate=rate), make(rate=rate, smooth=0.999)
     given.learn(stream)
     auto.learn(stream)
     assert [stage.note.get("kept") for stage in auto.history.stages] == [None, kept]
@@ -176,17 +216,20 @@ def test_a_run_that_is_killed_keeps_what_an_unbroken_one_does(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("kept", ["mean", "last"])
 @pytest.mark.parametrize("method", ["F+E", "LoRA+E", "frozen+M+E", "EWC+E"])
-def test_on_a_pretrained_encoder_it_goes_with_what_else_a_method_does(method, stream, tmp_path):
+def test_on_a_pretrained_encoder_it_goes_with_what_else_a_method_does(method, kept, stream, tmp_path, monkeypatch):
     pytest.importorskip("transformers")
     from tests.support.tiny_encoder import make_encoder
+
+    monkeypatch.setattr("memgrow.methods.weight_ema.choose_share", lambda *_: {"mean": 1.0, "last": 0.0}[kept])
 
     folder, training = make_encoder(tmp_path / "encoder"), TrainingSettings(rate=3e-3, epochs=2)
     usual = {"encoder": folder, "training": training, "device": "cpu"}
     learner = Learner.create(method, options=MethodSettings(smooth="auto", fisher_examples=5), **usual)
     learner.learn(stream, folder=tmp_path / "model")
     note = learner.history.stages[1].note
-    assert note["kept"] in ("mean", "last")
+    assert note["kept"] == kept
     score = learner.model.score(learner.encode(stream[1].validation))
     assert note["validation_of_kept"] == pytest.approx(score, abs=1 / 40)
     loaded = Learner.load(tmp_path / "model", device="cpu")

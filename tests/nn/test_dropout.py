@@ -75,15 +75,32 @@ def test_all_and_nothing_are_torchs_own(share):
     assert torch.equal(Dropout(share)(states), nn.Dropout(share)(states))
 
 
+@pytest.mark.parametrize(("share", "dropped"), [(0.1, 6554), (0.5, 1 << 15), (1e-6, 0), (1 - 1e-6, (1 << 16) - 1)])
+def test_of_all_numbers_of_sixteen_bits_the_share_is_dropped(share, dropped, monkeypatch):
+    every = torch.arange(-(1 << 15), 1 << 15).to(torch.int16)
+    monkeypatch.setattr("memgrow.nn.dropout.random_halves", lambda shape: every.view(shape))
+    found = Dropout(share)(torch.ones(1 << 16, dtype=torch.float64))
+    assert int((found == 0).sum()) == dropped
+    assert float(found.mean()) == pytest.approx(1)
+
+
+def test_other_devices_and_in_place_are_left_to_torch():
+    assert Dropout(0.5)(torch.empty(3, device="meta")).device.type == "meta"
+    states = torch.ones(1000)
+    assert Dropout(0.5, inplace=True)(states) is states
+    assert int((states == 0).sum()) > 0
+
+
 def test_it_takes_the_place_of_torchs_own_and_of_nothing_else():
     class Own(nn.Dropout):
         pass
 
     inner = nn.Sequential(nn.Linear(3, 3), nn.Dropout(0.2), Own(0.3))
-    whole = nn.Sequential(inner, nn.Dropout1d(0.1), nn.Dropout(0.4))
+    whole = nn.Sequential(inner, nn.Dropout1d(0.1), nn.Dropout(0.4, inplace=True).eval())
     names = list(copy.deepcopy(whole).state_dict())
     take_cheaper_dropout(whole)
     kinds = [type(module) for module in whole.modules()]
     assert kinds == [nn.Sequential, nn.Sequential, nn.Linear, Dropout, Own, nn.Dropout1d, Dropout]
-    assert [module.p for module in whole.modules() if type(module) is Dropout] == [0.2, 0.4]
+    found = [(one.p, one.inplace, one.training) for one in whole.modules() if type(one) is Dropout]
+    assert found == [(0.2, False, True), (0.4, True, False)]
     assert list(whole.state_dict()) == names

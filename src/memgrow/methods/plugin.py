@@ -1,7 +1,7 @@
 """The plugins of a method: hooks that are called as a domain arrives, is learnt and has been learnt."""
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import isfinite
@@ -188,10 +188,15 @@ class Plugin:
         """The number of epochs, of that many batches, before early stopping begins to count."""
         return 0
 
+    @property
+    def wants_after_steps(self) -> Collection[str] | None:
+        """The kinds of tensors of each parameter's state that `after_steps` is handed; None: all that there are."""
+        return None
+
     def after_steps(self, state: OptimiserState) -> None:
         """Called after a model's last step, before its best weights are put in place: for what was gathered.
 
-        `state` is a copy, and has the last weights too (WEIGHT).
+        `state` is a copy, of what `wants_after_steps` says, and has the last weights too (WEIGHT).
         """
 
     def after_training(self, old: Model, new: Model) -> None:

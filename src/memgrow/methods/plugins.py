@@ -1,6 +1,6 @@
 """The plugins of a method, called as one."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -79,10 +79,12 @@ class Plugins:
     def warm_up_epochs(self, batches: int) -> int:
         return max((part.warm_up_epochs(batches) for part in self.parts), default=0)
 
-    def after_steps(self, state: Callable[[], OptimiserState]) -> None:
+    def after_steps(self, state: Callable[[Collection[str] | None], OptimiserState]) -> None:
         for part in self.parts:
-            if type(part).after_steps is not Plugin.after_steps:  # the state is a copy: not for nothing
-                part.after_steps(state())
+            wants = part.wants_after_steps
+            # The state is a copy: not for nothing.
+            if type(part).after_steps is not Plugin.after_steps and (wants is None or wants):
+                part.after_steps(state(wants))
 
     def after_training(self, old: Model, new: Model, evaluate: Evaluate) -> None:
         for part in self.parts:

@@ -9,7 +9,7 @@ new domain's validation set then decides for the last weights.
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -60,9 +60,12 @@ class WeightEMA(Plugin):
     def warm_up_epochs(self, batches: int) -> int:
         return warm_up(self.smooth, batches)
 
+    @property
+    def wants_after_steps(self) -> Collection[str]:
+        return (WEIGHT,) if self.settings.smooth == AUTO and self._met else ()
+
     def after_steps(self, state: OptimiserState) -> None:
-        if self.settings.smooth == AUTO and self._met:
-            self._last = {name: kinds[WEIGHT] for name, kinds in state.items()}
+        self._last = {name: kinds[WEIGHT] for name, kinds in state.items()}
 
     @torch.no_grad()
     def choose_weights(self, old: Model, new: Model, evaluate: Evaluate) -> None:
@@ -70,7 +73,7 @@ class WeightEMA(Plugin):
             return
         tallies = dict(zip((1.0, 0.0), evaluate([{}, self._last]), strict=True))  # by the share of the mean
         figures = {share: Figure(one.mean, one.standard_error) for share, one in tallies.items()}
-        share = choose_share(figures, TOLERANCE)
+        share = choose_share(figures, TOLERANCE) if any(math.isfinite(one.mean) for one in figures.values()) else 1.0
         if not share:
             for name, parameter in new.named_parameters():
                 parameter.copy_(self._last.get(name, parameter))
@@ -92,8 +95,9 @@ class WeightEMAFromTheFirst(WeightEMA):
         super().__init__(settings)
         self._met = True
 
-    def after_steps(self, state: OptimiserState) -> None:
-        """Nothing is chosen: a model that starts anew has no old weights that the mean would be near to."""
+    @property
+    def wants_after_steps(self) -> Collection[str]:
+        return ()  # nothing is chosen: a model that starts anew has no old weights that the mean would be near to
 
 
 def warm_up(smooth: float, batches: int) -> int:

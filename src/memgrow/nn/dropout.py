@@ -1,8 +1,8 @@
 """`torch.nn.Dropout` with cheaper chance on a CPU: sixteen bits decide on a number, so that one draw serves four.
 
-There torch draws for each number by itself, in one thread, while all others wait: a fifth of a training step of MiniLM
-on two cores. What an entry is kept with is rounded to a 65,536th, and what is kept is scaled to fit. Elsewhere torch's
-own dropout is taken.
+There torch draws for each number by itself, on some processors in one thread while all others wait: a fifth of a
+training step of MiniLM on two cores of an EPYC. The probability is rounded to a 65,536th, and what is kept is scaled to
+fit. Elsewhere torch's own dropout is taken.
 """
 
 import torch
@@ -18,7 +18,7 @@ class Dropout(nn.Dropout):
     def forward(self, states: Tensor) -> Tensor:
         if not self.training or states.device.type != "cpu" or self.p in (0, 1) or self.inplace:
             return super().forward(states)
-        dropped = round(self.p * STEPS)
+        dropped = min(round(self.p * STEPS), STEPS - 1)
         keep = random_halves(states.shape) >= LOWEST + dropped
         return states * keep.to(states.dtype).mul_(STEPS / (STEPS - dropped))
 
@@ -35,4 +35,4 @@ def take_cheaper_dropout(module: nn.Module) -> None:
     for parent in module.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
-                setattr(parent, name, Dropout(child.p, child.inplace))
+                setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))

@@ -53,11 +53,10 @@ def verdict(figures: Figures) -> str:
         said.append(f"It is clearly below {figures['baseline']} on {', '.join(check['below'])}.")
     if not check["enough"]:
         said.append("Too few streams are whole to change the default.")
-    second = figures.get("second_check")
-    if second is None or second["gain"] is None:
-        return " ".join([*said, f"The default is {check['default']}."])
-    said += [f"By the first rule the default is {check['default']}.", *_second_verdict(figures, second)]
-    if (third := figures.get("third_check")) is not None:
+    second, third = figures.get("second_check"), figures.get("third_check")
+    if second is not None and second["gain"] is not None:
+        said += [f"By the first rule the default is {check['default']}.", *_second_verdict(figures, second)]
+    if third is not None:
         said += _third_verdict(figures, third)
     return " ".join([*said, f"The default is {figures['default']}."])
 

@@ -1,7 +1,7 @@
 """The one training loop: epochs, early stopping on the validation set, progress and resuming, for any `Stepper`."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import isfinite
@@ -57,8 +57,11 @@ class Stepper(Protocol):
     def narrow(self, places: Sequence[int]) -> None:
         """Go on with the models in those places alone."""
 
-    def optimiser_state(self, place: int) -> OptimiserState:
-        """A copy of what the optimiser holds of the model in that place, and of the weights that it moves."""
+    def optimiser_state(self, place: int, kinds: Collection[str] | None = None) -> OptimiserState:
+        """A copy of what the optimiser holds of the model in that place, and of the weights that it moves.
+
+        Of these kinds of tensors, or of all.
+        """
 
     def state(self) -> dict[str, Tensor]:
         """All that a training of one model needs to go on: weights, the best ones, the optimiser's state.

@@ -1,6 +1,6 @@
 """The optimiser of what trains: Adam by name, at one rate or several; word vectors and slots wait where that pays."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -107,10 +107,15 @@ class Optimiser:
         known = {name: self.adam.state.get(parameter, {}) for name, parameter in self.parameters.items()}
         return {name: {kind: value(tensor) for kind, tensor in kinds.items()} for name, kinds in known.items()}
 
-    def after_last_step(self, value: Callable[[Tensor], Tensor]) -> OptimiserState:
-        """The same, and the parameters themselves."""
-        known = self.by_name(value)
-        return {name: {**known[name], WEIGHT: value(p.detach())} for name, p in self.parameters.items()}
+    def after_last_step(
+        self, value: Callable[[Tensor], Tensor], kinds: Collection[str] | None = None
+    ) -> OptimiserState:
+        """The same, of these kinds of tensors or of all; the parameters themselves are one of them."""
+        known = {name: {**self.adam.state.get(p, {}), WEIGHT: p.detach()} for name, p in self.parameters.items()}
+        return {
+            name: {kind: value(tensor) for kind, tensor in state.items() if kinds is None or kind in kinds}
+            for name, state in known.items()
+        }
 
     def state(self) -> dict[str, Tensor]:
         """What `by_name` gives, as kind/name."""

@@ -1,6 +1,6 @@
 """The stepper of one model of any kind: an update for each batch, with the hooks of its method."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import ClassVar
 
@@ -113,8 +113,8 @@ class PlainStepper:
     def narrow(self, places: Sequence[int]) -> None:
         raise AssertionError("there is but one model")
 
-    def optimiser_state(self, place: int) -> OptimiserState:
-        return self.optimiser.after_last_step(lambda value: value.clone())
+    def optimiser_state(self, place: int, kinds: Collection[str] | None = None) -> OptimiserState:
+        return self.optimiser.after_last_step(torch.clone, kinds)
 
     def state(self) -> dict[str, Tensor]:
         tensors = {f"model/{name}": tensor for name, tensor in self.trains.changing(self.model).items()}

@@ -139,14 +139,18 @@ def test_baseline_and_default_are_among_the_candidates(family):
     assert len(set(names)) == len(names)
 
 
-LATE = replace(FAMILY, late=(Candidate("mended", "F"), Candidate("other", "F")), late_of="dear")
+LATE = replace(
+    FAMILY, late=(Candidate("mended", "F"), Candidate("other", "F")), late_of="dear", third_streams=("0", "1")
+)
 
 
-def third(gains, forgets=None, mends=1.0, **more):
+def third(gains, forgets=None, mends=1.0, loses=None, **more):
     """The third rule's answer, from what `mended` has more than all others on two streams, and `dear` than `old`."""
     choosing = Trials(SEEDS, {"a": scores(1, dear=mends), "b": scores(2, dear=mends)}, {})
     found = {str(number): scores(number + 5, mended=gain, **more) for number, gain in enumerate(gains)}
-    lost = {name: scores(number + 9, mended=forgets or 0.0, **more) for number, name in enumerate(found)}
+    lost = {
+        name: scores(number + 9, **{"mended": forgets or 0.0, **(loses or {})}) for number, name in enumerate(found)
+    }
     return third_check(LATE, "old", choosing, Trials(SEEDS, found, lost))
 
 
@@ -161,28 +165,40 @@ def test_by_the_third_rule_who_is_below_nobody_and_forgets_no_more_becomes_the_d
     assert set(found.asked) == {"mended"} | ({"other"} if default == "old" else set())
 
 
-def test_who_is_level_with_the_baseline_alone_falls_by_the_third_rule():
-    assert third((0.0, 0.0), -1.0, old=2.0).default == "old"
+@pytest.mark.parametrize("rival", ["plain", "old"])
+def test_who_is_below_the_baseline_or_the_default_falls_by_the_third_rule(rival):
+    assert third((0.0, 0.0), -1.0, **{rival: 2.0}).default == "old"
+
+
+def test_what_is_forgotten_is_held_against_the_default_and_not_the_baseline():
+    assert third((0.0, 0.0), 0.0, loses={"plain": -2.0}).default == "mended"
+    assert third((0.0, 0.0), 0.0, loses={"old": -2.0}).default == "old"
+
+
+def test_one_of_two_streams_is_not_enough_for_the_third_rule():
+    found = third((2.0,), -1.0)
+    assert (found.default, found.asked["mended"].holds, set(found.asked)) == ("old", False, {"mended"})
 
 
 def test_the_next_is_asked_where_the_first_fails():
-    assert third((-1.0, 0.0), other=1.0, plain=0.5, old=0.5, dear=0.5).asked.keys() == {"mended", "other"}
-    found = third((-1.0, -1.0), -1.0, other=0.0)
+    assert third((-1.0, 0.0), loses={"other": 1.0}, other=1.0).asked.keys() == {"mended", "other"}
+    found = third((-1.0, -1.0), -1.0, loses={"other": 0.0}, other=0.0)
     assert (found.default, found.asked["other"].holds) == ("other", True)
 
 
 def test_without_a_reason_nobody_is_asked():
-    found = third((5.0, 5.0), -5.0, mends=-1.0)
-    assert (found.default, found.asked) == ("old", {})
+    for mends in (-1.0, 0.0):
+        found = third((5.0, 5.0), -5.0, mends=mends)
+        assert (found.default, found.asked) == ("old", {})
 
 
 def test_while_a_stream_lacks_seeds_the_default_stays_and_the_next_is_not_asked():
     choosing = Trials(SEEDS, {"a": scores(1, dear=1.0)}, {})
-    known = {name: scores(3, mended=2.0) for name in ("first", "second")}
-    del known["second"]["mended"][7]
+    known = {name: scores(3, mended=2.0) for name in LATE.third_streams}
+    del known["1"]["mended"][7]
     found = third_check(LATE, "old", choosing, Trials(SEEDS, known, known))
     assert (found.default, set(found.asked)) == ("old", {"mended"})
-    assert set(found.asked["mended"].gains) == {"first"}
+    assert set(found.asked["mended"].gains) == {"0"}
 
 
 def test_a_family_without_a_third_rule_has_no_third_check():

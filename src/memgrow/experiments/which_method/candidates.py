@@ -42,6 +42,7 @@ class Family:
     second_stream: str | None = None  # on which the second rule asks; nothing had been run there when it was written
     late: tuple[Candidate, ...] = ()  # candidates of the third rule, which is asked of one after another
     late_of: str | None = None  # the candidate that they mend
+    third_streams: tuple[str, ...] = ()  # on which they are asked: all of them
 
     def called(self, names: Iterable[str]) -> list[Candidate]:
         """The candidates of these names in the order of the family; `all` are all of them."""
@@ -97,6 +98,7 @@ FAMILIES = {
             second_stream="five-genres",
             late=(Candidate("F+E auto", "F+E", MEAN), Candidate("F+E+A auto", "F+E+A", {**AUTO, **MEAN})),
             late_of="F+E",
+            third_streams=("made-anew", "few-reviews"),
         ),
         Family(
             "replies",

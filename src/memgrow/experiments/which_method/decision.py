@@ -208,8 +208,7 @@ def _forgets_less(name: str, baseline: str, choosing: Trials, checking: Trials, 
 
 def third_check(family: Family, second: str, choosing: Trials, third: Trials) -> ThirdCheck | None:
     """The third rule, where the family has one and it has been asked; `second` is the default by the second."""
-    streams = tuple(third.accuracy)
-    if family.late_of is None or not streams or not choosing.whole(family.late_of, second):
+    if family.late_of is None or not third.accuracy or not choosing.whole(family.late_of, second):
         return None
     reason = choosing.over(choosing.accuracy, family.late_of, second, choosing.whole(family.late_of, second))
     asked: dict[str, LateTrial] = {}
@@ -223,9 +222,10 @@ def third_check(family: Family, second: str, choosing: Trials, third: Trials) ->
 
 
 def _late_trial(family: Family, name: str, second: str, third: Trials) -> LateTrial:
-    rivals, streams = (family.baseline, second), third.whole(name, family.baseline, second)
+    rivals, whole = (family.baseline, second), third.whole(name, family.baseline, second)
+    streams = [stream for stream in family.third_streams if stream in whole]
     gains = {stream: {rival: third.gain(name, rival, stream) for rival in rivals} for stream in streams}
-    if streams != tuple(third.accuracy):
+    if len(streams) < len(family.third_streams):
         return LateTrial(gains, None, False)
     forgets = third.forgets(name, second, streams)
     below = any(is_clear(one, below=True) for some in gains.values() for one in some.values())

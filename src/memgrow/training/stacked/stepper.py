@@ -1,6 +1,6 @@
 """The stepper of several models of one shape: one step moves them all. On a GPU, steps are recorded and replayed."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -100,8 +100,8 @@ class StackStepper:
             }
         run.close()
 
-    def optimiser_state(self, place: int) -> OptimiserState:
-        return self.optimiser.after_last_step(lambda value: (value if value.ndim == 0 else value[place]).clone())
+    def optimiser_state(self, place: int, kinds: Collection[str] | None = None) -> OptimiserState:
+        return self.optimiser.after_last_step(lambda value: (value if value.ndim == 0 else value[place]).clone(), kinds)
 
     def state(self) -> dict[str, Tensor]:
         model = self.stack.template
