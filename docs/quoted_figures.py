@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from math import ceil, floor
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from memgrow.experiments.encoders.figures import ALL_ORDERS
@@ -21,6 +22,14 @@ NUMBERS = (
 TWEETS_FIRST = "2"  # of the orders of the sentiment stream
 
 
+DEFAULT_RUNS = "results/encoders/adapt-default"  # of the command, with nothing said but encoder, seed and threads
+
+
+def histories(folder: str, root: Path = ROOT) -> list[Any]:
+    """The histories that the command wrote, one for each seed."""
+    return [json.loads(path.read_text("utf-8")) for path in sorted((root / folder).glob("seed-*.json"))]
+
+
 def quoted(root: Path = ROOT) -> Iterator[tuple[str, str]]:
     """Each page, and what stands somewhere on it, with single blanks between its words."""
     yield from _of_encoders(root)
@@ -32,16 +41,17 @@ def _of_encoders(root: Path) -> Iterator[tuple[str, str]]:
     orders = _read(root, "encoders/sentiment.json")["encoders"]["minilm"]["orders"]
     reviews = _Rows(_read(root, "encoders/reviews.json")["encoders"]["minilm"]["orders"]["1"])
     first, whole, tweets = (_Rows(orders[order]) for order in ("1", ALL_ORDERS, TWEETS_FIRST))
-    back = first.percent("F+A")
+    runs = histories(DEFAULT_RUNS, root)
+    usual, forgotten = (fmean(100 * history[name] for history in runs) for name in ("average", "forgetting"))
     words_alone = 100 * _read(root, "sentiment/compare.json")["methods"]["F+V"]["average"]["mean"]  # the default
-    higher = NUMBERS[round(first.mean("F+A") - words_alone)]
-    yield "docs/results.md", f"ends {higher} points higher, at {back}% by F+A, the default there"
+    higher = NUMBERS[round(usual - words_alone)]
+    yield "docs/results.md", f"ends {higher} points higher, at {usual:.1f}% by F+E, the default there"
     three = [f"at {first.percent(name)}%" for name in ("F", "F+A", "F+E")]
     lost = [first.percent(name, "forgetting") for name in ("F", "F+A", "F+E")]
     everything = first.percent("multi-task")
     yield (
         "docs/results.md",
-        f"ends {three[0]} on sentiment with {lost[0]} points forgotten, F+A, the default, {three[1]} with {lost[1]}, "
+        f"ends {three[0]} on sentiment with {lost[0]} points forgotten, F+A {three[1]} with {lost[1]}, "
         f"F+E {three[2]} with {lost[2]}, and multi-task at {everything}% ({first.seeds('F')} seeds)",
     )
     ends = [whole.percent(name) for name in ("F", "F+A", "F+E")]
@@ -53,8 +63,13 @@ def _of_encoders(root: Path) -> Iterator[tuple[str, str]]:
     )
 
     page = "docs/encoders.md"
-    yield page, f"ends at {back}%, against {everything}% of retraining on everything, with {lost[1]} points forgotten"
-    lower = first.mean("F+A") - first.mean("F")
+    yield (
+        page,
+        f"By the command it ends at {usual:.1f}% on sentiment with {forgotten:.1f} points forgotten "
+        f"({len(runs)} seeds), against {everything}% of retraining on everything",
+    )
+    yield page, f"on sentiment it ends {three[1]} with {lost[1]} points forgotten"
+    lower = first.mean("F+E") - first.mean("F")
     yield page, f"it ends {lower:.1f} points lower on sentiment and forgets {lost[0]}"
     behind = [NUMBERS[round(rows.mean("F") - rows.mean("ridge"))] for rows in (first, reviews)]
     yield page, f"{behind[0]} points less than F on sentiment, {behind[1]} on reviews"

@@ -30,7 +30,7 @@ from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 
 FAST = replace(FINE_TUNING, epochs=2, batch=16, warm_up=2, rate=1e-3)
-OPTIONS = MethodSettings(slots=6, fisher_examples=8, keep="auto")
+OPTIONS = MethodSettings(slots=6, fisher_examples=8, keep="auto", smooth="auto")
 PLANTED = "zyqqmog"  # no single piece of any tokenizer
 
 
@@ -87,7 +87,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 # Learning
 
 
-@pytest.mark.parametrize("method", ["F+A", "frozen+M", "ridge"])  # every method: tests/methods/test_conformance.py
+@pytest.mark.parametrize("method", ["F+E", "frozen+M", "ridge"])  # every method: tests/methods/test_conformance.py
 def test_a_method_learns_and_predicts_the_same_after_it_was_saved(encoder, stream, method, tmp_path):
     learner = make(encoder, method)
     history = learner.learn(stream[:2], folder=tmp_path / "model")
@@ -105,8 +105,8 @@ def test_a_method_learns_and_predicts_the_same_after_it_was_saved(encoder, strea
 
 def test_the_defaults_are_for_fine_tuning(encoder):
     learner = Learner.create(encoder=encoder, device="cpu")
-    assert learner.method.name == "F+A"
-    assert learner.options.keep == "auto"
+    assert learner.method.name == "F+E"
+    assert (learner.options.smooth, learner.options.keep) == ("auto", "auto")
     assert learner.training == replace(FINE_TUNING, epochs="auto")
     assert learner.settings.encoder == str(encoder)
     assert learner.settings.weights is not None
@@ -168,7 +168,7 @@ def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, st
     assert all(torch.equal(third[name][: len(second[name])], second[name]) for name in grown)
 
 
-@pytest.mark.parametrize(("method", "epochs"), [("F+A", 2), ("frozen+M", 2), ("F+M", 2), ("F", "auto")])
+@pytest.mark.parametrize(("method", "epochs"), [("F+E", 4), ("F+A", 2), ("frozen+M", 2), ("F+M", 2), ("F", "auto")])
 @pytest.mark.parametrize(("kept", "reports"), [(LAST, 1), (FIRST, 1), pytest.param(LAST, 2, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, kept, reports, tmp_path, monkeypatch):
     keep_epoch(kept, monkeypatch)

@@ -58,7 +58,7 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        options = MethodSettings(keep="auto", fisher_examples=200)  # for who chooses A or EWC
+        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200)  # of E, and for who takes A or EWC
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto"), options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
     return Defaults(method, model or READS_LOWER, RECURRENT)

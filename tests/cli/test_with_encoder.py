@@ -50,8 +50,8 @@ def test_a_new_model_takes_the_encoder_and_its_defaults(memgrow, data, encoder, 
     assert re.search(r"kitchen: 48 examples, 1 epoch, \d s; validation \S+%; grew a head", out)
     assert "does not use" not in out
     made = config(tmp_path / "m")
-    assert "back to the old weights" in " ".join(out.split())
-    assert (made["method"], made["options"]["keep"]) == ("F+A", "auto")
+    assert (made["method"], made["options"]["smooth"], made["options"]["keep"]) == ("F+E", "auto", "auto")
+    assert json.loads((tmp_path / "m" / "history.json").read_text())["stages"][1]["note"]["kept"] in ("mean", "last")
     assert made["model"]["encoder"] == str(encoder)
     assert (made["training"]["rate"], made["training"]["epochs"]) == (5e-5, 1)
     assert json.loads((tmp_path / "m" / "vocabulary.json").read_text()) == ["<pad>", "<unk>"]  # no word of the data
@@ -259,7 +259,7 @@ def test_methods_say_what_goes_with_encoders_and_what_the_defaults_are(memgrow):
     ):
         assert re.search(rf"^ +{re.escape(name)} +\S.*data +{goes} ", out, re.MULTILINE), name
     assert re.search(r"^ +V +no ", out, re.MULTILINE)
-    taken = "A new model takes F+V, for replies F+V+E; with a pretrained encoder F+A (keep: auto)"
+    taken = "A new model takes F+V, for replies F+V+E; with a pretrained encoder F+E (smooth: auto)"
     assert taken in " ".join(out.split())
 
 

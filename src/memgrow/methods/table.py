@@ -19,9 +19,9 @@ from memgrow.methods.weight_ema import WeightEMA, WeightEMAFromTheFirst
 from memgrow.models import Model, ModelSettings
 
 What = Literal["words", "slots", "hidden", "column"]
-# What docs/which-method.md found: for labels nothing holds up as better than F+V; on a pretrained encoder F+A is level
-# with F and forgets less; for replies F+V+E is better.
-RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "F+V", "F+A", "F+V+E"
+# What docs/which-method.md found: for labels nothing holds up as better than F+V; on a pretrained encoder F+E, where
+# validation decides on the mean, is below neither F nor F+A and ends higher on opinions; for replies F+V+E is better.
+RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "F+V", "F+E", "F+V+E"
 READ_BY_GROWTH: dict[What, tuple[str, ...]] = {"slots": ("slots", "quiet"), "hidden": ("slots",)}  # settings
 
 

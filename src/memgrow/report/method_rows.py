@@ -7,7 +7,15 @@ from typing import Any
 
 from memgrow.defaults import defaults_for
 from memgrow.errors import SettingsError
-from memgrow.methods import LETTERS, METHODS, RECOMMENDED_FOR_REPLIES, Method, check_method, find_method
+from memgrow.methods import (
+    LETTERS,
+    METHODS,
+    RECOMMENDED_FOR_REPLIES,
+    Method,
+    MethodSettings,
+    check_method,
+    find_method,
+)
 from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.report.methods import FILE
 from memgrow.storage import atomic_write, pack_json
@@ -21,8 +29,11 @@ def method_rows() -> dict[str, Any]:
         RECOMMENDED_FOR_REPLIES: "the default for replies",
         tuned.method: "the default with a pretrained encoder",
     }
+    read, usual = find_method(tuned.method).reads(tuned.options), MethodSettings()
     return {
-        "keep": tuned.options.keep,
+        "encoder_settings": {
+            name: value for name in sorted(read) if (value := getattr(tuned.options, name)) != getattr(usual, name)
+        },
         "methods": [
             {
                 "name": method.name,

@@ -47,9 +47,10 @@ def defaults_line(content: dict[str, Any]) -> str:
     """The methods that are taken where nobody names one."""
     kept = [one["name"] for one in content["methods"] if one["keeps_rows"]]
     plain, replies, tuned = (one["name"] for one in content["methods"] if one["default"])
+    settings = ", ".join(f"{name}: {value}" for name, value in content["encoder_settings"].items())
     return (
-        f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned} "
-        f"(keep: {content['keep']}). "
+        f"A new model takes {plain}, for replies {replies}; with a pretrained encoder {tuned}"
+        f"{f' ({settings})' if settings else ''}. "
         f"{' and '.join(kept)} keeps rows of earlier domains, as text, in the model's folder: it is taken only by its "
         "name. Column encoder: whether a method goes with a pretrained one."
     )
