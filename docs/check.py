@@ -171,6 +171,9 @@ def what_is_read_from_the_protocols_runs_holds() -> Iterator[str]:
             yield f"F+V+E is not better than F+V for replies on {stream}"
 
 
+FRESH = ("made-anew", "few-reviews")  # streams of the third rule
+
+
 @check
 def what_is_read_from_the_protocols_runs_on_an_encoder_holds() -> Iterator[str]:
     tuned = results("which-method/encoder.json")
@@ -203,13 +206,26 @@ def what_is_read_from_the_protocols_runs_on_an_encoder_holds() -> Iterator[str]:
         yield "F+A is not the default by the second rule, or not level with F on the five genres, if anything above"
     if round(100 * second["forgets"]["difference"], 1) != -0.4 or _side(second["forgets"]) != -1:
         yield "F+A does not forget four tenths of a point less on the streams for checking"
-    less = {name: -100 * one["forgetting"]["difference"] for name, one in back.items()}
+    less = {name: -100 * one["forgetting"]["difference"] for name, one in back.items() if name not in FRESH}
     by_much = [less.pop(name) for name in ("sentiment", "sentiment-reversed")]
     if min(by_much) < 1 or not 0 < min(less.values()) < max(less.values()) < 1:
         yield "F+A does not forget over a point less on sentiment and by less than a point less elsewhere"
     learns = [one["when_learnt"]["difference"] for one in back.values()]
     if max(learns) > 0:
         yield "F+A learns a new domain better than F on a stream"
+    third = tuned["third_check"]
+    (mended,) = third["asked"].values()
+    if tuned["default"] != "F+E auto" or _side(third["reason"]) != 1 or not mended["holds"]:
+        yield "F+E with smooth auto is not the default by the third rule"
+    sides = {stream: {name: _side(one) for name, one in some.items()} for stream, some in mended["gains"].items()}
+    if set(sides) != set(FRESH) or any(side for some in sides.values() for side in some.values()):
+        yield "F+E with smooth auto is not level with F and F+A on the fresh streams"
+    few, anew = (mended["gains"][stream] for stream in ("few-reviews", "made-anew"))
+    forgets = gains["few-reviews"]["F+E auto"]["against"]["forgetting"]
+    if abs(few["F"]["difference"]) > 0.001 or few["F+A auto"]["difference"] < 0 or _side(forgets) != -1:
+        yield "on few reviews F+E with smooth auto does not end level with F, above F+A, and forget less"
+    if round(300 * anew["F+A auto"]["difference"]) != -1 or not 0 <= anew["F+A auto"]["high"] < 0.001:
+        yield "on what is made anew F+E with smooth auto is not a third of a point below F+A, up to zero"
 
 
 @check

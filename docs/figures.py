@@ -271,8 +271,8 @@ def pretrained(_: Results) -> str:
         ("encoder", "method", "average accuracy at the end, %", "forgetting, points"),
         rows,
         f"{', '.join(tuned['domains'])} in this order; test, {seeds} seeds.\n"
-        "The default: the command's own, as [above](#your-own-files), on two cores "
-        f"([{DEFAULT_RUNS}]({DEFAULT_RUNS})).\n"
+        "The default: `memgrow adapt`, as [above](#your-own-files), on two cores; its histories are in\n"
+        f"[{DEFAULT_RUNS}]({DEFAULT_RUNS}).\n"
         f"Others with MiniLM: `{study_of} --seeds {seeds}`.\nBiLSTM: `{_compared_by(found)}`.",
     )
 

@@ -69,6 +69,13 @@ def _of_encoders(root: Path) -> Iterator[tuple[str, str]]:
         f"({len(runs)} seeds), against {everything}% of retraining on everything",
     )
     yield page, f"on sentiment it ends {three[1]} with {lost[1]} points forgotten"
+    below, more_lost = (
+        _whole_points(abs(tweets.mean("F+E", what) - tweets.mean("F+A", what))) for what in ("average", "forgetting")
+    )
+    yield (
+        page,
+        f"with tweets first, where everything forgets most, it ends {below} below F+E and forgets {more_lost} more",
+    )
     lower = first.mean("F+E") - first.mean("F")
     yield page, f"it ends {lower:.1f} points lower on sentiment and forgets {lost[0]}"
     behind = [NUMBERS[round(rows.mean("F") - rows.mean("ridge"))] for rows in (first, reviews)]
@@ -124,6 +131,11 @@ class _Rows:
     def against(self, rival: str, what: str = "average") -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.differences[f"frozen+M - {rival}"]["test"][what]
         return found
+
+
+def _whole_points(points: float) -> str:
+    number = NUMBERS[round(points)]
+    return "a point" if number == "one" else f"{number} points"
 
 
 def _points(one: Mapping[str, Any]) -> str:

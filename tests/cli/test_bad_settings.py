@@ -23,7 +23,7 @@ SETTINGS = [
     (("--set", "rate=nan"), "--set rate must be a number, not 'nan'"),
     (("--set", "rate=0"), "rate must be above 0"),
     (("--set", "keep=half"), "--set keep must be a number or auto, not 'half'"),
-    (("--set", "keep=1.5"), "keep is a share from 0 to 1, not 1.5"),
+    (("--set", "keep=1.5"), "keep is a share from 0 to 1 or auto, not 1.5"),
     (("--set", "cell=transformer"), "cell 'transformer' is not known; there are lstm, gru, rnn"),
     (("--set", "epochs=0"), "epochs must be at least 1"),
     (("--recipe", "nowhere.yaml"), "there is no recipe nowhere.yaml: it is a file, or one of demo, "),

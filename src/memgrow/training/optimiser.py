@@ -102,15 +102,13 @@ class Optimiser:
             stack.enter_context(self.slots.serving())
             yield
 
-    def by_name(self, value: Callable[[Tensor], Tensor]) -> OptimiserState:
-        """Adam's state of each parameter, and what plugins put into it, each tensor turned into a value."""
-        known = {name: self.adam.state.get(parameter, {}) for name, parameter in self.parameters.items()}
-        return {name: {kind: value(tensor) for kind, tensor in kinds.items()} for name, kinds in known.items()}
-
     def after_last_step(
         self, value: Callable[[Tensor], Tensor], kinds: Collection[str] | None = None
     ) -> OptimiserState:
-        """The same, of these kinds of tensors or of all; the parameters themselves are one of them."""
+        """By parameter Adam's state, what plugins put into it and, as WEIGHT, itself: of these kinds, or all.
+
+        Each tensor is turned into a value.
+        """
         known = {name: {**self.adam.state.get(p, {}), WEIGHT: p.detach()} for name, p in self.parameters.items()}
         return {
             name: {kind: value(tensor) for kind, tensor in state.items() if kinds is None or kind in kinds}
@@ -118,8 +116,8 @@ class Optimiser:
         }
 
     def state(self) -> dict[str, Tensor]:
-        """What `by_name` gives, as kind/name."""
-        known = self.by_name(lambda tensor: tensor)
+        """Adam's state of each parameter, and what plugins put into it, as kind/name."""
+        known = {name: self.adam.state.get(parameter, {}) for name, parameter in self.parameters.items()}
         return {f"{kind}/{name}": tensor for name, kinds in known.items() for kind, tensor in kinds.items()}
 
     def load_state(self, tensors: Mapping[str, Tensor]) -> None:
