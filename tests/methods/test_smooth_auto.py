@@ -241,3 +241,5 @@ def test_multi_task_has_nothing_to_choose(stream):
     learner = make("multi-task+E")
     learner.learn(stream)
     assert "kept" not in learner.history.stages[-1].note
+    (plugin,) = find_method("multi-task+E").plugins(MethodSettings(smooth="auto")).parts
+    assert not plugin.wants_after_steps
