@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.data import Domain, Example, Stream, load_stream, synthetic_stream, write_jsonl
-from memgrow.data.example import LargeExamples
+from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.defaults import FINE_TUNING, RECURRENT
 from memgrow.learner import Learner
@@ -63,21 +62,6 @@ def test_a_training_that_is_broken_off_leaves_nothing_of_it_either(kind, method,
         learner.adapt(streams[kind][1], folder=tmp_path / "m", save_every=0.0, progress=Plug(1))
     assert list(tmp_path.glob("m.adapting/state.*"))
     assert not list(leaks(tmp_path, secrets))
-
-
-def test_data_that_is_too_large_for_the_memory_is_nowhere_to_be_found_on_the_disk(
-    streams, secrets, encoder, tmp_path, monkeypatch
-):
-    files = write_jsonl(streams["labels"], tmp_path / "files")
-    scratch = tmp_path / "scratch"
-    scratch.mkdir()
-    monkeypatch.setenv("TMPDIR", str(scratch))
-    monkeypatch.setattr("tempfile.tempdir", None)  # which remembers another
-    stream = load_stream(files, in_memory=0).stream
-    create("labels", "F+V", encoder).learn(stream, folder=tmp_path / "m")
-    assert isinstance(stream[0].train, LargeExamples)  # it is there until here
-    assert not list(scratch.iterdir())
-    assert not list(leaks(tmp_path / "m", secrets))
 
 
 def test_a_copy_that_is_passed_on_has_no_earlier_version(streams, encoder, tmp_path):

@@ -15,8 +15,6 @@ from memgrow.calibration import calibrate
 from memgrow.checkpoint import REHEARSAL
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
-from memgrow.data.example import LargeExamples
-from memgrow.data.on_disk import joined
 from memgrow.device import warm_up
 from memgrow.domain_parts import parts_after
 from memgrow.drift import Reference, summarise
@@ -221,9 +219,6 @@ def _with_kept_rows(setup: Setup, plugins: Plugins, stage: StageData, data: Enco
     mixed = plugins.mixed_in(len(data))
     if not mixed:
         return data
-    if isinstance(stage.train, LargeExamples):  # whose tokens are on the disk: once more, with the rows
-        every = joined([stage.train, *(rows for rows, times in mixed for _ in range(times))])
-        return encode(setup.tokenized(every), vocabulary, stage.labels)
     texts, labels = list(data.texts), list(data.labels)
     for rows, times in mixed:
         encoded = encode(setup.tokenized(rows), vocabulary, stage.labels)

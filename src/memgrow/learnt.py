@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from memgrow.calibration import Calibration
 from memgrow.data import Example
-from memgrow.data.batches import Tokenized, tokenize_large
-from memgrow.data.example import LargeExamples
+from memgrow.data.batches import Tokenized
 from memgrow.domain_parts import Parts
 from memgrow.drift import Reference
 from memgrow.history import History
@@ -31,12 +30,8 @@ class Setup:
     vectors: RememberedVectors | None = None  # that new words begin with
 
     def tokenized(self, examples: Sequence[Example]) -> Tokenized:
-        """Examples as tokens of the kind that the encoder reads; of those on the disk, tokens on the disk."""
-
-        def tokenize(some: Sequence[Example]) -> Tokenized:
-            return self.model.kind.tokenized(self.model, some, self.training.max_words, self.encoder)
-
-        return tokenize_large(examples, tokenize) if isinstance(examples, LargeExamples) else tokenize(examples)
+        """Examples as tokens of the kind that the encoder reads."""
+        return self.model.kind.tokenized(self.model, examples, self.training.max_words, self.encoder)
 
     @property
     def limit(self) -> int:

@@ -2,7 +2,6 @@
 
 import os
 import stat
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -51,13 +50,3 @@ def own_folder(folder: Path) -> Path:
 def is_ours(found: os.stat_result) -> bool:
     """Whether a file or folder is this user's own."""
     return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
-
-
-def scratch_folder() -> Path:
-    """The folder for large files that live no longer than their process: TMPDIR, or else /var/tmp where there is one.
-
-    Unlike /tmp it is not held in memory, which such files are there to spare.
-    """
-    if not any(os.environ.get(name) for name in ("TMPDIR", "TEMP", "TMP")) and os.access("/var/tmp", os.W_OK):
-        return Path("/var/tmp")
-    return Path(tempfile.gettempdir())

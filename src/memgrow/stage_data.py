@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memgrow.data import Domain, Example
-from memgrow.data.example import representatives
-from memgrow.data.on_disk import joined
 from memgrow.data.records import filled
 from memgrow.errors import DataError, SettingsError, listed
 from memgrow.history import History
@@ -40,11 +38,11 @@ class StageData:
 
     @property
     def train(self) -> Sequence[Example]:
-        return joined([domain.train for domain in self.domains])
+        return [example for domain in self.domains for example in domain.train]
 
     @property
     def validation(self) -> Sequence[Example]:
-        return joined([domain.validation for domain in self.domains])
+        return [example for domain in self.domains for example in domain.validation]
 
     @cached_property
     def fingerprint(self) -> str:
@@ -75,7 +73,7 @@ def validate(domains: Sequence[Domain], task: str | None, labels: Sequence[str] 
         )
     for domain in domains:
         nowhere = f"no training row of {domain.name} has it: correct the row, or give more rows with that label"
-        check_examples(joined((domain.train, domain.validation, domain.test)), task, known, nowhere)
+        check_examples([*domain.train, *domain.validation, *domain.test], task, known, nowhere)
     return StageData(tuple(domains), task, known, tuple(new))
 
 
@@ -88,7 +86,7 @@ def check_examples(
     The sentence about an `unknown` label ends in what is to be done.
     """
     known = set(labels or ())
-    for number, example in enumerate(representatives(examples), 1):
+    for number, example in enumerate(examples, 1):
         where = example.where or f"example {number}"
         for text in example.texts:
             filled(text, where)
@@ -181,12 +179,12 @@ def weak_scores(
 
 
 def labels_in(examples: Sequence[Example]) -> set[str]:
-    return {example.label for example in representatives(examples) if example.label is not None}
+    return {example.label for example in examples if example.label is not None}
 
 
 def most_frequent_share(examples: Sequence[Example]) -> float:
     """The share of the most frequent label: what one gets right without reading. Of replies, nothing."""
-    if any(example.reply is not None for example in representatives(examples)):
+    if any(example.reply is not None for example in examples):
         return 0.0
     return most_frequent(examples)[1]
 

@@ -12,10 +12,10 @@ import pytest
 
 from memgrow.data import formats, load_stream
 from memgrow.data import lines as data_lines
-from memgrow.data.asked import examples_from_lines
+from memgrow.data.asked import asked_from_lines
 from memgrow.data.columns import BY_NAME
 from memgrow.data.files import check_file, read_rows
-from memgrow.data.lines import bounded_lines
+from memgrow.data.lines import line_chunks
 from memgrow.errors import DataError, listed
 
 ROW = b'{"text": "so fine", "label": "good"}\n'
@@ -98,9 +98,9 @@ def test_a_quoted_field_over_many_lines_is_refused_when_it_is_too_long(tmp_path,
 
 
 def test_a_line_of_standard_input_that_never_ends_is_refused():
-    lines = bounded_lines(BytesIO(b"fine\n" + b"a" * (data_lines.LONGEST_ROW + 2)))
-    with refused("standard input, line 2 has a row of more than 16 MB"):
-        list(examples_from_lines(lines, BY_NAME, "text"))
+    lines = line_chunks(BytesIO(b"fine\n" + b"a" * (data_lines.LONGEST_ROW + 2)))
+    with refused("standard input has a row of more than 16 MB"):
+        list(asked_from_lines(lines, BY_NAME, "text"))
 
 
 @pytest.mark.parametrize("joint", [",", "\t"])

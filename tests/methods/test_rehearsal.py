@@ -11,8 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memgrow.data import Domain, Example, Stream, load_stream, synthetic_stream, write_jsonl
-from memgrow.data.example import LargeExamples
+from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import ModelError, SettingsError
 from memgrow.export.huggingface_folder import export_huggingface
@@ -144,18 +143,6 @@ def test_replies_are_rehearsed_as_well():
     learner = Learner.create("rehearsal", model=model, training=TRAINING, options=MethodSettings(rehearse=4))
     learner.learn(talks)
     assert all(len(own) == 4 and all(example.reply for example in own) for own in kept(learner).values())
-
-
-def test_data_on_the_disk_is_learnt_to_the_same_bits(stream, tmp_path):
-    files = write_jsonl(stream, tmp_path / "files")
-    learners = []
-    for in_memory in (0, 10**9):
-        learners.append(create("rehearsal+V", 0.5))
-        loaded = load_stream(files, in_memory=in_memory).stream
-        assert isinstance(loaded[0].train, LargeExamples) == (in_memory == 0)
-        learners[-1].learn(loaded)
-    assert same_weights(*learners)
-    assert kept(learners[0]) == kept(learners[1])
 
 
 # The file

@@ -1,7 +1,7 @@
 """`memgrow predict` and `chat`: labels for texts, or replies to them."""
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +64,8 @@ def predict(
     """
     from memgrow.data.asked import Asked, asked_from_lines, examples_from_words, iterate_asked
     from memgrow.data.batches import SOME, UnknownWords
-    from memgrow.data.live_lines import LiveLines, as_they_come
+    from memgrow.data.lines import line_chunks
+    from memgrow.data.records import in_chunks
     from memgrow.learner import Learner
     from memgrow.models import REPLY
     from memgrow.report.progress_bars import ProgressBar
@@ -82,22 +83,20 @@ def predict(
     if not file:
         opt.refuse_delimiter(delimiter, "texts are given" if texts else "standard input has a text or an object a line")
     columns = opt.columns(text=text, pair=pair, delimiter=delimiter, encoding=encoding)
-    learner, waiting = Learner.load(model, device), lambda: False
+    learner = Learner.load(model, device)
     if learner.task != REPLY and beam > 1:
         raise SettingsError("--beam is for replies, and this model answers with labels: leave it out")
-    asked: Iterable[Asked]
     if texts:
-        asked = [Asked(example, {}) for example in examples_from_words(texts, learner.task)]
+        chunks = in_chunks([Asked(example, {}) for example in examples_from_words(texts, learner.task)], CHUNK)
     elif file:
-        asked = iterate_asked(file, columns)
+        chunks = in_chunks(iterate_asked(file, columns), CHUNK)
     else:
-        lines = LiveLines(standard_input())
-        asked, waiting = asked_from_lines(lines, columns, learner.task), lines.waiting
+        chunks = asked_from_lines(line_chunks(standard_input(), CHUNK), columns, learner.task)
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
     cut, done, unknown = 0, 0, UnknownWords()
     with answers_to(output, written) as answers, ProgressBar(notes) as bar:
-        for chunk in as_they_come(asked, CHUNK, waiting):
+        for chunk in chunks:
             examples = [one.example for one in chunk]
             cut += count_cut_texts(examples, learner)
             if done < SOME:

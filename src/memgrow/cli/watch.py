@@ -48,8 +48,8 @@ def watch(
     Example: memgrow watch model/ asked.jsonl
     """
     from memgrow.data import Example
-    from memgrow.data.asked import examples_from_lines, iterate_unlabelled
-    from memgrow.data.lines import bounded_lines
+    from memgrow.data.asked import asked_from_lines, iterate_unlabelled
+    from memgrow.data.lines import line_chunks
     from memgrow.data.records import in_chunks
     from memgrow.drift import Verdict, together
     from memgrow.learner import Learner
@@ -64,7 +64,11 @@ def watch(
     examples: Iterable[Example] = (
         iterate_unlabelled(file, columns)
         if file
-        else examples_from_lines(bounded_lines(standard_input()), columns, learner.task)
+        else (
+            one.example
+            for some in asked_from_lines(line_chunks(standard_input()), columns, learner.task)
+            for one in some
+        )
     )
     found: list[Verdict] = []
     texts = 0

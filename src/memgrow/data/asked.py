@@ -57,22 +57,19 @@ def examples_from_words(texts: Sequence[str], task: str | None) -> list[Example]
     return [Example(first, second) for first, second in zip(checked[::2], checked[1::2], strict=True)]
 
 
-def examples_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Example]:
+def asked_from_lines(chunks: Iterable[list[bytes]], columns: Columns, task: str | None) -> Iterator[list[Asked]]:
     """One example for each line: a JSON object, or a plain text; plain texts of a pair have a tab between them."""
-    return (asked.example for asked in asked_from_lines(lines, columns, task))
-
-
-def asked_from_lines(lines: Iterable[bytes], columns: Columns, task: str | None) -> Iterator[Asked]:
-    """The same with the other fields of the object."""
-    for number, (place, line) in enumerate(input_lines(lines, columns.file_format), 1):
-        # Passing over an empty line would set the answers off against the lines they belong to.
-        if not line.strip():
-            raise DataError(f"{place}: the line is empty; remove it, or give it a text")
-        yield (
-            _from_json(line, number, columns, place)
-            if line.startswith("{")
-            else Asked(_from_text(line, task, place), {})
-        )
+    number = 0
+    for lines in chunks:
+        asked = []
+        for place, line in input_lines(lines, columns.file_format, number + 1):
+            number += 1
+            # Passing over an empty line would set the answers off against the lines they belong to.
+            if not line.strip():
+                raise DataError(f"{place}: the line is empty; remove it, or give it a text")
+            values = _from_json(line, number, columns, place) if line.startswith("{") else None
+            asked.append(values or Asked(_from_text(line, task, place), {}))
+        yield asked
 
 
 def example_from_value(value: str | Mapping[str, object], task: str | None, place: str) -> Example:

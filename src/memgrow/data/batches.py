@@ -1,9 +1,6 @@
-"""From examples to tensors: tokens, their indices once, then batches of texts of similar length.
+"""From examples to tensors: tokens, their indices once, then batches of texts of similar length."""
 
-The tokens of examples that are on the disk are there too; a batch is the same wherever its tokens come from.
-"""
-
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
@@ -16,13 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.data.example import LargeExamples
-from memgrow.data.records import in_chunks
-from memgrow.data.tokens_on_disk import NumbersOnDisk, TokensOnDisk, TokenWriter, WordsOnDisk
 from memgrow.text import UNKNOWN_INDEX, Vocabulary, tokenise, tokenise_lower
 
 UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
-CHUNK = 1024  # examples on the disk that are tokenised at once
 SOME = 2048  # examples by which unknown words are counted
 FEW_WORDS = 10  # say little of how many others a text may have: most of them must be unknown
 MANY_UNKNOWN = 0.3  # of the words: texts of a known domain have 5 to 15%
@@ -63,8 +56,6 @@ class Encoded:
     @property
     def longest(self) -> int:
         """The words of the longest text of all."""
-        if isinstance(self.texts, TokensOnDisk):
-            return int(self.texts.file.lengths.max(initial=0))
         return max(map(self.length, range(len(self))), default=0)
 
     def bucket_key(self, index: int) -> tuple[int, int]:
@@ -81,24 +72,14 @@ class Encoded:
     @cached_property
     def bucket_keys(self) -> NDArray[np.int64]:
         """Numbers in the order of the keys, one for each example."""
-        if isinstance(self.texts, TokensOnDisk):
-            keys = _keys_of(self.texts.file.lengths, self.answered)
-        else:
-            every = chain.from_iterable(map(self.bucket_key, range(len(self))))
-            keys = np.fromiter(every, np.int64, 2 * len(self)).reshape(-1, 2)
+        every = chain.from_iterable(map(self.bucket_key, range(len(self))))
+        keys = np.fromiter(every, np.int64, 2 * len(self)).reshape(-1, 2)
         first, second = keys.T
         combined: NDArray[np.int64] = first * (second.max(initial=0) + 1) + second
         return combined
 
-    def will_read(self, batches: Iterable[Sequence[int]]) -> None:
-        """Let the system fetch the examples of batches to come, where they are on the disk."""
-        if isinstance(self.texts, TokensOnDisk):
-            self.texts.file.will_read(chain.from_iterable(batches))
-
     def as_known_to(self, words: int) -> "Encoded":
         """The examples as a model sees them that knows the first `words` words alone: others are unknown to it."""
-        if isinstance(self.texts, NumbersOnDisk):
-            return Encoded(self.texts.as_known_to(words), self.labels, self.answered)
         texts = [tuple([w if w < words else UNKNOWN_INDEX for w in text] for text in texts) for texts in self.texts]
         return Encoded(texts, self.labels, self.answered)
 
@@ -135,27 +116,6 @@ def tokenize_examples(
     return Tokenized(texts, [example.label for example in examples], cut, answered)
 
 
-def tokenize_large(examples: LargeExamples, tokenize: Callable[[Sequence[Example]], Tokenized]) -> Tokenized:
-    """The same of examples on the disk, by whatever makes tokens of a few of them; their tokens are on the disk too."""
-    writer, labels, cut = TokenWriter(), list[str | None](), 0
-    some = Tokenized((), (), 0)
-    for chunk in in_chunks(examples, CHUNK):
-        some = tokenize(chunk)
-        writer.append(some.texts, some.numbered)
-        labels += some.labels
-        cut += some.cut
-    return Tokenized(writer.finished(), labels, cut, some.answered, some.numbered)
-
-
-def _keys_of(lengths: NDArray[np.int64], answered: bool) -> NDArray[np.int64]:
-    """The keys of all examples (examples, 2) by the lengths of their texts (examples, texts)."""
-    if not answered:
-        longest = lengths.max(axis=1, initial=0)
-        return np.stack((longest, np.zeros_like(longest)), axis=1)
-    message, reply = lengths.T
-    return np.stack((np.sqrt(4 * message).astype(np.int64), reply), axis=1)
-
-
 def _reply(example: Example) -> tuple[str, ...]:
     return () if example.reply is None else (example.reply,)
 
@@ -163,9 +123,7 @@ def _reply(example: Example) -> tuple[str, ...]:
 def encode(tokenized: Tokenized, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
     numbers: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
     texts: Sequence[tuple[Sequence[int], ...]] = tokenized.texts
-    if isinstance(tokenized.texts, WordsOnDisk):
-        texts = tokenized.texts.encoded(vocabulary)
-    elif not tokenized.numbered:
+    if not tokenized.numbered:
         texts = [tuple(vocabulary.encode(text) for text in texts) for texts in tokenized.texts]
     return Encoded(texts, [numbers.get(label, -1) for label in tokenized.labels], tokenized.answered)
 
@@ -196,7 +154,7 @@ class UnknownWords:
 
 
 def unknown_in(encoded: Encoded) -> UnknownWords:
-    """The words of texts that were encoded by a vocabulary; of examples on the disk, of the first of them."""
+    """The words of texts that were encoded by a vocabulary, the first 2,048 examples."""
     texts = [text for texts in islice(encoded.texts, SOME) for text in texts]
     return UnknownWords(sum(map(len, texts)), sum(int(np.equal(text, UNKNOWN_INDEX).sum()) for text in texts))
 

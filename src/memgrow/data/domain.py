@@ -9,10 +9,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
-from memgrow.data.example import Example, LargeExamples, half_of_a_character, representatives
+from memgrow.data.example import Example, half_of_a_character
 from memgrow.data.values import kind_of
 from memgrow.errors import DataError
 from memgrow.printable import printable
@@ -88,13 +89,12 @@ class Domain:
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of the training part, in alphabetical order; none in data with replies."""
-        return tuple(sorted({example.label for example in representatives(self.train) if example.label is not None}))
+        return tuple(sorted({example.label for example in self.train if example.label is not None}))
 
     @property
     def has_replies(self) -> bool:
         """Whether any of its examples has a reply."""
-        parts = map(representatives, (self.train, self.validation, self.test))
-        return any(example.reply is not None for part in parts for example in part)
+        return any(example.reply is not None for example in chain(self.train, self.validation, self.test))
 
     def fingerprint(self) -> str:
         """The fingerprint of the name and of the training and validation examples, by which a stage knows its data."""
@@ -121,8 +121,6 @@ class Domain:
 
 def _check_examples(part: object, called: str, domain: str) -> None:
     """Refuse a part of a domain that is no sequence of examples."""
-    if isinstance(part, LargeExamples):
-        return
     advice = "Domain.from_rows takes rows of other kinds, and frames"
     if not isinstance(part, Sequence) or isinstance(part, str | bytes):
         raise DataError(

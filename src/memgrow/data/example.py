@@ -1,12 +1,6 @@
-"""Examples to learn from and to be tried on: one of them, and many that are read from the disk as they are needed."""
+"""One example to learn from, or to be tried on."""
 
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
-
-import numpy as np
-from numpy.typing import NDArray
 
 from memgrow.data.values import is_missing, kind_of, name_of
 from memgrow.errors import DataError
@@ -71,41 +65,3 @@ def half_of_a_character(text: str) -> str | None:
     except UnicodeEncodeError as error:
         return f"\\u{ord(text[error.start]):04x}"
     return None
-
-
-class LargeExamples(Sequence[Example]):
-    """Examples too many to hold in memory: read from where they are when they are asked for. A pickle is a tuple."""
-
-    @abstractmethod
-    def _example(self, index: int) -> Example:
-        """The example of that number, counted from 0."""
-
-    @abstractmethod
-    def representatives(self) -> Sequence[Example]:
-        """The first example of each kind, from front to back."""
-
-    @abstractmethod
-    def take(self, indices: NDArray[np.int64]) -> "LargeExamples":
-        """The examples of those numbers."""
-
-    @overload
-    def __getitem__(self, index: int) -> Example: ...
-    @overload
-    def __getitem__(self, index: slice) -> "LargeExamples": ...
-    def __getitem__(self, index: int | slice) -> "Example | LargeExamples":
-        if isinstance(index, slice):
-            return self.take(np.arange(len(self))[index])
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"there is no example {index} among {len(self)}")
-        return self._example(index % len(self))
-
-    def __iter__(self) -> Iterator[Example]:
-        return map(self._example, range(len(self)))
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return tuple, (list(self),)
-
-
-def representatives(examples: Sequence[Example]) -> Iterable[Example]:
-    """All labels, all numbers of texts and whatever is wrong with the examples: found among these as among all."""
-    return examples.representatives() if isinstance(examples, LargeExamples) else examples

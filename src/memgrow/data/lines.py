@@ -187,10 +187,24 @@ def bounded_lines(file: IO[bytes] | gzip.GzipFile) -> Iterator[bytes]:
     return iter(partial(file.readline, LONGEST_ROW + 1), b"")
 
 
-def input_lines(lines: Iterable[bytes], file_format: FileFormat = AS_IT_IS) -> Iterator[tuple[str, str]]:
-    """The lines of standard input as text without their ends, each with its place."""
+def line_chunks(file: IO[bytes], size: int = 1024) -> Iterator[list[bytes]]:
+    """Lists of at most `size` lines as they arrive: a reader of a pipe need not wait for its end."""
+    rest = b""
+    while block := file.read1(AT_ONCE):  # type: ignore[attr-defined]
+        *lines, rest = (rest + block).split(b"\n")
+        if len(rest) > LONGEST_ROW:
+            raise too_long("standard input")
+        yield from (lines[start : start + size] for start in range(0, len(lines), size))
+    if rest:
+        yield [rest]
+
+
+def input_lines(
+    lines: Iterable[bytes], file_format: FileFormat = AS_IT_IS, first: int = 1
+) -> Iterator[tuple[str, str]]:
+    """The lines of standard input as text without their ends, each with its place; `first` is the first's number."""
     encoding = file_format.encoding_of_lines()
-    for number, raw in enumerate(lines, 1):
+    for number, raw in enumerate(lines, first):
         place = f"standard input, line {number}"
         if len(raw) > LONGEST_ROW:
             raise too_long(place)

@@ -2,8 +2,7 @@
 
 The names of the files are checked first, so that no long file is read for a mistake in a name. Then the rows of each
 file are grouped by domain, files that hold a further part are matched with the domains there are, and the parts that
-nobody gave are drawn. Files are read once, from front to back; examples that are too many for the memory are on the
-disk from then on (`Rows`).
+nobody gave are drawn.
 """
 
 import os
@@ -30,7 +29,7 @@ from memgrow.data.columns import BY_NAME, Columns
 from memgrow.data.domain import Domain, Stream
 from memgrow.data.files import check_file, domain_and_part, formats_of
 from memgrow.data.records import TableReader
-from memgrow.data.rows import IN_MEMORY, Positions, Rows
+from memgrow.data.rows import Positions, Rows
 from memgrow.data.splits import PARTS, draw_by_rank, fair_slice
 from memgrow.errors import DataError, SettingsError, listed, was_or_were
 
@@ -60,15 +59,13 @@ def load_stream(
     seed: int = 0,
     labelled: bool = True,
     skip_empty: bool = False,
-    in_memory: int = IN_MEMORY,
     beside: Paths = (),
 ) -> Loaded:
     """Files as domains in three parts, one domain a file or by a column; parts that are not given are drawn.
 
     Files with a column of replies make domains to be answered, others domains to be labelled. At most `limit` examples
-    of each part are kept. A row with an empty text is an error, or left out if `skip_empty`. Examples of more than
-    about `in_memory` bytes are kept in a scratch file, which is removed with the stream. A delimiter or an encoding is
-    for those files that have a use for it, of which there must be one, here or among those that are read `beside`.
+    of each part are kept. A row with an empty text is an error, or left out if `skip_empty`. A delimiter or an encoding
+    is for those files that have a use for it; there must be one, here or among those that are read `beside`.
     """
     check_limit(limit)
     given = {DATA: _each(paths), "validation": _each(validation), "test": _each(test), HELD_OUT: _each(held_out)}
@@ -77,7 +74,7 @@ def load_stream(
     check_duplicate_domains(given[DATA], columns.by)
     each = _columns_of_each([path for path, _ in files], columns, beside)
     tables = [(TableReader(path, each[path], labelled, skip_empty), role) for path, role in files]
-    return load_tables(tables, columns, domains, limit, seed, in_memory)
+    return load_tables(tables, columns, domains, limit, seed)
 
 
 def load_tables(
@@ -86,10 +83,9 @@ def load_tables(
     domains: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
-    in_memory: int = IN_MEMORY,
 ) -> Loaded:
     """Tables of rows, each with its role, as domains in three parts: those that are not given are drawn."""
-    rows = Rows(seed, in_memory)
+    rows = Rows(seed)
     grouped = _read(tables, rows)
     if columns.by is None:
         refuse_same_part([file for file in grouped if file.role == DATA])
@@ -111,7 +107,6 @@ def load_for_evaluation(
     domains: Sequence[str] | None = None,
     *,
     skip_empty: bool = False,
-    in_memory: int = IN_MEMORY,
     beside: Paths = (),
 ) -> Loaded:
     """Files as test parts, whatever they are called; of a file with a split column its test rows.
@@ -121,7 +116,7 @@ def load_for_evaluation(
     files = _each(paths)
     _check_files(files)
     check_duplicate_domains(files, columns.by, part="test")
-    rows = Rows(in_memory=in_memory)
+    rows = Rows()
     each = _columns_of_each(files, columns, beside)
     grouped = _read([(TableReader(path, each[path], True, skip_empty), "test") for path in files], rows)
     pools = choose(merge(file.pools for file in grouped), domains)

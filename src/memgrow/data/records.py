@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from memgrow.data.columns import OPTIONS, SPLIT, Columns
 from memgrow.data.example import Example, half_of_a_character
@@ -113,9 +114,12 @@ def read_table(path: Path, columns: Columns, labelled: bool = True, skip_empty: 
     return Table(path, reader.columns, records, reader.left_out)
 
 
-def in_chunks(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
-    """Lists of at most `size` examples, each as soon as it is full."""
-    rest = iter(examples)
+Item = TypeVar("Item")
+
+
+def in_chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Lists of at most `size` items, each as soon as it is full."""
+    rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk
 

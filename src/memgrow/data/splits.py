@@ -13,8 +13,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.data.example import Example, LargeExamples
-from memgrow.data.on_disk import taken
+from memgrow.data.example import Example
 from memgrow.errors import SettingsError
 
 T = TypeVar("T")
@@ -91,12 +90,12 @@ def rank(seed: int, name: str) -> bytes:
     return hashlib.sha256(f"{seed}:{name}".encode()).digest()
 
 
-def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) -> Sequence[Example]:
+def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) -> tuple[Example, ...]:
     """At most `limit` of the examples, in their old order; which ones does not depend on that order."""
     if limit is None or len(examples) <= limit:
-        return examples if isinstance(examples, LargeExamples) else tuple(examples)
+        return tuple(examples)
     kept = by_rank(ranks(seed, ("\x1f".join(_fields(example)) for example in examples)))[:limit]
-    return taken(examples, np.sort(kept))
+    return tuple(examples[index] for index in np.sort(kept).tolist())
 
 
 def _fields(example: Example) -> tuple[str, ...]:

@@ -7,9 +7,7 @@ add up over domains, a model would have to store the very words that it is to le
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain
-from typing import Protocol, runtime_checkable
 
 from memgrow.errors import SettingsError, counted
 from memgrow.text.vocabulary import Vocabulary
@@ -53,19 +51,11 @@ class WordCounts:
     shared: Container[str] | None
 
 
-@runtime_checkable
-class CountsWords(Protocol):
-    """Documents that count their words themselves, as they are too many to hold in memory."""
-
-    def word_counts(self, min_documents: int) -> WordCounts: ...
-
-
 def store_words(
     known: Vocabulary, documents: Sequence[Document], min_count: int = 1, min_documents: int = 1
 ) -> StoredWords:
     """Extend a vocabulary by the words that occur often enough, and in enough of a domain's documents."""
-    counter = documents.word_counts if isinstance(documents, CountsWords) else partial(count_words, documents)
-    counts = counter(min_documents)
+    counts = count_words(documents, min_documents)
     vocabulary = known.extended_by(counts.occurrences, min_count, counts.shared)
     left_out = sum(word not in vocabulary for word in counts.occurrences.keys() - set(vocabulary.words[:2]))
     return StoredWords(vocabulary, len(vocabulary) - len(known), left_out, min_count, min_documents)

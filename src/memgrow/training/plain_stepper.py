@@ -15,8 +15,6 @@ from memgrow.training.optimiser import optimiser_for
 from memgrow.training.resume import under
 from memgrow.training.settings import TrainingSettings
 
-AHEAD = 64  # batches that are fetched together where the data is on the disk
-
 
 class PlainStepper:
     """Trains one model of any kind."""
@@ -60,8 +58,6 @@ class PlainStepper:
         self.model.train()
         with self.optimiser.serving(self.model.word_vectors):
             for done, indices in enumerate(order[first:], first + 1):
-                if (done - first) % AHEAD == 1:
-                    self.data.will_read(order[done - 1 : done - 1 + AHEAD])
                 if not self.settings.one_rate:
                     self.optimiser.scale_rates(
                         self.settings.rate_factor(number * self.batches + done - 1, self.batches)
