@@ -26,7 +26,7 @@ from tests.support.breaking import Plug
 from tests.support.tiny_encoder import make_encoder
 
 USUAL = defaults_for("an encoder").training
-FIXTURES = Path(__file__).parent / "fixtures"
+GOLDEN = Path(__file__).parent / "golden" / "models"
 
 
 @pytest.fixture(scope="module")
@@ -171,8 +171,8 @@ def test_studies_and_folders_of_before_keep_their_number():
     for (key, training), model in zip(keys.items(), models, strict=True):
         assert Run("F", ("a",), 0, model, training).key({"a": "1"}) == key  # records are found by it
     assert Run("F", ("a",), 0, models[0], USUAL).key({"a": "1"}) not in keys
-    config = json.loads((FIXTURES / "model-format-2" / "encoder" / "config.json").read_text())
-    assert Learner.load(FIXTURES / "model-format-2" / "encoder", "cpu").training.epochs == config["training"]["epochs"]
+    config = json.loads((GOLDEN / "format-2-encoder" / "config.json").read_text())
+    assert Learner.load(GOLDEN / "format-2-encoder", "cpu").training.epochs == config["training"]["epochs"]
     assert TrainingSettings(**json.loads(json.dumps(asdict(USUAL)))) == USUAL
 
 

@@ -160,7 +160,7 @@ def test_what_is_no_header_is_told(tmp_path, start):
 @pytest.fixture
 def old(tmp_path):
     """A model whose method remembers earlier domains."""
-    return Path(shutil.copytree(Path(__file__).parent / "fixtures/model-0.1.0/classifier", tmp_path / "old"))
+    return Path(shutil.copytree(Path(__file__).parent / "golden/models/0.1.0-classifier", tmp_path / "old"))
 
 
 def rewrite(folder, name, content):

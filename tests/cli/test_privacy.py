@@ -14,7 +14,7 @@ from memgrow.learner import Learner
 from tests.support.canaries import found_in, leaks, planted, rare_words
 from tests.support.tiny_encoder import make_encoder
 
-SAVED_BY_0_1_0 = Path(__file__).parents[1] / "fixtures" / "model-0.1.0" / "classifier"
+SAVED_BY_0_1_0 = Path(__file__).parents[1] / "golden" / "models" / "0.1.0-classifier"
 SIZES = ("--set", "epochs=1", "--set", "batch=16")
 TINY = ("--set", "hidden=3", "--set", "embedding=4", "--set", "model.slots=2", "--set", "perceptron=4")
 
