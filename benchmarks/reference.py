@@ -123,7 +123,7 @@ def random_texts(rows: int, asked: int) -> tuple[Any, list[str]]:
 
 
 def make_encoder(folder: Path) -> None:
-    """A folder as Hugging Face has them: a random BERT of MiniLM's width with three layers, a tokenizer of whole words."""
+    """A Hugging Face folder: a random BERT of MiniLM's width with three layers, and a tokenizer of whole words."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers, processors
     from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
