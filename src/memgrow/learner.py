@@ -1,78 +1,111 @@
-"""A learner: made, saved and loaded. How it learns stands in `learning`, how it answers in `answering`."""
+"""Learner: one model that learns domain after domain. It is created or loaded, adapted, asked, evaluated and saved."""
 
 import operator
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack, cast
 
-from memgrow.answering import Answer, Prediction, Text
+import torch
+
+from memgrow.calibration import Calibration
 from memgrow.checkpoint import read_checkpoint
+from memgrow.data import Domain, Example, Stream
+from memgrow.data.asked import example_from_value
+from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
 from memgrow.data.example import as_label, half_of_a_character
-from memgrow.defaults import Defaults, defaults_for, defaults_here
-from memgrow.device import find_device
-from memgrow.domain_files import read_domain, with_domain, write_domain
-from memgrow.domain_parts import Parts
-from memgrow.drift import Reference
-from memgrow.errors import SettingsError, listed
+from memgrow.data.from_python import is_frame
+from memgrow.data.values import kind_of
+from memgrow.device import find_device, suited_threads, using_threads
+from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
+from memgrow.errors import DataError, ModelError, SettingsError, listed
+from memgrow.folder_writer import clear_versions
 from memgrow.history import History, Stage
-from memgrow.learning import Learning
-from memgrow.learnt import Learnt, Setup
-from memgrow.methods import MethodSettings, check_method, find_method
-from memgrow.models import REPLY, TASKS, ModelSettings, PretrainedSettings
+from memgrow.locking import hold
+from memgrow.methods import MethodSettings, MethodSpec, find_method
+from memgrow.metrics.calibration import Reliability, reliability
+from memgrow.metrics.confusion import Confusion, confusion_of
+from memgrow.models import REPLY, TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
+from memgrow.models.decoding import LONGEST, decode_all
+from memgrow.models.model import LARGE
 from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.progress import Progress, shown_by, warn
+from memgrow.seeding import derive
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
-from memgrow.told_domain import AnswersBy
+from memgrow.text.vector_files import detect
+from memgrow.training.adapt import AdaptOptions, adapt, check_learnable
+from memgrow.training.checks import (
+    StageData,
+    check_examples,
+    check_stage,
+    check_watched,
+    domains_of_stage,
+    labels_in,
+    weak_scores,
+)
+from memgrow.training.defaults import Defaults, advice_for, defaults_for, defaults_here, sizes_line
+from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import TrainingSettings
-from memgrow.versions import read_version, write_checkpoint
+from memgrow.training.state import LearnerConfig, LearnerState
+from memgrow.versions import check_extends, check_keep_versions, read_version, write_checkpoint
 
-__all__ = ["Answer", "Learner", "Prediction", "Text"]
+Text = str | tuple[str, str] | Mapping[str, object] | Example
+Split = Literal["train", "validation", "test"]
 
 
-class Learner(Learning):
-    """One model that meets domain after domain.
+@dataclass(frozen=True)
+class Prediction:
+    """The most probable label, and the probability of each."""
 
-    It keeps no data of a domain that has been learnt. Only rehearsal keeps a few rows, as `Method.keeps_examples` says.
+    label: str
+    probabilities: dict[str, float]
+
+    @property
+    def confidence(self) -> float:
+        """The probability of the label."""
+        return self.probabilities[self.label]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A reply to a message."""
+
+    text: str
+    ended: bool  # False: it was cut off
+    score: float  # log-probability
+    words: tuple[int, ...]  # indices
+
+
+class AdaptArguments(TypedDict, total=False):
+    """Keyword arguments that `adapt` and `learn` share; `Learner.adapt` documents them."""
+
+    watch: Iterable[Domain]
+    vectors: str | Path | None
+    folder: str | Path | None
+    save_every: float
+    progress: Progress | bool | None
+    overwrite: bool
+    keep_versions: int | None
+    max_forgetting: float | None
+    threads: int | None
+
+
+class Learner:
+    """One model that learns domain after domain.
+
+    It keeps no data of a domain that it has learned; only rehearsal keeps a few rows.
     """
 
-    def __init__(
-        self,
-        method: str,
-        task: str | None,
-        labels: Sequence[str] | None,
-        model: ModelSettings,
-        training: TrainingSettings,
-        options: MethodSettings,
-        seed: int,
-        device: str,
-        files: EncoderFiles | None = None,
-    ) -> None:
-        """`files` are those of a pretrained encoder; without them the settings say where they are found."""
-        self.method = find_method(method)
-        check_method(self.method, model)
-        if files is None:
-            model, files = model.resolved()
-        self.encoder = files
-        if task is not None and task not in TASKS:
-            raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
-        self.task, self._own = task, AnswersBy(None if labels is None else tuple(map(as_label, labels)))
-        if len(set(self.labels or ())) < len(self.labels or ()):
-            raise SettingsError(f"labels holds one label twice ({listed(self.labels or ())}): give each once")
-        if any(half_of_a_character(label) for label in self.labels or ()):
-            raise SettingsError("a label holds half a character, with which no model can be saved: write it otherwise")
-        self.settings, self.training, self.options = model, training, options
-        self.seed, self.device = operator.index(seed), find_device(device)
-        self.vocabulary = Vocabulary()
-        self.plugins = self.method.plugins(options)
-        self.history = History()
-        self.parts: Parts = {}
-        self.reference = Reference()
-        self.vectors: RememberedVectors | None = None  # that new words begin with, unless others are given
-        self._folder: Path | None = None  # where it was last written to or read from
-        self._sizes: Defaults | None = None  # what its sizes suit, if nobody named any
+    def __init__(self, config: LearnerConfig, state: LearnerState, device: torch.device) -> None:
+        """Use `Learner.create` or `Learner.load`."""
+        self.config, self.state, self.device = config, state, device
+        self.folder: Path | None = None  # where it was last saved to or loaded from
+        self._sizes: Defaults | None = None  # default sizes that were chosen for this device
 
     def __repr__(self) -> str:
-        return f"Learner({self.method.name}, {' -> '.join(self.history.domains) or 'nothing learnt yet'})"
+        return f"Learner({self.method.name}, {' -> '.join(self.history.domains) or 'nothing learned yet'})"
 
     @classmethod
     def create(
@@ -88,66 +121,327 @@ class Learner(Learning):
         seed: int = 0,
         device: str = "auto",
     ) -> "Learner":
-        """A learner that has learnt nothing yet. The task, if not given, is that of the first domain.
+        """A learner that has learned nothing yet.
 
-        `labels` are those that it begins with, whatever the first domain has; others join as domains bring them.
-
-        An `encoder` is a pretrained one: the name of one that `memgrow encoder list` shows, a folder or a hub name.
-        What is not given is the default for that encoder or, without one, for a recurrent network; if no `model` is
-        given either, its sizes suit the device: those of the recipe small on a CPU, the paper's on a GPU. Words are
-        then as long as the vectors of the first domain, if it has any.
+        `encoder` is a pretrained one: a name that `memgrow encoder list` shows, a folder or a hub name. Without one the
+        model is a recurrent network, whose default sizes suit the device. `task` (text, pair or reply) and `labels` are
+        taken from the data unless given; later domains may bring further labels.
         """
         if encoder is not None and model is not None:
             if not isinstance(model, PretrainedSettings):
-                raise SettingsError(
-                    "ModelSettings are of a recurrent network: with an encoder give PretrainedSettings, or no model"
-                )
+                raise SettingsError("with an encoder, model must be PretrainedSettings or None")
             model = replace(model, encoder=str(encoder))
-        chosen = defaults_here(find_device(device), task == REPLY) if model is None and encoder is None else None
-        usual = chosen or defaults_for(model or encoder, task == REPLY)
-        settings = (model or usual.model, training or usual.training, options or usual.options)
-        learner = cls(method or usual.method, task, labels, *settings, seed, device)
-        learner._sizes = chosen
+        if task is not None and task not in TASKS:
+            raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
+        found = find_device(device)
+        sizes = defaults_here(found, task == REPLY) if model is None and encoder is None else None
+        usual = sizes or defaults_for(model or encoder, task == REPLY)
+        spec, options = find_method(method or usual.method), options or usual.options
+        spec.check(model or usual.model)
+        settings, files = (model or usual.model).resolved()
+        config = LearnerConfig(spec, settings, training or usual.training, options, operator.index(seed), files)
+        state = LearnerState(task, _checked_labels(labels), None, Vocabulary(), spec.create(options), History())
+        learner = cls(config, state, found)
+        learner._sizes = sizes
         return learner
 
-    def use(self, method: str, options: MethodSettings | None = None) -> None:
-        """Go on with another method."""
-        new, options = find_method(method), options or self.options
-        check_method(new, self.settings)
-        plugins = new.plugins(options)
-        strange = plugins.inherit(self.plugins)
-        if self.history.stages and any(part.needs_every_domain for part in strange):
-            raise SettingsError(
-                f"{new.name} takes note of every domain as it is learnt, but this model learnt "
-                f"{', '.join(self.history.domains)} by {self.method.name}: start a new model with {new.name}"
-            )
-        self.method, self.options, self.plugins = new, options, plugins
+    # Learning
 
-    # Domains that move
+    def adapt(
+        self,
+        domain: Domain,
+        *,
+        earlier: Sequence[Domain] = (),
+        watch: Iterable[Domain] = (),
+        vectors: str | Path | None = None,
+        folder: str | Path | None = None,
+        save_every: float = 60.0,
+        progress: Progress | bool | None = None,
+        overwrite: bool = False,
+        keep_versions: int | None = None,
+        max_forgetting: float | None = None,
+        threads: int | None = None,
+    ) -> Stage:
+        """Learn a domain. The learner is unchanged until that has succeeded.
 
-    def export_domain(self, domain: str, path: str | Path) -> None:
-        """Write what a domain has of its own, its slots and its head, as one small file."""
-        write_domain(path, self.setup, self.learnt, domain)
-
-    def import_domain(self, path: str | Path, name: str | None = None) -> Stage:
-        """Take in a domain that `export_domain` wrote, under its own name or another; it needs the same encoder.
-
-        It is read by `answering_for` alone: whoever does not tell a domain gets the answers of before.
+        watch: domains whose test examples are evaluated afterwards, to measure forgetting.
+        earlier: all earlier domains, for joint training (multi-task).
+        vectors: a file of word vectors for new words; later domains use it as well.
+        folder: save here at the end; meanwhile the training's state is saved every `save_every` seconds, so that a
+            run that was killed resumes and ends with the same bits. A model with another history is refused unless
+            `overwrite`. `keep_versions` earlier versions are kept (default: 1), see `undo`.
+        max_forgetting: raise ForgettingError, and keep nothing, if a watched domain loses more points than this.
+        threads: number of CPU threads; by default one for small models.
         """
-        learnt = with_domain(self.setup, self.learnt, read_domain(path), name)
-        self.take(learnt)
-        return learnt.history.stages[-1]
+        if not isinstance(domain, Domain):
+            raise DataError(f"adapt takes a Domain, not {kind_of(domain)}: see Domain.from_rows and load_stream")
+        domains = domains_of_stage(self.method, self.history.domains, domain, earlier)
+        stage = check_stage(domains, self.task, self.labels)
+        watch = tuple(watch)
+        check_watched(watch, stage)
+        given: AdaptArguments = {"watch": watch, "vectors": vectors, "folder": folder, "save_every": save_every}
+        given |= {"progress": progress, "overwrite": overwrite, "keep_versions": keep_versions}
+        given |= {"max_forgetting": max_forgetting, "threads": threads}
+        with _holding(folder), using_threads(threads):
+            return self._adapt(stage, stage.learned, **given)
 
-    # Keeping
+    def learn(
+        self,
+        stream: Iterable[Domain],
+        *,
+        again: bool = False,
+        on_stage: Callable[[Stage, bool], None] = lambda stage, new: None,
+        **arguments: Unpack[AdaptArguments],
+    ) -> History:
+        """Adapt to each domain of a stream in turn, and evaluate all of them after each.
+
+        All data is checked before the first domain. A domain that was learned from the same data is skipped unless
+        `again`, so that a learner that was loaded after a broken run goes on. Joint training runs once, on all domains.
+        `on_stage(stage, is_new)` is called after each. The further arguments are those of `adapt`.
+        """
+        domains = Stream(stream)
+        if not domains:
+            raise DataError("there is no domain to learn: give at least one")
+        watch = [*arguments.get("watch", ()), *domains]
+        stages: list[StageData] = []
+        for *earlier, last in [domains] if self.method.joint else [[domain] for domain in domains]:
+            known = (stages[-1].task, stages[-1].labels) if stages else (self.task, self.labels)
+            stages.append(check_stage(domains_of_stage(self.method, self.history.domains, last, earlier), *known))
+        check_watched(watch, *stages)
+        for stage in stages:
+            check_learnable(self.config, stage)
+        upcoming = [name for stage in stages for name in stage.learned]
+        arguments = {**arguments, "watch": watch, "progress": shown_by(arguments.get("progress"))}
+        with _holding(folder := arguments.get("folder")), using_threads(arguments.get("threads")):
+            if folder is not None:
+                ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
+                clear_versions(Path(folder).resolve())
+            for stage in stages:
+                found = None if again else self.history.find(stage.fingerprint)
+                on_stage(found or self._adapt(stage, upcoming, **arguments), found is None)
+        return self.history
+
+    def _adapt(self, stage: StageData, upcoming: Collection[str], **given: Unpack[AdaptArguments]) -> Stage:
+        """Learn a stage that has been checked, and save it."""
+        folder, overwrite, keep_versions = given.get("folder"), given.get("overwrite", False), given.get("keep_versions")
+        progress, limit = shown_by(given.get("progress")), given.get("max_forgetting")
+        check_keep_versions(keep_versions)
+        if limit is not None and not limit >= 0:
+            raise SettingsError(f"max_forgetting is the number of points that may be lost, 0 or more, not {limit:g}")
+        if folder and not overwrite:
+            check_extends(folder, [*(past.fingerprint for past in self.history.stages), stage.fingerprint])
+        config, vectors = self.config, self._find_vectors(given.get("vectors"), progress)
+        if self._sizes is not None and self.model is None:
+            if vectors is not None:
+                config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
+            progress.note(sizes_line(self._sizes, config.model, config.training))
+        if vectors is not None:
+            config = replace(config, vectors=RememberedVectors.given(vectors))
+        key = {"data": stage.fingerprint, "settings": self._key(config, stage, vectors is not None)}
+        resume = ResumeFolder.beside(folder, len(self.history.stages), key, given.get("save_every", 60.0))
+        options = AdaptOptions(
+            device=self.device,
+            progress=progress,
+            watch=tuple(given.get("watch", ())),
+            vectors=vectors,
+            max_forgetting=limit,
+            upcoming=upcoming,
+            threads=given.get("threads"),
+        )
+        state, record = adapt(config, self.state, stage, resume=resume, options=options)
+        if folder:
+            self._save(folder, config, state, overwrite, keep_versions)
+            resume.clear()
+        self.config, self.state = config, state
+        # Last, so that learner and folder agree whatever a warning leads to.
+        for warning in weak_scores(stage, record.validation, state.history.matrix.rows[-1].scores, advice_for(config)):
+            warn(progress, warning)
+        return record
+
+    def use(self, method: str, options: MethodSettings | None = None) -> None:
+        """Switch to another method, and keep what was learned."""
+        spec, options = find_method(method), options or self.options
+        spec.check(self.settings)
+        method_state = spec.create(options)
+        new = method_state.inherit(self.state.method_state)
+        if self.history.stages and any(part.needs_every_domain for part in new):
+            raise SettingsError(
+                f"{spec.name} needs statistics of every domain, and {', '.join(self.history.domains)} were learned with "
+                f"{self.method.name}: start a new model with {spec.name}"
+            )
+        self.config = replace(self.config, method=spec, options=options)
+        self.state = replace(self.state, method_state=method_state)
+
+    def _find_vectors(self, given: str | Path | None, progress: Progress) -> str | Path | None:
+        """The file of word vectors that is given, or else that of earlier domains."""
+        if given is not None or self.vectors is None:
+            return given
+        if (found := self.vectors.find()) is None:
+            progress.note(
+                f"the word vectors of earlier domains ({self.vectors.name}) were not found, so new words start at "
+                "random: give the file again (--vectors), or none (--vectors none)"
+            )
+        return found
+
+    def _key(self, config: LearnerConfig, stage: StageData, vectors: bool) -> str:
+        """Identifies a training, so that a run resumes its own state and no other."""
+        content = config.vectors.sha256 if vectors and config.vectors else None
+        kept = {domain: len(rows) for domain, rows in self.state.method_state.rows.items()}
+        past = [one.fingerprint for one in self.history.stages]
+        parts = (config.method.name, config.model, config.training, config.options, config.seed, content)
+        return repr((*parts, stage.task, stage.labels, past, kept))
+
+    # Inference
+
+    def predict(self, texts: Sequence[Text]) -> list[Prediction]:
+        """Labels and calibrated probabilities of texts, or of pairs of texts for a pair model."""
+        return self._predict(texts)
+
+    def for_domain(self, name: str) -> "DomainView":
+        """A view that predicts for texts known to be of one domain: over its labels, with its calibration."""
+        if name not in self.history.domains:
+            raise ModelError(f"there is no domain {name!r}; there are {listed(self.history.domains)}")
+        return DomainView(self, name)
+
+    def _predict(self, texts: Sequence[Text], domain: str | None = None) -> list[Prediction]:
+        self.classifier()
+        _check_list(texts, "predict")
+        state = self.state  # once: another thread may adapt meanwhile
+        data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labeled=False)
+        labels, calibration = state.labels or (), state.calibration
+        columns = list(range(len(labels)))
+        if domain is not None:
+            calibration = calibration.of_domain(domain)
+            columns = [labels.index(label) for label in state.history.labels.get(domain, labels)]
+        with self.suited_threads():
+            logits = cast(Classifier, state.model).logits(data)[:, columns]
+        rows = (logits / calibration.temperature).softmax(-1).tolist()
+        names = [labels[column] for column in columns]
+        return [
+            Prediction(names[best], dict(zip(names, row, strict=True)))
+            for best, row in zip(logits.argmax(-1).tolist(), rows, strict=True)
+        ]
+
+    def reply(
+        self,
+        messages: Sequence[str | Example],
+        *,
+        beam: int = 1,
+        temperature: float | None = None,
+        max_words: int = LONGEST,
+        seed: int = 0,
+    ) -> list[Answer]:
+        """A reply to each message, by beam search or, with a temperature, by sampling."""
+        model = self.responder()
+        _check_list(messages, "reply")
+        examples = [_as_example(message, number) for number, message in enumerate(messages, 1)]
+        data = self.encode([Example(example.text, where=example.where) for example in examples], labeled=False)
+        generator = torch.Generator().manual_seed(derive(seed, "replies"))
+        options = {"beam": beam, "temperature": temperature, "max_words": max_words}
+        with self.suited_threads():
+            found = decode_all(model, data, **options, generator=generator)
+        known = self.vocabulary.words
+        texts = [" ".join(known[word] for word in reply.words) for reply in found]
+        return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
+
+    @torch.no_grad()
+    def attention(self, text: Text) -> list[dict[str, torch.Tensor]]:
+        """For each memory bank, the share of attention that each domain's slots get at each word: (texts, words)."""
+        model = self.trained().eval()
+        batch = collate(self.encode([_as_example(text)], labeled=False), [0], self.device)
+        return model.encoder.reading(batch.words, batch.lengths)
+
+    def tokens(self, text: Text) -> tuple[list[str], ...]:
+        """The words or word pieces that the model reads; an encoder may read a pair as one sequence."""
+        (found,) = self.settings.kind.spelled(self.config.tokenize([_as_example(text)]), self.encoder)
+        return found
+
+    def unknown_words(self, texts: Iterable[Text]) -> float:
+        """The share of words that the model does not know; 0 with a pretrained encoder, which has word pieces."""
+        _check_list(texts, "unknown_words")
+        return self.count_unknown([_as_example(text, number) for number, text in enumerate(texts, 1)]).share
+
+    def count_unknown(self, examples: Sequence[Example]) -> UnknownWords:
+        """Number of words, and of unknown words, in these examples."""
+        if self.settings.kind.is_pretrained:
+            return UnknownWords()
+        inputs = [Example(one.text, one.pair) for one in examples]
+        return unknown_in(encode(self.config.tokenize(inputs), self.vocabulary))
+
+    # Evaluation
+
+    def evaluate(self, domains: Domain | Iterable[Domain], split: Split = "test") -> dict[str, float]:
+        """Accuracy on one split of each domain; for replies, 1 / perplexity."""
+        model = self.trained()
+        given = [domains] if isinstance(domains, Domain) else list(domains)
+        for one in given:
+            if not isinstance(one, Domain):
+                raise DataError(f"evaluate takes domains, not {kind_of(one)}: Domain.from_rows makes one")
+        with self.suited_threads():
+            return {domain.name: model.score(self.split(domain, split)) for domain in given}
+
+    def correct(self, domain: Domain, split: Split = "test") -> list[bool]:
+        """For each example of a split, whether its label is predicted; never where the model lacks the label."""
+        with self.suited_threads():
+            found: list[bool] = self.classifier().correct(self.split(domain, split, unknown_labels=True)).tolist()
+        return found
+
+    def logits(self, domain: Domain, split: Split = "test") -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits (examples, labels) and label indices (examples) of one split of a domain."""
+        data = self.split(domain, split)
+        with self.suited_threads():
+            return self.classifier().logits(data), torch.tensor(data.labels)
+
+    def reliability(self, domain: Domain, split: Split = "test", temperature: float | None = None) -> Reliability:
+        """Calibration error and related figures, at the calibrated temperature or another."""
+        at = self.calibration.temperature if temperature is None else temperature
+        return reliability(*self.logits(domain, split), at)
+
+    def confusion(self, domain: Domain, split: Split = "test") -> Confusion:
+        """The confusion matrix of one split of a domain, with F1 and more."""
+        return confusion_of(self.labels or (), *self.logits(domain, split))
+
+    def drift_monitor(self, window: int = WINDOW, alpha: float = ALPHA) -> DriftMonitor:
+        """Watches a running window of texts for drift; at most a share `alpha` of windows raises a false alarm."""
+        kind = self.settings.kind
+        vocabulary = None if kind.is_pretrained else self.vocabulary
+        tokenizer = kind.tokenizer(self.settings)
+        return DriftMonitor(self.reference, vocabulary, self.history.domains, tokenizer, window, alpha)
+
+    def split(self, domain: Domain, name: Split, unknown_labels: bool = False) -> Encoded:
+        """One split of a domain, encoded."""
+        examples = getattr(domain, name)
+        if not examples:
+            raise DataError(f"{domain.name} has no {name} examples to evaluate on")
+        return self.encode(examples, unknown_labels=unknown_labels)
+
+    def encode(self, examples: Sequence[Example], labeled: bool = True, unknown_labels: bool = False) -> Encoded:
+        """Check and encode examples; `unknown_labels` allows labels that the model does not have."""
+        labels = self.labels if labeled else None
+        allowed = (*labels, *labels_in(examples)) if labels and unknown_labels else labels
+        check_examples(examples, self.task or "", allowed)
+        return encode(self.config.tokenize(examples), self.vocabulary, labels or ())
+
+    # Saving and loading
 
     def save(self, path: str | Path, overwrite: bool = False, keep_versions: int | None = None) -> None:
-        """Write the learner as a folder, in place of what was there; a reader never sees half of it.
+        """Write the learner as a folder; a reader never sees half of it.
 
-        A model that has learnt domains which this learner has not learnt, in this order and from the same data, is
-        replaced only to `overwrite` it. The folder keeps as many earlier versions as `keep_versions` says, or was said
-        before, or one: see `undo`.
+        A model that this one is no later version of is replaced only with `overwrite`. `keep_versions` earlier versions
+        stay in the folder (default: as before, or 1), see `undo`.
         """
-        self._write(path, self.setup, self.learnt, overwrite, keep_versions)
+        self._save(path, self.config, self.state, overwrite, keep_versions)
+
+    def _save(
+        self,
+        path: str | Path,
+        config: LearnerConfig,
+        state: LearnerState,
+        overwrite: bool,
+        keep_versions: int | None = None,
+    ) -> None:
+        write_checkpoint(path, config, state, self.folder, overwrite, keep_versions)
+        self.folder = Path(path).absolute()
 
     @classmethod
     def load(
@@ -157,49 +451,154 @@ class Learner(Learning):
         model: ModelSettings | None = None,
         version: int | None = None,
     ) -> "Learner":
-        """Read a learner that `save` wrote; with a `version`, as it was after so many stages, if the folder keeps that.
+        """Read a learner that `save` wrote; with `version`, as it was after that many stages, if that is kept.
 
-        `model` takes the place of its settings; it may differ in what has had no effect, as a memory without slots.
+        `model` replaces its settings, where they have had no effect yet, such as the size of a memory without slots.
         """
-        if version is None:
-            setup, learnt = read_checkpoint(path, find_device(device), model)
-        else:
-            setup, learnt = read_version(path, version, find_device(device), model)
-        settings = (setup.model, setup.training, setup.options, setup.seed)
-        learner = cls(setup.method.name, learnt.task, learnt.labels, *settings, device, setup.encoder)
-        learner.vectors = setup.vectors
-        learner.take(learnt)
-        learner._folder = Path(path).absolute()
+        found = find_device(device)
+        read = read_checkpoint if version is None else lambda *given: read_version(path, version, *given[1:])
+        learner = cls(*read(path, found, model), found)
+        learner.folder = Path(path).absolute()
         return learner
 
-    # Within
+    # What it is made of
 
     @property
-    def folder(self) -> Path | None:
-        """The model's folder that it was last written to or read from, if there is one."""
-        return self._folder
+    def method(self) -> MethodSpec:
+        return self.config.method
 
     @property
-    def setup(self) -> Setup:
-        """The method and the settings by which it learns."""
-        return Setup(self.method, self.settings, self.training, self.options, self.seed, self.encoder, self.vectors)
+    def settings(self) -> ModelSettings:
+        return self.config.model
 
     @property
-    def learnt(self) -> Learnt:
-        """The model, the vocabulary and the history so far."""
-        own = self._own
-        known = (self.task, own.labels, own.model, self.vocabulary, self.plugins, self.history)
-        return Learnt(*known, own.calibration, self.parts, self.reference)
+    def training(self) -> TrainingSettings:
+        return self.config.training
 
-    def take(self, learnt: Learnt) -> None:
-        """Know this from now on."""
-        self._own = AnswersBy(learnt.labels, learnt.model, learnt.calibration)
-        self.task, self.vocabulary = learnt.task, learnt.vocabulary
-        self.plugins, self.history = learnt.plugins, learnt.history
-        self.parts, self.reference = learnt.parts, learnt.reference
+    @property
+    def options(self) -> MethodSettings:
+        return self.config.options
 
-    def _write(
-        self, path: str | Path, setup: Setup, learnt: Learnt, overwrite: bool, keep_versions: int | None = None
-    ) -> None:
-        write_checkpoint(path, setup, learnt, self._folder, overwrite, keep_versions)
-        self._folder = Path(path).absolute()
+    @property
+    def seed(self) -> int:
+        return self.config.seed
+
+    @property
+    def encoder(self) -> EncoderFiles | None:
+        """The files of the pretrained encoder, if it has one."""
+        return self.config.encoder
+
+    @property
+    def vectors(self) -> RememberedVectors | None:
+        """The word vectors that new words start with; set to None to use none."""
+        return self.config.vectors
+
+    @vectors.setter
+    def vectors(self, vectors: RememberedVectors | None) -> None:
+        self.config = replace(self.config, vectors=vectors)
+
+    @property
+    def task(self) -> str | None:
+        return self.state.task
+
+    @property
+    def labels(self) -> tuple[str, ...] | None:
+        """The labels in the order of the logits; None before the first domain."""
+        return self.state.labels
+
+    @property
+    def model(self) -> Model | None:
+        """The network, once something has been learned."""
+        return self.state.model
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self.state.vocabulary
+
+    @property
+    def history(self) -> History:
+        return self.state.history
+
+    @property
+    def calibration(self) -> Calibration:
+        return self.state.calibration
+
+    @property
+    def reference(self) -> Reference:
+        """Statistics of each domain's texts, for drift."""
+        return self.state.reference
+
+    def trained(self) -> Model:
+        """The network; an error before the first domain."""
+        if self.model is None:
+            raise ModelError("this learner has learned nothing yet: call adapt with a domain first")
+        return self.model
+
+    def classifier(self) -> Classifier:
+        """The network, if it predicts labels."""
+        model = self.trained()
+        if not isinstance(model, Classifier):
+            raise ModelError("this model replies with words and predicts no labels: use reply")
+        return model
+
+    def responder(self) -> Responder:
+        """The network, if it writes replies."""
+        model = self.trained()
+        if not isinstance(model, Responder):
+            raise ModelError("this model predicts labels and has learned no replies: use predict")
+        return model
+
+    def suited_threads(self) -> AbstractContextManager[None]:
+        """Within, torch uses as many threads as suit the model's size."""
+        return using_threads(suited_threads(self.device, self.trained().multiplications(LARGE)))
+
+
+@dataclass(frozen=True)
+class DomainView:
+    """A learner whose inputs are known to be of one domain: it predicts that domain's labels only."""
+
+    learner: Learner
+    name: str
+
+    def predict(self, texts: Sequence[Text]) -> list[Prediction]:
+        """As `Learner.predict`, over the domain's labels and with its calibration."""
+        return self.learner._predict(texts, self.name)
+
+    def evaluate(self, domain: Domain, split: Split = "test") -> float:
+        """Accuracy on one split of a domain."""
+        examples = getattr(domain, split)
+        found = self.predict(examples)
+        return sum(one.label == example.label for one, example in zip(found, examples, strict=True)) / len(examples)
+
+
+def _checked_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
+    if labels is None:
+        return None
+    found = tuple(map(as_label, labels))
+    if len(set(found)) < len(found):
+        raise SettingsError(f"labels has a label twice ({listed(found)}): give each once")
+    if any(half_of_a_character(label) for label in found):
+        raise SettingsError("a label holds half a surrogate pair and cannot be saved: write it otherwise")
+    return found
+
+
+def _as_example(text: Text, number: int = 1) -> Example:
+    """A text, the two of a pair, or a row with the usual fields, as an example."""
+    if isinstance(text, Example):
+        return text
+    if isinstance(text, tuple | list) and 0 < len(text) <= 2:
+        return Example(*text, where=f"text {number}")
+    if isinstance(text, Mapping):
+        return example_from_value(text, None, f"text {number}")
+    return Example(cast(str, text), where=f"text {number}")
+
+
+def _check_list(texts: object, name: str) -> None:
+    """Refuse a single text where several are expected: it would be read letter by letter."""
+    if isinstance(texts, str | Example | Mapping) or is_frame(texts) or not isinstance(texts, Iterable):
+        what = "a frame: pass one of its columns" if is_frame(texts) else f"{kind_of(texts)}: write {name}([text])"
+        raise DataError(f"{name} takes a list of texts, not {what}")
+
+
+def _holding(folder: str | Path | None) -> AbstractContextManager[Any]:
+    return hold(folder) if folder else nullcontext()

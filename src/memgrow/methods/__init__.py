@@ -1,37 +1,29 @@
-"""The methods by which a model learns a new domain: their table, what grows, what trains, and the plugins."""
+"""Methods: how a model learns a new domain. `base` has the contract, `registry` the names, one file each method."""
 
-from memgrow.methods.growth import Grew, check_method, grow_for
-from memgrow.methods.plugin import Evaluate, MethodSettings, OptimiserState, Plugin
-from memgrow.methods.plugins import Plugins
-from memgrow.methods.table import (
-    LETTERS,
+from memgrow.methods.base import CombinedMethod, FinishedDomain, Grew, Method, Trainable
+from memgrow.methods.registry import (
+    ADDITIONS,
     METHODS,
     RECOMMENDED,
     RECOMMENDED_FOR_ENCODERS,
     RECOMMENDED_FOR_REPLIES,
-    Method,
+    MethodSettings,
+    MethodSpec,
     find_method,
 )
-from memgrow.methods.trains import Trains
-
-Past = Plugin  # its name in 0.1.0
 
 __all__ = [
-    "LETTERS",
+    "ADDITIONS",
     "METHODS",
     "RECOMMENDED",
     "RECOMMENDED_FOR_ENCODERS",
     "RECOMMENDED_FOR_REPLIES",
-    "Evaluate",
+    "CombinedMethod",
+    "FinishedDomain",
     "Grew",
     "Method",
     "MethodSettings",
-    "OptimiserState",
-    "Past",
-    "Plugin",
-    "Plugins",
-    "Trains",
-    "check_method",
+    "MethodSpec",
+    "Trainable",
     "find_method",
-    "grow_for",
 ]

@@ -1,27 +1,45 @@
-"""Elastic weight consolidation: parameters that mattered to earlier domains are held where they were."""
+"""Elastic weight consolidation: weights that mattered to earlier domains are pulled back to where they were."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from memgrow.data.batches import Encoded, collate
-from memgrow.methods.plugin import LearntDomain, MethodSettings, Parameters, Plugin, old_part
+from memgrow.data.batches import Batch, Encoded, collate
+from memgrow.errors import SettingsError
+from memgrow.methods.base import FinishedDomain, Method, Weights, old_part
 from memgrow.models import Model
 
+FISHERS = ("exact", "sampled", "empirical")
 
-def fisher_diagonal(model: Model, data: Encoded, variant: str, device: torch.device) -> dict[str, Tensor]:
-    """One non-negative number for each parameter that trains, named as the model names it.
 
-    exact: the expectation over the model's own answers; sampled: one answer drawn from them for each example;
-    empirical: the given labels. Replies, of which there is no end, are always those given.
+@dataclass(frozen=True)
+class EWCOptions:
+    strength: float = 1000.0  # weight of the penalty
+    fisher: str = "exact"  # exact, sampled or empirical
+    fisher_examples: int = 1000  # examples of a domain that its Fisher is computed on, at most
+
+    def check(self) -> None:
+        if self.fisher not in FISHERS:
+            raise SettingsError(f"fisher {self.fisher!r} is not known; there are {', '.join(FISHERS)}")
+        if not (isfinite(self.strength) and self.strength >= 0 and self.fisher_examples >= 1):
+            raise SettingsError("strength must be 0 or more, and fisher_examples at least 1")
+
+
+def fisher_diagonal(model: Model, data: Encoded, variant: str) -> dict[str, Tensor]:
+    """The diagonal of the Fisher information of each trainable parameter: the mean squared gradient per example.
+
+    exact: expectation over the model's own output distribution; sampled: one label drawn from it; empirical: the given
+    labels. For replies it is always the given ones.
     """
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad and p.numel()}
     total = {name: torch.zeros_like(p) for name, p in parameters.items()}
     model.eval()
     for index in range(len(data)):
-        for likelihood, weight in model.likelihoods(collate(data, [index], device), variant):
+        for likelihood, weight in model.likelihoods(collate(data, [index], model.device), variant):
             gradients = torch.autograd.grad(
                 likelihood, list(parameters.values()), retain_graph=True, materialize_grads=True
             )
@@ -29,96 +47,65 @@ def fisher_diagonal(model: Model, data: Encoded, variant: str, device: torch.dev
     return {name: value / max(len(data), 1) for name, value in total.items()}
 
 
-class ElasticWeights(Plugin):
-    """The loss gains strength/2 * sum over earlier domains k of F_k (theta - theta_k)^2.
+class EWC(Method):
+    """Adds strength/2 * sum over earlier domains k of F_k (theta - theta_k)^2.
 
-    A sum of such parabolas is one parabola, up to a constant: of width F = sum F_k around the centre
-    sum F_k theta_k / F. So any number of domains takes the memory of one, and nothing is approximated.
+    A sum of parabolas is one parabola, up to a constant: with F = sum F_k, around the center sum F_k theta_k / F. So
+    any number of domains needs the memory of one, and nothing is approximated.
     """
 
+    Options: ClassVar[type] = EWCOptions
+    options: EWCOptions
     needs_every_domain = True
-    reads = ("strength", "fisher", "fisher_examples")
-    reads_after_domain = ("fisher", "fisher_examples")
+    finish_order = 2
 
-    def __init__(self, settings: MethodSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, options: EWCOptions) -> None:
+        super().__init__(options)
         self.fisher: dict[str, Tensor] = {}
-        self.centre: dict[str, Tensor] = {}
+        self.center: dict[str, Tensor] = {}
 
-    def weight_loss(self, parameters: Parameters) -> Tensor | None:
+    def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
         if not self.fisher:
             return None
+        parameters = dict(model.named_parameters())
         terms = [
-            (fisher.to(p) * (old_part(p, fisher.shape) - self.centre[name].to(p)) ** 2).sum()
+            (fisher * (old_part(parameters[name], fisher.shape) - self.center[name]) ** 2).sum()
             for name, fisher in self.fisher.items()
-            if (p := parameters.get(name)) is not None
         ]
-        return self.settings.strength / 2 * torch.stack(terms).sum()
+        return self.options.strength / 2 * torch.stack(terms).sum()
 
-    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
-        variant, chosen = model.fisher or self.settings.fisher, self._sample(len(data))
-        self._absorb(model, fisher_diagonal(model, data.some(chosen), variant, device))
-        return self._note(variant, len(chosen))
+    def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
+        variant = domain.model.fisher or self.options.fisher
+        chosen = torch.randperm(len(domain.data))[: self.options.fisher_examples].tolist()
+        self._add(domain.model, fisher_diagonal(domain.model, domain.data.some(chosen), variant))
+        return {"fisher": variant, "fisher_examples": len(chosen), "strength": self.options.strength}
 
-    @classmethod
-    def after_domain_together(cls, plugins: Sequence[Plugin], domain: LearntDomain) -> list[dict[str, Any]]:
-        parts = [cast(ElasticWeights, plugin) for plugin in plugins]
-        chosen = []
-        for number, part in enumerate(parts):
-            with domain.seeded(number):
-                chosen.append(part._sample(len(domain.data)))
-        variant = parts[0].settings.fisher
-        for part, model, diagonal in zip(parts, domain.models, domain.fisher(chosen, variant), strict=True):
-            part._absorb(model, diagonal)
-        return [part._note(variant, len(own)) for part, own in zip(parts, chosen, strict=True)]
-
-    def _sample(self, examples: int) -> list[int]:
-        """The numbers of the examples that enter the Fisher, drawn from this many."""
-        chosen: list[int] = torch.randperm(examples)[: self.settings.fisher_examples].tolist()
-        return chosen
-
-    def _note(self, variant: str, examples: int) -> dict[str, Any]:
-        return {"fisher": variant, "fisher_examples": examples, "strength": self.settings.strength}
-
-    def _absorb(self, model: Model, diagonal: Parameters) -> None:
-        """Take in the Fisher diagonal of a domain that the model has just learnt."""
+    def _add(self, model: Model, diagonal: Weights) -> None:
+        """Add the Fisher diagonal of a domain that the model has just learned."""
         weights = {name: parameter.detach() for name, parameter in model.named_parameters()}
         for name, new in diagonal.items():
-            total, centre = new.clone(), weights[name].clone()
-            if name in self.fisher:  # slots and words that have joined since had no part in it
+            total, center = new.clone(), weights[name].clone()
+            if name in self.fisher:  # rows of slots and words that have joined since have no Fisher yet
                 old_part(total, self.fisher[name].shape).add_(self.fisher[name].to(new))
-                old_part(centre, self.centre[name].shape).copy_(self.centre[name])
-            # Written as a move from the old centre, so that a parameter that never mattered has one as well.
-            self.centre[name] = centre + torch.where(total > 0, new / total, 0) * (weights[name] - centre)
+                old_part(center, self.center[name].shape).copy_(self.center[name])
+            # A move from the old center, so that a weight that never mattered has one as well.
+            self.center[name] = center + torch.where(total > 0, new / total, 0) * (weights[name] - center)
             self.fisher[name] = total
 
-    def stacked(self, others: Sequence[Plugin]) -> "ElasticWeights":
-        new, parts = ElasticWeights(self.settings), [cast(ElasticWeights, other) for other in others]
-        for what in ("fisher", "centre"):
-            for name in self.fisher:
-                getattr(new, what)[name] = torch.stack([getattr(part, what)[name] for part in parts])
-        return new
-
-    def tensors(self) -> dict[str, Tensor]:
-        parts = {"fisher": self.fisher, "centre": self.centre}
+    def state_dict(self) -> dict[str, Tensor]:
+        parts = {"fisher": self.fisher, "centre": self.center}  # as the files of 0.1 spell it
         return {f"{part}/{name}": tensor for part, named in parts.items() for name, tensor in named.items()}
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        parts = {"fisher": self.fisher, "centre": self.centre}
-        for key, tensor in tensors.items():
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        parts = {"fisher": self.fisher, "centre": self.center}
+        for key, tensor in state.items():
             part, name = key.split("/", 1)
             parts[part][name] = tensor
 
-    def keep_rows(self, kept: Mapping[str, Tensor]) -> None:
-        for name in self.fisher.keys() & kept.keys():
-            rows = kept[name][kept[name] < len(self.fisher[name])]  # slots that joined later are not in it
-            for part in (self.fisher, self.centre):
-                part[name] = part[name][rows.to(part[name].device)]
-
     def fits(self, model: Model) -> bool:
         weights = dict(model.named_parameters())
-        return self.fisher.keys() == self.centre.keys() <= weights.keys() and all(
-            self.centre[name].shape == fisher.shape
+        return self.fisher.keys() == self.center.keys() <= weights.keys() and all(
+            self.center[name].shape == fisher.shape
             and fisher.ndim == weights[name].ndim
             and all(size <= now for size, now in zip(fisher.shape, weights[name].shape, strict=True))
             for name, fisher in self.fisher.items()

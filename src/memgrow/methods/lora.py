@@ -1,38 +1,48 @@
-"""LoRA: what a later domain teaches is added to the encoder's weights as a product of two thin matrices.
+"""LoRA: a later domain trains low-rank additions to the encoder's weights, which are then merged into them.
 
-A domain has an addition for each of some layers while it is learnt; then they are merged into the weights. So the model
-keeps its shape, and one set of weights holds what all domains have added.
+The model keeps its shape: one set of weights holds what all domains have added.
 """
 
 import math
 from collections.abc import Iterator
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
-from memgrow.methods.plugin import MethodSettings, Plugin
-from memgrow.models import Model, ModelSettings, PretrainedEncoder
+from memgrow.errors import SettingsError
+from memgrow.methods.base import FinishedDomain, Method, Trainable, new_parameters
+from memgrow.models import Model, PretrainedEncoder
 
-SCALE = 2.0  # of what is added: LoRA's alpha is twice the rank, whatever the rank is
-ADDITIONS = "additions"  # the name that they have in a model while it trains
-# The layers that get an addition, by their names within a layer of the Transformer: query, value and both layers of the
-# perceptron, as the families of encoders call them. Of a family whose attention is not among them all linear ones do.
+SCALE = 2.0  # alpha / rank
+ADDITIONS = "additions"  # name of the submodule while a domain trains
+# Layers that are adapted, by their names within a Transformer layer: query, value and both layers of the perceptron.
+# In a family whose attention is not listed, all linear layers are adapted.
 ADAPTED = frozenset(
     (
         *("attention.self.query", "attention.self.value", "intermediate.dense", "output.dense"),  # BERT, RoBERTa
         *("attention.q_lin", "attention.v_lin", "ffn.lin1", "ffn.lin2"),  # DistilBERT
-        *("attn.Wqkv", "mlp.Wi", "mlp.Wo"),  # ModernBERT, where query, key and value are one
+        *("attn.Wqkv", "mlp.Wi", "mlp.Wo"),  # ModernBERT: query, key and value are one matrix
         *("attention.attn.q", "attention.attn.v"),  # MPNet; the rest as BERT
         *("attention.self.query_proj", "attention.self.value_proj"),  # DeBERTa, likewise
     )
 )
 
 
+@dataclass(frozen=True)
+class LoRAOptions:
+    rank: int = 8  # of the additions to the encoder's weights
+
+    def check(self) -> None:
+        if self.rank < 1:
+            raise SettingsError(f"rank must be at least 1, not {self.rank}")
+
+
 class LowRank(nn.Module):
-    """SCALE * up (down x), of which `up` starts at zero: it adds nothing until it has been trained."""
+    """SCALE * up (down x). `up` starts at zero, so that nothing is added before training."""
 
     def __init__(self, layer: nn.Linear, rank: int) -> None:
         super().__init__()
@@ -41,65 +51,61 @@ class LowRank(nn.Module):
         self.up = nn.Parameter(layer.weight.new_zeros(layer.out_features, rank))
 
     def forward(self, states: Tensor) -> Tensor:
-        # An encoder whose weights have been cast to bfloat16 hands on states of that kind, and nobody casts these here.
+        # Autocast or a bfloat16 copy of the encoder may hand on other dtypes.
         return F.linear(SCALE * F.linear(states, self.down.to(states)), self.up.to(states))
 
     def product(self) -> Tensor:
-        """What it adds to the layer's weight (out, in)."""
+        """The matrix that is added to the layer's weight (out, in)."""
         return SCALE * self.up @ self.down
 
 
 def adapted_layers(model: Model) -> Iterator[nn.Linear]:
-    """The linear layers of the encoder that get an addition."""
+    """The linear layers of the encoder that are adapted."""
     for layer in cast(PretrainedEncoder, model.encoder).layers:
         linear = {name: module for name, module in layer.named_modules() if isinstance(module, nn.Linear)}
         known = {name: module for name, module in linear.items() if name in ADAPTED}
         yield from (known if any(name.startswith("att") for name in known) else linear).values()
 
 
-class LowRankAdditions(Plugin):
-    """Puts an addition beside each of the layers when a later domain arrives, and merges them when it is learnt."""
+class LoRA(Method):
+    """Adds low-rank matrices when a later domain arrives, and merges them when it has been learned."""
 
-    reads = ("rank",)
+    Options: ClassVar[type] = LoRAOptions
+    options: LoRAOptions
+    needs_encoder = True
 
-    def __init__(self, settings: MethodSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, options: LoRAOptions) -> None:
+        super().__init__(options)
         self._hooks: list[Any] = []
 
-    def before_training(self, model: Model) -> None:
-        pairs = [(layer, LowRank(layer, self.settings.rank)) for layer in adapted_layers(model)]
+    def trainable(self, old: Model | None, model: Model) -> Trainable | None:
+        return new_parameters(old, model)
+
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
+        if old is None:
+            return
+        pairs = [(layer, LowRank(layer, self.options.rank)) for layer in adapted_layers(model)]
         model.add_module(ADDITIONS, nn.ModuleList(addition for _, addition in pairs))
         self._hooks = [layer.register_forward_hook(AdditionHook(addition)) for layer, addition in pairs]
 
     @torch.no_grad()
-    def after_training(self, old: Model, new: Model) -> None:
-        additions = cast(nn.ModuleList, getattr(new, ADDITIONS))
-        for layer, addition in zip(adapted_layers(new), additions, strict=True):
-            layer.weight += cast(LowRank, addition).product()
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
-        delattr(new, ADDITIONS)
-
-    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
-        return {"rank": self.settings.rank}
+    def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
+        if domain.old is not None:
+            additions = cast(nn.ModuleList, getattr(domain.model, ADDITIONS))
+            for layer, addition in zip(adapted_layers(domain.model), additions, strict=True):
+                layer.weight += cast(LowRank, addition).product()
+            for hook in self._hooks:
+                hook.remove()
+            self._hooks = []
+            delattr(domain.model, ADDITIONS)
+        return {"rank": self.options.rank}
 
 
 class AdditionHook:
-    """Adds what an addition gives to the output of a layer; an object, so that models can be sent elsewhere with it."""
+    """A forward hook that adds the output of a low-rank module; an object rather than a closure, so it can be copied."""
 
     def __init__(self, addition: LowRank) -> None:
         self.addition = addition
 
-    def __call__(self, layer: nn.Module, given: tuple[Tensor], output: Tensor) -> Tensor:
-        return output + cast(Tensor, self.addition(given[0]))
-
-
-def needs_linear_layers(settings: ModelSettings) -> str | None:
-    """Why a model of these settings has no layers that an addition can stand beside, if so."""
-    if settings.kind.is_pretrained:
-        return None
-    return (
-        f"LoRA adds to the weights of a pretrained Transformer, and {settings.cell} is none: "
-        "give a pretrained encoder (--encoder), or use another method"
-    )
+    def __call__(self, layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> Tensor:
+        return output + cast(Tensor, self.addition(inputs[0]))

@@ -1,22 +1,33 @@
-"""A linear head in closed form on an encoder that stays as it is: ridge regression from sums over all domains.
+"""Ridge regression: a linear head in closed form on a frozen encoder, from sums over all domains.
 
-Sums do not depend on the order of what is summed, so that the head after any number of domains is, up to rounding, the
-one that all their data at once would have given. No text is kept and nothing is trained by gradient.
+Sums do not depend on the order of domains, so the head is, up to rounding, the one that all data at once would give. No
+text is kept, and nothing is trained by gradient descent.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from math import isfinite
+from typing import Any, ClassVar, Self, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded, collate
-from memgrow.methods.plugin import MethodSettings, Plugin, Tell
-from memgrow.models import REPLY, Classifier, Model, ModelSettings
+from memgrow.errors import SettingsError
+from memgrow.methods.base import FinishedDomain, Method, Trainable
+from memgrow.models import Classifier, Model
 
-LEAST = 1e-12  # variance of a feature on the mean, below which all texts look alike and any division would be by zero
+LEAST = 1e-12  # smallest mean variance of a feature: below it all texts look alike
+
+
+@dataclass(frozen=True)
+class RidgeOptions:
+    ridge: float = 1000.0  # weight of the penalty, in examples
+
+    def check(self) -> None:
+        if not (isfinite(self.ridge) and self.ridge > 0):
+            raise SettingsError(f"ridge must be above 0 and finite, not {self.ridge}")
 
 
 @dataclass(frozen=True)
@@ -30,7 +41,7 @@ class Sums:
 
     @classmethod
     def of(cls, features: Tensor, labels: Tensor, known: int) -> Self:
-        """Those of examples (B, d) with the numbers of their labels (B), of which there are `known`."""
+        """The sums of examples (B, d) with label indices (B), out of `known` labels."""
         x, y = features.double(), F.one_hot(labels, known).double()
         return cls(y.sum(0), x.sum(0), x.T @ x, x.T @ y)
 
@@ -40,7 +51,7 @@ class Sums:
         return Sums(*(ours + theirs for ours, theirs in parts))
 
     def for_labels(self, labels: int) -> "Sums":
-        """The same of so many labels: no example has had those that have joined since, which stand at the end."""
+        """The same for more labels: new ones come last and have no examples yet."""
         more = (0, labels - len(self.counts))
         return replace(self, counts=F.pad(self.counts, more), labelled=F.pad(self.labelled, more))
 
@@ -57,21 +68,20 @@ class LinearHead:
 
     weight: Tensor  # (labels, d)
     bias: Tensor  # (labels)
-    certainty: float  # scores times this are the logits of probabilities
+    certainty: float  # scores times this are logits
 
     def write(self, head: nn.Linear) -> None:
-        """Let a layer give the logits."""
+        """Copy the solution into a layer that returns logits."""
         with torch.no_grad():
             head.weight.copy_(self.weight * self.certainty)
             head.bias.copy_(self.bias * self.certainty)
 
 
 def solve(sums: Sums, ridge: float) -> LinearHead:
-    """The head of the least squared error, with a penalty on its weights that is as strong as `ridge` examples.
+    """The head with the least squared error and an L2 penalty on its weights.
 
-    The penalty is `ridge` times the mean variance of a feature, so that it means the same for any encoder; the bias has
-    none. Probabilities are those of labels around which scores are spread normally, with the squared error that
-    generalised cross-validation expects of texts that were not among the examples.
+    The penalty is `ridge` times the mean variance of a feature, so that it means the same for any encoder. Logits are
+    scaled by the squared error that generalized cross-validation expects on new texts.
     """
     count, (size, labels) = sums.counts.sum(), sums.labelled.shape
     x, y = sums.features / count, sums.counts / count  # means
@@ -89,8 +99,8 @@ def solve(sums: Sums, ridge: float) -> LinearHead:
 
 
 @torch.no_grad()
-def sums_over(model: Classifier, data: Encoded, tell: Tell) -> Sums:
-    """The sums over all examples; tells how many of their tokens have been read."""
+def sums_over(model: Classifier, data: Encoded, progress: Callable[[int, int], None]) -> Sums:
+    """The sums over all examples; reports how many tokens have been read."""
     model.eval()
     total, done, found = sum(map(data.length, range(len(data)))), 0, None
     with model.encoder.prepared():
@@ -100,55 +110,48 @@ def sums_over(model: Classifier, data: Encoded, tell: Tell) -> Sums:
             new = Sums.of(features, batch.labels, model.labels)
             found = new if found is None else found + new
             done += sum(map(data.length, indices))
-            tell(done, total)
+            progress(done, total)
     assert found is not None
     return found.cpu()
 
 
-class RidgeHead(Plugin):
-    """Adds a domain to the sums, and solves for the head; the sums are what is remembered."""
+class Ridge(Method):
+    """Adds a domain to the sums and solves for the head. The sums are its state."""
 
+    Options: ClassVar[type] = RidgeOptions
+    options: RidgeOptions
+    tasks = ("text", "pair")
+    needs_encoder = True
     needs_every_domain = True
-    reads = ("ridge",)
+    closed_form = True
 
-    def __init__(self, settings: MethodSettings) -> None:
-        super().__init__(settings)
+    def __init__(self, options: RidgeOptions) -> None:
+        super().__init__(options)
         self.sums: Sums | None = None
 
-    def refuses(self, task: str) -> str | None:
-        return "a head in closed form answers with labels, and replies have none" if task == REPLY else None
+    def trainable(self, old: Model | None, model: Model) -> Trainable:
+        return Trainable({})
 
-    def solve(self, model: Model, data: Encoded, tell: Tell) -> None:
+    def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:
         assert isinstance(model, Classifier)
-        new = sums_over(model, data, tell)
+        if model.settings.perceptron:
+            raise SettingsError("ridge solves for a linear head: set perceptron to 0")
+        new = sums_over(model, data, progress)
         self.sums = new if self.sums is None else new + self.sums
-        solve(self.sums, self.settings.ridge).write(cast(nn.Linear, model.heads[-1][0]))
+        solve(self.sums, self.options.ridge).write(cast(nn.Linear, model.heads[-1][0]))
 
-    def after_domain(self, model: Model, data: Encoded, device: torch.device) -> dict[str, Any]:
-        return {"ridge": self.settings.ridge}
+    def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
+        return {"ridge": self.options.ridge}
 
-    def tensors(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {} if self.sums is None else dict(vars(self.sums))
 
-    def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        self.sums = Sums(**tensors).cpu() if tensors else None
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.sums = Sums(**state).cpu() if state else None
 
     def fits(self, model: Model) -> bool:
         if self.sums is None:
             return True
-        head = cast(nn.Linear, cast(Classifier, model).heads[-1][0])
-        labels, size = head.weight.shape
+        labels, size = cast(nn.Linear, cast(Classifier, model).heads[-1][0]).weight.shape
         shapes = [tuple(tensor.shape) for tensor in self.sums]
         return shapes == [(labels,), (size,), (size, size), (size, labels)]
-
-
-def needs_features(settings: ModelSettings) -> str | None:
-    """Why a model of these settings has no head that can be solved for, if so."""
-    if not settings.kind.is_pretrained:
-        return (
-            f"ridge leaves the encoder as it is, and a new one ({settings.cell}) has learnt nothing yet: "
-            "give a pretrained encoder (--encoder), or use another method"
-        )
-    if settings.perceptron:
-        return f"ridge solves for a linear head: leave model.perceptron at 0, not {settings.perceptron}"
-    return None

@@ -1,30 +1,31 @@
-"""The one training loop: epochs, early stopping on the validation set, progress and resuming, for any `Stepper`."""
+"""The training loop: epochs of batches, early stopping on the validation set, progress, and resuming."""
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import partial
 from math import isfinite
-from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from memgrow.data.batches import Encoded, shuffled
+from memgrow.data.batches import Encoded, collate, shuffled
 from memgrow.errors import SettingsError
-from memgrow.methods import OptimiserState, Plugins
+from memgrow.methods import Method, Trainable
+from memgrow.methods.base import Weights
+from memgrow.models import Model
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive
-from memgrow.training.resume import Curve, Position, ResumeFolder
+from memgrow.training.optimizer import load_optimizer_state, make_optimizer, optimizer_state, scale_rates
+from memgrow.training.resume import Curve, Position, ResumeFolder, under
 from memgrow.training.settings import TrainingSettings
 
-REPORT_EVERY_S = 0.2  # between two reports: reading a number back from a GPU makes it wait
-PERFECT = 1.0  # the highest score there is: no later epoch would be kept in the place of one that has it
-NARROW_AT = 0.7  # when no more than this share of the models still trains, the others leave
+REPORT_EVERY_S = 0.2  # reading a number back from a GPU makes it wait
+PERFECT = 1.0  # no later epoch can be better
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrainResult:
     """The result of a training."""
 
     epochs: int
@@ -32,146 +33,147 @@ class Outcome:
     validation: float
     seconds: float
     curve: Curve = field(default_factory=Curve)
-
-
-class Stepper(Protocol):
-    """One model, or several of one shape, that are trained batch by batch. Lists are in the order of the models."""
-
-    device: torch.device
-    warm_up: int  # epochs before it counts that validation gets no better
-    running: Tensor  # (2): loss and right answers of this epoch so far, summed over all models
-    seen: int  # answers in it
-
-    def epoch(self, number: int, orders: Sequence[Sequence[Sequence[int]]], first: int) -> Iterator[int]:
-        """Train on each model's batches of an epoch from the first on; yields how many of all are done."""
-
-    def finite(self) -> list[bool]:
-        """Whether all weights of each model that train are still finite numbers."""
-
-    def score(self) -> list[float]:
-        """The score of each model on the validation set."""
-
-    def keep(self, places: Sequence[int]) -> None:
-        """Keep the weights that were just scored of the models in those places, as their best."""
-
-    def narrow(self, places: Sequence[int]) -> None:
-        """Go on with the models in those places alone."""
-
-    def optimiser_state(self, place: int, kinds: Collection[str] | None = None) -> OptimiserState:
-        """A copy of what the optimiser holds of the model in that place, and of the weights that it moves.
-
-        Of these kinds of tensors, or of all.
-        """
-
-    def state(self) -> dict[str, Tensor]:
-        """All that a training of one model needs to go on: weights, the best ones, the optimiser's state.
-
-        What is frozen may be left out: the model that goes on has it from its start.
-        """
-
-    def load_state(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take up what `state` gave, of this kind of stepper or of another."""
-
-    def finish(self) -> None:
-        """Put every model's best weights in place."""
+    last_weights: Weights = field(default_factory=dict)  # after the last step; the model has those of the best epoch
 
 
 def train(
-    stepper: Stepper,
+    model: Model,
+    method: Method,
     data: Encoded,
     *,
-    name: str,
+    validation: Encoded,
+    trainable: Trainable,
+    new: Collection[str],
     settings: TrainingSettings,
-    seeds: Sequence[int],
-    plugins: Sequence[Plugins],
+    seed: int,
+    name: str,
     resume: ResumeFolder,
     progress: Progress,
-    validation: int,
-) -> list[Outcome]:
-    """Train each model until its own validation score no longer rises, and leave its best epoch's weights in it.
+) -> TrainResult:
+    """Train until the validation score no longer rises, and leave the best epoch's weights in the model.
 
-    Each model has a seed and plugins of its own. `validation` is how many examples they are validated on. Only the
-    training of a single model is kept to be resumed.
+    Parameters named in `new` train at the new rate. `name` is the domain's, for messages.
     """
-    positions = [Position()] * len(seeds)
+    parameters = trainable.prepare(model)
+    optimizer = make_optimizer(parameters, settings, new)
+    batches = -(-len(data) // settings.batch)
+    patience, warmup = settings.waiting(len(validation)), method.warmup_epochs(batches)
+    best = _copy(trainable.state(model))
+    running = torch.zeros(2, dtype=torch.double, device=model.device)  # loss and correct answers of this epoch so far
+    position = Position()
     if (restored := resume.restore()) is not None:
         position, tensors = restored
         try:
-            stepper.load_state(tensors)
+            best = _load(model, trainable, tensors)
+            load_optimizer_state(optimizer, parameters, under(tensors, "optimizer"))
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise resume.unusable(error) from error
-        stepper.running.copy_(torch.tensor([position.loss, position.correct], dtype=torch.double))
-        stepper.seen, positions = position.seen, [position]
+        running.copy_(torch.tensor([position.loss, position.correct]))
         progress.note(f"{name}: resuming in epoch {position.epoch + 1} after batch {position.batch}")
-    active = list(range(len(seeds)))  # the models that the stepper holds
-    ended: set[int] = set()
-    started, reported = time.monotonic() - positions[0].seconds, 0.0
-    batches = -(-len(data) // settings.batch)
+    started, reported, seen = time.monotonic() - position.seconds, 0.0, position.seen
 
-    def diverged(epoch: int, done: int) -> SettingsError:
-        resume.clear()  # it would end in the same way when it is taken up
-        many = "" if len(seeds) == 1 else f" for one of {len(seeds)} models that learn together"
+    def save(at: Position) -> None:
+        tensors = {f"model/{key}": tensor for key, tensor in trainable.state(model).items()}
+        tensors |= {f"best/{key}": tensor for key, tensor in best.items()}
+        tensors |= {f"optimizer/{key}": tensor for key, tensor in optimizer_state(optimizer, parameters).items()}
+        resume.save(at, tensors, model.device)
+
+    def report(done: int, validated: float | None = None) -> None:
+        loss, correct = (running / max(seen, 1)).tolist()
+        if not isfinite(loss):
+            raise diverged(done)
+        known = position.best if position.best >= 0 else None
+        progress.step(Step(name, epoch + 1, settings.most_epochs, done, batches, loss, correct, known, validated))
+
+    def diverged(done: int) -> SettingsError:
+        resume.clear()  # a resumed run would diverge again
         return SettingsError(
-            f"learning {name} failed in epoch {epoch + 1}, by step {done} of {batches}{many}, as a loss or a weight is "
-            f"no longer a finite number; what was learnt before is unchanged: choose a rate below {settings.rate:g}, "
-            f"such as --set rate={settings.rate / 10:g}"
+            f"training on {name} diverged in epoch {epoch + 1}, by step {done} of {batches}: the loss or a weight is "
+            f"not finite. The model is unchanged; lower the rate, for example --set rate={settings.rate / 10:g}"
         )
 
-    def report(epoch: int, done: int, validated: float | None = None) -> None:
-        loss, correct = (stepper.running / max(stepper.seen, 1)).tolist()
-        if not isfinite(loss) and len(going) == len(active):
-            raise diverged(epoch, done)
-        best = max(position.best for position in positions)
-        known = (loss, correct, best if best >= 0 else None, validated)
-        progress.step(Step(name, epoch + 1, settings.most_epochs, done, batches, *known))
+    def may_improve() -> bool:
+        waited = position.epoch - max(position.best_epoch, warmup)
+        return position.epoch < settings.most_epochs and position.best < PERFECT and waited < patience
 
-    def save(position: Position) -> None:
-        resume.save(position, stepper.state(), stepper.device)
+    while may_improve():
+        epoch, first = position.epoch, position.batch
+        order = shuffled(data, settings.batch, derive(seed, "order", epoch), epoch)
+        if first == 0:
+            running.zero_()
+            seen = 0
+        model.train()
+        for done, indices in enumerate(order[first:], first + 1):
+            batch = collate(data, indices, model.device)
+            scale_rates(optimizer, settings.rate_factor(epoch * batches + done - 1, batches))
+            optimizer.zero_grad(set_to_none=True)
+            output = model.training_step(batch)
+            extra = method.loss(model, batch, output.logits)
+            loss = output.loss if extra is None else output.loss + extra
+            loss.backward()  # type: ignore[no-untyped-call]
+            trainable.mask_gradients(model)
+            nn.utils.clip_grad_norm_(parameters.values(), settings.clip)
+            optimizer.step()
+            method.after_step(model, optimizer, batches)
+            running += torch.stack((output.total, output.right.to(output.total)))
+            seen += output.seen
 
-    def goes_on(position: Position) -> bool:
-        waited = position.epoch - max(position.best_epoch, stepper.warm_up)
-        may_rise = position.best < PERFECT and waited < settings.waiting(validation)
-        return position.epoch < settings.most_epochs and may_rise
-
-    def end(stopped: Iterable[int]) -> None:
-        """Hand over what plugins gathered of models that have stopped; a stack may still carry them along."""
-        for k in set(stopped) - ended:
-            plugins[k].after_steps(partial(stepper.optimiser_state, active.index(k)))
-            ended.add(k)
-
-    while going := [k for k in active if goes_on(positions[k])]:
-        end(k for k in active if k not in going)
-        if len(going) <= NARROW_AT * len(active):
-            stepper.narrow([active.index(k) for k in going])
-            active = going
-        epoch, first = positions[going[0]].epoch, positions[going[0]].batch
-        orders = [shuffled(data, settings.batch, derive(seeds[k], "order", epoch), epoch) for k in active]
-        for done in stepper.epoch(epoch, orders, first):
             now = time.monotonic()
             if now - reported > REPORT_EVERY_S and done < batches:
                 reported = now
-                report(epoch, done)
+                report(done)
             if resume.due():
-                loss, correct = stepper.running.tolist()
-                if not isfinite(loss):
-                    raise diverged(epoch, done)
-                within = replace(positions[0], batch=done, loss=loss, correct=correct, seen=stepper.seen)
-                save(replace(within, seconds=now - started))
-        finite = stepper.finite()
-        if not all(finite[place] for place, k in enumerate(active) if k in going):
-            raise diverged(epoch, batches)
-        scores, better = stepper.score(), []
-        # Models that train together have but one sum of their losses.
-        loss = float(stepper.running[0]) / max(stepper.seen, 1) if len(seeds) == 1 else None
-        for place, k in enumerate(active):
-            if k in going:
-                positions[k] = positions[k].after_epoch(scores[place], time.monotonic() - started, loss)
-                if positions[k].best_epoch == positions[k].epoch:
-                    better.append(place)
-        stepper.keep(better)
-        if resume.folder is not None and resume.due_after_epoch(stepper.state()):
-            save(positions[0])
-        report(epoch, batches, scores[0] if len(seeds) == 1 else None)
-    end(active)
-    stepper.finish()
-    return [Outcome(p.epoch, p.best_epoch, p.best, p.seconds, p.curve) for p in positions]
+                total, correct = running.tolist()
+                if not isfinite(total):
+                    raise diverged(done)
+                save(replace(position, batch=done, loss=total, correct=correct, seen=seen, seconds=now - started))
+
+        if not _finite(parameters.values()):
+            raise diverged(batches)
+        with swapped(model, method.evaluation_weights(model, optimizer)):
+            score = model.score(validation)
+            position = position.after_epoch(score, time.monotonic() - started, float(running[0]) / max(seen, 1))
+            if position.best_epoch == position.epoch:
+                best = _copy(trainable.state(model))
+        if resume.due_after_epoch(best):
+            save(position)
+        report(batches, score)
+
+    last = _copy(parameters)
+    model.load_state_dict({**model.state_dict(), **best})
+    return TrainResult(position.epoch, position.best_epoch, position.best, position.seconds, position.curve, last)
+
+
+@contextmanager
+def swapped(model: nn.Module, weights: Weights) -> Iterator[None]:
+    """Within, the model has these weights, by name, in place of its own."""
+    own = {name: parameter for name, parameter in model.named_parameters() if name in weights}
+    before = _copy(own)
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, parameter in own.items():
+                parameter.copy_(before[name])
+
+
+def _load(model: Model, trainable: Trainable, tensors: Weights) -> dict[str, Tensor]:
+    """Load a saved training's weights into the model; returns its best weights so far."""
+    current, best = under(tensors, "model"), under(tensors, "best")
+    for name in trainable.state(model):
+        if name not in current or name not in best:
+            raise ValueError(f"{name} is missing")
+    model.load_state_dict({**model.state_dict(), **current})
+    return {name: tensor.to(model.device) for name, tensor in best.items()}
+
+
+def _copy(weights: Weights) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in weights.items()}
+
+
+def _finite(parameters: Collection[Tensor]) -> bool:
+    sums = [parameter.detach().sum() for parameter in parameters]
+    return not sums or bool(torch.stack(sums).isfinite().all())

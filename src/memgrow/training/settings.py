@@ -6,8 +6,8 @@ from typing import Literal
 
 from memgrow.data.values import take_plain_values
 from memgrow.errors import SettingsError
-from memgrow.methods.plugin import AUTO
 
+AUTO: Literal["auto"] = "auto"
 SCHEDULES = ("constant", "linear")
 MOST = 2**31 - 1  # of whatever is counted: more is a mistake, and too much for some that count in 64 bits
 TRIED, FEWEST = 500, 2  # patience: auto waits for so many validation answers, and so many epochs at least

@@ -1,4 +1,4 @@
-"""What a learner takes where nobody says: a method and settings, for a recurrent network or a pretrained encoder."""
+"""Default methods and settings, for a recurrent network and for a pretrained encoder."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -7,9 +7,9 @@ import torch
 
 from memgrow.errors import counted
 from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES, MethodSettings
-from memgrow.methods.plugin import AUTO
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.settings import STEPS, TrainingSettings
+from memgrow.training.settings import AUTO, STEPS, TrainingSettings
+from memgrow.training.state import LearnerConfig
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,20 @@ class Defaults:
     suits: str = ""  # what it was chosen for
 
 
-# A pretrained encoder moves little and soon: a low rate that falls to zero, five epochs at most. Its head is new.
-# What the studies were made with; a user's first domain of few rows takes longer (`defaults_for`).
+# A pretrained encoder: a low rate that falls to zero, at most five epochs. A first domain with few rows trains longer
+# (`defaults_for`).
 FINE_TUNING = TrainingSettings(
     rate=5e-5, new_rate=1e-3, warm_up=50, schedule="linear", epochs=5, max_words=256, clip=1.0
 )
 
 
-# What a user's own data is learnt with: a word that one document alone has, as names and numbers are, is not stored.
-# Patience minds how few validation examples there are: two epochs of sixty are over before training has begun.
+# A recurrent network: words found in a single document, such as names and numbers, are not stored. Patience depends on
+# the number of validation examples.
 RECURRENT = TrainingSettings(min_documents=2, patience="auto")
 
-# Capitals are no other words: a text in capitals, or a word at the beginning of a sentence, is read as any other.
 READS_LOWER = ModelSettings(lowercase=True)
 
-# As in the recipes small and small-dialogue: a thousand texts take a minute or two on two cores.
+# A thousand texts take a minute or two on two cores.
 SMALL = Defaults(
     model=replace(READS_LOWER, embedding=50, hidden=64, slots=64, perceptron=64),
     training=replace(RECURRENT, rate=1e-3, epochs=15),
@@ -58,20 +57,20 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200)  # of E, and for who takes A or EWC
+        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200)
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto"), options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
     return Defaults(method, model or READS_LOWER, RECURRENT)
 
 
 def defaults_here(device: torch.device, replies: bool = False) -> Defaults:
-    """What a new recurrent network has if nobody names any of its sizes: they suit the device that it is trained on."""
+    """The defaults of a recurrent network whose sizes are not given: they suit the device."""
     labelled, replying = (THE_PAPERS, THE_PAPERS_REPLIES) if device.type == "cuda" else (SMALL, SMALL_REPLIES)
     return replying if replies else labelled
 
 
 def sizes_line(usual: Defaults, model: ModelSettings, training: TrainingSettings) -> str:
-    """Which sizes a new model has where nobody named all of them."""
+    """One line that tells the sizes of a new model."""
     suits = usual.suits or "of the recipe"
     if usual.suits and (model, training) != (usual.model, usual.training):
         suits += ", but for what is set"
@@ -86,3 +85,13 @@ def training_line(training: TrainingSettings) -> str:
     epochs = counted(training.most_epochs, "epoch")
     longer = f" (a model's first domain: {STEPS} steps at least)" if training.epochs == AUTO else ""
     return f"rate {training.rate:g}, batch {training.batch}, at most {epochs}{longer}"
+
+
+def advice_for(config: LearnerConfig) -> str:
+    """What may help a model that is no better than the majority-class baseline."""
+    if config.method.closed_form:
+        return "give it more rows"
+    if config.model.kind.is_pretrained:
+        return "give it more rows, or another method or rate; with few rows try a new model with --method ridge"
+    vectors = "" if config.vectors else " word vectors (--vectors),"
+    return f"give it more rows,{vectors} more epochs (--set epochs=40), or a higher rate"

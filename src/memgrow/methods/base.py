@@ -1,0 +1,308 @@
+"""The contract of a method: what it does when a domain arrives, while it is trained on, and when it has been learned.
+
+`Method` is plain fine-tuning. A subclass in a file of its own overrides the hooks it needs, and names its options in a
+dataclass. `CombinedMethod` runs several at once, as in `ewc+slots+vocab`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from memgrow.data import Domain, Example
+from memgrow.data.batches import Batch, Encoded
+from memgrow.errors import SettingsError
+from memgrow.models import Classifier, Model, Tally
+from memgrow.nn import ResidualMemory
+from memgrow.seeding import seeded
+
+Weights = Mapping[str, Tensor]
+"""Parameters of a model by name."""
+
+ALL = (0, 0)
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """Parameters that train, by name, each with (dimension, first index that trains). All others are frozen."""
+
+    since: Mapping[str, tuple[int, int]]
+
+    def prepare(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """Set `requires_grad` accordingly, and return the parameters for the optimizer."""
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(name in self.since)
+        return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+
+    def mask_gradients(self, model: nn.Module) -> None:
+        """Clear the gradients of frozen rows. Adam then leaves them unchanged, bit by bit."""
+        for name, parameter in model.named_parameters():
+            dim, first = self.since.get(name, ALL)
+            if first and parameter.grad is not None:
+                parameter.grad.narrow(dim, 0, first).zero_()
+
+    def state(self, model: nn.Module) -> dict[str, Tensor]:
+        """The entries of the state dict that training may change: all but frozen parameters."""
+        frozen = {name for name, _ in model.named_parameters()} - set(self.since)
+        return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
+
+    def count(self, model: nn.Module) -> int:
+        """Number of trainable weights. Fixed keys of a memory have no gradient and do not count."""
+        memories = [module for module in model.modules() if isinstance(module, ResidualMemory)]
+        fixed = {id(one) for memory in memories for one in memory.untrained_parameters()}
+        count = 0
+        for name, parameter in model.named_parameters():
+            if name in self.since and id(parameter) not in fixed and parameter.numel():
+                dim, first = self.since[name]
+                count += parameter.numel() // parameter.shape[dim] * (parameter.shape[dim] - first)
+        return count
+
+
+@dataclass(frozen=True)
+class FinishedDomain:
+    """A domain that has just been trained on, while its data is still at hand."""
+
+    old: Model | None  # the model before the domain; None on the first one
+    model: Model  # with the best epoch's weights
+    data: Encoded  # what it was trained on
+    domains: Sequence[Domain]
+    last_weights: Weights  # after the last step
+    evaluate: Callable[[Iterable[Weights]], list[Tally]]  # validation with each set of weights in the model's place
+    seed: int
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """The options of a method that has none."""
+
+
+class Method:
+    """Fine-tuning. Subclasses override hooks; the order below is the order in which they are called."""
+
+    Options: ClassVar[type] = NoOptions
+    tasks: ClassVar[tuple[str, ...]] = ("text", "pair", "reply")
+    needs_encoder: ClassVar[bool] = False  # works on a pretrained encoder only
+    needs_every_domain: ClassVar[bool] = False  # cannot be switched to after the first domain
+    closed_form: ClassVar[bool] = False  # `fit` sets the weights; there is no training
+    finish_order: ClassVar[int] = 1  # of `finish_domain`: 0 chooses weights, 1 moves them, 2 reads the final ones
+
+    def __init__(self, options: Any) -> None:
+        self.options = options
+        self.rows: dict[str, tuple[Example, ...]] = {}  # kept of earlier domains, as text; almost always empty
+
+    def trainable(self, old: Model | None, model: Model) -> Trainable | None:
+        """Which parameters train on this domain; None: all of them."""
+        return None
+
+    def extra_rows(self, count: int) -> Sequence[Example]:
+        """Rows of earlier domains to train on beside the new domain's `count` rows."""
+        return ()
+
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
+        """A domain has arrived and `model` has grown for it. May add modules, which `finish_domain` removes."""
+
+    def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:
+        """Set the weights in closed form, in place of training; calls `progress(done, total)`."""
+
+    def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
+        """A term to add to the loss of a batch."""
+        return None
+
+    def after_step(self, model: Model, optimizer: torch.optim.Optimizer, batches: int) -> None:
+        """The optimizer has made a step; an epoch has `batches` of them.
+
+        Tensors that are put into `optimizer.state[parameter]` are saved and resumed with the training.
+        """
+
+    def evaluation_weights(self, model: Model, optimizer: torch.optim.Optimizer) -> Weights:
+        """The weights to validate, and to keep if this epoch is the best, where they differ from the model's."""
+        return {}
+
+    def warmup_epochs(self, batches: int) -> int:
+        """Number of epochs, of so many batches, before early stopping starts to count."""
+        return 0
+
+    def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
+        """Training has ended: average weights, take statistics. Returns what the history records."""
+        return {}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What the method remembers between domains."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what `state_dict` returned."""
+
+    def fits(self, model: Model) -> bool:
+        """Whether the restored state can belong to this model."""
+        return True
+
+
+class CombinedMethod(Method):
+    """Several methods as one: each hook calls that of every part."""
+
+    def __init__(self, parts: Sequence[Method]) -> None:
+        self.parts = tuple(parts)
+
+    @property
+    def rows(self) -> dict[str, tuple[Example, ...]]:  # type: ignore[override]
+        """The rows that parts keep of earlier domains, by domain."""
+        return {domain: rows for part in self.parts for domain, rows in part.rows.items()}
+
+    def load_rows(self, rows: Mapping[str, Sequence[Example]]) -> None:
+        """Hand back what `rows` held."""
+        for part in self.parts:
+            if keeps_rows(type(part)):
+                part.rows = {domain: tuple(examples) for domain, examples in rows.items()}
+
+    def trainable(self, old: Model | None, model: Model) -> Trainable:
+        """What the first part that restricts training allows; else everything."""
+        found = (part.trainable(old, model) for part in self.parts)
+        return next((one for one in found if one is not None), everything(model))
+
+    def extra_rows(self, count: int) -> Sequence[Example]:
+        return [row for part in self.parts for row in part.extra_rows(count)]
+
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
+        for part in self.parts:
+            part.start_domain(old, model, data)
+
+    def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:
+        for part in self.parts:
+            part.fit(model, data, progress)
+
+    def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
+        terms = [part.loss(model, batch, logits) for part in self.parts]
+        found = [term for term in terms if term is not None]
+        return torch.stack(found).sum() if found else None
+
+    def after_step(self, model: Model, optimizer: torch.optim.Optimizer, batches: int) -> None:
+        for part in self.parts:
+            part.after_step(model, optimizer, batches)
+
+    def evaluation_weights(self, model: Model, optimizer: torch.optim.Optimizer) -> Weights:
+        weights: dict[str, Tensor] = {}
+        for part in self.parts:
+            weights |= part.evaluation_weights(model, optimizer)
+        return weights
+
+    def warmup_epochs(self, batches: int) -> int:
+        return max((part.warmup_epochs(batches) for part in self.parts), default=0)
+
+    def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
+        """Every part draws from a generator of the same seed, so that methods do not depend on each other."""
+        notes: dict[str, Any] = {}
+        for part in sorted(self.parts, key=lambda one: one.finish_order):
+            with seeded(domain.seed, "note", device=domain.device):
+                notes |= part.finish_domain(domain)
+        return notes
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The tensors of all parts; if more than one has any, their names start with the part's class."""
+        return {prefix + name: one for prefix, part in self._stateful().items() for name, one in part.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        for prefix, part in self._stateful().items():
+            part.load_state_dict({n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)})
+
+    def check_state(self, model: Model, learned: bool) -> None:
+        """Refuse a restored state that does not belong to this model."""
+        for part in self.parts:
+            state = part.state_dict()
+            if learned and part.needs_every_domain and not state:
+                raise ValueError("the method's state of earlier domains is missing")
+            if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
+                raise ValueError("the method's state holds numbers that are not finite")
+            if not part.fits(model):
+                raise ValueError("the method's state belongs to another model")
+
+    def inherit(self, other: "CombinedMethod") -> list[Method]:
+        """Take over the state of parts of the same class; returns the parts that found none."""
+        known = {type(part): part for part in other.parts}
+        for part in self.parts:
+            if type(part) in known:
+                part.load_state_dict(known[type(part)].state_dict())
+                part.rows = dict(known[type(part)].rows)
+        return [part for part in self.parts if type(part) not in known]
+
+    def _stateful(self) -> dict[str, Method]:
+        parts = [part for part in self.parts if type(part).state_dict is not Method.state_dict]
+        return {f"{type(part).__name__}." if len(parts) > 1 else "": part for part in parts}
+
+
+def keeps_rows(kind: type[Method]) -> bool:
+    """Whether a method keeps rows of earlier domains as text: it is the one thing that `extra_rows` is for."""
+    return kind.extra_rows is not Method.extra_rows
+
+
+# Which parameters train
+
+
+def may_train(model: Model) -> dict[str, nn.Parameter]:
+    """All parameters but those that never train, such as fixed keys of a memory."""
+    never = set(map(id, model.encoder.untrained_parameters()))
+    return {name: parameter for name, parameter in model.named_parameters() if id(parameter) not in never}
+
+
+def everything(model: Model) -> Trainable:
+    return Trainable(dict.fromkeys(may_train(model), ALL))
+
+
+def new_parameters(old: Model | None, model: Model) -> Trainable | None:
+    """Parameters and rows that the old model did not have, and the head; on the first domain, everything.
+
+    A head with labels trains as a whole, even where it has grown: old labels must make room for new ones.
+    """
+    if old is None:
+        return None
+    before = {name: parameter.shape for name, parameter in old.named_parameters()}
+    head = set(map(id, model.head_parameters()))
+    since: dict[str, tuple[int, int]] = {}
+    for name, parameter in may_train(model).items():
+        grown = [dim for dim, size in enumerate(parameter.shape) if name in before and size != before[name][dim]]
+        if grown and not (isinstance(model, Classifier) and id(parameter) in head):
+            since[name] = (grown[0], before[name][grown[0]])
+        elif name not in before or id(parameter) in head:
+            since[name] = ALL
+    return Trainable(since)
+
+
+def newly_trained(old: Model | None, model: Model) -> frozenset[str]:
+    """Parameters that train at `new_rate`: those without pretraining, and those that have grown."""
+    pretrained = set(map(id, model.encoder.pretrained_parameters()))
+    before = {} if old is None else {name: parameter.shape for name, parameter in old.named_parameters()}
+    return frozenset(
+        name
+        for name, parameter in model.named_parameters()
+        if id(parameter) not in pretrained or before.get(name, parameter.shape) != parameter.shape
+    )
+
+
+def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
+    """The entries that a parameter had before it grew by slots, words or labels: new ones come after the old."""
+    return parameter[tuple(slice(size) for size in shape)]
+
+
+def check_share(options: Any, *names: str, auto: bool = False) -> None:
+    """Check options that are shares from 0 to 1."""
+    for name in names:
+        value = getattr(options, name)
+        if not (auto and value == "auto") and (isinstance(value, str) or not 0 <= value <= 1):
+            raise SettingsError(f"{name} must be a share from 0 to 1{' or auto' if auto else ''}, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Grew:
+    """What a model grew by in a stage."""
+
+    slots: int = 0
+    hidden: int = 0
+    words: int = 0
+    columns: int = 0
+    labels: int = 0  # that joined those of an older model

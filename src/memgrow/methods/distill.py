@@ -1,0 +1,57 @@
+"""Distillation (D), learning without forgetting: the old model's outputs on the new domain's texts are kept."""
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from memgrow.data.batches import Batch, Encoded
+from memgrow.errors import SettingsError
+from memgrow.methods.base import FinishedDomain, Method
+from memgrow.models import Classifier, Model
+
+
+@dataclass(frozen=True)
+class DistillOptions:
+    distil: float = 1.0  # weight of the old model's outputs
+    temperature: float = 2.0  # of both models' outputs
+
+    def check(self) -> None:
+        if not (isfinite(self.distil) and self.distil >= 0 and isfinite(self.temperature) and self.temperature > 0):
+            raise SettingsError("distil must be 0 or more, and temperature above 0")
+
+
+class Distillation(Method):
+    """Adds distil * t^2 * KL(old outputs || new outputs), both at temperature t.
+
+    The old model is asked once for all training examples. It has no logits for new labels, so that the new outputs are
+    compared over the old labels alone.
+    """
+
+    Options: ClassVar[type] = DistillOptions
+    options: DistillOptions
+    tasks = ("text", "pair")
+
+    def __init__(self, options: DistillOptions) -> None:
+        super().__init__(options)
+        self.targets: Tensor | None = None  # (examples, old labels)
+
+    def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
+        self.targets = None
+        if isinstance(old, Classifier):
+            logits = old.logits(data.as_known_to(old.vocabulary_size)).to(model.device)
+            self.targets = torch.softmax(logits / self.options.temperature, dim=-1)
+
+    def loss(self, model: Model, batch: Batch, logits: Tensor | None) -> Tensor | None:
+        if self.targets is None or logits is None:
+            return None
+        targets = self.targets[batch.examples]  # (B, old labels)
+        outputs = torch.log_softmax(logits[:, : targets.shape[1]] / self.options.temperature, dim=-1)
+        return self.options.distil * self.options.temperature**2 * F.kl_div(outputs, targets, reduction="batchmean")
+
+    def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
+        self.targets = None
+        return {"distil": self.options.distil, "temperature": self.options.temperature}

@@ -1,0 +1,216 @@
+"""The methods by name. A name is a base with additions, `ewc+slots+vocab`; the paper's letters, `EWC+M+V`, are aliases."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
+
+from memgrow.data.values import take_plain_values
+from memgrow.errors import SettingsError, quoted
+from memgrow.methods.average import Average, AverageOptions
+from memgrow.methods.base import CombinedMethod, Method, keeps_rows
+from memgrow.methods.distill import Distillation, DistillOptions
+from memgrow.methods.ema import EMA, EMAOptions, JointEMA
+from memgrow.methods.ewc import EWC, EWCOptions
+from memgrow.methods.frozen import Frozen, Progressive
+from memgrow.methods.lora import LoRA, LoRAOptions
+from memgrow.methods.rehearsal import Rehearsal, RehearsalOptions
+from memgrow.methods.ridge import Ridge, RidgeOptions
+from memgrow.models import ModelSettings
+
+Grows = Literal["words", "slots", "hidden", "column"]
+# Chosen by the protocol in research/which_method: see docs/which-method.md.
+RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "F+V", "F+E", "F+V+E"
+
+
+@dataclass(frozen=True)
+class GrowthOptions:
+    slots: int | None = None  # new slots for each later domain; None: as many as the model began with
+
+    def check(self) -> None:
+        if self.slots is not None and self.slots < 1:
+            raise SettingsError(f"slots must be at least 1, not {self.slots}; use a method without slots to add none")
+
+
+@dataclass(frozen=True)
+class MethodSettings(
+    RehearsalOptions, RidgeOptions, LoRAOptions, EMAOptions, DistillOptions, AverageOptions, EWCOptions, GrowthOptions
+):
+    """The options of all methods. Each method's own are documented in its file."""
+
+    def __post_init__(self) -> None:
+        take_plain_values(self)
+        for options in type(self).__bases__:
+            options.check(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "MethodSettings":
+        """Settings that were saved; options that no longer exist are left out."""
+        return cls(**{name: value for name, value in values.items() if name not in RETIRED_OPTIONS})
+
+
+RETIRED_OPTIONS = ("quiet", "old_rate", "sparse_slots")
+# Of models that were saved with them. They load; to learn on, they take the method without.
+RETIRED = {"Q": "slots were let in slowly", "L": "old weights moved slowly", "sparse": "few old slots moved"}
+
+
+@dataclass(frozen=True)
+class MethodSpec:
+    """What a method does when a domain arrives: what grows, which `Method` classes take part, which data is seen."""
+
+    name: str
+    about: str
+    grows: tuple[Grows, ...] = ()
+    parts: tuple[type[Method], ...] = ()
+    joint: bool = False  # trains on the data of all domains at once: not incremental
+    reinit: bool = False  # each domain gets a new model; the newest one predicts
+
+    def create(self, options: MethodSettings) -> CombinedMethod:
+        """The method of a new learner."""
+        return CombinedMethod([part(options) for part in self.parts])
+
+    @property
+    def incremental(self) -> bool:
+        return not self.joint
+
+    @property
+    def closed_form(self) -> bool:
+        return any(part.closed_form for part in self.parts)
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows of earlier domains are kept as text."""
+        return any(map(keeps_rows, self.parts))
+
+    @property
+    def words(self) -> str:
+        """The name in words: finetune+slots+vocab for F+M+V."""
+        base, *additions = self.name.split("+")
+        return "+".join([BASE_WORDS.get(base, base), *(ADDITIONS[letter].word for letter in additions)])
+
+    def reads(self) -> set[str]:
+        """The names of the options that this method uses."""
+        names = {one.name for part in self.parts for one in fields(part.Options)}
+        return names | ({"slots"} if {"slots", "hidden"} & set(self.grows) else set())
+
+    def unread(self, options: MethodSettings, usual: MethodSettings | None = None) -> list[str]:
+        """Options that were changed from the usual ones and that this method does not use."""
+        names = [one.name for one in fields(options) if one.name not in self.reads()]
+        return [name for name in names if getattr(options, name) != getattr(usual or MethodSettings(), name)]
+
+    def check(self, settings: ModelSettings) -> None:
+        """Refuse a model that this method does not work with."""
+        if any(part.needs_encoder for part in self.parts) and not settings.kind.is_pretrained:
+            raise SettingsError(
+                f"{self.name} needs a pretrained encoder: give one (--encoder), or use another method"
+            )
+        lacking = [GROWN[what] for what in self.grows if what not in settings.kind.grows]
+        if lacking:
+            kind = "a pretrained encoder" if settings.kind.is_pretrained else f"the encoder {settings.cell!r}"
+            raise SettingsError(
+                f"{self.name} adds {' and '.join(lacking)}, which {kind} does not have: use another method, such as F"
+            )
+
+    def check_task(self, task: str) -> None:
+        """Refuse a task that this method does not work with."""
+        for part in self.parts:
+            if task not in part.tasks:
+                raise SettingsError(f"{self.name} needs labels, and replies have none: use another method, such as F+V")
+
+
+GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column": "columns"}
+BASE_WORDS = {"F": "finetune", "EWC": "ewc", "Progressive": "progressive", "LoRA": "lora"}
+
+
+@dataclass(frozen=True)
+class Addition:
+    """What a letter adds to a method."""
+
+    word: str
+    about: str
+    grows: Grows | None = None
+    part: type[Method] | None = None
+
+
+ADDITIONS = {
+    "M": Addition("slots", "new memory slots", grows="slots"),
+    "V": Addition("vocab", "new words", grows="words"),
+    "H": Addition("hidden", "new hidden units, as many parameters as slots would add", grows="hidden"),
+    "A": Addition("average", "afterwards, part of the way back to the old weights", part=Average),
+    "D": Addition("distill", "the old model's outputs on the new texts are kept", part=Distillation),
+    "E": Addition("ema", "a moving average of the weights is kept", part=EMA),
+}
+
+_BASES = (
+    MethodSpec("F", "fine-tune: everything trains on the new domain"),
+    MethodSpec("frozen", "only the head trains", parts=(Frozen,)),
+    MethodSpec("EWC", "fine-tune, with a penalty on moving weights that mattered before", parts=(EWC,)),
+    MethodSpec(
+        "Progressive",
+        "a new column for each domain that reads the frozen old ones; the newest head predicts",
+        grows=("column",),
+        parts=(Progressive,),
+    ),
+    MethodSpec("LoRA", "low-rank additions to the encoder's weights, and the head, train; then they are merged", parts=(LoRA,)),
+    MethodSpec("ridge", "frozen encoder; a linear head in closed form from sums over all domains", parts=(Ridge,)),
+    MethodSpec(
+        "rehearsal",
+        "fine-tune on the new domain and a few rows of each earlier one: KEEPS these rows, as text, with the model",
+        parts=(Rehearsal,),
+    ),
+    MethodSpec("multi-task", "train a new model on the data of all domains at once", joint=True, reinit=True),
+    MethodSpec("in-domain", "train a new model on each domain alone", reinit=True),
+)
+METHODS = {method.name: method for method in _BASES}
+"""Methods by name. A method of your own can be added under a name of its own."""
+
+
+def find_method(name: str, retired: bool = False) -> MethodSpec:
+    """The method of that name: a known one, or a known one with additions, as words or letters in any case.
+
+    `retired` accepts names of earlier versions, for models that were saved with them.
+    """
+    known = {spelled.casefold(): method for spelled, method in METHODS.items()}
+    known |= {word: METHODS[letters] for letters, word in BASE_WORDS.items() if letters in METHODS}
+    if (exact := known.get(name.casefold())) is not None:
+        return exact
+    base, *additions = name.split("+")
+    if retired:
+        additions = [one for one in additions if one not in RETIRED]
+        base = "frozen" if base in RETIRED else base
+    elif gone := next((one for one in (base, *additions) if one in RETIRED), None):
+        raise SettingsError(f"{gone} no longer exists ({RETIRED[gone]}): leave it out, or use another method")
+    letters = {**{word.casefold(): word for word in ADDITIONS}, **{one.word: word for word, one in ADDITIONS.items()}}
+    method = known.get(base.casefold())
+    if method is None or any(one.casefold() not in letters for one in additions):
+        raise SettingsError(
+            f"there is no method {quoted(name)}; there are {', '.join(METHODS)}, "
+            f"with additions such as +V: {', '.join(f'{key} ({one.word})' for key, one in ADDITIONS.items())}"
+        )
+    for one in additions:
+        method = _add(method, letters[one.casefold()])
+    return method
+
+
+def _add(method: MethodSpec, letter: str) -> MethodSpec:
+    addition = ADDITIONS[letter]
+    part = JointEMA if addition.part is EMA and method.joint else addition.part
+    if (method.reinit and part is not JointEMA) or method.closed_form or "column" in method.grows:
+        raise SettingsError(f"{method.name} takes no additions: it leaves old weights as they are, or has none")
+    if addition.grows in method.grows or part in method.parts:
+        raise SettingsError(f"{method.name} has {letter} already: name each addition once")
+    grows = (*method.grows, addition.grows) if addition.grows else method.grows
+    if "hidden" in grows and ("slots" in grows or part is Average or Average in method.parts):
+        raise SettingsError(f"{method.name}+{letter}: hidden units do not go with slots or averaging; choose one")
+    return replace(
+        method,
+        name=f"{method.name}+{letter}",
+        about=f"{method.about}; {addition.about}",
+        grows=grows,
+        parts=(*method.parts, part) if part else method.parts,
+    )
+
+
+# The rows of the paper's tables that have additions.
+for _name in ("F+V", "F+M", "F+M+V", "F+H", "F+H+V", "frozen+M"):
+    METHODS[_name] = find_method(_name)
+METHODS = {name: METHODS[name] for name in ("F", "F+V", "F+M", "F+M+V", "F+H", "F+H+V", "frozen", "frozen+M", *METHODS)}

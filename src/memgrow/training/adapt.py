@@ -1,0 +1,321 @@
+"""Learning one domain: check, grow a copy of the model, train it, evaluate, record. Values in, values out."""
+
+import copy
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from memgrow.calibration import calibrate
+from memgrow.data import Domain, Example
+from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
+from memgrow.device import suited_threads, using_threads, warm_up
+from memgrow.drift import Reference, summarise
+from memgrow.errors import ForgettingError, SettingsError, counted, listed
+from memgrow.history import Stage
+from memgrow.methods import FinishedDomain, Grew, MethodSpec
+from memgrow.methods.base import Weights, newly_trained
+from memgrow.models import REPLY, Classifier, Model, Tally, build
+from memgrow.models.encoder import first_vectors
+from memgrow.nn import count_parameters, matching_hidden
+from memgrow.progress import Progress, Step
+from memgrow.seeding import derive, seeded
+from memgrow.text import StoredWords, store_words
+from memgrow.training.checks import TEXTS, StageData, label_warnings, majority
+from memgrow.training.loop import TrainResult, swapped, train
+from memgrow.training.resume import ResumeFolder
+from memgrow.training.state import LearnerConfig, LearnerState
+
+ROUNDING = 1e-9  # accuracies are shares of whole numbers
+
+
+@dataclass(frozen=True)
+class AdaptOptions:
+    """How to learn a domain, beside the learner's own settings."""
+
+    device: torch.device
+    progress: Progress
+    watch: Sequence[Domain] = ()  # whose test examples are evaluated afterwards
+    vectors: str | Path | None = None  # a file of word vectors for new words
+    max_forgetting: float | None = None  # points that a watched domain may lose
+    upcoming: Collection[str] = ()  # domains that are being learned now or later: they cannot be forgotten yet
+    threads: int | None = None
+
+
+def adapt(
+    config: LearnerConfig, state: LearnerState, stage: StageData, *, resume: ResumeFolder, options: AdaptOptions
+) -> tuple[LearnerState, Stage]:
+    """Learn a domain whose data has been checked; returns the next state and the record of this stage."""
+    started, device, progress = time.monotonic(), options.device, options.progress
+    check_learnable(config, stage)
+    warm_up(device)
+    seed = derive(config.seed, "stage", len(state.history.stages))
+    old = None if config.method.reinit else state.model
+    tested = {domain.name: domain for domain in (*options.watch, *stage.domains) if domain.test}
+    before = _scores_to_keep(config, state, tested, options)
+    for warning in label_warnings(stage, options.watch, state.history.baseline):
+        progress.note(warning)
+
+    # Grow a copy of the model.
+    method = copy.deepcopy(state.method_state)
+    with seeded(seed, "growth", device=device):
+        tokens = config.tokenize(stage.train)
+        words = _new_words(config, state, old, tokens)
+        model, grew = _grow(config, old, stage, words=words, options=options)
+        data = encode(tokens, words.vocabulary, stage.labels)
+        if grew.slots:
+            model.encoder.start_slots(stage.name, data)
+        training = _with_rows(data, config, method.extra_rows(len(data)) if old is not None else (), stage, words)
+        method.start_domain(old, model, training)
+    validation = encode(config.tokenize(stage.validation), words.vocabulary, stage.labels)
+    _note_data(config, stage, tokens=tokens, words=words, validation=validation, later=old is not None, progress=progress)
+    if config.method.keeps_rows:
+        _note_rows(config, state, stage, progress)
+
+    # Train.
+    trainable = method.trainable(old, model)
+    trained = trainable.count(model)
+    batches = -(-len(training) // config.training.batch)
+    settings = config.training.settled(batches, len(validation), first=old is None)
+    multiplications = model.multiplications(settings.batch * TEXTS[stage.task])
+    with using_threads(suited_threads(device, multiplications, options.threads)):
+        if config.method.closed_form:
+            resume.restore()  # refuses to give up another unfinished training
+            method.fit(model, data, lambda done, total: progress.step(Step(stage.name, 1, 1, done, total)))
+            result = TrainResult(0, 0, model.score(validation), 0.0)
+        else:
+            with seeded(seed, "train", device=device):
+                result = train(
+                    model,
+                    method,
+                    training,
+                    validation=validation,
+                    trainable=trainable,
+                    new=newly_trained(old, model),
+                    settings=settings,
+                    seed=seed,
+                    name=stage.name,
+                    resume=resume,
+                    progress=progress,
+                )
+
+        # Evaluate and record.
+        evaluate = _evaluator(model, validation)
+        note = method.finish_domain(
+            FinishedDomain(old, model, training, stage.domains, result.last_weights, evaluate, seed)
+        )
+        model.requires_grad_(True)
+        next_state = LearnerState(
+            stage.task, stage.labels, model, words.vocabulary, method, copy.deepcopy(state.history)
+        )
+        scores = {name: model.score(next_state.encode(config, domain.test)) for name, domain in tested.items()}
+        if options.max_forgetting is not None:
+            _check_forgetting(stage.name, before, scores, allowed=options.max_forgetting, resume=resume)
+        record = Stage(
+            learned=stage.learned,
+            method=config.method.name,
+            grew=grew,
+            parameters=count_parameters(model),
+            examples=len(data),
+            epochs=result.epochs,
+            best_epoch=result.best_epoch,
+            validation=result.validation,
+            seconds=round(max(result.seconds, time.monotonic() - started), 3),
+            fingerprint=stage.fingerprint,
+            note=note,
+            trained=trained,
+            date=datetime.now(UTC).isoformat(timespec="seconds"),
+            curve=result.curve,
+        )
+        history = next_state.history
+        history.add(record, scores)
+        history.baseline |= {name: majority(domain.test)[1] for name, domain in tested.items()}
+        if stage.labels:
+            history.labels |= {domain.name: domain.labels for domain in stage.domains}
+        return _with_statistics(config, state, next_state, stage, validation), record
+
+
+def check_learnable(config: LearnerConfig, stage: StageData) -> None:
+    """Refuse a stage that the method or the model cannot learn."""
+    config.method.check_task(stage.task)
+    if stage.task == REPLY and config.model.kind.is_pretrained:
+        raise SettingsError(
+            f"{stage.name} has replies, and a pretrained encoder predicts labels: give rows with labels, or leave the "
+            "encoder out"
+        )
+
+
+def _new_words(config: LearnerConfig, state: LearnerState, old: Model | None, tokens: Tokenized) -> StoredWords:
+    """The vocabulary with the words that this domain adds, if the method adds any."""
+    known = config.model.kind.first_vocabulary(config.model) if old is None else state.vocabulary
+    joining = tokens.documents if old is None or "words" in config.method.grows else ()
+    return store_words(known, joining, config.training.min_count, config.training.min_documents)
+
+
+def _grow(
+    config: LearnerConfig, old: Model | None, stage: StageData, *, words: StoredWords, options: AdaptOptions
+) -> tuple[Model, Grew]:
+    """A new model, or a copy of the old one that has grown for this domain."""
+    settings, vectors = config.model, options.vectors
+    if vectors is not None and settings.kind.is_pretrained:
+        raise SettingsError("a pretrained encoder has word pieces of its own: leave the word vectors out")
+    vocabulary = words.vocabulary
+    new_words = vocabulary.words[len(vocabulary) - words.stored :] if words.stored else ()
+    rows, found = first_vectors(new_words, settings.embedding, vectors)
+    if vectors is not None:
+        options.progress.note(f"{stage.name}: {found} of {len(new_words)} new words have a vector in {Path(vectors).name}")
+    if old is None:
+        model = build(
+            stage.task, settings, len(vocabulary), labels=len(stage.labels), domain=stage.name, files=config.encoder
+        ).to(options.device)
+        if model.word_vectors is not None:
+            with torch.no_grad():
+                model.word_vectors.weight[len(vocabulary) - words.stored :] = rows.to(options.device)
+        hidden = 0 if settings.kind.is_pretrained else next(iter(model.encoder.hidden_units), settings.hidden)
+        return model, Grew(settings.slots, hidden, words.stored, 1)
+    model = copy.deepcopy(old)
+    labels = len(stage.labels) - old.labels if isinstance(old, Classifier) else 0
+    slots, hidden = _growth_sizes(config, model, config.method)
+    model.grow(slots=slots, hidden=hidden, domain=stage.name, words=rows, labels=labels)
+    if "column" in config.method.grows:  # as large as the first one was
+        slots, hidden = settings.slots, settings.hidden
+        model.add_column(hidden, slots, stage.name)
+    return model, Grew(slots, hidden, words.stored, int("column" in config.method.grows), labels)
+
+
+def _growth_sizes(config: LearnerConfig, model: Model, method: MethodSpec) -> tuple[int, int]:
+    """The number of new slots and hidden units."""
+    if not {"slots", "hidden"} & set(method.grows):
+        return 0, 0
+    slots = config.options.slots or model.settings.slots or model.encoder.usual_slots
+    if not slots:
+        raise SettingsError(
+            f"{method.name} adds slots, and this model has none yet: set their number (--set slots=64), or use a "
+            "method without slots"
+        )
+    return (0, matching_hidden(model, slots)) if "hidden" in method.grows else (slots, 0)
+
+
+def _with_rows(
+    data: Encoded, config: LearnerConfig, rows: Sequence[Example], stage: StageData, words: StoredWords
+) -> Encoded:
+    """The data with further rows after it."""
+    if not rows:
+        return data
+    more = encode(config.tokenize(rows), words.vocabulary, stage.labels)
+    return Encoded([*data.texts, *more.texts], [*data.labels, *more.labels], data.answered)
+
+
+def _evaluator(model: Model, validation: Encoded) -> Callable[[Iterable[Weights]], list[Tally]]:
+    def evaluate(variants: Iterable[Weights]) -> list[Tally]:
+        tallies = []
+        for weights in variants:
+            with swapped(model, weights):
+                tallies.append(model.tally(validation))
+        return tallies
+
+    return evaluate
+
+
+def _with_statistics(
+    config: LearnerConfig, before: LearnerState, state: LearnerState, stage: StageData, validation: Encoded
+) -> LearnerState:
+    """Add the calibration and the drift reference, for which this stage's data is needed."""
+    number, model = len(state.history.stages), state.model
+    sizes = [len(domain.validation) for domain in stage.domains]
+    confidences: Sequence[Tensor] = [torch.empty(0)] * len(sizes)
+    calibration = state.calibration
+    if isinstance(model, Classifier):
+        logits, labels = model.logits(validation), torch.tensor(validation.labels)
+        parts = dict(zip(stage.learned, sizes, strict=True))
+        calibration = calibrate(logits, labels, parts, before.calibration, state.history.domains, number)
+        confidences = torch.split((logits / calibration.temperature).softmax(-1).max(-1).values, sizes)
+    kind = config.model.kind
+    tokenizer, vocabulary = kind.tokenizer(config.model), None if kind.is_pretrained else state.vocabulary
+    found = {
+        domain.name: summarise(domain.train, domain.validation, tokenizer, vocabulary, one.tolist(), number)
+        for domain, one in zip(stage.domains, confidences, strict=True)
+    }
+    earlier = {} if config.method.reinit else before.reference.domains
+    kept = {name: one for name, one in {**earlier, **found}.items() if one is not None}
+    return replace(state, calibration=calibration, reference=Reference(kept))
+
+
+# The bound on forgetting
+
+
+def _scores_to_keep(
+    config: LearnerConfig, state: LearnerState, tested: Mapping[str, Domain], options: AdaptOptions
+) -> dict[str, float]:
+    """Accuracy, before this domain, of what `max_forgetting` protects: learned domains, and others only watched."""
+    if options.max_forgetting is None or state.model is None:
+        return {}
+    learned = state.history.domains
+    names = [name for name in tested if name in learned or name not in options.upcoming]
+    if not names:
+        raise SettingsError(
+            f"max_forgetting needs test examples of earlier domains ({listed(learned)}): watch some (--watch FILE)"
+        )
+    return {name: state.model.score(state.encode(config, tested[name].test)) for name in names}
+
+
+def _check_forgetting(
+    name: str, before: Mapping[str, float], after: Mapping[str, float], *, allowed: float, resume: ResumeFolder
+) -> None:
+    lost = {domain: 100 * (score - after[domain]) for domain, score in before.items()}
+    worse = sorted((domain for domain in lost if lost[domain] > allowed + ROUNDING), key=lambda one: -lost[one])
+    if not worse:
+        return
+    resume.clear()
+    details = "; ".join(
+        f"{one} falls from {100 * before[one]:.1f} to {100 * after[one]:.1f} ({lost[one]:.1f} points)" for one in worse
+    )
+    raise ForgettingError(
+        f"{name} was learned and not kept: {details}, and at most {allowed:g} may be lost. The model is unchanged. "
+        "Use a method that forgets less (`memgrow methods`), or allow more (--max-forgetting)",
+        before,
+        {domain: after[domain] for domain in before},
+    )
+
+
+# Notes for the user
+
+
+def _note_data(
+    config: LearnerConfig,
+    stage: StageData,
+    *,
+    tokens: Tokenized,
+    words: StoredWords,
+    validation: Encoded,
+    later: bool,
+    progress: Progress,
+) -> None:
+    if tokens.cut:
+        unit = config.model.kind.unit
+        progress.note(f"{stage.name}: only the first {config.max_tokens} {unit} are read of {counted(tokens.cut, 'text')}")
+    if config.model.kind.is_pretrained:
+        return
+    if words.chosen_from:
+        progress.note(words.sentence(stage.name))
+    if (sentence := unknown_in(validation).sentence(f"the validation part of {stage.name}")) is not None:
+        joins = not later or "words" in config.method.grows
+        more = f"more rows, or min_documents below {config.training.min_documents}, add words"
+        progress.note(f"{sentence}: {more if joins else f'{config.method.name} adds no words; use one with V'}")
+
+
+def _note_rows(config: LearnerConfig, state: LearnerState, stage: StageData, progress: Progress) -> None:
+    """Tell which rows the method keeps, and which it trains on again."""
+    count = sum(min(config.options.rehearse, len(domain.train)) for domain in stage.domains)
+    progress.note(f"{stage.name}: {config.method.name} keeps {counted(count, 'row')} of it as text in the model's folder")
+    kept = state.method_state.rows
+    if kept:
+        rows = sum(map(len, kept.values()))
+        progress.note(f"{stage.name}: {counted(rows, 'row')} of {listed(kept)} are trained on again")
+    lost = [name for name in state.history.domains if name not in kept and name not in stage.learned]
+    if lost:
+        progress.note(f"{stage.name}: no rows were kept of {listed(lost)}")
