@@ -17,7 +17,7 @@ import torch
 from memgrow import Learner
 from memgrow.data import Domain, Stream
 from memgrow.data.corpora import open_corpus
-from memgrow.defaults import SMALL
+from memgrow.training.defaults import SMALL
 from recorded_command import recorded_command
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from memgrow.data import Domain, Example
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.learner import Learner
 from memgrow.models import PretrainedSettings
 

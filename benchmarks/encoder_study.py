@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.experiments.encoders.figures import write_figures
 from memgrow.experiments.encoders.rows import ALONE, ROWS, Row, rows_called

@@ -56,7 +56,7 @@ import torch
 
 from memgrow.data import Domain
 from memgrow.data.splits import rank
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import MemgrowError
 from memgrow.experiments.encoders.streams import STREAMS, read
 from memgrow.learner import Learner

@@ -35,7 +35,7 @@ import torch
 from many_domains_stream import make_encoder, make_stream
 from memgrow.data import Domain, Stream
 from memgrow.data.batches import Encoded, collate
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings, build

@@ -25,7 +25,7 @@ from typer.main import get_command
 
 from memgrow.cli import app
 from memgrow.cli.recipe import SECTIONS
-from memgrow.defaults import defaults_for
+from memgrow.training.defaults import defaults_for
 from memgrow.experiments.encoders.figures import ALL_ORDERS
 from memgrow.methods import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES
 from memgrow.models import PretrainedSettings

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memgrow import Domain, Learner, ModelSettings, TrainingSettings
 from memgrow.data import Example
 from memgrow.data.batches import UnknownWords, tokenize_examples
-from memgrow.defaults import SMALL, THE_PAPERS, defaults_for
+from memgrow.training.defaults import SMALL, THE_PAPERS, defaults_for
 from memgrow.errors import DataError
 from memgrow.experiments.run import Run
 from memgrow.models import PretrainedSettings, described, settings_from

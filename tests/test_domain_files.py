@@ -9,7 +9,7 @@ import torch
 
 from memgrow import versions
 from memgrow.data import Domain, Example
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import DataError, ModelError
 from memgrow.learner import Learner, Prediction
 from memgrow.methods import MethodSettings

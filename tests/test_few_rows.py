@@ -11,7 +11,7 @@ from rich.console import Console
 
 from memgrow.cli.learning import learn_stream
 from memgrow.data import Stream, synthetic_stream
-from memgrow.defaults import FINE_TUNING, defaults_for, training_line
+from memgrow.training.defaults import FINE_TUNING, defaults_for, training_line
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.plan import work_of

@@ -12,7 +12,7 @@ from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.stage_data import validate, weak_scores
+from memgrow.training.checks import validate, weak_scores
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
 

@@ -15,7 +15,7 @@ import torch
 from memgrow.checkpoint import CONFIG, ENCODER, FORMAT, checkpoint_files, find_faults
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner

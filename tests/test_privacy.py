@@ -10,7 +10,7 @@ import pytest
 
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.defaults import FINE_TUNING, RECURRENT
+from memgrow.training.defaults import FINE_TUNING, RECURRENT
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings

@@ -8,7 +8,7 @@ import torch
 
 from memgrow import versions
 from memgrow.data import Stream, synthetic_stream
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import DataError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from memgrow.data import Stream, synthetic_stream
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings

@@ -12,16 +12,14 @@ import torch
 
 from memgrow.calibration import Calibration
 from memgrow.data import Example
-from memgrow.domain_parts import HEADS, describe_parts, heads_of, restore_parts
 from memgrow.drift import Reference
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.folder_reader import TRIES, find_damage, read_folder
 from memgrow.history import History
 from memgrow.kinds import wrong_part
-from memgrow.learnt import Learnt, Setup
 from memgrow.manifest import MANIFEST
-from memgrow.methods import MethodSettings, Plugins, find_method
-from memgrow.methods.rehearsal import fits_task, pack_examples, unpack_examples
+from memgrow.methods import CombinedMethod, MethodSettings, find_method
+from memgrow.methods.rehearsal import pack_rows, unpack_rows
 from memgrow.models import ModelSettings, described, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
 from memgrow.models.pretrained.files import EncoderFiles
@@ -34,7 +32,9 @@ from memgrow.storage import (
 )
 from memgrow.text import Vocabulary
 from memgrow.text.remembered_vectors import RememberedVectors
+from memgrow.training.checks import check_examples
 from memgrow.training.settings import TrainingSettings
+from memgrow.training.state import LearnerConfig, LearnerState
 from memgrow.unwritten_tensors import UnwrittenTensors
 from memgrow.weight_files import BASE, MODEL, load_weights, pack_weights, weight_shapes
 
@@ -58,7 +58,7 @@ Noted = TypeVar("Noted", Calibration, Reference)
 
 def read_checkpoint(
     path: str | Path, device: torch.device, model: ModelSettings | None = None, number: int | None = None
-) -> tuple[Setup, Learnt]:
+) -> tuple[LearnerConfig, LearnerState]:
     """Read a folder that `write_checkpoint` wrote, or the earlier version of that number in it.
 
     `model` takes the place of settings that had no effect as yet.
@@ -97,7 +97,7 @@ def checkpoint_files(path: str | Path, number: int | None = None) -> dict[str, C
     return read_folder(path, FORMAT, {BASE}, number)
 
 
-def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, Content]:
+def pack(setup: LearnerConfig, learnt: LearnerState, bases: Sequence[Path] = ()) -> dict[str, Content]:
     """The files of a learner that has learnt something; `bases` are those of earlier versions, if they are there."""
     if learnt.model is None:
         raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
@@ -119,7 +119,6 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         "shape": learnt.model.shape(),
         **({"word_vectors": setup.vectors.to_json()} if setup.vectors else {}),
         **({"licences": list(setup.encoder.licences)} if setup.encoder else {}),
-        **({"domains": describe_parts(learnt.parts)} if learnt.parts else {}),
         "noted": list(noted),  # so that they are missed if they are lost: folders of earlier memgrows have none
     }
     files: dict[str, Content] = {
@@ -130,9 +129,9 @@ def pack(setup: Setup, learnt: Learnt, bases: Sequence[Path] = ()) -> dict[str, 
         **(_pack_encoder(setup.encoder) if setup.encoder else {}),
         **noted,
     }
-    if learnt.plugins.keeps_examples:  # also if there are none, so that rows that were lost are missed
-        files[REHEARSAL] = pack_json(pack_examples(learnt.plugins.kept_examples()))
-    tensors = {REMEMBERED: learnt.plugins.tensors(), HEADS: heads_of(learnt.parts)}
+    if setup.method.keeps_rows:  # also if there are none, so that rows that were lost are missed
+        files[REHEARSAL] = pack_json(pack_rows(learnt.method_state.rows))
+    tensors = {REMEMBERED: learnt.method_state.state_dict()}
     return {**files, **{name: UnwrittenTensors.of(some) for name, some in tensors.items() if some}}
 
 
@@ -144,14 +143,14 @@ def _described_options(options: MethodSettings) -> dict[str, Any]:
 
 def unpack(
     files: Mapping[str, Content], device: torch.device, model_settings: ModelSettings | None = None
-) -> tuple[Setup, Learnt]:
+) -> tuple[LearnerConfig, LearnerState]:
     """The values that `pack` made files of."""
     config = load_json(files, CONFIG)
-    setup = Setup(
-        find_method(config["method"]),
+    setup = LearnerConfig(
+        find_method(config["method"], retired=True),
         model_settings or settings_from(config["model"]),
         TrainingSettings(**config["training"]),
-        MethodSettings(**config["options"]),
+        MethodSettings.from_json(config["options"]),
         config["seed"],
         _unpack_encoder(files, config) if ENCODER in files else None,
         _unpack_vectors(config),
@@ -179,39 +178,38 @@ def unpack(
     load_weights(model, files)
     model.encoder.check_reading()
     # As it will be asked: its special pieces may leave no room for words, which no other part of loading would see.
-    setup.tokenized([Example("a", "a" if config["task"] == "pair" else None)])
-    plugins = setup.method.plugins(setup.options)
-    plugins.restore({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
-    if (wrong := plugins.wrong_memory(model, bool(history.stages))) is not None:
-        raise ModelError(f"{REMEMBERED}: {wrong}; copy the model again, or go back to a saved one")
-    _restore_examples(plugins, files, config["task"], labels, history)
-    parts = restore_parts(config.get("domains", []), load_tensors(files, HEADS), model)
-    known = (config["task"], labels, model.to(device), vocabulary, plugins, history)
+    setup.tokenize([Example("a", "a" if config["task"] == "pair" else None)])
+    method_state = setup.method.create(setup.options)
+    method_state.load_state_dict({name: tensor.to(device) for name, tensor in load_tensors(files, REMEMBERED).items()})
+    try:
+        method_state.check_state(model, bool(history.stages))
+    except ValueError as error:
+        raise ModelError(f"{REMEMBERED}: {error}; copy the model again, or go back to a saved one") from error
+    if setup.method.keeps_rows:
+        _restore_rows(method_state, files, config["task"], labels, history)
+    known = (config["task"], labels, model.to(device), vocabulary, method_state, history)
     noted = config.get("noted", [])
     if wrong_part(noted, list[str], "noted") is not None:
         raise _wrong(f"{CONFIG}: noted")
     calibration = _unpack_noted(files, CALIBRATION, Calibration, CALIBRATION in noted)
-    return setup, Learnt(*known, calibration, parts, _unpack_noted(files, DRIFT, Reference, DRIFT in noted))
+    return setup, LearnerState(*known, calibration, _unpack_noted(files, DRIFT, Reference, DRIFT in noted))
 
 
-def _restore_examples(
-    plugins: Plugins, files: Mapping[str, Content], task: str, labels: Sequence[str], history: History
+def _restore_rows(
+    method: CombinedMethod, files: Mapping[str, Content], task: str, labels: Sequence[str], history: History
 ) -> None:
-    """Give plugins the rows that they keep; of a model that is passed on there are none."""
-    if not plugins.keeps_examples:
-        return
+    """Give the method the rows that it keeps."""
     if REHEARSAL not in files:
         raise ModelError(f"{REHEARSAL} is missing, with the rows that its method keeps: go back to a saved model")
-    found = load_json(files, REHEARSAL)
     try:
-        kept = unpack_examples(found)
+        rows = unpack_rows(load_json(files, REHEARSAL))
+        for domain, examples in rows.items():
+            if domain not in history.domains:
+                raise ValueError(f"there is no domain {domain}")
+            check_examples(examples, task, labels)
     except NOT_UNDERSTOOD as error:
         raise _wrong(REHEARSAL) from error
-    learnt, known = set(history.domains), frozenset(labels)
-    for domain, examples in ((name, rows) for domains in kept.values() for name, rows in domains.items()):
-        if domain not in learnt or not all(fits_task(example, task, known) for example in examples):
-            raise _wrong(REHEARSAL)
-    plugins.take_examples(kept)
+    method.load_rows(rows)
 
 
 def unpack_history(files: Mapping[str, Content]) -> History:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack, cast
+from typing import Any, TypedDict, Unpack, cast
 
 import torch
 
@@ -52,7 +52,7 @@ from memgrow.training.state import LearnerConfig, LearnerState
 from memgrow.versions import check_extends, check_keep_versions, read_version, write_checkpoint
 
 Text = str | tuple[str, str] | Mapping[str, object] | Example
-Split = Literal["train", "validation", "test"]
+Split = str  # "train", "validation" or "test"
 
 
 @dataclass(frozen=True)
@@ -223,8 +223,9 @@ class Learner:
 
     def _adapt(self, stage: StageData, upcoming: Collection[str], **given: Unpack[AdaptArguments]) -> Stage:
         """Learn a stage that has been checked, and save it."""
-        folder, overwrite, keep_versions = given.get("folder"), given.get("overwrite", False), given.get("keep_versions")
-        progress, limit = shown_by(given.get("progress")), given.get("max_forgetting")
+        folder, overwrite = given.get("folder"), given.get("overwrite", False)
+        keep_versions, limit = given.get("keep_versions"), given.get("max_forgetting")
+        progress = shown_by(given.get("progress"))
         check_keep_versions(keep_versions)
         if limit is not None and not limit >= 0:
             raise SettingsError(f"max_forgetting is the number of points that may be lost, 0 or more, not {limit:g}")
@@ -266,8 +267,8 @@ class Learner:
         new = method_state.inherit(self.state.method_state)
         if self.history.stages and any(part.needs_every_domain for part in new):
             raise SettingsError(
-                f"{spec.name} needs statistics of every domain, and {', '.join(self.history.domains)} were learned with "
-                f"{self.method.name}: start a new model with {spec.name}"
+                f"{spec.name} needs statistics of every domain, and {', '.join(self.history.domains)} were learned "
+                f"with {self.method.name}: start a new model with {spec.name}"
             )
         self.config = replace(self.config, method=spec, options=options)
         self.state = replace(self.state, method_state=method_state)
@@ -415,9 +416,16 @@ class Learner:
             raise DataError(f"{domain.name} has no {name} examples to evaluate on")
         return self.encode(examples, unknown_labels=unknown_labels)
 
-    def encode(self, examples: Sequence[Example], labeled: bool = True, unknown_labels: bool = False) -> Encoded:
+    def encode(
+        self,
+        examples: Sequence[Example],
+        labeled: bool = True,
+        unknown_labels: bool = False,
+        labelled: bool = True,
+        strange: bool = False,
+    ) -> Encoded:
         """Check and encode examples; `unknown_labels` allows labels that the model does not have."""
-        labels = self.labels if labeled else None
+        labels, unknown_labels = self.labels if labeled and labelled else None, unknown_labels or strange
         allowed = (*labels, *labels_in(examples)) if labels and unknown_labels else labels
         check_examples(examples, self.task or "", allowed)
         return encode(self.config.tokenize(examples), self.vocabulary, labels or ())
@@ -460,6 +468,19 @@ class Learner:
         learner = cls(*read(path, found, model), found)
         learner.folder = Path(path).absolute()
         return learner
+
+    # Old names, until all callers have the new ones
+
+    @property
+    def setup(self) -> LearnerConfig:
+        return self.config
+
+    @property
+    def learnt(self) -> LearnerState:
+        return self.state
+
+    def reading(self, text: Text) -> list[dict[str, torch.Tensor]]:
+        return self.attention(text)
 
     # What it is made of
 
@@ -566,7 +587,7 @@ class DomainView:
 
     def evaluate(self, domain: Domain, split: Split = "test") -> float:
         """Accuracy on one split of a domain."""
-        examples = getattr(domain, split)
+        examples: Sequence[Example] = getattr(domain, split)
         found = self.predict(examples)
         return sum(one.label == example.label for one, example in zip(found, examples, strict=True)) / len(examples)
 
@@ -590,7 +611,7 @@ def _as_example(text: Text, number: int = 1) -> Example:
         return Example(*text, where=f"text {number}")
     if isinstance(text, Mapping):
         return example_from_value(text, None, f"text {number}")
-    return Example(cast(str, text), where=f"text {number}")
+    return Example(text, where=f"text {number}")
 
 
 def _check_list(texts: object, name: str) -> None:

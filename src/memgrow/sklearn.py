@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from memgrow.data import Domain, Example, draw
 from memgrow.data.from_python import is_frame
 from memgrow.data.values import kind_of, plain
-from memgrow.defaults import defaults_for, defaults_here
 from memgrow.device import find_device
 from memgrow.errors import DataError, MissingExtraError, SettingsError, listed
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
+from memgrow.training.defaults import defaults_for, defaults_here
 from memgrow.training.settings import TrainingSettings
 
 try:
@@ -158,7 +158,7 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         learner, (method, _, training, options) = self.learner_, self._asked()
         if (find_method(method).name, options) != (learner.method.name, learner.options):
             learner.use(method, options)
-        learner.training = training
+        learner.config = replace(learner.config, training=training)
         return learner
 
     def _created(self, labels: Sequence[str] | None) -> Learner:

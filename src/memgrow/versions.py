@@ -29,12 +29,12 @@ from memgrow.folder_reader import Version, look_at_versions, read_folder
 from memgrow.folder_writer import PATIENCE_S, write_folder
 from memgrow.folders import put_aside
 from memgrow.history import History, Stage
-from memgrow.learnt import Learnt, Setup
 from memgrow.locking import hold
 from memgrow.manifest import Manifest, NoVersionError, stored_at
 from memgrow.models import ModelSettings
 from memgrow.storage import load_json
 from memgrow.training.resume import ResumeFolder
+from memgrow.training.state import LearnerConfig, LearnerState
 from memgrow.weight_files import BASE
 
 KEEP_VERSIONS = 1  # that stay in the folder, where nobody has said how many
@@ -63,8 +63,8 @@ class Undone:
 
 def write_checkpoint(
     path: str | Path,
-    setup: Setup,
-    learnt: Learnt,
+    setup: LearnerConfig,
+    learnt: LearnerState,
     earlier: Path | None = None,
     overwrite: bool = False,
     keep_versions: int | None = None,
@@ -204,7 +204,7 @@ def _refuse_unfinished(folder: str | Path, path: Path, number: int, needed: str)
 
 def read_version(
     path: str | Path, version: int, device: torch.device, model: ModelSettings | None = None
-) -> tuple[Setup, Learnt]:
+) -> tuple[LearnerConfig, LearnerState]:
     """Read the version of a model that had been through so many stages, be it the newest or an earlier one."""
     for number in (version, None, version):  # a writer may make an earlier one of it meanwhile
         try:

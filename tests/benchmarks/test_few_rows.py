@@ -11,7 +11,7 @@ import pytest
 
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.files import write_jsonl
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from tests.support.tiny_encoder import make_encoder
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks/few_rows.py"

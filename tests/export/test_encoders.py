@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from memgrow.data import Example, synthetic_stream
-from memgrow.defaults import FINE_TUNING
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import ModelError
 from memgrow.export import export_huggingface, export_onnx
 from memgrow.export.encoder_graph import Labelling, encoder_graph

@@ -16,7 +16,7 @@ import torch
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.batches import Encoded
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.defaults import RECURRENT as RECURRENT_TRAINING
+from memgrow.training.defaults import RECURRENT as RECURRENT_TRAINING
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
-from memgrow.defaults import FINE_TUNING, RECURRENT, SMALL
+from memgrow.training.defaults import FINE_TUNING, RECURRENT, SMALL
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, for_data
 from memgrow.learner import Learner
 from memgrow.methods import Plugins

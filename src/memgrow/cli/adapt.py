@@ -47,14 +47,6 @@ def adapt(
             metavar="N", help="Earlier versions that undo can go back to; 1 at first.", rich_help_panel=opt.SETTINGS
         ),
     ] = None,
-    processes: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            help="Share the texts of each batch, with --encoder: one GPU or part of the CPU to a process.",
-            rich_help_panel=opt.SETTINGS,
-        ),
-    ] = 1,
     threads: opt.Threads = None,
     track: opt.Track = None,
     track_to: opt.TrackTo = "memgrow-track",
@@ -82,25 +74,24 @@ def adapt(
     )
     from memgrow.cli.recipe import read_recipe
     from memgrow.data import Loaded, Stream, load_for_evaluation, load_stream
-    from memgrow.forgetting import check_bound
+    from memgrow.errors import SettingsError
     from memgrow.report.learner import matrix_title, summary_line
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.progress_bars import TrainingBar
     from memgrow.report.tracking import check_tracker
-    from memgrow.training.processes import check_processes
     from memgrow.versions import check_keep_versions, note_keep_versions
 
     if track is not None:
         check_tracker(track)
     check_keep_versions(keep_versions)
-    check_bound(max_forgetting)
+    if max_forgetting is not None and not max_forgetting >= 0:
+        raise SettingsError(f"--max-forgetting must be 0 or more points, not {max_forgetting:g}")
     is_free(model)  # before anything is made beside it
     with hold(model, *((inf, notice) if wait else ())):
         # What is quick to check comes first: a long file need not be read for a misspelt method.
         asked = read_recipe(recipe, set_ or (), encoder)
         forgets, vectors = str(vectors) == opt.NO_VECTORS, opt.vectors_file(vectors)
         learner = open_or_create(model, asked, method, seed, device, vectors)
-        check_processes(processes, learner.settings, learner.device)
         columns = opt.columns(
             text=text,
             pair=pair,
@@ -151,7 +142,6 @@ def adapt(
                 vectors=vectors,
                 max_forgetting=max_forgetting,
                 keep_versions=keep_versions,
-                processes=processes,
                 threads=threads,
             )
         if keep_versions is not None and not stages:

@@ -8,7 +8,6 @@ from memgrow.cli.output import console, notice, save_picture, say
 from memgrow.cli.recipe import Recipe
 from memgrow.cli.report import REPORT, write_report
 from memgrow.data import Stream
-from memgrow.defaults import Defaults, sizes_line, training_line
 from memgrow.errors import SettingsError, counted
 from memgrow.experiments.bag_of_words import HOW_TO_GET, References, is_installed, reference_records
 from memgrow.experiments.comparison import Comparison, Settings
@@ -22,6 +21,7 @@ from memgrow.report.picture_layout import path_text
 from memgrow.report.plots import draw_comparison
 from memgrow.report.stored_figures import read_figures
 from memgrow.storage import atomic_write, pack_json
+from memgrow.training.defaults import Defaults, sizes_line, training_line
 
 
 def settings_for(recipe: Recipe, vectors: Path | None, kind: Kind, device: str) -> Settings:

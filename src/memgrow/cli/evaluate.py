@@ -127,9 +127,8 @@ def evaluate(
         else:
             console.print(replies_table(found))
         return
-    with learner.answering_for(for_domain):
-        answers = {one.name: learner.logits(one) for one in loaded.stream}
-        labels, temperature = learner.labels or (), learner.calibration.temperature
+    answers = {one.name: learner.logits(one) for one in loaded.stream}
+    labels, temperature = learner.labels or (), learner.calibration.temperature
     tell()
     scores = {name: reliability(*one, temperature) for name, one in answers.items()}
     plain = {name: reliability(*one) for name, one in answers.items() if calibration}
@@ -137,8 +136,7 @@ def evaluate(
     right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in answers.items()}
     beside: dict[str, SideBySide] = {}
     if other is not None:
-        with other.answering_for(for_domain):
-            beside = _beside(right, other, loaded.stream)
+        beside = _beside(right, other, loaded.stream)
     if as_json:
         figures: dict[str, Any] = {
             name: one.accuracy

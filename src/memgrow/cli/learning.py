@@ -15,7 +15,6 @@ from memgrow.cli.output import notice
 from memgrow.cli.recipe import Recipe
 from memgrow.data import Domain, Stream
 from memgrow.data.files import is_data_file
-from memgrow.defaults import defaults_for, sizes_line
 from memgrow.device import allow_tf32
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 from memgrow.folders import contents
@@ -27,6 +26,7 @@ from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.report.learner import stage_line
 from memgrow.report.progress_bars import TrainingBar
 from memgrow.report.tracking import SHOWN, Tracking, find_tracker
+from memgrow.training.defaults import defaults_for, sizes_line
 
 
 def open_or_create(
@@ -68,7 +68,7 @@ def learn_stream(
         bar.note(f"{learner.method.name} does not use what is set for {', '.join(unread)}")
     stages: list[Stage] = []
     bar.replies = learner.task == REPLY or any(domain.has_replies for domain in stream)
-    if not learner.method.together:
+    if not learner.method.joint:
         bar.coming = _most_steps(learner, stream)
 
     def tell(stage: Stage, new: bool) -> None:
@@ -96,7 +96,7 @@ def _most_steps(learner: Learner, stream: Stream) -> dict[str, int]:
     steps, first = {}, learner.model is None
     for domain in stream:
         batches = ceil(len(domain.train) / learner.training.batch)
-        steps[domain.name] = batches * learner.training.epochs_for(batches, first or learner.method.afresh)
+        steps[domain.name] = batches * learner.training.epochs_for(batches, first or learner.method.reinit)
         first = False
     return steps
 
@@ -193,8 +193,9 @@ def _opened(folder: Path, recipe: Recipe, method: str | None, seed: int | None, 
     learner = Learner.load(folder, device)
     asked = recipe.section("model", learner.settings)
     if recipe.encoder is not None and learner.encoder is not None:
-        learner.encoder = _same_encoder(folder, recipe.encoder, learner.encoder)
-        asked = replace(asked, encoder=learner.encoder.name)
+        files = _same_encoder(folder, recipe.encoder, learner.encoder)
+        learner.config = replace(learner.config, encoder=files)
+        asked = replace(asked, encoder=files.name)
     other = [
         f"{name} {ours} (not {value})"
         for name, value in vars(asked).items()
@@ -205,11 +206,11 @@ def _opened(folder: Path, recipe: Recipe, method: str | None, seed: int | None, 
             f"{folder} was made with {', '.join(other)}, and a model keeps its sizes: "
             "leave them out, or start a model of another name"
         )
-    learner.training = recipe.section("training", learner.training)
-    before = learner.plugins.rows_kept()
+    training = recipe.section("training", learner.training)
+    learner.config = replace(learner.config, training=training, seed=learner.seed if seed is None else seed)
+    before = {domain: len(rows) for domain, rows in learner.state.method_state.rows.items()}
     learner.use(method or learner.method.name, recipe.section("options", learner.options))
-    if before and not learner.plugins.keeps_examples:
+    if before and not learner.method.keeps_rows:
         rows = counted(sum(before.values()), "row")
-        notice(f"{folder} keeps {rows} of {listed(before)}: {learner.method.name} gives them up with the next save")
-    learner.seed = learner.seed if seed is None else seed
+        notice(f"{folder} keeps {rows} of {listed(before)}: {learner.method.name} drops them with the next save")
     return learner

@@ -6,10 +6,8 @@ from importlib.metadata import PackageNotFoundError, version
 import torch
 
 from memgrow.device import allow_tf32
-from memgrow.models import ModelSettings, build
 from memgrow.models.pretrained.catalogue import KNOWN
 from memgrow.nn import LAYERS
-from memgrow.training.stacked.together import Loop, choose_loop
 from memgrow.version import __version__
 
 
@@ -21,8 +19,6 @@ def findings() -> Iterator[str]:
         name = "CPU" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
         for cell, backend, reason in backends(device):
             yield f"{name}: {cell} takes the backend {backend}: {reason}"
-        for loop, cells in loops(device).items():
-            yield f"{name}: {' and '.join(cells)} classifiers are trained by the {loop.name} loop: {loop.reason}"
     yield encoders_finding()
 
 
@@ -51,12 +47,3 @@ def backends(device: str, hidden: int = 300, slots: int = 500) -> Iterator[tuple
         with torch.no_grad():
             layer(data)  # a GPU's kernels are compiled now, so that what stands in their way is known
         yield name, *layer.backend_for(data)
-
-
-def loops(device: str) -> dict[Loop, list[str]]:
-    """The loops that train a classifier on a device, each with its cells."""
-    found: dict[Loop, list[str]] = {}
-    for cell in LAYERS:
-        model = build("pair", ModelSettings(cell=cell, embedding=1, hidden=1, slots=1, perceptron=1), 3, 2)
-        found.setdefault(choose_loop(model, torch.device(device)), []).append(cell)
-    return found

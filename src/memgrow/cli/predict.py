@@ -168,7 +168,8 @@ def _answers(
     from memgrow.models import REPLY
 
     if learner.task != REPLY or for_domain is not None:
-        for answer in learner.predict(examples, for_domain):
+        asked = learner if for_domain is None else learner.for_domain(for_domain)
+        for answer in asked.predict(examples):
             yield {"label": answer.label, "probabilities": answer.probabilities}
         return
     for reply in learner.reply(examples, beam=beam):

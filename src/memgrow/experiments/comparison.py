@@ -17,7 +17,7 @@ from memgrow.experiments.comparison_setup import LABELS, Kind, perplexities
 from memgrow.experiments.grid import Failure, Outcome
 from memgrow.experiments.run import Record, Run
 from memgrow.history import History
-from memgrow.methods import MethodSettings, check_method, find_method
+from memgrow.methods import MethodSettings, find_method
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.models import ModelSettings
@@ -56,7 +56,7 @@ def runs_of(
     """
     names = dict.fromkeys(find_method(name).name for name in (BASELINE, *methods, RETRAINING))
     for name in names:
-        check_method(find_method(name), settings.model)
+        find_method(name).check(settings.model)
     own = dict.fromkeys(names, settings.training) | ({} if reference is None else {RETRAINING: reference})
     return {
         name: {seed: Run(name, stream.names, seed, settings.model, own[name], settings.options) for seed in seeds}

@@ -9,13 +9,13 @@ from typing import Any
 from memgrow.data import Columns, Loaded, Stream, load_stream
 from memgrow.data.corpora import CORPORA, open_corpus
 from memgrow.data.splits import fair_slice
-from memgrow.defaults import READS_LOWER, RECURRENT, SMALL, SMALL_REPLIES
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.run import Record
-from memgrow.methods import MethodSettings, find_method
+from memgrow.methods import find_method
 from memgrow.metrics.replies import perplexity
 from memgrow.models import REPLY, ModelSettings
-from memgrow.stage_data import validate
+from memgrow.training.checks import check_stage
+from memgrow.training.defaults import READS_LOWER, RECURRENT, SMALL, SMALL_REPLIES
 from memgrow.training.settings import TrainingSettings
 
 Scores = Mapping[str, float]
@@ -139,9 +139,9 @@ def refuse_incomparable(stream: Stream) -> None:
             f"a comparison needs at least two domains, and there is only {', '.join(stream.names) or 'none'}: "
             "give more files, or name the column of the domain with --by"
         )
-    stage = validate(stream[:1], None, None)
+    stage = check_stage(stream[:1], None, None)
     for domain in stream[1:]:
-        stage = validate([domain], stage.task, stage.labels)
+        stage = check_stage([domain], stage.task, stage.labels)
     for domain in stream:
         if not domain.test:
             raise DataError(f"{domain.name} has no test examples: give more rows, or that part's own file")
@@ -151,11 +151,9 @@ def suitable(names: Sequence[str], stream: Stream, chosen: Sequence[str]) -> lis
     """The methods that this stream can be learnt by; of those that somebody has `chosen`, others are refused."""
     if not any(domain.has_replies for domain in stream):
         return list(names)
-    reasons = {name: find_method(name).plugins(MethodSettings()).refuses(REPLY) for name in (*names, *chosen)}
     for name in chosen:
-        if reasons[name] is not None:
-            raise SettingsError(f"{name}: {reasons[name]}")
-    return [name for name in names if reasons[name] is None]
+        find_method(name).check_task(REPLY)
+    return [name for name in names if all(REPLY in part.tasks for part in find_method(name).parts)]
 
 
 def _limited(stream: Stream, limit: int | None) -> Stream:

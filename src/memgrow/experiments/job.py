@@ -4,7 +4,7 @@ import gc
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -20,11 +20,12 @@ from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
 from memgrow.history import Stage
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, correct_together, keep_examples_again, note_together
-from memgrow.methods import find_method
-from memgrow.methods.sparse import memories_of
+from memgrow.methods import FinishedDomain, find_method
+from memgrow.methods.rehearsal import draw_balanced
 from memgrow.models import REPLY, Model
+from memgrow.nn import ResidualMemory
 from memgrow.progress import Progress
+from memgrow.seeding import derive
 
 Answers = Mapping[str, Sequence[bool]]
 
@@ -55,21 +56,15 @@ class WorkerContext:
         learners = [self._learner(task) for task in job.tasks]
         stages: Sequence[Stage | None] = [None] * len(learners)
         if job.run.takes_notes():
-            _take_notes(learners, job, self.stream[job.run.learns[0]], self.stack_single)
+            _take_notes(learners, job, self.stream[job.run.learns[0]])
         else:
             *earlier, domain = (self.stream[name] for name in job.run.learns)
-            keep_examples_again(learners, earlier)
-            stages = adapt_together(
-                learners,
-                domain,
-                earlier=earlier,
-                vectors=self.vectors,
-                progress=progress,
-                stack_single=self.stack_single,
-                describe=False,
-            )
+            _draw_rows_again(learners, earlier)
+            stages = [
+                learner.adapt(domain, earlier=earlier, vectors=self.vectors, progress=progress) for learner in learners
+            ]
         for task, learner in zip(job.tasks, learners, strict=True):
-            learner.plugins.take_examples({})  # the stream has them: no file is to hold any
+            learner.state.method_state.load_rows({})  # the stream has them: no file is to hold any
             if task.keep:  # the learner first: a record says that its stage is finished
                 learner.save(self.store.model(task.key), overwrite=True)
         wanted = [
@@ -119,7 +114,7 @@ class WorkerContext:
         """For each learner, whether it gets each example of these domains right."""
         none: list[list[bool]] = [[]] * len(learners)
         right = {
-            (part, domain.name): correct_together(learners, domain, part, self.stack_single)
+            (part, domain.name): [learner.correct(domain, part) for learner in learners]
             if getattr(domain, part)
             else none
             for part in ("validation", "test")
@@ -152,12 +147,33 @@ def slots_silent(model: Model) -> Iterator[None]:
         yield
 
 
-def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain, stack_single: bool) -> None:
-    """Let learners note what they would have noted by this method when they learnt their first domain."""
+def _take_notes(learners: Sequence[Learner], job: Job, domain: Domain) -> None:
+    """Let learners note what they would have noted by this method when they learned their first domain."""
     method, options = find_method(job.run.method), job.run.options
     for learner in learners:
-        learner.method, learner.options, learner.plugins = method, options, method.plugins(options)
-    note_together(learners, domain, stack_single)
+        state = method.create(options)
+        seed = derive(learner.seed, "stage", 0)
+        data = learner.split(domain, "train")
+        state.finish_domain(FinishedDomain(None, learner.trained(), data, [domain], {}, lambda _: [], seed))
+        learner.config = replace(learner.config, method=method, options=options)
+        learner.state = replace(learner.state, method_state=state)
+
+
+def _draw_rows_again(learners: Sequence[Learner], earlier: Sequence[Domain]) -> None:
+    """Give learners the rows that their method keeps of earlier domains: stored models have none."""
+    for learner in learners:
+        if learner.method.keeps_rows:
+            rows = {}
+            for number, domain in enumerate(earlier):
+                seed = derive(derive(learner.seed, "stage", number), "rehearsal")
+                chosen = draw_balanced([one.label for one in domain.train], learner.options.rehearse, seed)
+                rows[domain.name] = [replace(domain.train[index], where="") for index in chosen]
+            learner.state.method_state.load_rows(rows)
+
+
+def memories_of(model: Model) -> dict[str, ResidualMemory]:
+    """The memories in the model's residual stream."""
+    return {name: module for name, module in model.named_modules() if isinstance(module, ResidualMemory)}
 
 
 def run_job(job: Job, context: WorkerContext, progress: Progress) -> Result:

@@ -66,8 +66,7 @@ class Run:
         if find_method(self.method).together or len(self.learns) == 1:
             return None
         if len(self.learns) == 2 and (noting := _noting(self.method)):
-            plugins = find_method(noting).plugins(self.options).parts
-            read = {name: getattr(self.options, name) for plugin in plugins for name in plugin.reads_after_domain}
+            read = {name: getattr(self.options, name) for name in ("fisher", "fisher_examples")}
             return replace(self, method=noting, learns=self.learns[:1], options=MethodSettings(**read))
         return self.upto(len(self.learns) - 1)
 

@@ -64,7 +64,7 @@ def _paragraphs(learner: Learner, name: str) -> Iterator[str]:
         f"A model that {KINDS[task]}. It has learnt {counted(len(history.domains), 'domain')}{in_turn}: "
         f"{', '.join(map(printable, history.domains))}. It was made with memgrow {__version__} by the method "
         f"{learner.method.name} ({learner.method.about}), and its folder holds no text of the data"
-        + (": the rows of the data that its method keeps were left out." if learner.plugins.keeps_examples else ".")
+        + (": the rows of the data that its method keeps were left out." if learner.method.keeps_rows else ".")
     )
     if learner.labels and task != REPLY:
         yield f"Labels: {', '.join(f'`{printable(label)}`' for label in learner.labels)}."

@@ -71,9 +71,8 @@ def export_onnx(learner: Learner, path: str | Path, for_domain: str | None = Non
             "Transformers have one; export it --to huggingface"
         )
     _check_extra(learner.settings.kind.is_pretrained)
-    with learner.answering_for(for_domain):
-        graph = make(learner)
-        about = {**_about(learner), **({"for_domain": for_domain} if for_domain else {}), **graph.about}
+    graph = make(learner)
+    about = {**_about(learner), **graph.about}
     with new_folder(path, learner.folder) as folder:
         for name, content in {**graph.files, ABOUT: pack_json(about)}.items():
             write_file(folder / name, content)

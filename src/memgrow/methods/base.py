@@ -205,7 +205,9 @@ class CombinedMethod(Method):
 
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors of all parts; if more than one has any, their names start with the part's class."""
-        return {prefix + name: one for prefix, part in self._stateful().items() for name, one in part.state_dict().items()}
+        return {
+            prefix + name: one for prefix, part in self._stateful().items() for name, one in part.state_dict().items()
+        }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         for prefix, part in self._stateful().items():

@@ -23,7 +23,7 @@ EPOCHS = 3  # the longest memory of the average: in a small domain a longer one 
 
 @dataclass(frozen=True)
 class EMAOptions:
-    smooth: float | Literal["auto"] = 0.999  # decay per step; auto: 0.999, and validation decides against the last weights
+    smooth: float | Literal["auto"] = 0.999  # decay per step; auto: 0.999, or the last weights by validation
 
     def check(self) -> None:
         check_share(self, "smooth", auto=True)

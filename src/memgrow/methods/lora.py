@@ -102,7 +102,7 @@ class LoRA(Method):
 
 
 class AdditionHook:
-    """A forward hook that adds the output of a low-rank module; an object rather than a closure, so it can be copied."""
+    """A forward hook that adds the output of a low-rank module. Unlike a closure it can be copied."""
 
     def __init__(self, addition: LowRank) -> None:
         self.addition = addition

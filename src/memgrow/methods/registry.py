@@ -1,4 +1,4 @@
-"""The methods by name. A name is a base with additions, `ewc+slots+vocab`; the paper's letters, `EWC+M+V`, are aliases."""
+"""The methods by name. A name is a base with additions: `ewc+slots+vocab` or, in the paper's letters, `EWC+M+V`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
@@ -40,7 +40,7 @@ class MethodSettings(
     def __post_init__(self) -> None:
         take_plain_values(self)
         for options in type(self).__bases__:
-            options.check(self)
+            options.check(self)  # type: ignore[attr-defined]
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "MethodSettings":
@@ -81,6 +81,29 @@ class MethodSpec:
         """Whether rows of earlier domains are kept as text."""
         return any(map(keeps_rows, self.parts))
 
+    # Old names, until all callers have the new ones.
+
+    @property
+    def together(self) -> bool:
+        return self.joint
+
+    @property
+    def afresh(self) -> bool:
+        return self.reinit
+
+    @property
+    def keeps_examples(self) -> bool:
+        return self.keeps_rows
+
+    @property
+    def remembers(self) -> tuple[type[Method], ...]:
+        return self.parts
+
+    @property
+    def shares_first(self) -> bool:
+        """Whether it learns the first domain as F does."""
+        return not self.joint and not self.closed_form
+
     @property
     def words(self) -> str:
         """The name in words: finetune+slots+vocab for F+M+V."""
@@ -100,9 +123,7 @@ class MethodSpec:
     def check(self, settings: ModelSettings) -> None:
         """Refuse a model that this method does not work with."""
         if any(part.needs_encoder for part in self.parts) and not settings.kind.is_pretrained:
-            raise SettingsError(
-                f"{self.name} needs a pretrained encoder: give one (--encoder), or use another method"
-            )
+            raise SettingsError(f"{self.name} needs a pretrained encoder: give one (--encoder), or use another method")
         lacking = [GROWN[what] for what in self.grows if what not in settings.kind.grows]
         if lacking:
             kind = "a pretrained encoder" if settings.kind.is_pretrained else f"the encoder {settings.cell!r}"
@@ -150,7 +171,9 @@ _BASES = (
         grows=("column",),
         parts=(Progressive,),
     ),
-    MethodSpec("LoRA", "low-rank additions to the encoder's weights, and the head, train; then they are merged", parts=(LoRA,)),
+    MethodSpec(
+        "LoRA", "low-rank additions to the encoder's weights, and the head, train; then they are merged", parts=(LoRA,)
+    ),
     MethodSpec("ridge", "frozen encoder; a linear head in closed form from sums over all domains", parts=(Ridge,)),
     MethodSpec(
         "rehearsal",

@@ -88,7 +88,7 @@ def about(learner: Learner) -> About:
         words=None if encoder else len(learner.vocabulary) - 2,
         hidden_units=None if encoder else model.encoder.hidden_units,
         parameters=count_parameters(model),
-        rows_kept=learner.plugins.rows_kept(),
+        rows_kept={domain: len(rows) for domain, rows in learner.state.method_state.rows.items()},
         temperature=learner.calibration.temperature if learner.calibration.domains else None,
         calibration_error={name: one.after.ece for name, one in learner.calibration.domains.items()},
     )

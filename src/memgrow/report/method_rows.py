@@ -5,20 +5,19 @@ python -m memgrow.report.method_rows        after a method or a letter has been 
 
 from typing import Any
 
-from memgrow.defaults import defaults_for
 from memgrow.errors import SettingsError
 from memgrow.methods import (
-    LETTERS,
+    ADDITIONS,
     METHODS,
     RECOMMENDED_FOR_REPLIES,
-    Method,
     MethodSettings,
-    check_method,
+    MethodSpec,
     find_method,
 )
 from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.report.methods import FILE
 from memgrow.storage import atomic_write, pack_json
+from memgrow.training.defaults import defaults_for
 
 
 def method_rows() -> dict[str, Any]:
@@ -29,7 +28,7 @@ def method_rows() -> dict[str, Any]:
         RECOMMENDED_FOR_REPLIES: "the default for replies",
         tuned.method: "the default with a pretrained encoder",
     }
-    read, usual = find_method(tuned.method).reads(tuned.options), MethodSettings()
+    read, usual = find_method(tuned.method).reads(), MethodSettings()
     return {
         "encoder_settings": {
             name: value for name in sorted(read) if (value := getattr(tuned.options, name)) != getattr(usual, name)
@@ -52,21 +51,21 @@ def method_rows() -> dict[str, Any]:
                 "encoder": "no" if one.grows and one.grows not in PretrainedEncoder.grows else "yes",
                 "about": one.about,
             }
-            for name, one in LETTERS.items()
+            for name, one in ADDITIONS.items()
         ],
     }
 
 
-def _with_encoder(method: Method) -> str:
+def _with_encoder(method: MethodSpec) -> str:
     """Whether a method goes with a pretrained encoder: yes, no, or only with one."""
     if not _goes_with(method, PretrainedSettings(slots=1)):
         return "no"
     return "yes" if _goes_with(method, ModelSettings()) else "only"
 
 
-def _goes_with(method: Method, settings: ModelSettings) -> bool:
+def _goes_with(method: MethodSpec, settings: ModelSettings) -> bool:
     try:
-        check_method(method, settings)
+        method.check(settings)
     except SettingsError:
         return False
     return True

@@ -99,7 +99,7 @@ class Published:
                     "seed": learner.seed,
                 },
                 "calibration": learner.calibration.to_json() if learner.calibration.domains else None,
-                "rows_kept": learner.plugins.rows_kept(),  # of the data, by domain
+                "rows_kept": {name: len(rows) for name, rows in learner.state.method_state.rows.items()},
                 "memgrow": __version__,
             }
         )

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from memgrow.data import load_for_evaluation
 from memgrow.drift import WINDOW
-from memgrow.errors import MemgrowError, brief
-from memgrow.forgetting import check_bound, guarded
+from memgrow.errors import MemgrowError, SettingsError, brief, listed
 from memgrow.service.batching import Batcher
 from memgrow.service.drift_watch import DriftWatch
 from memgrow.service.jobs_folder import check_jobs_folder
@@ -46,12 +45,13 @@ class Service:
         """
         self.limits, self.log, self.metrics = limits or Limits(), log or Log(), Metrics()
         check_keep_versions(keep_versions)
-        check_bound(max_forgetting)
         # What cannot be read, or would stop every training, is told now, and not when somebody waits.
         watched = [one.name for one in load_for_evaluation(watch).stream if one.test] if watch else []
         self.publisher = Publisher(folder, device, keep_versions)
         if max_forgetting is not None and not read_only:
-            guarded(watched, self.publisher.current.learner.history.domains, coming=())
+            learned = self.publisher.current.learner.history.domains
+            if learned and not watched:
+                raise SettingsError(f"max_forgetting needs tests of {listed(learned)}: watch some (--watch FILE)")
         self.drift = DriftWatch(self.publisher.current, window, log=self.log)
         self.batcher = Batcher(lambda: self.publisher.current, self.limits, [self.drift.show])
         place = self.publisher.folder

@@ -9,7 +9,7 @@ from memgrow.data.asked import example_from_value
 from memgrow.errors import DataError
 from memgrow.service.jobs import State
 from memgrow.service.limits import Limits
-from memgrow.stage_data import check_examples
+from memgrow.training.checks import check_examples
 
 TEXT = "A text; for a model of pairs, two with a tab between them."
 FIELDS = "The fields that `memgrow predict --file` reads: text; premise and hypothesis; or message."

@@ -26,8 +26,8 @@ from memgrow.learner import Learner
 from memgrow.progress import Step
 from memgrow.service.jobs import PROGRESS, RESULT, JobFolder, read_object, sentence_for
 from memgrow.service.uploads import load_upload
-from memgrow.stage_data import domains_of_stage, validate
 from memgrow.storage import atomic_write, finite, pack_json
+from memgrow.training.checks import check_stage, domains_of_stage
 from memgrow.training.resume import ResumeFolder, UnfinishedError
 
 ORDER = "order.json"
@@ -75,7 +75,8 @@ def train(folder: Path, order: Order) -> dict[str, Any]:
     learner = Learner.load(order.model, order.device)
     allow_tf32(learner.device)
     domain = load_upload(place.data(order.suffix), order.domain)
-    stage = validate(domains_of_stage(learner.method, learner.history, domain, ()), learner.task, learner.labels)
+    domains = domains_of_stage(learner.method, learner.history.domains, domain, ())
+    stage = check_stage(domains, learner.task, learner.labels)
     watched = [one for one in load_for_evaluation(order.watch).stream if one.name != domain.name] if order.watch else []
     before = {**_last_known(learner.history), **_scores(learner, [domain, *watched])}
     wanted = [*(past.fingerprint for past in learner.history.stages), stage.fingerprint]

@@ -13,8 +13,8 @@ from memgrow.data import Domain, load_stream
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, quoted
 from memgrow.learner import Learner
 from memgrow.service.limits import RefusedError
-from memgrow.stage_data import domains_of_stage, validate
 from memgrow.storage import flush
+from memgrow.training.checks import check_stage, domains_of_stage
 
 STORED = "data"  # the name of the file, whatever its sender calls it
 SUFFIXES = (".jsonl", ".csv", ".tsv")  # formats without compression, so that no file becomes larger than it is
@@ -64,7 +64,8 @@ def check_upload(place: Path, domain: str, learner: Learner) -> None:
     """Refuse a file from which this learner cannot learn, or has learnt already; an error says why."""
     found = load_upload(place, domain)
     try:
-        stage = validate(domains_of_stage(learner.method, learner.history, found, ()), learner.task, learner.labels)
+        domains = domains_of_stage(learner.method, learner.history.domains, found, ())
+        stage = check_stage(domains, learner.task, learner.labels)
     except MemgrowError as error:
         kind = DataError if isinstance(error, DataError) else SettingsError
         raise kind(str(error).replace(place.name, domain)) from None

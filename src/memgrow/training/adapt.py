@@ -72,7 +72,9 @@ def adapt(
         training = _with_rows(data, config, method.extra_rows(len(data)) if old is not None else (), stage, words)
         method.start_domain(old, model, training)
     validation = encode(config.tokenize(stage.validation), words.vocabulary, stage.labels)
-    _note_data(config, stage, tokens=tokens, words=words, validation=validation, later=old is not None, progress=progress)
+    _note_data(
+        config, stage, tokens=tokens, words=words, validation=validation, later=old is not None, progress=progress
+    )
     if config.method.keeps_rows:
         _note_rows(config, state, stage, progress)
 
@@ -167,7 +169,9 @@ def _grow(
     new_words = vocabulary.words[len(vocabulary) - words.stored :] if words.stored else ()
     rows, found = first_vectors(new_words, settings.embedding, vectors)
     if vectors is not None:
-        options.progress.note(f"{stage.name}: {found} of {len(new_words)} new words have a vector in {Path(vectors).name}")
+        options.progress.note(
+            f"{stage.name}: {found} of {len(new_words)} new words have a vector in {Path(vectors).name}"
+        )
     if old is None:
         model = build(
             stage.task, settings, len(vocabulary), labels=len(stage.labels), domain=stage.name, files=config.encoder
@@ -297,7 +301,9 @@ def _note_data(
 ) -> None:
     if tokens.cut:
         unit = config.model.kind.unit
-        progress.note(f"{stage.name}: only the first {config.max_tokens} {unit} are read of {counted(tokens.cut, 'text')}")
+        progress.note(
+            f"{stage.name}: only the first {config.max_tokens} {unit} are read of {counted(tokens.cut, 'text')}"
+        )
     if config.model.kind.is_pretrained:
         return
     if words.chosen_from:
@@ -311,11 +317,13 @@ def _note_data(
 def _note_rows(config: LearnerConfig, state: LearnerState, stage: StageData, progress: Progress) -> None:
     """Tell which rows the method keeps, and which it trains on again."""
     count = sum(min(config.options.rehearse, len(domain.train)) for domain in stage.domains)
-    progress.note(f"{stage.name}: {config.method.name} keeps {counted(count, 'row')} of it as text in the model's folder")
+    progress.note(
+        f"{stage.name}: {config.method.name} keeps {counted(count, 'row')} of it as text in the model's folder"
+    )
     kept = state.method_state.rows
     if kept:
-        rows = sum(map(len, kept.values()))
-        progress.note(f"{stage.name}: {counted(rows, 'row')} of {listed(kept)} are trained on again")
+        rows = counted(sum(map(len, kept.values())), "row")
+        progress.note(f"{stage.name}: {rows} of {listed(kept)} are trained on again")
     lost = [name for name in state.history.domains if name not in kept and name not in stage.learned]
     if lost:
         progress.note(f"{stage.name}: no rows were kept of {listed(lost)}")

@@ -67,8 +67,10 @@ def check_stage(domains: Sequence[Domain], task: str | None, labels: Sequence[st
             f"({first.where or 'example 1'}): a new model needs examples of at least two labels"
         )
     for domain in domains:
-        for part in (domain.train, domain.validation, domain.test):
-            check_examples(part, task, known, f"no training row of {domain.name} has it: correct it or add such rows")
+        for examples in (domain.train, domain.validation, domain.test):
+            check_examples(
+                examples, task, known, f"no training row of {domain.name} has it: correct it"
+            )
     return StageData(tuple(domains), task, known, tuple(new))
 
 
@@ -96,7 +98,6 @@ def check_examples(
             raise DataError(f"{where}: there is no label: add one, or remove the row{second}")
         if task != REPLY and example.label not in known:
             raise DataError(f"{where}: unknown label {example.label!r}; known are {listed(labels)}; {advice}")
-
 
 
 def check_watched(watched: Iterable[Domain], *stages: StageData) -> None:
@@ -130,7 +131,7 @@ def label_warnings(stage: StageData, tested: Iterable[Domain], baseline: Mapping
         if known != label and label in stage.new_labels:
             yield f"{stage.name}: the labels {known!r} and {label!r} differ in case or spaces only: are they the same?"
     if len(only := labels_in(stage.train)) == 1:
-        yield f"{stage.name}: all training examples have the label {only.pop()}; the model may come to always predict it"
+        yield f"{stage.name}: all training examples have the label {only.pop()}; the model may always predict it"
     for domain in tested:
         if unknown := labels_in(domain.test) - set(stage.labels):
             count = sum(example.label in unknown for example in domain.test)

@@ -28,9 +28,7 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
         group["lr"] = group["full_rate"] * factor
 
 
-def optimizer_state(
-    optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]
-) -> dict[str, Tensor]:
+def optimizer_state(optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]) -> dict[str, Tensor]:
     """The optimizer's state, with what methods have put into it, as "kind/parameter"."""
     return {
         f"{kind}/{name}": tensor

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from memgrow.cli.recipe import read_recipe
-from memgrow.defaults import defaults_for
+from memgrow.training.defaults import defaults_for
 from memgrow.errors import SettingsError
 from memgrow.experiments.comparison import Settings
 from memgrow.experiments.tuning.space import OPTIONS, recipe_of, space_of, with_values

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from memgrow.defaults import FINE_TUNING
 from memgrow.errors import SettingsError
 from memgrow.experiments.encoders.rows import Row
 from memgrow.experiments.encoders.streams import STREAMS, StudyStream, read, stream_called
@@ -16,6 +15,7 @@ from memgrow.experiments.store import Store
 from memgrow.experiments.stored_runs import StoredRuns, StudyMaterial, sizes_of
 from memgrow.methods import find_method
 from memgrow.models import PretrainedSettings
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.settings import TrainingSettings
 
 

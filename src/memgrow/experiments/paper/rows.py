@@ -6,8 +6,8 @@ from typing import Any
 
 from memgrow.experiments.paper.protocol import GENRES, Data, Protocol
 from memgrow.experiments.run import Record, Run
-from memgrow.methods import Method, MethodSettings, find_method
-from memgrow.methods.ewc import ElasticWeights
+from memgrow.methods import MethodSettings, MethodSpec, find_method
+from memgrow.methods.ewc import EWC
 
 Results = Mapping[Data, Mapping[Run, Sequence[Record]]]
 """The records of each run that succeeded, by the data that it ran on."""
@@ -54,7 +54,7 @@ class Row:
     @property
     def elastic(self) -> bool:
         """Whether it takes the strength that is chosen for EWC."""
-        return ElasticWeights in find_method(self.method).remembers and "strength" not in self.options
+        return EWC in find_method(self.method).remembers and "strength" not in self.options
 
     def on(self, protocol: Protocol) -> Data:
         return replace(protocol.data, **_scaled(self.data, protocol))
@@ -106,7 +106,7 @@ def wanted(rows: Sequence[Row], protocol: Protocol, seeds: int) -> Iterator[tupl
                 yield row.on(protocol), run
 
 
-def _that_are_read(options: MethodSettings, method: Method) -> MethodSettings:
+def _that_are_read(options: MethodSettings, method: MethodSpec) -> MethodSettings:
     """Options that a method never reads fall back to their defaults, so that it is not run again for each of them."""
     defaults = MethodSettings()
     return replace(options, **{name: getattr(defaults, name) for name in method.unread(options)})

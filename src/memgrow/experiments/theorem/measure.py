@@ -18,7 +18,7 @@ from memgrow.learner import Learner
 from memgrow.models import Classifier
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.seeding import derive
-from memgrow.stage_data import check_examples
+from memgrow.training.checks import check_examples
 
 QUIET = 5.0  # how much lower the logits of quiet slots start
 AT_ONCE = 64  # texts that are read together

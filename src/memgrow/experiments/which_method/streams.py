@@ -9,7 +9,6 @@ from memgrow.data import Domain, Stream, synthetic_dialogue, synthetic_stream
 from memgrow.data.corpora.multinli import FIVE
 from memgrow.data.load import Loaded
 from memgrow.data.splits import fair_slice
-from memgrow.defaults import FINE_TUNING
 from memgrow.errors import SettingsError
 from memgrow.experiments.comparison_setup import LABELS, REPLIES
 from memgrow.experiments.demo import MODEL as DEMO_MODEL
@@ -18,6 +17,7 @@ from memgrow.experiments.encoders.streams import REVIEWS, STREAMS, StudyStream
 from memgrow.experiments.paper.corpora import Dialogues
 from memgrow.experiments.paper.protocol import DIALOGUES, Data
 from memgrow.models import ModelSettings
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.settings import TrainingSettings
 
 Part = Literal["choosing", "checking", "third", "power"]
