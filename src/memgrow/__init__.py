@@ -2,8 +2,12 @@
 
 import os
 import sys
+import warnings
 from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from memgrow.errors import ForgettingError, MemgrowError
@@ -61,6 +65,26 @@ _HOMES = {
     "memgrow.versions": ("undo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+# Documented modules that have moved. They can be imported by their old names until 1.1.
+MOVED = {
+    "memgrow.defaults": "memgrow.training.defaults",
+}
+
+
+class _MovedModules(MetaPathFinder, Loader):
+    """Imports a module that has moved, with a warning that says where it is now."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        return ModuleSpec(name, self, is_package=True) if name in MOVED else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        new = MOVED[module.__name__]
+        warnings.warn(f"{module.__name__} has moved to {new}", DeprecationWarning, stacklevel=2)
+        vars(module).update({name: value for name, value in vars(import_module(new)).items() if name[:2] != "__"})
+
+
+sys.meta_path.append(_MovedModules())
 
 if not TYPE_CHECKING:
 

@@ -100,7 +100,7 @@ def checkpoint_files(path: str | Path, number: int | None = None) -> dict[str, C
 def pack(setup: LearnerConfig, learnt: LearnerState, bases: Sequence[Path] = ()) -> dict[str, Content]:
     """The files of a learner that has learnt something; `bases` are those of earlier versions, if they are there."""
     if learnt.model is None:
-        raise ModelError("this learner has learnt nothing yet: give it a domain with `adapt` first")
+        raise ModelError("this learner has learned nothing yet: call adapt with a domain first")
     check_numbers(learnt.model, learnt.model.state_dict())
     noted: dict[str, Content] = {
         name: pack_json(one.to_json())

@@ -496,6 +496,10 @@ class Learner:
     def training(self) -> TrainingSettings:
         return self.config.training
 
+    @training.setter
+    def training(self, training: TrainingSettings) -> None:
+        self.config = replace(self.config, training=training)
+
     @property
     def options(self) -> MethodSettings:
         return self.config.options

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from memgrow.progress import NoProgress, Step
-from memgrow.training.plain_stepper import PlainStepper
-from memgrow.training.stacked.stepper import StackStepper
+from memgrow.training.resume import Position
 
 FIRST, LAST = "first", "last"
 # The n-th verdict of a test: worse, or better, than all before it.
@@ -19,7 +18,7 @@ class PulledPlug(Exception):  # noqa: N818
     pass
 
 
-ADVICE = ("it has learnt nothing of use", "are unknown to the model")  # of most models that tests have time to train
+ADVICE = ("it has learned nothing of use", "are unknown to the model")  # of most models that tests have time to train
 
 
 class Plug(NoProgress):
@@ -42,12 +41,14 @@ class Plug(NoProgress):
 
 
 def keep_epoch(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let validation fall or rise from epoch to epoch, so that the first or the last one is kept, in either loop.
+    """Let validation fall or rise from epoch to epoch, so that the first or the last one is kept.
 
     Only with the last does a run's end show all that was learnt; only with the first, that the best was not lost.
     """
     verdict = map(VERDICTS[which], itertools.count(1))
+    after_epoch = Position.after_epoch
 
-    for stepper in (PlainStepper, StackStepper):
-        score = stepper.score
-        monkeypatch.setattr(stepper, "score", lambda self, score=score: [next(verdict) for _ in score(self)])
+    def judged(self: Position, score: float, *given: float) -> Position:
+        return after_epoch(self, next(verdict), *given)
+
+    monkeypatch.setattr(Position, "after_epoch", judged)

@@ -68,9 +68,7 @@ def check_stage(domains: Sequence[Domain], task: str | None, labels: Sequence[st
         )
     for domain in domains:
         for examples in (domain.train, domain.validation, domain.test):
-            check_examples(
-                examples, task, known, f"no training row of {domain.name} has it: correct it"
-            )
+            check_examples(examples, task, known, f"no training row of {domain.name} has it: correct it")
     return StageData(tuple(domains), task, known, tuple(new))
 
 
