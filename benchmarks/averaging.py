@@ -18,11 +18,11 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from memgrow.methods.old_weights import SHARES, TOLERANCE, Figure, choose_share, go_back
 
 from memgrow import Learner
 from memgrow.data import Domain, Stream
 from memgrow.data.corpora import open_corpus
-from memgrow.methods.old_weights import SHARES, TOLERANCE, Figure, choose_share, go_back
 from memgrow.metrics.significance import paired_over_seeds
 from memgrow.storage import atomic_write, finite, pack_json
 from recorded_command import recorded_command

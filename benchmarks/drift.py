@@ -28,8 +28,8 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from memgrow.adaptation import Adaptation
+
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.batches import collate
 from memgrow.data.corpora import open_corpus

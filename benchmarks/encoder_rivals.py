@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from memgrow.data import Domain, Example
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.learner import Learner
 from memgrow.models import PretrainedSettings
+from memgrow.training.defaults import FINE_TUNING
 
 BATCH = 32
 

@@ -19,7 +19,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.experiments.encoders.figures import write_figures
 from memgrow.experiments.encoders.rows import ALONE, ROWS, Row, rows_called
@@ -29,6 +28,7 @@ from memgrow.experiments.plan import Result
 from memgrow.experiments.run import Record
 from memgrow.experiments.store import Store
 from memgrow.report.study_lines import StudyLines, say, whole_runs
+from memgrow.training.defaults import FINE_TUNING
 
 RUNS, FIGURES = Path("results/encoders/runs"), Path("results/encoders")
 

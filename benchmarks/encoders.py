@@ -34,18 +34,18 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from memgrow.learnt import Learnt
+from memgrow.training.stacked.together import PLAIN
 
 import encoder_rivals as rivals
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.corpora.open import open_corpus
 from memgrow.device import multiplies_bfloat16
 from memgrow.learner import Learner
-from memgrow.learnt import Learnt
 from memgrow.methods import METHODS
 from memgrow.models import build
 from memgrow.models.pretrained.settings import PRECISIONS
 from memgrow.progress import Step
-from memgrow.training.stacked.together import PLAIN
 from recorded_command import recorded_command
 
 PARTS = ("predict", "train", "adapt")

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import torch
+from memgrow.learnt import Learnt
 from numpy.typing import NDArray
 
 from memgrow.data import Example, synthetic_stream
@@ -32,7 +33,6 @@ from memgrow.data.batches import Batch, by_length, collate, token_mask
 from memgrow.device import using_threads
 from memgrow.export import export_onnx
 from memgrow.learner import Learner
-from memgrow.learnt import Learnt
 from memgrow.models import ModelSettings, PretrainedSettings, build
 from memgrow.text import Vocabulary, tokenise
 from recorded_command import recorded_command

@@ -53,16 +53,16 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from memgrow.methods.plugin import AUTO
 
 from memgrow.data import Domain
 from memgrow.data.splits import rank
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import MemgrowError
 from memgrow.experiments.encoders.streams import STREAMS, read
 from memgrow.learner import Learner
-from memgrow.methods.plugin import AUTO
 from memgrow.metrics.significance import Paired, paired_over_seeds
 from memgrow.storage import atomic_write
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 

@@ -31,16 +31,16 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from memgrow.training.plain_stepper import PlainStepper
 
 from many_domains_stream import make_encoder, make_stream
 from memgrow.data import Domain, Stream
 from memgrow.data.batches import Encoded, collate
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, Model, ModelSettings, PretrainedSettings, build
 from memgrow.report.plots import new_figure
-from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 from saving import saved_and_loaded

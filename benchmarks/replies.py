@@ -21,16 +21,16 @@ from statistics import fmean
 from typing import Any
 
 import torch
+from memgrow.methods.trains import everything
+from memgrow.training.plain_stepper import PlainStepper
 from torch import nn
 
 from memgrow.cli.recipe import read_recipe
 from memgrow.data.batches import Batch, Encoded, collate, shuffled
 from memgrow.device import find_device
 from memgrow.methods import Plugins
-from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, build
 from memgrow.models.responder import teacher_forced
-from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 

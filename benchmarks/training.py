@@ -23,13 +23,13 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from memgrow.methods.trains import everything
+from memgrow.training.plain_stepper import PlainStepper
 from torch import Tensor
 
 from memgrow.data.batches import Encoded, shuffled
 from memgrow.methods import Plugins
-from memgrow.methods.trains import everything
 from memgrow.models import ModelSettings, PairClassifier, build
-from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 

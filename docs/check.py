@@ -25,12 +25,12 @@ from typer.main import get_command
 
 from memgrow.cli import app
 from memgrow.cli.recipe import SECTIONS
-from memgrow.training.defaults import defaults_for
 from memgrow.experiments.encoders.figures import ALL_ORDERS
 from memgrow.methods import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained.settings import OF_ITS_OWN
 from memgrow.report.encoder_picture import checksum
+from memgrow.training.defaults import defaults_for
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from memgrow import Domain, Learner, ModelSettings, TrainingSettings
 from memgrow.data import Example
 from memgrow.data.batches import UnknownWords, tokenize_examples
-from memgrow.training.defaults import SMALL, THE_PAPERS, defaults_for
 from memgrow.errors import DataError
 from memgrow.experiments.run import Run
 from memgrow.models import PretrainedSettings, described, settings_from
 from memgrow.text import tokenise, tokenise_lower
+from memgrow.training.defaults import SMALL, THE_PAPERS, defaults_for
 
 TINY = ModelSettings(embedding=4, hidden=4, slots=2, perceptron=4, lowercase=True)
 BRIEF = TrainingSettings(epochs=2, min_documents=2)

@@ -9,8 +9,8 @@ from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
 from memgrow.cli.comparing import settings_for
 from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe, read_recipe
-from memgrow.training.defaults import RECURRENT, SMALL, SMALL_REPLIES, THE_PAPERS, THE_PAPERS_REPLIES, defaults_here
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, Kind, for_data
+from memgrow.training.defaults import RECURRENT, SMALL, SMALL_REPLIES, THE_PAPERS, THE_PAPERS_REPLIES, defaults_here
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 NOTHING = read_recipe(None)

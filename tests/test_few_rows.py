@@ -11,7 +11,6 @@ from rich.console import Console
 
 from memgrow.cli.learning import learn_stream
 from memgrow.data import Stream, synthetic_stream
-from memgrow.training.defaults import FINE_TUNING, defaults_for, training_line
 from memgrow.errors import DataError, SettingsError
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.plan import work_of
@@ -21,6 +20,7 @@ from memgrow.experiments.stored_runs import StoredRuns
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.report.progress_bars import TrainingBar
+from memgrow.training.defaults import FINE_TUNING, defaults_for, training_line
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug
 from tests.support.tiny_encoder import make_encoder

@@ -3,11 +3,11 @@
 import pickle
 
 import pytest
+from memgrow.adaptation import Adaptation
+from memgrow.forgetting import Bound, guarded
 
 from memgrow import ForgettingError, Learner
-from memgrow.adaptation import Adaptation
 from memgrow.errors import SettingsError
-from memgrow.forgetting import Bound, guarded
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 from tests.test_versions import tree

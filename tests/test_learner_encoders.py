@@ -15,7 +15,6 @@ import torch
 from memgrow.checkpoint import CONFIG, ENCODER, FORMAT, checkpoint_files, find_faults
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
@@ -24,6 +23,7 @@ from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import read_encoder
 from memgrow.progress import NoProgress
 from memgrow.storage import pack_json
+from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

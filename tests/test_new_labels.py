@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from memgrow.lockstep import adapt_together, correct_together
+from memgrow.methods.distillation import Distillation
 from torch import nn
 
 from memgrow.data import Domain, Example, Stream, write_jsonl
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together, correct_together
 from memgrow.methods import MethodSettings
-from memgrow.methods.distillation import Distillation
 from memgrow.models import Classifier, ModelSettings, build, rebuild
 from memgrow.models.classifier import LabelLayer
 from memgrow.nn import Growth

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from memgrow.data import Stream, synthetic_stream
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
+from memgrow.training.defaults import FINE_TUNING
 from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import make_encoder
 

@@ -11,10 +11,10 @@ import pytest
 
 from memgrow import METHODS, __version__
 from memgrow.cli.errors import BROKEN_PIPE, FORGOT, INTERRUPTED, TERMINATED, USER_ERROR
-from memgrow.training.defaults import defaults_for
 from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_REPLIES
 from memgrow.report.method_rows import method_rows
 from memgrow.report.methods import read_methods
+from memgrow.training.defaults import defaults_for
 
 COMMANDS = (
     "demo",

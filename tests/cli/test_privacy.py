@@ -8,9 +8,9 @@ import pytest
 
 from memgrow.data import Stream, synthetic_stream, write_jsonl
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.training.defaults import RECURRENT, SMALL
 from memgrow.experiments.comparison_setup import LABELS, for_data
 from memgrow.learner import Learner
+from memgrow.training.defaults import RECURRENT, SMALL
 from tests.support.canaries import found_in, leaks, planted, rare_words
 from tests.support.tiny_encoder import make_encoder
 

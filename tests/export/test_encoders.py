@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from memgrow.data import Example, synthetic_stream
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.errors import ModelError
 from memgrow.export import export_huggingface, export_onnx
 from memgrow.export.encoder_graph import Labelling, encoder_graph
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
+from memgrow.training.defaults import FINE_TUNING
 from tests.export.conftest import example, run_alone, sharpened
 from tests.support.tiny_encoder import FAMILIES, make_encoder
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from memgrow.training.graphs import Graphs
+from memgrow.training.stacked.together import PLAIN
 
 from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.models.pretrained.settings import PretrainedSettings
-from memgrow.training.graphs import Graphs
 from memgrow.training.settings import TrainingSettings
-from memgrow.training.stacked.together import PLAIN
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label
 from tests.support.tiny_encoder import FAMILIES, make_encoder

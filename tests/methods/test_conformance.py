@@ -12,18 +12,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from memgrow.lockstep import adapt_together
+from memgrow.methods.plugin import old_part
 
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.batches import Encoded
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.training.defaults import RECURRENT as RECURRENT_TRAINING
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together
 from memgrow.methods import LETTERS, METHODS, Method, MethodSettings, Plugin, check_method, find_method
 from memgrow.methods.lora import ADAPTED
-from memgrow.methods.plugin import old_part
 from memgrow.models import ModelSettings, PretrainedSettings
+from memgrow.training.defaults import RECURRENT as RECURRENT_TRAINING
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug
 from tests.support.canaries import leaks, planted, rare_words

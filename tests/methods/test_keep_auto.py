@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from memgrow.lockstep import adapt_together
+from memgrow.methods.old_weights import SHARES, Averaging, Figure, choose_share, mixtures
+from memgrow.training.evaluation import tally_each
+from memgrow.training.stacked import together
+from memgrow.training.stacked.together import StackedDomain
 
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together
 from memgrow.methods import METHODS, Method, MethodSettings, Plugin
-from memgrow.methods.old_weights import SHARES, Averaging, Figure, choose_share, mixtures
 from memgrow.models import ModelSettings, Tally, tally_of
 from memgrow.training import loop
-from memgrow.training.evaluation import tally_each
 from memgrow.training.settings import TrainingSettings
-from memgrow.training.stacked import together
-from memgrow.training.stacked.together import StackedDomain
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.opposed_reviews import opposed_reviews
 

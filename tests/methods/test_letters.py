@@ -6,13 +6,13 @@ from functools import cache
 
 import pytest
 import torch
+from memgrow.methods.distillation import Distillation
+from memgrow.methods.weight_ema import WeightEMA, follow, warm_up
 
 from memgrow.data import Domain, synthetic_stream
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
-from memgrow.methods.distillation import Distillation
-from memgrow.methods.weight_ema import WeightEMA, follow, warm_up
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 

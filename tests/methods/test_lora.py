@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from memgrow.methods.trains import new_names
 from torch import nn
 
 from memgrow.data import Stream
@@ -14,7 +15,6 @@ from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
 from memgrow.methods.lora import ADDITIONS, SCALE, LowRank, LowRankAdditions, adapted_layers
-from memgrow.methods.trains import new_names
 from memgrow.models import PretrainedEncoder, PretrainedSettings
 from memgrow.models.pretrained.files import read_encoder
 from tests.support.breaking import LAST, Plug, PulledPlug, keep_epoch

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from memgrow.training.plain_stepper import PlainStepper
 
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
@@ -19,7 +20,6 @@ from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.methods.rehearsal import Rehearsal, draw_balanced
 from memgrow.models import ModelSettings
-from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.settings import TrainingSettings
 from memgrow.versions import undo
 from tests.support.breaking import Plug, PulledPlug

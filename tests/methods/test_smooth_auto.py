@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 import torch
-
-from memgrow.learner import Learner
 from memgrow.lockstep import adapt_together
-from memgrow.methods import METHODS, Method, MethodSettings, find_method
 from memgrow.methods.plugin import WEIGHT
 from memgrow.methods.weight_ema import WeightEMA
+from memgrow.training.evaluation import tally_each
+
+from memgrow.learner import Learner
+from memgrow.methods import METHODS, Method, MethodSettings, find_method
 from memgrow.models import ModelSettings, Tally, tally_of
 from memgrow.training import loop
-from memgrow.training.evaluation import tally_each
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.opposed_reviews import opposed_reviews

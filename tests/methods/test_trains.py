@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from memgrow.methods.trains import new_names
 
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings
-from memgrow.methods.trains import new_names
 from memgrow.models import PretrainedSettings
 from tests.support.tiny_encoder import HIDDEN, make_encoder
 

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from memgrow.lockstep import adapt_together
 from torch import Tensor, nn
 
 from memgrow.data import Domain, Example
@@ -9,7 +10,6 @@ from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import ModelError, SettingsError
 from memgrow.experiments.theorem.measure import measure
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together
 from memgrow.methods import METHODS, MethodSettings, Trains
 from memgrow.models import ENCODERS, Encoder, ModelSettings
 from memgrow.nn import MemoryBank

@@ -5,9 +5,9 @@ import math
 
 import pytest
 import torch
+from memgrow.methods.plugin import old_part
 
 from memgrow.errors import SettingsError
-from memgrow.methods.plugin import old_part
 from memgrow.models import ModelSettings, build, rebuild
 from memgrow.nn import count_parameters, matching_hidden
 

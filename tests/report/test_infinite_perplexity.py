@@ -5,11 +5,12 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
+from memgrow.experiments.tuning.space import Range
+from memgrow.experiments.tuning.trials import COMPLETE, Found, Tried
+from memgrow.report.tuning import best_table
 
 from memgrow.data import Domain, Example
 from memgrow.experiments.reply_records import evaluate_replies
-from memgrow.experiments.tuning.space import Range
-from memgrow.experiments.tuning.trials import COMPLETE, Found, Tried
 from memgrow.history import Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix
@@ -19,7 +20,6 @@ from memgrow.report.measures import MEASURES, Scale
 from memgrow.report.plots import Look
 from memgrow.report.run_plots import draw_curves, draw_training
 from memgrow.report.run_report import RunReport
-from memgrow.report.tuning import best_table
 from memgrow.report.verdict import gain_and_cost
 from memgrow.training.resume import Curve
 

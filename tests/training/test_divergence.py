@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from memgrow.lockstep import adapt_together
+from memgrow.training.plain_stepper import PlainStepper
 
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
-from memgrow.lockstep import adapt_together
 from memgrow.progress import NoProgress
-from memgrow.training.plain_stepper import PlainStepper
 from memgrow.training.settings import TrainingSettings
 
 

@@ -6,17 +6,17 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from memgrow.methods.trains import everything
+from memgrow.training.plain_stepper import PlainStepper
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
-from memgrow.training.defaults import FINE_TUNING, RECURRENT, SMALL
 from memgrow.experiments.comparison_setup import LABELS, REPLIES, for_data
 from memgrow.learner import Learner
 from memgrow.methods import Plugins
-from memgrow.methods.trains import everything
 from memgrow.text import Vocabulary
 from memgrow.training import loop
-from memgrow.training.plain_stepper import PlainStepper
+from memgrow.training.defaults import FINE_TUNING, RECURRENT, SMALL
 from memgrow.training.settings import TrainingSettings
 
 

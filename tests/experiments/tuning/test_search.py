@@ -6,6 +6,10 @@ from statistics import fmean
 from typing import Any
 
 import pytest
+from memgrow.experiments.tuning import search as search_module
+from memgrow.experiments.tuning.search import Search
+from memgrow.experiments.tuning.space import Range, space_of
+from memgrow.experiments.tuning.trials import Found, Tried, score_of, without_test
 
 from memgrow.data import Stream, synthetic_stream
 from memgrow.errors import DataError, SettingsError
@@ -13,10 +17,6 @@ from memgrow.experiments import job as job_module
 from memgrow.experiments.comparison import Settings
 from memgrow.experiments.grid import Grid
 from memgrow.experiments.store import Store
-from memgrow.experiments.tuning import search as search_module
-from memgrow.experiments.tuning.search import Search
-from memgrow.experiments.tuning.space import Range, space_of
-from memgrow.experiments.tuning.trials import Found, Tried, score_of, without_test
 from memgrow.methods import find_method
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings

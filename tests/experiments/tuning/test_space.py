@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 import yaml
+from memgrow.experiments.tuning.space import OPTIONS, recipe_of, space_of, with_values
 
 from memgrow.cli.recipe import read_recipe
-from memgrow.training.defaults import defaults_for
 from memgrow.errors import SettingsError
 from memgrow.experiments.comparison import Settings
-from memgrow.experiments.tuning.space import OPTIONS, recipe_of, space_of, with_values
 from memgrow.methods import LETTERS, METHODS, MethodSettings, find_method
 from memgrow.models import ModelSettings, PretrainedSettings
+from memgrow.training.defaults import defaults_for
 from memgrow.training.settings import TrainingSettings
 
 SMALL = Settings(ModelSettings(embedding=8, hidden=8, slots=4), TrainingSettings(rate=0.01, min_documents=2))
