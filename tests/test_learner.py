@@ -285,9 +285,7 @@ def test_an_unknown_label_is_refused_with_its_place(tiny, short, stream):
     learner = make(tiny, short)
     learner.adapt(stream[0])
     strange = Example("a", "b", "perhaps", where="new.csv, line 31417")
-    with pytest.raises(
-        DataError, match=r"new.csv, line 31417: unknown label 'perhaps'; known are contradiction, "
-    ):
+    with pytest.raises(DataError, match=r"new.csv, line 31417: unknown label 'perhaps'; known are contradiction, "):
         learner.adapt(Domain("new", stream[1].train, (*stream[1].validation, strange)))
     with pytest.raises(DataError, match="unknown label"):
         learner.evaluate(Domain("new", test=(strange,)))
