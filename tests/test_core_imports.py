@@ -19,7 +19,7 @@ AROUND = (
     "memgrow.report",
     "memgrow.experiments",
     "memgrow.export",
-    "memgrow.service",
+    "memgrow.serve",
     "memgrow.sklearn",
 )
 # What pyproject.toml forbids the core, and what typer, rich and matplotlib bring along

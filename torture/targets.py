@@ -168,27 +168,26 @@ def request_body(content: bytes, place: Path) -> None:
     """What is sent to a service to be answered: examples that can be written down, or a sentence."""
     from pydantic import ValidationError
 
-    from memgrow.service.limits import Limits
-    from memgrow.service.schemas import Asked, examples_of
+    from memgrow.serve.limits import Limits
+    from memgrow.serve.schemas import PredictRequest, to_examples
 
     try:
-        asked = Asked.model_validate(json.loads(content))
+        asked = PredictRequest.model_validate(json.loads(content))
     except (ValueError, RecursionError, ValidationError):  # which the framework answers
         return
     for task in ("text", "pair", "reply"):
         with suppress(MemgrowError):
-            for example in examples_of(asked.inputs, task, Limits()):
+            for example in to_examples(asked.inputs, task, Limits()):
                 "\n".join(example.texts).encode()
-    examples_of(asked.inputs, "text", Limits())
+    to_examples(asked.inputs, "text", Limits())
 
 
 def upload_name(content: bytes, place: Path) -> None:
     """The name of an uploaded file becomes the name of a domain that can stand anywhere, or a sentence."""
-    from memgrow.service.uploads import domain_name, suffix_of
+    from memgrow.serve.jobs import split_name
 
     text = as_text(content)
-    suffix_of(text)
-    found = domain_name(None, text)
+    found, _ = split_name(text, None)
     assert 0 < len(found) <= 64
     assert not set(found) & set("/\\\0\n")
     assert not found.startswith(".")

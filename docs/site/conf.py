@@ -14,7 +14,7 @@ from memgrow import __version__
 
 SHORT = 28  # letters of a word in code that fit a line on a phone
 SENTENCES = 60  # letters of a cell that would be a tall column on a phone
-ICON = "../../src/memgrow/service/page/icon.svg"  # that of the service
+ICON = "../../src/memgrow/serve/page/icon.svg"  # that of the service
 
 project = "memgrow"
 author = "The memgrow authors"

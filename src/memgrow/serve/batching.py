@@ -1,0 +1,179 @@
+"""Micro-batching: requests that arrive together are computed as one batch.
+
+One worker thread computes. While it does, the next requests gather. If the previous batch had several requests, the
+next one waits a few milliseconds for more; a single client never waits. `Limits(together=1)` disables batching.
+"""
+
+import asyncio
+import heapq
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from memgrow.data import Example
+from memgrow.serve.limits import Limits
+from memgrow.serve.model import ServedModel
+
+LINGER_S, GAP_S = 0.01, 0.001  # longest wait for a batch to fill, and for its next request
+Outputs = Sequence[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response body, and the model that it comes from."""
+
+    body: bytes
+    outputs: Outputs
+    model: ServedModel
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request in the queue."""
+
+    examples: Sequence[Example]
+    explain: bool
+    top_k: int | None
+    future: "asyncio.Future[Answer]"
+
+
+class Batcher:
+    """Computes requests in batches, each with the model that is current when the batch begins."""
+
+    def __init__(
+        self,
+        current: Callable[[], ServedModel],
+        limits: Limits,
+        on_batch: Callable[[int], None] = lambda size: None,
+        on_outputs: Callable[[ServedModel, Sequence[Example], Outputs], None] = lambda model, examples, outputs: None,
+    ) -> None:
+        """`on_batch` gets the size of each batch, and `on_outputs` what was predicted, both in the worker thread."""
+        self._current, self._limits, self._on_batch, self._on_outputs = current, limits, on_batch, on_outputs
+        self._queue: deque[Request] = deque()
+        self._arrived = asyncio.Event()
+        self._pool = ThreadPoolExecutor(1, "batches")
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin, within the running event loop."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+        self._pool.shutdown()
+
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    async def submit(self, examples: Sequence[Example], *, explain: bool = False, top_k: int | None = None) -> Answer:
+        """The response to some examples, once a batch with them has been computed."""
+        if len(self._queue) >= self._limits.waiting or not self.is_alive:
+            raise HTTPException(503, "too many requests are waiting: try again in a moment")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._queue.append(Request(examples, explain, top_k, future))
+        self._arrived.set()
+        try:
+            async with asyncio.timeout(self._limits.answer_s):
+                return await future
+        except TimeoutError:
+            raise HTTPException(503, f"no answer within {self._limits.answer_s:g} seconds: send less") from None
+
+    async def _run(self) -> None:
+        several = False
+        while True:
+            await self._arrived.wait()
+            if several:
+                await self._linger()
+            batch = self._take()
+            if not self._queue:
+                self._arrived.clear()
+            several = len(batch) > 1
+            if not batch:
+                continue
+            answers = await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
+            for request, answer in zip(batch, answers, strict=True):
+                if request.future.done():  # given up meanwhile
+                    continue
+                if isinstance(answer, Exception):
+                    request.future.set_exception(answer)
+                else:
+                    request.future.set_result(answer)
+
+    async def _linger(self) -> None:
+        until, before = time.monotonic() + LINGER_S, 0
+        while before < len(self._queue) < self._limits.together and time.monotonic() < until:
+            before = len(self._queue)
+            await asyncio.sleep(GAP_S)
+
+    def _take(self) -> list[Request]:
+        """The next batch; requests that were given up are dropped."""
+        batch: list[Request] = []
+        texts = 0
+        while self._queue and len(batch) < self._limits.together:
+            texts += len(self._queue[0].examples)
+            if batch and texts > self._limits.texts:
+                break
+            request = self._queue.popleft()
+            if request.future.done():
+                texts -= len(request.examples)
+            else:
+                batch.append(request)
+        return batch
+
+    # In the worker thread
+
+    def _compute(self, batch: Sequence[Request]) -> list[Answer | Exception]:
+        model = self._current()
+        self._on_batch(len(batch))
+        together = [request for request in batch if not request.explain]
+        found: dict[int, Answer | Exception] = {}
+        try:
+            outputs = model.predict([example for request in together for example in request.examples])
+            for request in together:
+                found[id(request)] = self._answer(model, request, outputs)
+        except Exception:  # compute each by itself, so that one request cannot spoil the others
+            found = {}
+        answers = [found[id(request)] if id(request) in found else self._alone(model, request) for request in batch]
+        for request, answer in zip(batch, answers, strict=True):
+            if isinstance(answer, Answer):
+                self._on_outputs(model, request.examples, answer.outputs)
+        return answers
+
+    def _alone(self, model: ServedModel, request: Request) -> Answer | Exception:
+        try:
+            outputs = map(model.explain, request.examples) if request.explain else model.predict(request.examples)
+            return self._answer(model, request, outputs)
+        except Exception as error:
+            return error
+
+    def _answer(self, model: ServedModel, request: Request, outputs: Iterator[dict[str, Any]]) -> Answer:
+        """Take the outputs of one request. JSON is made here, as it may be large, and not in the event loop."""
+        limit = self._limits.probabilities
+        top_k = max(1, min(request.top_k or limit, limit // len(request.examples)))
+        told = [_most_probable(next(outputs), top_k) for _ in request.examples]
+        content = told[0] if request.explain else {"predictions": told}
+        body = json.dumps({"version": model.version, "digest": model.digest, **content}).encode()
+        return Answer(body, told, model)
+
+
+def _most_probable(output: dict[str, Any], top_k: int) -> dict[str, Any]:
+    probabilities = output.get("probabilities")
+    if probabilities is None or len(probabilities) <= top_k:
+        return output
+    best = heapq.nlargest(top_k, probabilities, key=probabilities.__getitem__)
+    return {**output, "probabilities": {label: probabilities[label] for label in best}}

@@ -1,0 +1,398 @@
+"""The training queue: one training process at a time, then publishing or discarding what it trained.
+
+Each job has a folder with its record, the uploaded file until the training has ended, and the trained model until it
+is published or discarded. A record is changed on disk before the step that it describes, and each step may be repeated:
+whatever is killed, the next service continues from the records.
+"""
+
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+from filelock import FileLock, Timeout
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.exceptions import HTTPException
+
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, listed, quoted
+from memgrow.serve.limits import Limits
+from memgrow.serve.logs import Log, error_message
+from memgrow.serve.model import Publisher
+from memgrow.serve.trainer import CANDIDATE, DATA, PROGRESS, RESULT, Order, load_upload
+from memgrow.storage import atomic_write
+from memgrow.training.checks import check_stage, domains_of_stage
+
+State = Literal["queued", "training", "ready", "published", "discarded", "failed"]
+ACTIVE = ("queued", "training", "ready")
+Suffix = Literal[".jsonl", ".csv", ".tsv"]  # without compression, so that no file becomes larger than it is
+JOB_ID = re.compile(r"[0-9a-f]+-[0-9a-f]{8}")
+DOMAIN_NAME = re.compile(r"\w[\w .+-]{0,63}")
+RECORD, TRAINER_LOG, LOCK = "job.json", "trainer.log", ".lock"
+INCOMING = ".incoming-"  # begins the name of a folder whose upload has not been accepted yet
+ADVICE = "choose an empty or new folder with --jobs"
+
+
+class Job(BaseModel):
+    """The record of a training."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    id: str
+    domain: str
+    suffix: Suffix
+    publish: bool  # when it has been trained
+    created: float
+    state: State = "queued"
+    started: float | None = None
+    ended: float | None = None
+    before: dict[str, float | None] = {}  # test accuracy by domain
+    after: dict[str, float | None] = {}
+    error: str | None = None
+    version: int | None = None
+    digest: str | None = None
+
+    @classmethod
+    def new(cls, domain: str, suffix: Suffix, publish: bool) -> "Job":
+        number = f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}"
+        return cls(id=number, domain=domain, suffix=suffix, publish=publish, created=time.time())
+
+    def to_json(self, progress: Mapping[str, Any]) -> dict[str, Any]:
+        """The job as clients see it."""
+        return {
+            **self.model_dump(exclude={"suffix", "created", "started", "ended"}),
+            "epoch": progress.get("epoch"),
+            "epochs": progress.get("epochs"),
+            "progress": 1.0 if self.state in ("ready", "published") else progress.get("progress", 0.0),
+            "seconds": round((self.ended or time.time()) - self.started, 1) if self.started else 0.0,
+        }
+
+
+def open_jobs_folder(folder: Path, model: Path) -> None:
+    """Make the folder of trainings, or check one that exists: what is ready in it may be published without asking.
+
+    It must belong to this user, be closed to others and hold nothing but jobs.
+    """
+    if folder == model or folder in model.parents or model in folder.parents:
+        raise SettingsError(f"{folder} contains the model or is part of it: {ADVICE}")
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found, names = folder.stat(), [path.name for path in folder.iterdir()]
+    except OSError as error:
+        raise SettingsError(f"{folder} cannot hold trainings ({error.strerror or error}): {ADVICE}") from None
+    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077):
+        raise SettingsError(f"{folder} is another user's or open to others: check it and `chmod 700` it, or {ADVICE}")
+    if others := sorted(
+        name for name in names if not (JOB_ID.fullmatch(name) or name[0] == "." or name == "lost+found")
+    ):
+        raise SettingsError(f"{folder} holds other things than trainings ({listed(others, most=3)}): {ADVICE}")
+
+
+def split_name(file_name: str | None, name: str | None) -> tuple[str, Suffix]:
+    """The domain's name and the format of an upload. The sender's file name is a label; no path is made of it."""
+    suffix = next((one for one in get_args(Suffix) if (file_name or "").lower().endswith(one)), None)
+    if file_name is None or suffix is None:
+        raise DataError(f"the file is called {quoted(file_name or '')}: its name must end in .jsonl, .csv or .tsv")
+    domain = (file_name[: -len(suffix)] if name is None else name).strip()
+    if not DOMAIN_NAME.fullmatch(domain):
+        raise DataError(
+            f"{quoted(domain)} cannot be the name of a domain: use up to 64 letters, digits, spaces and _ . + -, "
+            "starting with a letter or digit"
+        )
+    return domain, suffix
+
+
+class JobQueue:
+    """The trainings of a service, and the thread that runs them one after the other."""
+
+    def __init__(
+        self,
+        folder: Path,
+        publisher: Publisher,
+        *,
+        limits: Limits,
+        log: Log,
+        watch: Sequence[Path] = (),
+        max_forgetting: float | None = None,
+    ) -> None:
+        open_jobs_folder(folder, publisher.folder)
+        self.folder, self._publisher, self._limits, self._log = folder, publisher, limits, log
+        self._watch, self._max_forgetting = [str(path.absolute()) for path in watch], max_forgetting
+        self._jobs: dict[str, Job] = {}  # in the order in which they were created
+        self._changed = threading.Condition(threading.RLock())
+        self._stopped = False
+        self._thread = threading.Thread(target=self._work, name="trainings", daemon=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second service from the same trainings."""
+        try:
+            with FileLock(self.folder / LOCK, timeout=0):
+                yield
+        except Timeout:
+            raise ModelError(
+                f"another service uses {self.folder}: stop it, or start this one with --read-only or --jobs FOLDER"
+            ) from None
+
+    def start(self) -> None:
+        """Continue with the jobs on disk."""
+        for path in sorted(self.folder.iterdir()):
+            if path.name.startswith(INCOMING):
+                shutil.rmtree(path, ignore_errors=True)
+            elif JOB_ID.fullmatch(path.name):
+                try:
+                    job = Job.model_validate_json((path / RECORD).read_bytes())
+                    if path.is_symlink() or job.id != path.name:
+                        raise ModelError(f"{path} is a link or a copy")
+                except (OSError, ValidationError, ModelError) as error:
+                    self._log.error("job left alone", error, job=path.name)
+                    continue
+                self._jobs[job.id] = job.model_copy(update={"state": "queued"}) if job.state == "training" else job
+                self._tidy(job)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the running training; the next service resumes it."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    # For clients
+
+    def add(self, content: BinaryIO, file_name: str | None, name: str | None, publish: bool) -> Job:
+        """Check an uploaded file and put it into the queue."""
+        self._check_room()
+        domain, suffix = split_name(file_name, name)
+        job = Job.new(domain, suffix, publish)
+        incoming = self.folder / f"{INCOMING}{job.id}"
+        incoming.mkdir(mode=0o700)
+        try:
+            data = incoming / f"{DATA}{suffix}"
+            with data.open("xb") as file:
+                shutil.copyfileobj(content, file)
+                file.flush()
+                os.fsync(file.fileno())
+            self._check_upload(data, domain)
+            with self._changed:
+                self._check_room()
+                _write(incoming, job)
+                incoming.rename(self.folder / job.id)
+                self._jobs[job.id] = job
+                self._log.write("job", id=job.id, state=job.state)
+                self._changed.notify_all()
+        except BaseException:
+            shutil.rmtree(incoming, ignore_errors=True)
+            raise
+        return job
+
+    def list(self) -> list[dict[str, Any]]:
+        """All jobs, the latest first."""
+        return [self.get(number) for number in reversed([*self._jobs])]
+
+    def get(self, number: str) -> dict[str, Any]:
+        job = self._find(number)
+        return job.to_json(_read_object(self.folder / number / PROGRESS) if job.state == "training" else {})
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs are in each state."""
+        states = [job.state for job in [*self._jobs.values()]]
+        return {state: states.count(state) for state in get_args(State)}
+
+    def publish(self, number: str) -> dict[str, Any]:
+        with self._changed:
+            job = self._find(number)
+            if job.state != "ready":
+                raise HTTPException(409, f"this training is {job.state}: only one that is ready can be published")
+            if (error := self._publish(self._update(job, publish=True))) is not None:
+                raise error
+        return self.get(number)
+
+    def discard(self, number: str) -> dict[str, Any]:
+        with self._changed:
+            job = self._find(number)
+            if job.state not in ACTIVE:
+                raise HTTPException(409, f"this training is {job.state}: there is nothing to discard")
+            self._update(job, state="discarded")
+        return self.get(number)
+
+    def _find(self, number: str) -> Job:
+        if (job := self._jobs.get(number)) is None:
+            raise HTTPException(404, "there is no such training: GET /jobs lists them")
+        return job
+
+    def _check_room(self) -> None:
+        if sum(job.state in ACTIVE for job in [*self._jobs.values()]) >= self._limits.jobs:
+            message = f"{self._limits.jobs} trainings are waiting: publish or discard some, or try again later"
+            raise HTTPException(429, message)
+
+    def _check_upload(self, file: Path, name: str) -> None:
+        """Refuse data that this model cannot learn, or has learned already."""
+        if file.stat().st_size > self._limits.upload:
+            raise HTTPException(413, f"the file is larger than {self._limits.upload:,} bytes: use `memgrow adapt`")
+        learner, domain = self._publisher.current.learner, load_upload(file, name)
+        try:
+            domains = domains_of_stage(learner.method, learner.history.domains, domain, ())
+            stage = check_stage(domains, learner.task, learner.labels)
+        except MemgrowError as error:
+            kind = DataError if isinstance(error, DataError) else SettingsError
+            raise kind(str(error).replace(file.name, name)) from None
+        if learner.history.find(stage.fingerprint):
+            raise ModelError(f"the model has already learned {name} from this data")
+
+    # Records
+
+    def _update(self, job: Job, **changes: Any) -> Job:
+        """Change a job in memory and on disk. If the disk is full it goes on from memory, and the log says so."""
+        with self._changed:
+            state = changes.get("state")
+            if state not in (None, "queued", "training") and job.ended is None:
+                changes["ended"] = time.time()
+            job = self._jobs[job.id] = job.model_copy(update=changes)
+            if state:
+                self._log.write("job", id=job.id, state=state, version=job.version, digest=job.digest)
+            try:
+                _write(self.folder / job.id, job)
+            except OSError as error:
+                self._log.error("record not written", error, id=job.id)
+                if job.state in ACTIVE:
+                    return job  # with its files: the next service repeats the step
+                self._tidy(job)  # makes room
+                with suppress(OSError):
+                    _write(self.folder / job.id, job)
+            self._tidy(job)
+            return job
+
+    def _tidy(self, job: Job) -> None:
+        """Remove what a job in its state no longer needs, texts first."""
+        if job.state in ("queued", "training"):
+            return
+        folder = self.folder / job.id
+        (folder / f"{DATA}{job.suffix}").unlink(missing_ok=True)
+        for path in folder.iterdir() if job.state != "ready" else ():
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            elif path.name != RECORD:
+                path.unlink(missing_ok=True)
+
+    # In the thread
+
+    def _work(self) -> None:
+        for job in [one for one in self._jobs.values() if one.state == "ready" and one.publish]:
+            self._publish(job)  # the service was killed in between
+        while (next_job := self._next()) is not None:
+            try:
+                self._train(next_job)
+            except Exception as error:
+                self._log.error("training failed", error, id=next_job.id)
+                with self._changed:
+                    if (job := self._jobs[next_job.id]).state in ("queued", "training"):
+                        self._update(job, state="failed", error=error_message(error))
+            with self._changed:
+                ended = [job for job in self._jobs.values() if job.state not in ACTIVE]
+                for job in ended[: -self._limits.ended]:
+                    del self._jobs[job.id]
+                    shutil.rmtree(self.folder / job.id, ignore_errors=True)
+
+    def _next(self) -> Job | None:
+        def queued() -> list[Job]:
+            return [job for job in self._jobs.values() if job.state == "queued"]
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopped or queued())
+            return None if self._stopped else queued()[0]
+
+    def _train(self, job: Job) -> None:
+        (self.folder / job.id / RESULT).unlink(missing_ok=True)
+        with self._changed:
+            if self._jobs[job.id].state != "queued":
+                return
+            job = self._update(job, state="training", started=job.started or time.time())
+        error = self.run_trainer(job)
+        if error and not self._is_over(job):
+            error = self.run_trainer(job)  # once more: it resumes where it was killed
+        with self._changed:
+            if self._stopped:
+                return
+            if self._is_over(job):  # discarded
+                self._tidy(self._jobs[job.id])
+                return
+            result = _read_object(self.folder / job.id / RESULT)
+            if "after" in result:
+                job = self._update(job, state="ready", before=result["before"], after=result["after"])
+            else:
+                job = self._update(job, state="failed", error=str(result.get("error") or error))
+        if job.state == "ready" and job.publish:
+            self._publish(job)
+
+    def _is_over(self, job: Job) -> bool:
+        return self._stopped or self._jobs[job.id].state != "training"
+
+    def run_trainer(self, job: Job) -> str | None:
+        """Train in another process; an error message if it did not finish."""
+        folder, device = self.folder / job.id, self._publisher.device
+        order = Order(str(self._publisher.folder), job.domain, job.suffix, device, self._watch, self._max_forgetting)
+        # Nothing is imported from a working folder: not from the job's (-P) and not from where the service started.
+        command = [sys.executable, "-P", "-m", "memgrow.serve.trainer", str(folder)]
+        paths = [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        with (folder / TRAINER_LOG).open("wb") as log:
+            process = subprocess.Popen(
+                command, bufsize=0, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, env=environment
+            )
+        with process:
+            assert process.stdin is not None
+            with suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
+            while process.poll() is None:
+                if self._is_over(job):
+                    process.kill()
+                time.sleep(0.05)
+        if process.returncode == 0:
+            return None
+        lines = (folder / TRAINER_LOG).read_text(errors="replace").strip().splitlines()
+        self._log.write("trainer failed", id=job.id, code=process.returncode, last_line=lines[-1] if lines else None)
+        if process.returncode < 0:
+            return f"the training process was killed (signal {-process.returncode}): is there enough memory?"
+        return f"the training process failed (exit code {process.returncode}): see the log of the service"
+
+    def _publish(self, job: Job) -> Exception | None:
+        """Make the trained model the served one; an error is recorded and comes back."""
+        with self._changed:
+            if self._jobs[job.id].state != "ready":
+                return None  # discarded meanwhile
+            try:
+                model = self._publisher.publish(self.folder / job.id / CANDIDATE)
+            except Exception as error:
+                if not isinstance(error, MemgrowError):
+                    self._log.error("not published", error, id=job.id)
+                self._update(job, error=error_message(error))
+                return error
+            self._update(job, state="published", version=model.version, digest=model.digest, error=None)
+        return None
+
+
+def _write(folder: Path, job: Job) -> None:
+    atomic_write(folder / RECORD, job.model_dump_json(indent=1))
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    """The JSON object in a file; an empty one if there is none."""
+    try:
+        value = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,184 @@
+"""The model that is being served, and how it changes: by publishing, by rollback, or by another command.
+
+The model's folder is the only truth: whatever has changed it, the service loads what is there and then replaces one
+reference. A batch that is being computed keeps the model it began with, so that no request is lost.
+"""
+
+import hashlib
+import json
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from memgrow import __version__, versions
+from memgrow.data import Example
+from memgrow.errors import ModelError, listed
+from memgrow.folder_writer import PATIENCE_S
+from memgrow.learner import Learner
+from memgrow.locking import hold
+from memgrow.manifest import MANIFEST
+from memgrow.models import REPLY
+from memgrow.reading import read_reply, read_words
+from memgrow.report.learner import about
+from memgrow.storage import finite
+
+NO_SLOTS = "This model has no slots that a text could read."
+TRIES = 5  # to load a folder that changes meanwhile
+CHUNK = 500_000  # probabilities in memory at once
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """One version of a model, loaded."""
+
+    learner: Learner
+    name: str
+    digest: str  # of the content: another version has another one
+    versions: Sequence[dict[str, Any]]
+
+    @classmethod
+    def load(cls, folder: Path, device: str) -> "ServedModel":
+        for _ in range(TRIES):
+            digest = digest_of(folder)
+            learner = Learner.load(folder, device)
+            kept = [_version_json(one) for one in versions.list_versions(folder)]
+            if digest is not None and digest_of(folder) == digest:
+                return cls(learner, folder.name, digest, kept)
+        raise ModelError(f"{folder} changed {TRIES} times while it was loaded: wait until no other command changes it")
+
+    @property
+    def version(self) -> int:
+        """The number of stages, as in `memgrow history`."""
+        return len(self.learner.history.stages)
+
+    def predict(self, examples: Sequence[Example]) -> Iterator[dict[str, Any]]:
+        """A label and its probabilities, or a reply, for each example."""
+        if self.learner.task == REPLY:
+            yield from ({"reply": one.text, "ended": one.ended} for one in self.learner.reply(examples))
+            return
+        chunk = max(1, CHUNK // max(1, len(self.learner.labels or ())))
+        for start in range(0, len(examples), chunk):
+            for one in self.learner.predict(examples[start : start + chunk]):
+                yield {"label": one.label, "probabilities": one.probabilities}
+
+    def explain(self, example: Example) -> dict[str, Any]:
+        """The prediction, and for each word how much attention the slots of each domain get."""
+        learner = self.learner
+        if learner.task == REPLY:
+            (reply,) = learner.reply([example])
+            output, reading = {"reply": reply.text, "ended": reply.ended}, read_reply(learner, example, reply)
+        else:
+            (output,), reading = self.predict([example]), read_words(learner, example)
+        words = [asdict(word) for word in reading.words]
+        return {**output, "domains": reading.domains, "words": words, "note": None if reading.domains else NO_SLOTS}
+
+    @cached_property
+    def card(self) -> bytes:
+        """The model card, as JSON."""
+        learner, facts, settings = self.learner, asdict(about(self.learner)), asdict(self.learner.settings)
+        if "encoder" in settings:
+            facts["encoder"] = settings["encoder"] = encoder_name(facts["encoder"])
+        history = learner.history.to_json()
+        card = {
+            "name": self.name,
+            "kind": "responder" if learner.task == REPLY else "classifier",
+            "version": self.version,
+            "digest": self.digest,
+            "versions": self.versions,
+            **facts,
+            "stages": history["stages"],
+            "matrix": history["matrix"],
+            "baseline": history["baseline"],
+            "summary": learner.history.summary(),
+            "settings": {
+                "model": settings,
+                "training": asdict(learner.training),
+                "options": asdict(learner.options),
+                "seed": learner.seed,
+            },
+            "calibration": learner.calibration.to_json() if learner.calibration.domains else None,
+            "memgrow": __version__,
+        }
+        return json.dumps(finite(card)).encode()
+
+
+class Publisher:
+    """The folder of a model, and the version of it that is served."""
+
+    def __init__(self, folder: Path, device: str = "auto", keep_versions: int | None = None) -> None:
+        self.folder, self.device, self._keep = Path(os.path.realpath(folder)), device, keep_versions
+        self._changing = threading.Lock()  # for threads that change or load; readers need none
+        self._current = ServedModel.load(self.folder, device)
+
+    @property
+    def current(self) -> ServedModel:
+        return self._current
+
+    def refresh(self) -> bool:
+        """Serve what the folder holds, if it has changed; whether it has."""
+        with self._changing:
+            if digest_of(self.folder) in (None, self._current.digest):
+                return False
+            self._load()
+            return True
+
+    def publish(self, candidate: Path) -> ServedModel:
+        """Save a trained model as the next version, if it continues the current one.
+
+        May be called again for the same candidate, as after a crash.
+        """
+        learner = Learner.load(candidate, "cpu")
+        trained = [stage.fingerprint for stage in learner.history.stages]
+        with self._changing:
+            with hold(self.folder, PATIENCE_S):
+                now = versions.newest_history(self.folder, versions.list_versions(self.folder))
+                there = [stage.fingerprint for stage in now.stages]
+                if there not in (trained, trained[:-1]):
+                    learned = listed(name for stage in now.stages for name in stage.learned)
+                    raise ModelError(
+                        f"the model has changed since this training began (it now knows {learned}): upload the file "
+                        "again"
+                    )
+                if there != trained:
+                    learner.save(self.folder, keep_versions=self._keep)
+            return self._load()
+
+    def roll_back(self, to: int | None = None) -> ServedModel:
+        """Go back to an earlier version; later ones are removed."""
+        with self._changing:
+            versions.undo(self.folder, to)
+            return self._load()
+
+    def _load(self) -> ServedModel:
+        loaded = ServedModel.load(self.folder, self.device)
+        _ = loaded.card  # made now, and not while a request waits for it
+        self._current = loaded
+        return loaded
+
+
+def encoder_name(encoder: str | None) -> str | None:
+    """The name of an encoder; of a local folder its last part, as its path is nobody's business."""
+    return Path(encoder).name if encoder and Path(encoder).is_absolute() else encoder
+
+
+def digest_of(folder: Path) -> str | None:
+    """Identifies the content of a model's folder by the checksums in its manifest; None while there is none."""
+    try:
+        checksums = json.loads((folder / MANIFEST).read_bytes())["sha256"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _version_json(one: versions.SavedVersion) -> dict[str, Any]:
+    last = one.history.stages[-1] if one.history is not None and one.history.stages else None
+    return {
+        "number": one.number,
+        "domain": " and ".join(last.learned) if last else None,
+        "date": last.date if last else None,
+        "bytes": one.size,
+    }

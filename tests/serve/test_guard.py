@@ -1,0 +1,161 @@
+"""Access, limits, the log and the metrics; hostile requests get a message."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+
+from memgrow.serve.app import PAGE
+from memgrow.serve.guard import Access, is_loopback
+from memgrow.serve.limits import Limits
+from memgrow.serve.logs import Log
+from tests.serve.conftest import PAIR, Serve
+
+JSON = {"content-type": "application/json"}
+CHANGING = ("/adapt", "/rollback", "/jobs/1/publish", "/jobs/1/discard")
+BODIES = {
+    "empty": b"",
+    "no JSON": b"{",
+    "no UTF-8": b'{"inputs": ["\xff\xfe"]}',
+    "no object": b"[1, 2]",
+    "deep": b"[" * 100_000,
+    "NaN": b'{"inputs": [NaN]}',
+    "no inputs": b'{"inputs": []}',
+    "null": b'{"inputs": [null]}',
+    "empty text": b'{"inputs": ["\t"]}',
+    "one text of two": b'{"inputs": ["one text"]}',
+    "half a character": b'{"inputs": ["\\ud800\\tb"]}',
+    "half a character in a field": b'{"inputs": [{"premise": "\\ud800", "hypothesis": "b"}]}',
+    "half a character as a field": b'{"inputs": [{"\\ud800": "a"}]}',
+    "unknown field": b'{"inputs": ["a\\tb"], "path": "/etc/passwd"}',
+    "unknown fields of an input": b'{"inputs": [{"a": "b"}]}',
+    "fields of another type": b'{"inputs": [{"premise": 1, "hypothesis": []}]}',
+    "top_k of 0": b'{"inputs": ["a\\tb"], "top_k": 0}',
+    "too many": json.dumps({"inputs": ["a\tb"] * 257}).encode(),
+    "too long": json.dumps({"inputs": ["a" * 20_001 + "\tb"]}).encode(),
+    "too large": json.dumps({"inputs": ["a\tb" + " " * (1 << 20)]}).encode(),
+}
+
+
+def test_hostile_bodies_get_a_message(serve: Serve) -> None:
+    client = serve().client
+    for what, body in BODIES.items():
+        for path in ("/predict", "/explain", "/rollback"):
+            answer = client.post(path, content=body, headers=JSON)
+            assert 400 <= answer.status_code < 500, (what, path, answer.text)
+            detail = answer.json()["detail"]
+            assert isinstance(detail, str), (what, path)
+            assert detail, (what, path)
+    assert client.post("/predict", content=BODIES["too large"], headers=JSON).status_code == 413
+    assert client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
+
+
+def test_an_endless_body_and_a_large_file_are_refused(serve: Serve) -> None:
+    def endless() -> Iterator[bytes]:
+        for _ in range(1000):
+            yield b" " * (1 << 16)
+
+    client = serve(limits=Limits(upload=1000)).client
+    assert client.post("/predict", content=endless(), headers=JSON).status_code == 413
+    for size in (1001, 3 << 20):
+        assert client.post("/adapt", files={"file": ("a.jsonl", b"x" * size)}).status_code == 413
+
+
+def test_every_response_has_security_headers(serve: Serve) -> None:
+    client = serve().client
+    for answer in (client.get("/"), client.get("/nowhere"), client.post("/predict", content=b"{")):
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_changing_the_model_needs_the_token(serve: Serve) -> None:
+    client = serve(access=Access("secret", None)).client
+    for path in CHANGING:
+        for given in (None, "Bearer wrong", "secret", "Bearer ", "Bearer w\xf6ng"):
+            headers = {} if given is None else {"authorization": given.encode("latin-1")}
+            assert client.post(path, headers=headers).status_code == 401, (path, given)  # type: ignore[arg-type]
+        assert client.post(path, headers={"authorization": "Bearer secret"}).status_code != 401
+    assert client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
+
+
+def test_pages_of_other_sites_can_change_nothing(serve: Serve) -> None:
+    client = serve().client
+    assert client.post("/rollback", json={}, headers={"origin": "http://evil.example"}).status_code == 403
+    assert client.get("/model", headers={"host": "evil.example"}).status_code == 403
+    assert client.get("/model", headers={"host": "localhost:8000"}).status_code == 200
+    assert client.post("/rollback", json={}, headers={"origin": "http://127.0.0.1"}).json()["version"] == 1
+
+
+def test_a_token_is_made_where_others_can_call() -> None:
+    for host in ("127.0.0.1", "::1", "localhost"):
+        assert is_loopback(host)
+        assert Access.for_host(host).token is None
+    assert len(Access.for_host("0.0.0.0", "").token or "") >= 32
+    assert Access.for_host("0.0.0.0", "mine").token == "mine"
+
+
+def test_a_read_only_service_changes_nothing(serve: Serve) -> None:
+    client = serve(read_only=True).client
+    assert client.post("/rollback", json={}).status_code == 403
+    assert client.post("/adapt", files={"file": ("a.jsonl", b"x")}).status_code == 403
+    assert client.get("/jobs").json() == {"jobs": [], "read_only": True}
+    assert client.post("/predict", json={"inputs": [PAIR]}).status_code == 200
+
+
+def test_the_log_has_no_texts_unless_asked_for(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    served = serve()
+    served.client.post("/predict", json={"inputs": [PAIR]})
+    served.client.post("/predict", json={"inputs": ["a secret word"]})
+    lines = [json.loads(line) for line in served.log.getvalue().splitlines()]
+    assert [(line["path"], line["status"]) for line in lines] == [("/predict", 200), ("/predict", 422)]
+    assert lines[0]["version"] == 2
+    assert "soup" not in served.log.getvalue()
+    assert "secret" not in served.log.getvalue()
+    talkative = serve(log_texts=True)
+    talkative.client.post("/predict", json={"inputs": [PAIR]})
+    assert "soup" in talkative.log.getvalue()
+    closed = StringIO()
+    closed.close()
+    for stream in (None, closed):  # None: started with 2>&-
+        monkeypatch.setattr(sys, "stderr", stream)
+        Log().write("job", state="queued")
+
+
+def test_metrics_for_prometheus(serve: Serve) -> None:
+    client = serve().client
+    client.post("/predict", json={"inputs": [PAIR]})
+    client.get("/nowhere/else")
+    answer = client.get("/metrics")
+    assert answer.headers["content-type"].startswith("text/plain")
+    for line in (
+        'memgrow_requests_total{method="POST",route="/predict",status="200"} 1.0',
+        'memgrow_requests_total{method="GET",route="other",status="404"} 1.0',
+        'memgrow_request_seconds_count{route="/predict"} 1.0',
+        "memgrow_batch_requests_count 1.0",
+        "memgrow_waiting_requests 0.0",
+        "memgrow_model_version 2.0",
+        "memgrow_drift_failed 0.0",
+        'memgrow_jobs{state="queued"} 0.0',
+    ):
+        assert line in answer.text
+    assert "nowhere" not in answer.text
+
+
+def test_the_page_loads_only_files_of_the_service(serve: Serve) -> None:
+    client = serve().client
+    page = client.get("/").text
+    assert "://" not in page
+    assert not re.search(r"<script(?! type=\"module\" src=)|<style|\bstyle=|\bon\w+=", page)
+    scripts = {path.name: path.read_text() for path in PAGE.glob("*.js")}
+    imported = {f"page/{name}" for text in scripts.values() for name in re.findall(r'from "\./(.+?)"', text)}
+    named = {*re.findall(r'(?:src|href)="(page/.+?)"', page), *imported}
+    assert named >= {f"page/{name}" for name in scripts}
+    for path in named:
+        assert client.get(f"/{path}").status_code == 200, path
+    for text in scripts.values():  # text is inserted as text, and the token is kept nowhere
+        assert not re.search(r"(inner|outer)HTML|insertAdjacentHTML|document\.(write|cookie)|eval\(|\wStorage", text)
