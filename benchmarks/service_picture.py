@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from memgrow.data import synthetic_stream
-from memgrow.experiments.demo import MODEL, TRAINING
+from memgrow.evaluation.demo import MODEL, TRAINING
 from memgrow.learner import Learner
 from tests.support.browser import Page, open_browser, served
 

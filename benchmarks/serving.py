@@ -32,7 +32,7 @@ from urllib.request import Request, urlopen
 import torch
 
 from memgrow.data import Domain, Example, Stream, synthetic_stream, write_jsonl
-from memgrow.experiments.demo import MODEL, TRAINING
+from memgrow.evaluation.demo import MODEL, TRAINING
 from memgrow.learner import Learner
 from memgrow.storage import atomic_write, pack_json
 from recorded_command import recorded_command

@@ -25,7 +25,7 @@ from scale_figures import HUNDRED, PROCESSES, SCALE
 from serving_figures import SERVING
 from speed_figures import SPEED
 
-from memgrow.experiments.bag_of_words import IN_TURN, REFERENCES
+from memgrow.evaluation.baselines import REFERENCES
 from memgrow.experiments.encoders.figures import ALL_ORDERS
 from memgrow.experiments.paper.dialogue import LETTERS
 from memgrow.experiments.reply_records import unpack
@@ -283,7 +283,7 @@ def bag_of_words(_: Results) -> str:
     methods = json.loads((ROOT / "results/sentiment/compare.json").read_text("utf-8"))["methods"]
     words, everything, network = (100 * methods[name]["average"]["mean"] for name in (*REFERENCES, "F+V"))
     encoder = fmean(100 * history["average"] for history in histories(DEFAULT_RUNS))
-    pairs = 100 * every["genres"]["rows"][IN_TURN]["average"]["mean"]
+    pairs = 100 * every["genres"]["rows"]["bag of words"]["average"]["mean"]
     return (
         "**Is a bag of words enough?** It is where words by themselves tell the labels: on the sentiment stream it "
         f"ends at\n{words:.1f}% within seconds, domain after domain, and at {everything:.1f}% fitted to everything; a "

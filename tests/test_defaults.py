@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
-from memgrow.cli.comparing import settings_for
+from memgrow.cli.compare import _settings
 from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe, read_recipe
-from memgrow.experiments.comparison_setup import LABELS, REPLIES, Kind, for_data
+from memgrow.evaluation.comparison import LABELS, REPLIES, Kind
 from memgrow.training.defaults import RECURRENT, SMALL, SMALL_REPLIES, THE_PAPERS, THE_PAPERS_REPLIES, defaults_here
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
@@ -35,7 +35,7 @@ def by_each_door(recipe: Recipe, kind: Kind, folder: Path):
     """The settings of a new model by adapt and by compare."""
     learner = open_or_create(folder / "model", recipe, None, None, "cpu", replies=kind.is_dialogue)
     yield learner.settings, learner.training
-    compared = settings_for(recipe, None, for_data(kind, ["mine.jsonl"]), "cpu")
+    compared = _settings(recipe, None, "cpu", kind.is_dialogue, is_public=False)
     yield compared.model, compared.training
 
 

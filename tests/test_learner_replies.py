@@ -8,7 +8,7 @@ import torch
 from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import DataError, ModelError, SettingsError
-from memgrow.experiments.reply_records import evaluate_replies
+from memgrow.evaluation.replies import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings

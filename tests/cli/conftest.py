@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from memgrow.cli import app
 from memgrow.data import Stream, write_jsonl
-from memgrow.experiments import bag_of_words
+from memgrow.evaluation import baselines
 
 SIZES = ("hidden=5", "embedding=6", "model.slots=4", "perceptron=16", "epochs=1", "batch=16")
 TINY = tuple(word for size in SIZES for word in ("--set", size))
@@ -131,4 +131,4 @@ def never_made(tmp_path: Path):
 @pytest.fixture(autouse=True)
 def few_features(monkeypatch: pytest.MonkeyPatch) -> None:
     """A bag of words as small as the models of these tests."""
-    monkeypatch.setattr(bag_of_words, "FEATURES", 2**8)
+    monkeypatch.setattr(baselines, "FEATURES", 2**8)

@@ -11,7 +11,6 @@ from typer.main import get_command
 
 from memgrow.cli import app, output
 from memgrow.errors import SettingsError
-from memgrow.experiments import grid
 from memgrow.experiments.workers import ThisMachine
 from memgrow.report import progress_bars
 
@@ -79,22 +78,6 @@ def test_notices_are_told_beside_the_json(memgrow, data, model, tmp_path):
     assert "F+M+V does not use what is set for strength" in told
     assert "kitchen: skipped, as it was learnt from the same data" in told
     assert memgrow(*learning, "--quiet").stderr == ""
-
-
-@pytest.mark.parametrize("command", ["compare", "tune"])
-def test_notices_of_experiments_are_told_beside_the_json(memgrow, data, tmp_path, monkeypatch, command):
-    if command == "tune":
-        pytest.importorskip("optuna", reason="Optuna is not installed: pip install 'memgrow[tune]'")
-
-    def refused(*_: object, **__: object) -> None:
-        raise SettingsError("no run is needed here")
-
-    monkeypatch.setattr(grid, "Grid", refused)
-    words = (data["kitchen"], data["harbour"], "--map-label", "9=bad", "--out", tmp_path / "out", *memgrow.tiny)
-    result = memgrow(command, *words, "--json")
-    assert result.stdout == ""
-    assert "no row has the label 9" in " ".join(result.stderr.split())
-    assert "no run is needed here" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
 """What commands write and print by default holds no word of a single document."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from memgrow.cli.compare import _settings
+from memgrow.cli.recipe import read_recipe
 from memgrow.data import Stream, synthetic_stream, write_jsonl
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.experiments.comparison_setup import LABELS, for_data
 from memgrow.learner import Learner
-from memgrow.training.defaults import RECURRENT, SMALL
+from memgrow.training.defaults import SMALL
 from tests.support.canaries import found_in, leaks, planted, rare_words
 from tests.support.tiny_encoder import make_encoder
 
@@ -71,11 +71,8 @@ def test_a_model_of_memgrow_0_1_0_stores_every_word_until_it_is_told_not_to(give
     assert Learner.load(model, "cpu").training.min_documents == 2
 
 
-def test_what_is_nobodys_secret_is_learnt_as_its_figures_were_made():
-    """Records of runs on public corpora are found by their settings; a user's own data has safer ones."""
-    assert for_data(LABELS, ["sentiment"]) == LABELS
-    own = for_data(LABELS, ["sentiment", "mine.jsonl"])
-    assert own.training == replace(LABELS.training, min_documents=2, patience=RECURRENT.patience)
-    assert (LABELS.model.lowercase, own.model.lowercase) == (False, True)
-    assert Learner.create(device="cpu").training == SMALL.training
+def test_public_corpora_are_compared_as_their_recorded_results_were():
+    own, public = (_settings(read_recipe(None), None, "cpu", False, is_public) for is_public in (False, True))
+    assert (own.model, own.training) == (SMALL.model, SMALL.training)
+    assert (public.training.min_documents, public.training.patience, public.model.lowercase) == (1, 2, False)
     assert SMALL.training.min_documents == 2

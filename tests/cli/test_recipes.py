@@ -11,7 +11,7 @@ import pytest
 from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.cli.recipes import SHIPPED, find_recipe
 from memgrow.errors import SettingsError
-from memgrow.experiments import demo
+from memgrow.evaluation import demo
 from memgrow.experiments.paper.protocol import PROPOSED
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.experiments.comparison import Comparison, RunResult
-from memgrow.experiments.comparison_setup import REPLIES
+from memgrow.evaluation.comparison import REPLIES, Comparison, RunResult
 from memgrow.metrics import AccuracyMatrix
 
 ROOT = Path(__file__).parents[2]

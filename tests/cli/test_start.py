@@ -10,7 +10,7 @@ import pytest
 
 from memgrow import drift
 from memgrow.cli import options as opt
-from memgrow.experiments import comparison, demo, on_ray
+from memgrow.evaluation import compare, demo, ray_executor
 from memgrow.experiments.theorem import report as theorem
 
 HELP = """
@@ -32,8 +32,8 @@ def test_help_and_version_import_nothing_that_is_slow():
 
 
 def test_what_help_shows_as_defaults_are_those_of_the_library():
-    assert opt.LOCAL == on_ray.LOCAL
-    assert ",".join(comparison.METHODS) == opt.COMPARED
+    assert opt.LOCAL == ray_executor.LOCAL
+    assert ",".join(compare.METHODS) == opt.COMPARED
     assert ",".join(demo.METHODS) == opt.DEMO
     assert (opt.WINDOW, opt.ALPHA) == (drift.WINDOW, drift.ALPHA)
     assert (opt.SAMPLES, opt.DRAWS, opt.EXAMPLES) == (theorem.SAMPLES, theorem.DRAWS, theorem.EXAMPLES)

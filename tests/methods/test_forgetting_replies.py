@@ -13,7 +13,7 @@ from statistics import fmean
 import pytest
 
 from memgrow.data import Domain, Stream, synthetic_dialogue
-from memgrow.experiments.reply_records import ReplyFigures, evaluate_replies
+from memgrow.evaluation.replies import ReplyFigures, evaluate_replies
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings

@@ -9,9 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memgrow.data import Domain, Example
-from memgrow.experiments.attention import measure_attention
-from memgrow.experiments.comparison import Comparison, RunResult
-from memgrow.experiments.comparison_setup import REPLIES
+from memgrow.evaluation.attention import measure_attention
+from memgrow.evaluation.comparison import REPLIES, Comparison, RunResult
 from memgrow.learner import Learner
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.axes import Axes

@@ -10,7 +10,7 @@ from memgrow.experiments.tuning.trials import COMPLETE, Found, Tried
 from memgrow.report.tuning import best_table
 
 from memgrow.data import Domain, Example
-from memgrow.experiments.reply_records import evaluate_replies
+from memgrow.evaluation.replies import evaluate_replies
 from memgrow.history import Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix

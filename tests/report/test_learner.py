@@ -3,8 +3,8 @@
 import pytest
 from rich.console import Console
 
-from memgrow.experiments.comparison import Comparison, RunResult
-from memgrow.experiments.reply_records import ReplyFigures
+from memgrow.evaluation.comparison import Comparison, RunResult
+from memgrow.evaluation.replies import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.methods import RECOMMENDED, Grew
 from memgrow.metrics import AccuracyMatrix

@@ -7,8 +7,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from memgrow.experiments.attention import MemoryUse, SlotUse
-from memgrow.experiments.comparison import Comparison, RunResult
+from memgrow.evaluation.attention import MemoryUse, SlotUse
+from memgrow.evaluation.comparison import Comparison, RunResult
 from memgrow.history import History, Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix

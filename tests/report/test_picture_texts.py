@@ -7,8 +7,8 @@ from math import radians, sin
 
 import pytest
 
-from memgrow.experiments.attention import MemoryUse
-from memgrow.experiments.comparison import Comparison, RunResult
+from memgrow.evaluation.attention import MemoryUse
+from memgrow.evaluation.comparison import Comparison, RunResult
 from memgrow.metrics import AccuracyMatrix
 from memgrow.metrics.confusion import Confusion
 from memgrow.report.confusion import draw_confusions

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.errors import SettingsError
-from memgrow.experiments.comparison import Comparison, RunResult
+from memgrow.evaluation.comparison import Comparison, RunResult
 from memgrow.history import Stage
 from memgrow.methods import Grew
 from memgrow.metrics import AccuracyMatrix

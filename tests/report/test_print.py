@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from memgrow.experiments.attention import MemoryUse
+from memgrow.evaluation.attention import MemoryUse
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.page import render
 from memgrow.report.measures import MEASURES

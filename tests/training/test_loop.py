@@ -11,7 +11,6 @@ from memgrow.training.plain_stepper import PlainStepper
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, by_length, collate, encode, shuffled, tokenize_examples
-from memgrow.experiments.comparison_setup import LABELS, REPLIES, for_data
 from memgrow.learner import Learner
 from memgrow.methods import Plugins
 from memgrow.text import Vocabulary
@@ -113,9 +112,9 @@ def test_training_waits_as_long_as_its_validation_part_asks_for(stream, tiny):
     assert Learner.create("F", model=tiny, training=settings, device="cpu").adapt(domain).epochs == 1 + 8
 
 
-def test_what_users_get_is_patient_and_what_was_recorded_stays():
-    assert TrainingSettings().patience == LABELS.training.patience == REPLIES.training.patience == 2
-    assert RECURRENT.patience == SMALL.training.patience == for_data(LABELS, ["mine.csv"]).training.patience == "auto"
+def test_what_users_get_is_patient():
+    assert TrainingSettings().patience == 2
+    assert RECURRENT.patience == SMALL.training.patience == "auto"
 
 
 @given(warm_up=st.integers(0, 500), epochs=st.integers(1, 100), batches=st.integers(1, 300))

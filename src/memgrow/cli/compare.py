@@ -1,14 +1,21 @@
-"""`memgrow compare` and `demo`: methods side by side on anybody's own stream, and on made-up domains."""
+"""`memgrow compare` and `demo`: methods side by side on your own domains, and on made-up ones."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, notice, opened, progress_console, save_picture, say, split_names, write_json
+from memgrow.cli.output import console, notice, progress_console, save_picture, say, split_names, write_json
 from memgrow.cli.report import REPORT, check_replaceable, write_report
-from memgrow.errors import SettingsError
+from memgrow.errors import SettingsError, counted
+
+if TYPE_CHECKING:
+    from memgrow.cli.recipe import Recipe
+    from memgrow.data import Stream
+    from memgrow.evaluation.compare import Settings
+    from memgrow.evaluation.comparison import Comparison
 
 Given = Annotated[
     list[str],
@@ -16,11 +23,15 @@ Given = Annotated[
 ]
 Methods = Annotated[
     str | None,
-    typer.Option(metavar="A,B,C", help="Which methods; F and multi-task go with them.", show_default=opt.COMPARED),
+    typer.Option(metavar="A,B,C", help="Methods; F and multi-task are always added.", show_default=opt.COMPARED),
 ]
-Seeds = Annotated[int, typer.Option(metavar="N", help="How many runs of each, with seeds in turn.", min=1)]
-Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes; else as many as suit.", min=1)]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="For figures, picture, report and finished runs.")]
+Seeds = Annotated[int, typer.Option(metavar="N", help="Number of runs of each method.", min=1)]
+Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot, report and finished runs.")]
+PARTS = ("train", "validation", "test")
+# The recorded results of public corpora were made with these; a user's own data is learned as `adapt` learns it.
+CORPUS_MODEL: dict[str, Any] = {"lowercase": False}
+CORPUS_TRAINING: dict[str, Any] = {"min_documents": 1, "patience": 2}
 
 
 def compare(
@@ -52,99 +63,169 @@ def compare(
     delimiter: opt.Delimiter = None,
     encoding: opt.Encoding = None,
     map_label: opt.MapLabel = None,
-    beam: opt.Beam = 1,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Methods side by side on your own domains: accuracy, forgetting, size, time; of replies, BLEU-2 and perplexity.
+    """Compare methods on your own domains: accuracy, forgetting, size, time; for replies BLEU-2 and perplexity.
 
-    Finished runs are kept in the folder --out: the same command again goes on from them.
+    Finished runs are kept in the folder --out: the same command again continues from them.
 
     Example: memgrow compare sentiment --methods F+V,F+M+V --seeds 3
     """
-    from memgrow.cli.comparing import failed, introduce, references, settings_for, show, write
     from memgrow.cli.recipe import read_recipe
-    from memgrow.data import Stream
-    from memgrow.experiments.comparison import ENCODER_METHODS, METHODS, RETRAINING, Comparison, runs_of
-    from memgrow.experiments.comparison_setup import (
-        LABELS,
-        for_data,
-        kind_of,
-        open_stream,
-        refuse_incomparable,
-        suitable,
-    )
-    from memgrow.experiments.convergence import Convergence, reference_training
-    from memgrow.experiments.grid import Grid
-    from memgrow.experiments.on_ray import find_backend
-    from memgrow.experiments.reply_records import ReplyEvaluation
-    from memgrow.experiments.store import Store
-    from memgrow.report.progress_bars import GridBar
+    from memgrow.data.corpora import CORPORA
+    from memgrow.evaluation import compare as comparing
+    from memgrow.evaluation.baselines import INSTALL_SKLEARN, is_installed
+    from memgrow.evaluation.ray_executor import check_place
+    from memgrow.evaluation.runs_bar import RunsBar
+    from memgrow.methods import find_method
 
-    # What is quick to check comes first: a long file need not be read for a misspelt method.
-    backend = find_backend(on)
+    # Quick checks first: a misspelt method should not wait for a long file.
+    check_place(on)
     check_replaceable(out / REPORT)
     asked, vectors = read_recipe(recipe, set_ or (), encoder), opt.vectors_file(vectors)
-    named = split_names(methods)
-    chosen = named or ([asked.method] if asked.method else [])
-    names = named or [*(METHODS if asked.encoder is None else ENCODER_METHODS), *chosen]
-    first = (asked.seed or 0) if seed is None else seed
-    runs_of(Stream(()), names, (), settings_for(asked, vectors, for_data(LABELS, stream), device))
-    loaded = open_stream(
-        stream,
-        columns=opt.columns(
-            text=text,
-            pair=pair,
-            label=label,
-            by=by,
-            group=group,
-            split_column=split_column,
-            reply=reply,
-            map_label=map_label,
-            delimiter=delimiter,
-            encoding=encoding,
-        ),
-        validation=validation or (),
-        test=test or (),
-        held_out=held_out or (),
-        domains=split_names(domains),
-        limit=limit,
-        skip_empty=skip_empty,
+    usual = comparing.METHODS if asked.encoder is None else comparing.ENCODER_METHODS
+    names = split_names(methods) or [*usual, *([asked.method] if asked.method else [])]
+    for name in names:
+        find_method(name)
+    columns = opt.columns(
+        text=text,
+        pair=pair,
+        label=label,
+        by=by,
+        group=group,
+        split_column=split_column,
+        reply=reply,
+        map_label=map_label,
+        delimiter=delimiter,
+        encoding=encoding,
     )
-    for sentence in loaded.notices:
-        notice(sentence)
-    refuse_incomparable(loaded.stream)
-    names = suitable(names, loaded.stream, chosen)
-    kind = for_data(kind_of(loaded.stream), stream)
-    if beam > 1 and not kind.is_dialogue:
-        raise SettingsError("--beam is for replies, and these domains have labels: leave it out")
-    settings = settings_for(asked, vectors, kind, device)
-    reference = reference_training(settings.training, loaded.stream)
-    runs = runs_of(loaded.stream, names, range(first, first + seeds), settings, reference)
-    introduce(loaded.stream, settings, asked.defaults(device, kind.is_dialogue))
-    with opened(backend), GridBar(progress_console()) as bar:
-        grid = Grid(
-            loaded.stream,
-            Store(out / "runs"),
+    files = {"validation": validation or (), "test": test or (), "held_out": held_out or (), "skip_empty": skip_empty}
+    loaded = _open(stream, files, columns=columns, domains=split_names(domains), limit=limit)
+    is_dialogue = any(domain.has_replies for domain in loaded)
+    settings = _settings(asked, vectors, device, is_dialogue, all(name in CORPORA for name in stream))
+    sizes = [sum(len(getattr(domain, part)) for domain in loaded) for part in PARTS]
+    say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
+    if not is_dialogue and not is_installed():
+        notice(INSTALL_SKLEARN)
+    first = (asked.seed or 0) if seed is None else seed
+    with RunsBar(progress_console()) as bar:
+        comparison = comparing.compare(
+            loaded,
+            names,
+            folder=out / "runs",
+            seeds=range(first, first + seeds),
+            settings=settings,
             vectors=vectors,
             device=device,
             workers=workers,
-            stack=1 if settings.model.kind.is_pretrained else kind.stack,  # these are trained one by one
-            progress=bar,
-            reply_evaluation=ReplyEvaluation(beam=beam, samples=0) if kind.is_dialogue else None,
-            backend=backend,
-            stack_single=False,  # so that `adapt` gives what is shown here
+            on=on,
+            watch=bar,
         )
-        outcome = grid.run(run for by_seed in runs.values() for run in by_seed.values())
-    beside = references(grid, kind, range(first, first + seeds))
-    comparison = Comparison.of(runs, outcome, kind, beside)
-    ended = Convergence.of(RETRAINING, runs[RETRAINING], outcome)
-    show(comparison, seeds, ended)
     if comparison.results:
-        content = write(comparison, loaded.stream, settings, range(first, first + seeds), out, ended)
+        retraining = comparing.retraining_settings(settings.training, loaded)
+        reference = comparing.convergence(comparison, retraining)
+        _show(comparison, seeds, reference)
+        content = {
+            "domains": {domain.name: {part: len(getattr(domain, part)) for part in PARTS} for domain in loaded},
+            "seeds": list(range(first, first + seeds)),
+            "measure": comparison.kind.measure,
+            "settings": settings.to_json(),
+            "methods": comparison.to_json(),
+            **({"reference": reference} if reference else {}),
+            "failures": [vars(failure) for failure in comparison.failures],
+        }
+        _write(comparison, content, out)
         if as_json:
             write_json(content, indent=1)
-    if comparison.failures:
-        raise SettingsError(failed(comparison, seeds * len(runs)))
+    if failures := comparison.failures:
+        which = ", ".join(dict.fromkeys(failure.method for failure in failures))
+        raise SettingsError(
+            f"{counted(len(failures), 'run')} failed ({which}): {failures[0].reason}; the same command again repeats "
+            "only failed runs"
+        )
+
+
+def _open(given: list[str], files: dict[str, Any], **options: Any) -> "Stream":
+    """The stream that was named: a corpus, a folder or files."""
+    from memgrow.data import Stream, load_stream
+    from memgrow.data.corpora import CORPORA, open_corpus
+    from memgrow.data.splits import fair_slice
+
+    if any(name in CORPORA or Path(name).is_dir() for name in given):
+        if any(files.values()):
+            raise SettingsError(
+                f"{given[0]} is a corpus or a folder, and has its parts: leave out --validation, --test, --held-out "
+                "and --skip-empty, or give files"
+            )
+        loaded, limit = open_corpus(given, **options), options["limit"]
+        stream = Stream(
+            replace(domain, validation=fair_slice(domain.validation, limit), test=fair_slice(domain.test, limit))
+            for domain in loaded.stream
+        )
+    else:
+        loaded = load_stream(given, **files, **options)
+        stream = loaded.stream
+    for sentence in loaded.notices:
+        notice(sentence)
+    return stream
+
+
+def _settings(asked: "Recipe", vectors: Path | None, device: str, is_dialogue: bool, is_public: bool) -> "Settings":
+    """The recipe's settings on top of the defaults of `adapt`."""
+    from memgrow.evaluation.compare import Settings
+    from memgrow.training.defaults import sizes_line, training_line
+
+    usual = asked.defaults(device, is_dialogue)
+    if asked.encoder is not None:
+        if vectors is not None or is_dialogue:
+            raise SettingsError(
+                f"{asked.encoder} is a pretrained encoder, which takes neither replies nor word vectors: leave out "
+                "--encoder, or give rows with labels and leave out --vectors"
+            )
+        model, _ = asked.section("model", usual.model).resolved()
+    else:
+        own = usual
+        if is_public:
+            training = replace(usual.training, **CORPUS_TRAINING)
+            own = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
+        model, usual = asked.model(own.model, vectors), own
+    settings = Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
+    if asked.encoder is not None:
+        say(f"encoder {asked.encoder}, {training_line(settings.training)}", "dim")
+    else:
+        say(sizes_line(usual, model, settings.training), "dim")
+    return settings
+
+
+def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:
+    from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
+    from memgrow.report.matrix import MatrixTable
+
+    for method in comparison.order:
+        matrix = comparison.mean_matrix(method)
+        if len(matrix.rows) > 1:
+            console.print(MatrixTable(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
+    console.print(domains_table(comparison))
+    console.print(compared_table(comparison, seeds))
+    say(legend(comparison, seeds))
+    if reference and not reference["converged"]:
+        epochs = reference["epochs_at_most"]
+        say(f"{reference['method']} had not converged after {epochs} epochs: --set epochs={epochs} gives it more")
+    say(verdict(comparison))
+
+
+def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None:
+    """Write figures, plot and report."""
+    from memgrow.report.picture_layout import path_text
+    from memgrow.report.plots import draw_comparison
+    from memgrow.report.stored_figures import read_figures
+    from memgrow.storage import atomic_write, pack_json
+
+    figures = atomic_write(out / "compare.json", pack_json(content))
+    say(f"The figures are in {figures}.")
+    title = f"{path_text(content['domains'])} ({counted(len(content['seeds']), 'seed')})"
+    save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
+    write_report(read_figures(figures), out / REPORT)
 
 
 def demo(
@@ -161,8 +242,8 @@ def demo(
 
     Example: memgrow demo --seeds 3
     """
-    from memgrow.experiments.demo import METHODS as DEMO_METHODS
-    from memgrow.experiments.demo import run_demo
+    from memgrow.evaluation.demo import METHODS as DEMO_METHODS
+    from memgrow.evaluation.demo import run_demo
     from memgrow.report.comparison import demo_table, demo_verdict, marked
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.plots import draw_matrices

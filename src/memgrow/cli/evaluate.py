@@ -72,7 +72,7 @@ def evaluate(
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
     from memgrow.data import load_for_evaluation
-    from memgrow.experiments.reply_records import evaluate_replies
+    from memgrow.evaluation.replies import evaluate_replies
     from memgrow.learner import Learner
     from memgrow.metrics.calibration import reliability
     from memgrow.metrics.confusion import confusion_of

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from memgrow.checkpoint import REHEARSAL
 from memgrow.errors import counted, listed
-from memgrow.experiments.reply_records import ReplyFigures
+from memgrow.evaluation.replies import ReplyFigures
 from memgrow.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew

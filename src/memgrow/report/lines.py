@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
-from memgrow.experiments.comparison import BASELINE, RETRAINING
+from memgrow.evaluation.comparison import BASELINE, RETRAINING
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.run_report import RunReport
 from memgrow.report.table import shortened

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memgrow.errors import SettingsError
-from memgrow.experiments.comparison import BASELINE, RETRAINING, Comparison
+from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison
 from memgrow.experiments.paper.figures import Figures, Study
 from memgrow.experiments.paper.sheet import Cell
 from memgrow.metrics import AccuracyMatrix

@@ -5,7 +5,7 @@ from math import ceil, nan
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from memgrow.experiments.attention import MemoryUse
+from memgrow.evaluation.attention import MemoryUse
 from memgrow.history import Stage
 from memgrow.report.lines import NAMED, Line, report_lines, shown_domains, stage_marks, tested_domains
 from memgrow.report.matrix import MANY, is_readable

@@ -10,11 +10,11 @@ from typing import Any
 from memgrow.calibration import Calibration
 from memgrow.data import Domain
 from memgrow.errors import DataError, SettingsError, listed
-from memgrow.experiments.attention import MemoryUse, measure_attention
-from memgrow.experiments.bag_of_words import REFERENCES
-from memgrow.experiments.comparison import Comparison, sees_old_data
-from memgrow.experiments.demo import Demo
-from memgrow.experiments.reply_records import evaluate_replies
+from memgrow.evaluation.attention import MemoryUse, measure_attention
+from memgrow.evaluation.baselines import REFERENCES
+from memgrow.evaluation.comparison import Comparison, sees_old_data
+from memgrow.evaluation.demo import Demo
+from memgrow.evaluation.replies import evaluate_replies
 from memgrow.history import History
 from memgrow.learner import Learner
 from memgrow.methods import find_method

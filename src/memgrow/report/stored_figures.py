@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.errors import DataError, MemgrowError, brief
-from memgrow.experiments.attention import MemoryUse
-from memgrow.experiments.comparison import Comparison, RunResult
-from memgrow.experiments.comparison_setup import KINDS
-from memgrow.experiments.demo import Demo
+from memgrow.evaluation.attention import MemoryUse
+from memgrow.evaluation.comparison import KINDS, Comparison, RunResult
+from memgrow.evaluation.demo import Demo
 from memgrow.report.run_report import RunReport, report_of_comparison, report_of_demo
 from memgrow.storage import parse_json
 

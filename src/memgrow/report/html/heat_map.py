@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from memgrow.experiments.attention import MemoryUse
+from memgrow.evaluation.attention import MemoryUse
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.element import Html, element, joined
 from memgrow.report.measures import Measure, Scale

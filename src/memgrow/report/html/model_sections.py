@@ -1,7 +1,7 @@
 """The sections of a page that tell of a model: what its memory is read for, how sure it is, how it came about."""
 
 from memgrow.errors import counted
-from memgrow.experiments.attention import MemoryUse
+from memgrow.evaluation.attention import MemoryUse
 from memgrow.report.history import rows_kept
 from memgrow.report.html.element import Html, element
 from memgrow.report.html.heat_map import attention_map, fits_on_paper

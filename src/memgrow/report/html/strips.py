@@ -1,6 +1,6 @@
 """Methods side by side: a table in which every seed is a dot on a line, the mean a stroke."""
 
-from memgrow.experiments.comparison import Comparison, OverSeeds, sees_old_data
+from memgrow.evaluation.comparison import Comparison, OverSeeds, sees_old_data
 from memgrow.report.comparison import difference, digits, marked
 from memgrow.report.html.element import Html, element
 from memgrow.report.measures import Measure

@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.experiments.attention import MemoryUse, measure_attention
+from memgrow.evaluation.attention import MemoryUse, measure_attention
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.report.reading import reading_shares

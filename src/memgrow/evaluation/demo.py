@@ -1,4 +1,4 @@
-"""The demo: a small comparison of methods on the synthetic stream, where each seed makes its own data."""
+"""The demo: methods on four synthetic domains, where each seed draws its own data."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from memgrow.data import synthetic_stream
-from memgrow.experiments.attention import MemoryUse, measure_attention
-from memgrow.experiments.comparison import Comparison, RunResult
+from memgrow.evaluation.attention import MemoryUse, measure_attention
+from memgrow.evaluation.comparison import Comparison, RunResult
 from memgrow.history import History
 from memgrow.learner import Learner
 from memgrow.methods import RECOMMENDED, find_method
@@ -17,12 +17,12 @@ from memgrow.training.settings import TrainingSettings
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)
 TRAINING = TrainingSettings(rate=3e-3, epochs=8, patience=3)
-METHODS = ("F", RECOMMENDED, "F+M+V")  # fine-tuning, the default, and the memory that grows
+METHODS = ("F", RECOMMENDED, "F+M+V")
 
 
 @dataclass(frozen=True)
 class Demo:
-    """The histories of each method by seed, and what the texts read of the memory that the first seed ended with."""
+    """Histories by method and seed, and the attention to the slots of the first seed's models."""
 
     histories: Mapping[str, Mapping[int, History]]
     memory: Mapping[str, MemoryUse] = field(default_factory=dict)
@@ -55,7 +55,6 @@ class Demo:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Demo":
-        """The demo that `to_json` wrote; one of an earlier version tells nothing of its memory."""
         first = value["first_seed"]
         histories = {
             method: {first + number: History.from_json(run) for number, run in enumerate(runs)}
@@ -65,7 +64,7 @@ class Demo:
 
 
 def run_demo(methods: Iterable[str], seeds: range, device: str, progress: Progress) -> Demo:
-    """Learn the synthetic stream by each method, with each seed for data and model alike."""
+    """Learn the synthetic stream by each method with each seed."""
     histories: dict[str, dict[int, History]] = {find_method(method).name: {} for method in methods}
     memory: dict[str, MemoryUse] = {}
     for seed in seeds:

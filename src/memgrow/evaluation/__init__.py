@@ -1,0 +1,1 @@
+"""Measuring models: metrics, calibration, drift, comparisons, reports."""

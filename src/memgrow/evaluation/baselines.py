@@ -1,0 +1,133 @@
+"""Bag-of-words baselines by scikit-learn: one trained domain after domain, one on all data at once."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from memgrow.data import Example, Stream
+from memgrow.metrics import AccuracyMatrix
+from memgrow.text import tokenise
+
+FEATURES, ALPHA, EPOCHS = 2**18, 3e-6, 5  # hashing, and SGD on each domain
+STRENGTH, ITERATIONS = 10.0, 1000  # logistic regression: inverse penalty
+INSTALL_SKLEARN = "bag-of-words baselines need scikit-learn: pip install 'memgrow[sklearn]'"
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A stage of a baseline: the domains it has just learned, its size, and how it predicts."""
+
+    learned: tuple[str, ...]
+    parameters: int
+    predict: Callable[[Sequence[Example]], Any]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A row of a comparison that is not a memgrow method."""
+
+    name: str
+    about: str
+    sees_all: bool
+    settings: Mapping[str, float]
+    fit: Callable[[Stream, int], Iterator[Fitted]]
+
+
+def is_installed() -> bool:
+    try:
+        import sklearn  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def run_baseline(name: str, stream: Stream, seed: int) -> tuple[AccuracyMatrix, int, float]:
+    """Train a baseline and test every domain after each stage: the scores, its parameters, seconds of training."""
+    matrix, parameters, seconds = AccuracyMatrix(), 0, 0.0
+    started = time.monotonic()
+    for fitted in REFERENCES[name].fit(stream, seed):
+        seconds += time.monotonic() - started
+        scores = {one.name: float(np.mean(fitted.predict(one.test) == _labels(one.test))) for one in stream if one.test}
+        matrix, parameters = matrix.with_row(fitted.learned, scores), fitted.parameters
+        started = time.monotonic()
+    return matrix, parameters, round(seconds, 3)
+
+
+def features_of(example: Example) -> list[str]:
+    """Words and bigrams; those of a second text are marked, and so are words that both texts have."""
+    words = [tokenise(text) for text in example.texts]
+    found: list[str] = []
+    for number, some in enumerate(words):
+        mark = f"{number}|" if number else ""
+        found += [mark + word for word in some]
+        found += [f"{mark}{one} {other}" for one, other in pairwise(some)]
+    if len(words) > 1:
+        found += [f"both|{word}" for word in sorted(set(words[0]).intersection(*words[1:]))]
+    return found
+
+
+def _fit_in_turn(stream: Stream, seed: int) -> Iterator[Fitted]:
+    from sklearn.feature_extraction.text import HashingVectorizer
+    from sklearn.linear_model import SGDClassifier
+
+    hashing = HashingVectorizer(analyzer=features_of, n_features=FEATURES, alternate_sign=False)
+    model, rng = SGDClassifier(loss="log_loss", alpha=ALPHA, random_state=seed), np.random.default_rng(seed)
+    classes = np.array(sorted({label for domain in stream for label in domain.labels}), dtype=object)
+    tests: dict[int, Any] = {}  # test examples are hashed once, for all stages
+
+    def predict(rows: Sequence[Example]) -> Any:
+        if id(rows) not in tests:
+            tests[id(rows)] = hashing.transform(rows)
+        return model.predict(tests[id(rows)])
+
+    for domain in stream:
+        features, labels = hashing.transform(domain.train), _labels(domain.train)
+        for _ in range(EPOCHS):
+            order = rng.permutation(len(labels))
+            model.partial_fit(features[order], labels[order], classes=classes)
+        yield Fitted((domain.name,), _weights(model), predict)
+
+
+def _fit_all(stream: Stream, seed: int) -> Iterator[Fitted]:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+
+    examples = [example for domain in stream for example in domain.train]
+    words = TfidfVectorizer(analyzer=features_of, sublinear_tf=True)
+    model = LogisticRegression(C=STRENGTH, max_iter=ITERATIONS)
+    model.fit(words.fit_transform(examples), _labels(examples))
+    yield Fitted(stream.names, _weights(model), lambda rows: model.predict(words.transform(rows)))
+
+
+def _labels(examples: Sequence[Example]) -> Any:
+    return np.array([example.label for example in examples], dtype=object)
+
+
+def _weights(model: Any) -> int:
+    """The weights that are not zero, as a sparse copy would keep them."""
+    return int(np.count_nonzero(model.coef_)) + len(model.intercept_)
+
+
+REFERENCES = {
+    baseline.name: baseline
+    for baseline in (
+        Baseline(
+            "bag of words",
+            "hashing and SGD, domain after domain",
+            False,
+            {"features": FEATURES, "alpha": ALPHA, "epochs": EPOCHS},
+            _fit_in_turn,
+        ),
+        Baseline(
+            "bag, all data",
+            "TF-IDF and logistic regression on everything",
+            True,
+            {"strength": STRENGTH, "iterations": ITERATIONS},
+            _fit_all,
+        ),
+    )
+}

@@ -1,0 +1,424 @@
+"""Compare methods on a stream: plan the runs, make those that are missing, summarise them by method and seed.
+
+A run is one method with one seed through the whole stream. Its result is a JSON file in the folder, so that the same
+call goes on where an earlier one was stopped.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import shutil
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import filelock
+import torch
+
+from memgrow.data import Stream
+from memgrow.data.domain import domain_fingerprint, file_fingerprint
+from memgrow.device import allow_tf32, find_device, is_out_of_memory
+from memgrow.errors import DataError, MemgrowError, SettingsError, listed
+from memgrow.evaluation.baselines import REFERENCES, is_installed, run_baseline
+from memgrow.evaluation.comparison import BASELINE, LABELS, REPLIES, RETRAINING, Comparison, Failure, RunResult
+from memgrow.evaluation.ray_executor import LOCAL, PER_GPU, RayExecutor
+from memgrow.evaluation.replies import evaluate_replies
+from memgrow.history import Stage
+from memgrow.learner import Learner
+from memgrow.methods import MethodSettings, check_method, find_method
+from memgrow.metrics import AccuracyMatrix
+from memgrow.models import ModelSettings
+from memgrow.progress import Step
+from memgrow.storage import atomic_write, finite, pack_json
+from memgrow.training.defaults import defaults_here
+from memgrow.training.settings import TrainingSettings
+
+METHODS = (BASELINE, "F+V", "F+M+V", "F+V+E", RETRAINING)
+ENCODER_METHODS = (BASELINE, "F+E", "F+A", RETRAINING)  # for a pretrained encoder
+FEW_EXAMPLES = 5000  # training examples of all runs: with fewer, starting processes takes longer than training
+REPORT_EVERY_S = 0.5
+RETRAINING_PATIENCE = 6  # epochs, at least: retraining on everything has to converge
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings that the runs of a comparison share."""
+
+    model: ModelSettings
+    training: TrainingSettings
+    options: MethodSettings = field(default_factory=MethodSettings)
+
+    def to_json(self) -> dict[str, Any]:
+        plain: dict[str, Any] = finite(asdict(self))
+        return plain
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method, or baseline, with one seed."""
+
+    method: str
+    seed: int
+    settings: Settings
+
+    def __str__(self) -> str:
+        return f"{self.method}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Material:
+    """What all runs need."""
+
+    stream: Stream
+    device: str
+    vectors: Path | None
+    folder: Path | None  # for unfinished models; without it an interrupted run starts again
+    data: tuple[str, ...]  # fingerprints
+
+    @classmethod
+    def of(cls, stream: Stream, device: str, vectors: Path | None, folder: Path | None) -> "Material":
+        words = file_fingerprint(vectors) if vectors else ""
+        vectors = vectors.absolute() if vectors else None
+        return cls(stream, device, vectors, folder, (*map(domain_fingerprint, stream), words))
+
+    @property
+    def is_dialogue(self) -> bool:
+        return any(domain.has_replies for domain in self.stream)
+
+
+Report = Callable[[Run, float], None]
+"""Takes the share of a run that is done."""
+
+
+class Watcher:
+    """Receives the progress of a comparison; does nothing with it."""
+
+    def begin(self, runs: int) -> None: ...
+    def step(self, run: Run, share: float) -> None: ...
+    def end(self, run: Run, outcome: RunResult | str) -> None: ...
+
+
+def compare(
+    stream: Stream,
+    methods: Sequence[str] = METHODS,
+    *,
+    folder: str | Path,
+    seeds: Sequence[int] = (0, 1, 2),
+    settings: Settings | None = None,
+    vectors: Path | None = None,
+    device: str = "auto",
+    workers: int | None = None,
+    on: str = LOCAL,
+    watch: Watcher | None = None,
+) -> Comparison:
+    """Compare methods with fine-tuning, retraining on everything and bags of words; records are kept in `folder`.
+
+    `workers` is the number of processes, `on` is "local", "ray" or the address of a Ray cluster.
+    """
+    check_comparable(stream)
+    folder, watch, seeds = Path(folder), watch or Watcher(), list(seeds)
+    if settings is None:
+        usual = defaults_here(find_device(device), stream[0].has_replies)
+        settings = Settings(usual.model, usual.training, usual.options)
+    runs = plan(stream, methods, seeds, settings)
+    with ExitStack() as stack:
+        executor = None if on == LOCAL else stack.enter_context(RayExecutor(on, device))
+        kind = find_device(device).type if executor is None else executor.device
+        material = Material.of(stream, kind, vectors, folder if executor is None else None)
+        records = stack.enter_context(Records.opened(folder, material))
+        found = {run: result for run in runs if (result := records.get(run)) is not None}
+        missing = [run for run in runs if run not in found]
+        watch.begin(len(missing))
+        failures = []
+        for run, outcome in _outcomes(missing, material, workers=workers, executor=executor, watch=watch):
+            watch.end(run, outcome)
+            if isinstance(outcome, RunResult):
+                found[run] = outcome
+                records.put(run, outcome)
+            else:
+                failures.append(Failure(run.method, run.seed, outcome))
+    results: dict[str, dict[int, RunResult]] = {}
+    for run in runs:
+        if run in found:
+            results.setdefault(run.method, {})[run.seed] = found[run]
+    for name in results.keys() & REFERENCES.keys():  # one run stands for all seeds where chance has no part
+        if REFERENCES[name].sees_all:
+            results[name] = dict.fromkeys(seeds, results[name][seeds[0]])
+    return Comparison(results, tuple(failures), REPLIES if material.is_dialogue else LABELS)
+
+
+def check_comparable(stream: Stream) -> None:
+    """Refuse fewer than two domains, and domains without test examples."""
+    if len(stream) < 2:
+        raise DataError(
+            f"a comparison needs at least two domains, got {listed(stream.names) or 'none'}: give more files, or name "
+            "the column of the domain with --by"
+        )
+    for domain in stream:
+        if not domain.test:
+            raise DataError(f"{domain.name} has no test examples: give more rows, or a test file")
+
+
+def plan(stream: Stream, methods: Sequence[str], seeds: Sequence[int], settings: Settings) -> list[Run]:
+    """The runs of a comparison, seed by seed; fine-tuning, retraining and baselines are always among them."""
+    names = dict.fromkeys(find_method(name).name for name in (RETRAINING, BASELINE, *methods))
+    for name in names:
+        check_method(find_method(name), settings.model)
+    retraining = replace(settings, training=retraining_settings(settings.training, stream))
+    runs = [Run(name, seed, retraining if name == RETRAINING else settings) for seed in seeds for name in names]
+    labels = {label for domain in stream for label in domain.labels}
+    if len(labels) > 1 and is_installed():
+        for name, baseline in REFERENCES.items():
+            runs += [Run(name, seed, settings) for seed in (seeds[:1] if baseline.sees_all else seeds)]
+    return runs
+
+
+def retraining_settings(training: TrainingSettings, stream: Stream) -> TrainingSettings:
+    """More patience and twice the epochs, so that retraining on everything converges."""
+    examples, validation = (sum(len(getattr(one, part)) for one in stream) for part in ("train", "validation"))
+    training = training.settled(ceil(examples / training.batch), validation, first=True)
+    if training.schedule != "constant":  # the rate falls to zero in the last epoch
+        return replace(training, patience=training.most_epochs)
+    patience = max(RETRAINING_PATIENCE, training.waiting(validation))
+    return replace(training, patience=patience, epochs=2 * training.most_epochs)
+
+
+def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str, Any]:
+    """Whether retraining, by these settings, stopped before its last epoch; empty if every seed of it failed."""
+    results = comparison.results.get(RETRAINING, {})
+    if not results:
+        return {}
+    patience, most = training.patience, training.most_epochs
+    stopped = [
+        training.schedule != "constant" or one.epochs < most or one.epochs - one.best_epoch >= patience
+        for one in results.values()
+    ]
+    return {
+        "method": RETRAINING,
+        "converged": all(stopped),
+        "best_epochs": {seed: one.best_epoch for seed, one in results.items()},
+        "epochs": {seed: one.epochs for seed, one in results.items()},
+        "patience": patience,
+        "epochs_at_most": most,
+    }
+
+
+# One run
+
+
+def make_run(run: Run, material: Material, report: Report | None = None) -> RunResult | str:
+    """Make a run in this process; a string is the reason why it failed."""
+    threads = torch.get_num_threads()
+    if material.device == "cpu":
+        torch.set_num_threads(1)  # the result of a seed must not depend on the number of workers
+    allow_tf32(torch.device(material.device))
+    try:
+        if run.method in REFERENCES:
+            return RunResult(*run_baseline(run.method, material.stream, run.seed))
+        return _learn(run, material, _Reporter(run, material.stream.names, report or _send))
+    except Exception as error:
+        return _reason(error)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _learn(run: Run, material: Material, progress: "_Reporter") -> RunResult:
+    stream, model, options = material.stream, None, run.settings
+    if material.folder is not None and not material.is_dialogue and not find_method(run.method).keeps_examples:
+        model = material.folder / _name(run, material)
+    if model is not None and model.exists():
+        learner = Learner.load(model, material.device)
+    else:
+        learner = Learner.create(
+            run.method,
+            model=options.model,
+            training=options.training,
+            options=options.options,
+            seed=run.seed,
+            device=material.device,
+        )
+    matrix, perplexities = AccuracyMatrix(), dict[str, float]()
+
+    def score_replies(stage: Stage, new: bool) -> None:
+        nonlocal matrix
+        figures = {domain.name: evaluate_replies(learner, domain) for domain in stream}
+        perplexities.update({name: one.perplexity for name, one in figures.items()})
+        matrix = matrix.with_row(stage.learned, {name: one.bleu2 / 100 for name, one in figures.items()})
+
+    on_stage = {"on_stage": score_replies} if material.is_dialogue else {}
+    history = learner.learn(stream, folder=model, vectors=material.vectors, progress=progress, **on_stage)
+    return RunResult.of_history(history, matrix if material.is_dialogue else None, perplexities)
+
+
+class _Reporter:
+    """Passes on the share of a run that is done; notes about domains would be the same for every run."""
+
+    def __init__(self, run: Run, domains: Sequence[str], send: Report) -> None:
+        self.run, self.domains, self.send, self.sent = run, list(domains), send, 0.0
+
+    def step(self, step: Step) -> None:
+        if time.monotonic() - self.sent < REPORT_EVERY_S:
+            return
+        self.sent = time.monotonic()
+        done = (step.epoch - 1 + step.batch / max(step.batches, 1)) / step.epochs
+        if step.domain in self.domains:  # a method that trains on all domains together has one stage
+            done = (self.domains.index(step.domain) + done) / len(self.domains)
+        self.send(self.run, done)
+
+    def note(self, sentence: str) -> None: ...
+
+
+def _reason(error: Exception) -> str:
+    """Why a run failed, in one line; an unforeseen error with its place in the source."""
+    if isinstance(error, MemgrowError):
+        return str(error)
+    if is_out_of_memory(error):
+        return "out of memory: use fewer workers, or a smaller batch, hidden, slots or max_words"
+    if isinstance(error, OSError):
+        return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+
+
+# Many runs
+
+
+def _outcomes(
+    runs: Sequence[Run], material: Material, *, workers: int | None, executor: Executor | None, watch: Watcher
+) -> Iterator[tuple[Run, RunResult | str]]:
+    """Make the runs, in this process, in processes of this machine or by an executor, as they end."""
+    count = min(workers or _suitable_workers(runs, material), len(runs))
+    if executor is None and count <= 1:
+        for run in runs:
+            yield run, make_run(run, material, watch.step)
+        return
+    with ExitStack() as stack:
+        queue: Any = None
+        if executor is None:
+            executor, queue = stack.enter_context(_processes(count))
+        pending: dict[Future[RunResult | str], Run] = {executor.submit(make_run, run, material): run for run in runs}
+        while pending:
+            ended, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
+            while queue is not None and not queue.empty():
+                watch.step(*queue.get())
+            for future in ended:
+                run, error = pending.pop(future), future.exception()
+                yield run, future.result() if error is None else _lost(error)
+
+
+def _lost(error: BaseException) -> str:
+    if isinstance(error, BrokenProcessPool):
+        return "a worker process died, perhaps out of memory: use fewer workers"
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _suitable_workers(runs: Sequence[Run], material: Material) -> int:
+    if sum(len(domain.train) for domain in material.stream) * len(runs) < FEW_EXAMPLES:
+        return 1
+    if material.device == "cuda":
+        return PER_GPU
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def _processes(count: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
+    """A pool of new processes, which end with this one, and the queue by which they report progress.
+
+    PYTHONSAFEPATH keeps them from importing modules of the working directory.
+    """
+    spawn, before = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
+    queue, safe_path = spawn.SimpleQueue(), os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    executor = ProcessPoolExecutor(count, mp_context=spawn, initializer=_start_worker, initargs=(queue,))
+    try:
+        yield executor, queue
+    finally:
+        executor.shutdown(wait=False, cancel_futures=True)
+        for child in set(multiprocessing.active_children()) - before:
+            child.terminate()
+            child.join()
+        os.environ.pop("PYTHONSAFEPATH")
+        if safe_path is not None:
+            os.environ["PYTHONSAFEPATH"] = safe_path
+
+
+_queue: Any = None  # of a worker process
+
+
+def _start_worker(queue: Any) -> None:
+    global _queue
+    _queue = queue
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _send(run: Run, share: float) -> None:
+    if _queue is not None:
+        _queue.put((run, share))
+
+
+# Records
+
+
+@dataclass(frozen=True)
+class Records:
+    """The results of finished runs: one JSON file each."""
+
+    folder: Path
+    material: Material
+
+    @classmethod
+    @contextmanager
+    def opened(cls, folder: Path, material: Material) -> Iterator["Records"]:
+        """The records of a folder, which no other process can use meanwhile."""
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with filelock.FileLock(folder / ".lock", timeout=0):
+                yield cls(folder, material)
+        except filelock.Timeout:
+            raise SettingsError(
+                f"another comparison is writing to {folder}: wait until it has ended, or choose another folder"
+            ) from None
+
+    def get(self, run: Run) -> RunResult | None:
+        """The result of a run; a damaged file counts as none."""
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            result = json.loads(self._path(run).read_bytes())["result"]
+            return RunResult.from_json(result)
+        return None
+
+    def put(self, run: Run, result: RunResult) -> None:
+        """Write a result and remove the model of the run."""
+        about = {"method": run.method, "seed": run.seed, "settings": run.settings.to_json()}
+        atomic_write(self._path(run), pack_json({**about, "result": result.to_json()}))
+        shutil.rmtree(self.folder / _name(run, self.material), ignore_errors=True)
+
+    def _path(self, run: Run) -> Path:
+        return self.folder / f"{_name(run, self.material)}.json"
+
+
+def _name(run: Run, material: Material) -> str:
+    """The name of a run's files: method, seed, and a hash of all that decides the result."""
+    baseline = REFERENCES.get(run.method)
+    parts = {
+        "settings": dict(baseline.settings) if baseline else run.settings.to_json(),
+        "data": material.data,
+    }
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+    return f"{run.method.replace(' ', '-').replace(',', '')}.seed{run.seed}.{digest}"

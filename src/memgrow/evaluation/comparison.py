@@ -1,0 +1,229 @@
+"""The results of a comparison: scores by method and seed, their means and spreads, paired differences."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from math import fsum, inf, isfinite
+from statistics import fmean, geometric_mean, stdev
+from typing import Any
+
+import numpy as np
+
+from memgrow.errors import SettingsError
+from memgrow.evaluation.baselines import REFERENCES
+from memgrow.history import History
+from memgrow.methods import find_method
+from memgrow.metrics import AccuracyMatrix
+from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
+from memgrow.storage import finite
+
+BASELINE, RETRAINING = "F", "multi-task"  # the methods that every other one is measured against
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of score and how tables and plots label it. Scores are shares of 1, shown as 100."""
+
+    measure: str
+    unit: str
+    share: str
+    title: str  # of a matrix of scores
+    average: str
+    is_dialogue: bool = False
+
+
+LABELS = Kind("accuracy", "%", "% of the test examples", "test accuracy, %", "average accuracy at the end, %")
+REPLIES = Kind(
+    "bleu2",
+    "BLEU-2",
+    "BLEU-2 of the test replies",
+    "BLEU-2 of the test replies",
+    "average BLEU-2 at the end",
+    is_dialogue=True,
+)
+KINDS = {kind.measure: kind for kind in (LABELS, REPLIES)}
+
+
+def sees_old_data(name: str) -> bool:
+    """Whether a method or baseline sees data of earlier domains again."""
+    if name in REFERENCES:
+        return REFERENCES[name].sees_all
+    return find_method(name).together or keeps_rows(name)
+
+
+def keeps_rows(name: str) -> bool:
+    """Whether a method stores rows of earlier domains."""
+    return name not in REFERENCES and find_method(name).keeps_examples
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run through a stream: scores after every stage, cost, and for replies the final perplexities."""
+
+    matrix: AccuracyMatrix
+    parameters: int
+    seconds: float
+    perplexities: Mapping[str, float] = field(default_factory=dict)
+    epochs: int = 0  # of the last stage
+    best_epoch: int = 0
+
+    @classmethod
+    def of_history(
+        cls, history: History, matrix: AccuracyMatrix | None = None, perplexities: Mapping[str, float] | None = None
+    ) -> "RunResult":
+        last = history.stages[-1]
+        return cls(
+            matrix or history.matrix,
+            last.parameters,
+            sum(stage.seconds for stage in history.stages),
+            perplexities or {},
+            last.epochs,
+            last.best_epoch,
+        )
+
+    def figures(self) -> dict[str, float | None]:
+        replies = {"perplexity": geometric_mean(self.perplexities.values())} if self.perplexities else {}
+        return {
+            "average": self.matrix.average(),
+            "forgetting": self.matrix.forgetting(),
+            **replies,
+            "parameters": float(self.parameters),
+            "seconds": self.seconds,
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        plain: dict[str, Any] = finite({**vars(self), "matrix": self.matrix.to_json()})
+        return plain
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "RunResult":
+        perplexities = {name: inf if one is None else float(one) for name, one in value["perplexities"].items()}
+        return cls(**{**value, "matrix": AccuracyMatrix.from_json(value["matrix"]), "perplexities": perplexities})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that ended with an error."""
+
+    method: str
+    seed: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class OverSeeds:
+    """A figure of one method: mean, standard deviation, and its value for each seed that has one."""
+
+    mean: float | None
+    spread: float | None
+    seeds: Mapping[int, float]
+
+    @classmethod
+    def of(cls, values: Mapping[int, float | None]) -> "OverSeeds":
+        seeds = {seed: value for seed, value in values.items() if value is not None}
+        known = list(seeds.values())
+        return cls(_mean(known) if known else None, _spread(known), seeds)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Results by method and seed. Failed runs are left out and listed in `failures`."""
+
+    results: Mapping[str, Mapping[int, RunResult]]
+    failures: tuple[Failure, ...] = ()
+    kind: Kind = LABELS
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """Methods by final average, best first; those that see old data come after the others."""
+        return tuple(sorted(self.results, key=lambda name: (sees_old_data(name), -self._rank(name))))
+
+    def _rank(self, method: str) -> float:
+        """The average to rank by. Where seeds failed, it is fine-tuning's mean plus the paired difference."""
+        own, paired = self.summary[method]["average"], self.against(method)
+        if paired is not None:
+            fine = self.summary[BASELINE]["average"]
+            if own.seeds.keys() != fine.seeds.keys():
+                return (fine.mean or 0.0) + paired.difference
+        return own.mean or 0.0
+
+    @cached_property
+    def summary(self) -> dict[str, dict[str, OverSeeds]]:
+        """The figures of each method over the seeds."""
+        summary = {}
+        for method, results in self.results.items():
+            rows = {seed: result.figures() for seed, result in results.items()}
+            names = next(iter(rows.values()))
+            summary[method] = {name: OverSeeds.of({seed: row[name] for seed, row in rows.items()}) for name in names}
+        return summary
+
+    def mean_matrix(self, method: str) -> AccuracyMatrix:
+        """The scores of a method after every stage, averaged over the seeds."""
+        matrices = [result.matrix for result in self.results[method].values()]
+        mean = AccuracyMatrix()
+        for stage, row in enumerate(matrices[0].rows):
+            scores = {name: fmean(matrix.rows[stage].scores[name] for matrix in matrices) for name in row.scores}
+            mean = mean.with_row(row.learned, scores)
+        return mean
+
+    def against(self, method: str, other: str = BASELINE) -> Paired | None:
+        """The difference in average score, paired over common seeds; without scipy it has no interval."""
+        if method == other or not {method, other} <= set(self.results):
+            return None
+        ours, theirs = (self.summary[name]["average"].seeds for name in (method, other))
+        both = [seed for seed in ours if seed in theirs]
+        if not both:
+            return None
+        a, b = [ours[seed] for seed in both], [theirs[seed] for seed in both]
+        try:
+            return paired_over_seeds(a, b)
+        except SettingsError:
+            differences = [x - y for x, y in zip(a, b, strict=True)]
+            flipped = sign_flip(np.array(differences))
+            return Paired(fmean(differences), _spread(differences), len(both), None, None, None, flipped)
+
+    def to_json(self) -> dict[str, Any]:
+        """All figures by method; null is a number too large for a float."""
+        plain: dict[str, Any] = finite({method: self._figures(method) for method in self.order})
+        return plain
+
+    def _figures(self, method: str) -> dict[str, Any]:
+        results = self.results[method]
+        against = {other: self.against(method, other) for other in (BASELINE, RETRAINING)}
+        perplexities = {seed: result.perplexities for seed, result in results.items() if result.perplexities}
+        return {
+            **{name: asdict(figure) for name, figure in self.summary[method].items()},
+            "against": {other: paired.to_json() for other, paired in against.items() if paired is not None},
+            "matrices": {seed: result.matrix.to_json() for seed, result in results.items()},
+            **({"perplexities": perplexities} if perplexities else {}),
+        }
+
+    @classmethod
+    def from_json(cls, methods: Mapping[str, Any], kind: Kind = LABELS) -> "Comparison":
+        """The comparison that `to_json` wrote, without its failures."""
+        results: dict[str, dict[int, RunResult]] = {}
+        for name, figures in methods.items():
+            perplexities = figures.get("perplexities", {})
+            results[name] = {
+                int(seed): RunResult.from_json(
+                    {
+                        "matrix": matrix,
+                        "parameters": int(figures["parameters"]["seeds"][seed]),
+                        "seconds": float(figures["seconds"]["seeds"][seed]),
+                        "perplexities": perplexities.get(seed, {}),
+                    }
+                )
+                for seed, matrix in figures["matrices"].items()
+            }
+        return cls(results, kind=kind)
+
+
+def _mean(values: Sequence[float]) -> float:
+    try:
+        return fmean(values)
+    except OverflowError:  # the sum is too large for a float
+        return fsum(value / len(values) for value in values)
+
+
+def _spread(values: Sequence[float]) -> float | None:
+    return stdev(values) if len(values) > 1 and all(map(isfinite, values)) else None

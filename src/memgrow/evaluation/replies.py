@@ -1,0 +1,59 @@
+"""The quality of generated replies: perplexity, BLEU-2, distinct words and similarity by word vectors."""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from memgrow.data import Domain
+from memgrow.errors import DataError
+from memgrow.learner import Learner
+from memgrow.metrics import perplexity_of
+from memgrow.metrics.replies import bleu2_counts, distinct, w2v_similarity, words_to_look_up
+from memgrow.storage import finite
+from memgrow.text import read_vectors, tokenise
+
+
+@dataclass(frozen=True)
+class ReplyFigures:
+    """The quality of the replies to one part of a domain."""
+
+    examples: int
+    perplexity: float
+    bleu2: float
+    distinct1: float
+    distinct2: float
+    length: float  # words in a reply, on average
+    w2v_similarity: float | None = None
+
+    def known(self) -> dict[str, float]:
+        """The figures that were measured, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def to_json(self) -> dict[str, Any]:
+        """Null is an infinite perplexity."""
+        plain: dict[str, Any] = finite(self.known())
+        return plain
+
+
+def evaluate_replies(
+    learner: Learner, domain: Domain, *, split: str = "test", beam: int = 1, vectors: Path | None = None
+) -> ReplyFigures:
+    """Reply to the messages of one part of a domain and score the replies against those of the data."""
+    examples = getattr(domain, split)
+    if not examples:
+        raise DataError(f"{domain.name} has no {split} examples to evaluate on")
+    replies = [tokenise(answer.text) for answer in learner.reply(examples, beam=beam)]
+    given = [tokenise(example.reply or "") for example in examples]
+    counts = bleu2_counts(replies, given)
+    similarity = None
+    if vectors is not None:
+        similarity = w2v_similarity(replies, given, read_vectors(vectors, words_to_look_up(replies, given))).each
+    return ReplyFigures(
+        examples=len(examples),
+        perplexity=perplexity_of(learner.evaluate(domain, split)[domain.name]),
+        bleu2=counts.score(),
+        distinct1=distinct(replies, 1),
+        distinct2=distinct(replies, 2),
+        length=float(counts.totals[:, 0].mean()),
+        w2v_similarity=None if similarity is None else float(similarity.mean()),
+    )

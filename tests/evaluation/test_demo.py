@@ -1,0 +1,44 @@
+"""The demo: every method learns the same data, seed by seed, and the command writes it down."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from memgrow.cli import app
+from memgrow.data import synthetic_stream
+from memgrow.evaluation import demo
+from memgrow.progress import NoProgress
+
+NAMES = ("kitchen", "harbour", "clinic")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch, tiny, short):
+    monkeypatch.setattr(demo, "MODEL", tiny)
+    monkeypatch.setattr(demo, "TRAINING", short)
+    sizes = {"domains": 3, "train": 30, "validation": 12, "test": 12}
+    monkeypatch.setattr(demo, "synthetic_stream", lambda seed: synthetic_stream(**sizes, seed=seed))
+
+
+def test_methods_learn_the_same_data_by_seed_and_json_is_read_back():
+    made = demo.run_demo(["F", "f+m+v"], range(5, 7), "cpu", NoProgress())
+    assert list(made.histories) == ["F", "F+M+V"]
+    data = [[stage.fingerprint for one in runs.values() for stage in one.stages] for runs in made.histories.values()]
+    assert data[0] == data[1]
+    assert len(set(data[0])) == 6
+    assert all(history.domains == NAMES for runs in made.histories.values() for history in runs.values())
+    again = demo.Demo.from_json(json.loads(json.dumps(made.to_json())))
+    assert again.comparison == made.comparison
+    assert again.memory == made.memory
+    assert set(made.memory["F+M+V"].shares) == set(NAMES)
+
+
+def test_the_command_shows_matrices_and_writes_figures_picture_and_report(tmp_path):
+    out = tmp_path / "deep" / "out"
+    result = CliRunner().invoke(app, ["demo", "--seeds", "2", "--seed", "5", "--out", str(out)])
+    assert result.exit_code == 0, result.output
+    assert sorted(path.name for path in out.iterdir()) == ["demo.json", "demo.png", "report.html"]
+    assert json.loads((out / "demo.json").read_text())["seeds"] == 2
+    for method in demo.METHODS:
+        assert f"{method}: test accuracy" in result.output
