@@ -35,11 +35,12 @@ from memgrow.evaluation.ray_executor import LOCAL, PER_GPU, RayExecutor
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.history import Stage
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings, check_method, find_method
+from memgrow.methods import MethodSettings, find_method
 from memgrow.metrics import AccuracyMatrix
-from memgrow.models import ModelSettings
+from memgrow.models import REPLY, ModelSettings
 from memgrow.progress import Step
 from memgrow.storage import atomic_write, finite, pack_json
+from memgrow.training.checks import check_stage
 from memgrow.training.defaults import defaults_here
 from memgrow.training.settings import TrainingSettings
 
@@ -158,7 +159,7 @@ def compare(
 
 
 def check_comparable(stream: Stream) -> None:
-    """Refuse fewer than two domains, and domains without test examples."""
+    """Refuse what some run would refuse: one domain, domains without test examples, labels that cannot be learned."""
     if len(stream) < 2:
         raise DataError(
             f"a comparison needs at least two domains, got {listed(stream.names) or 'none'}: give more files, or name "
@@ -167,13 +168,18 @@ def check_comparable(stream: Stream) -> None:
     for domain in stream:
         if not domain.test:
             raise DataError(f"{domain.name} has no test examples: give more rows, or a test file")
+    stage = check_stage(stream[:1], None, None)
+    for domain in stream[1:]:
+        stage = check_stage([domain], stage.task, stage.labels)
 
 
 def plan(stream: Stream, methods: Sequence[str], seeds: Sequence[int], settings: Settings) -> list[Run]:
     """The runs of a comparison, seed by seed; fine-tuning, retraining and baselines are always among them."""
     names = dict.fromkeys(find_method(name).name for name in (RETRAINING, BASELINE, *methods))
     for name in names:
-        check_method(find_method(name), settings.model)
+        find_method(name).check(settings.model)
+        if any(domain.has_replies for domain in stream):
+            find_method(name).check_task(REPLY)
     retraining = replace(settings, training=retraining_settings(settings.training, stream))
     runs = [Run(name, seed, retraining if name == RETRAINING else settings) for seed in seeds for name in names]
     labels = {label for domain in stream for label in domain.labels}
@@ -234,7 +240,7 @@ def make_run(run: Run, material: Material, report: Report | None = None) -> RunR
 
 def _learn(run: Run, material: Material, progress: "_Reporter") -> RunResult:
     stream, model, options = material.stream, None, run.settings
-    if material.folder is not None and not material.is_dialogue and not find_method(run.method).keeps_examples:
+    if material.folder is not None and not material.is_dialogue and not find_method(run.method).keeps_rows:
         model = material.folder / _name(run, material)
     if model is not None and model.exists():
         learner = Learner.load(model, material.device)

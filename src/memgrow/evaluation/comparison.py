@@ -48,12 +48,12 @@ def sees_old_data(name: str) -> bool:
     """Whether a method or baseline sees data of earlier domains again."""
     if name in REFERENCES:
         return REFERENCES[name].sees_all
-    return find_method(name).together or keeps_rows(name)
+    return find_method(name).joint or keeps_rows(name)
 
 
 def keeps_rows(name: str) -> bool:
     """Whether a method stores rows of earlier domains."""
-    return name not in REFERENCES and find_method(name).keeps_examples
+    return name not in REFERENCES and find_method(name).keeps_rows
 
 
 @dataclass(frozen=True)
