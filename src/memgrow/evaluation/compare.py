@@ -204,7 +204,7 @@ def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str,
     results = comparison.results.get(RETRAINING, {})
     if not results:
         return {}
-    patience, most = training.patience, training.most_epochs
+    most, patience = training.most_epochs, training.waiting(0)
     stopped = [
         training.schedule != "constant" or one.epochs < most or one.epochs - one.best_epoch >= patience
         for one in results.values()
@@ -214,7 +214,7 @@ def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str,
         "converged": all(stopped),
         "best_epochs": {seed: one.best_epoch for seed, one in results.items()},
         "epochs": {seed: one.epochs for seed, one in results.items()},
-        "patience": patience,
+        "patience": training.patience,
         "epochs_at_most": most,
     }
 
@@ -257,12 +257,13 @@ def _learn(run: Run, material: Material, progress: "_Reporter") -> RunResult:
 
     def score_replies(stage: Stage, new: bool) -> None:
         nonlocal matrix
+        if not material.is_dialogue:
+            return
         figures = {domain.name: evaluate_replies(learner, domain) for domain in stream}
         perplexities.update({name: one.perplexity for name, one in figures.items()})
         matrix = matrix.with_row(stage.learned, {name: one.bleu2 / 100 for name, one in figures.items()})
 
-    on_stage = {"on_stage": score_replies} if material.is_dialogue else {}
-    history = learner.learn(stream, folder=model, vectors=material.vectors, progress=progress, **on_stage)
+    history = learner.learn(stream, on_stage=score_replies, folder=model, vectors=material.vectors, progress=progress)
     return RunResult.of_history(history, matrix if material.is_dialogue else None, perplexities)
 
 

@@ -10,9 +10,9 @@ from memgrow.data.corpora.multinli import FIVE
 from memgrow.data.load import Loaded
 from memgrow.data.splits import fair_slice
 from memgrow.errors import SettingsError
+from memgrow.evaluation.demo import MODEL as DEMO_MODEL
+from memgrow.evaluation.demo import TRAINING as DEMO_TRAINING
 from memgrow.experiments.comparison_setup import LABELS, REPLIES
-from memgrow.experiments.demo import MODEL as DEMO_MODEL
-from memgrow.experiments.demo import TRAINING as DEMO_TRAINING
 from memgrow.experiments.encoders.streams import REVIEWS, STREAMS, StudyStream
 from memgrow.experiments.paper.corpora import Dialogues
 from memgrow.experiments.paper.protocol import DIALOGUES, Data
