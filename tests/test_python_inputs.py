@@ -67,16 +67,16 @@ class Frame:
         (Frame(), r"predict\(frame\[column\]\)"),
         ({"text": "a"}, r"predict\(\[text\]\)"),
         (7, "takes a list of texts, and this is a number"),
-        (["a", None], "text 2: the text of an example is missing"),
-        ([float("nan")], "text 1: the text of an example is missing"),
-        ([7], "text 1: the text of an example is a number"),
+        (["a", None], "text 2: the text is missing"),
+        ([float("nan")], "text 1: the text is missing"),
+        ([7], "text 1: the text is a number"),
         (["a", ""], "text 2 is empty; give it at least one word"),
         ([" \t"], "text 1 is empty"),
         ([Example("a"), Example("")], "example 2 is empty"),
-        (["a \ud83d b"], r"text 1 holds half a character \(.ud83d\)"),
-        ([{"txt": "a"}], "text 1 has no column for the text"),
+        (["a \ud83d b"], r"text 1 holds a lone surrogate \(.ud83d\)"),
+        ([{"txt": "a"}], "text 1: this row has no column for the text"),
         ([("a", "b")], "reads one text, but the example has 2.*second value of Example is a second text"),
-        ([("a", "b", "c")], "text 1: the text of an example is a tuple"),
+        ([("a", "b", "c")], "text 1: the text is a tuple"),
     ],
 )
 def test_texts_that_cannot_be_read_are_told(learner, texts, said):
@@ -157,7 +157,7 @@ def test_labels_that_a_method_cannot_take_are_found_before_the_first_domain_is_t
 def test_no_domain_and_one_domain_are_told():
     with pytest.raises(DataError, match="there is no domain to learn"):
         create().learn([])
-    with pytest.raises(DataError, match="books is one: write"):
+    with pytest.raises(DataError, match=r"write \[books\]"):
         create().learn(GOOD)
     one_label = Domain.from_rows("mine", [(text, "same") for text, _ in ROWS])
     with pytest.raises(DataError, match="have the label same"):

@@ -18,9 +18,9 @@ from pathlib import Path
 
 from memgrow.cli.recipe import LARGEST_FILE, read_recipe
 from memgrow.data import load_stream
-from memgrow.data.asked import examples_from_lines
-from memgrow.data.columns import BY_NAME
-from memgrow.data.lines import bounded_lines
+from memgrow.data.columns import DEFAULT_COLUMNS
+from memgrow.data.files import line_chunks
+from memgrow.data.inputs import inputs_from_lines
 from memgrow.errors import MemgrowError
 from memgrow.printable import json_text, printable
 from memgrow.storage import parse_json
@@ -164,7 +164,7 @@ def _reader(name: str) -> Callable[[bytes, Path], None]:
         for path in (place / name, place / f"{name}.gz"):
             with suppress(MemgrowError):
                 load_stream(path)
-        list(examples_from_lines(bounded_lines(io.BytesIO(content)), BY_NAME, "text"))
+        list(inputs_from_lines(line_chunks(io.BytesIO(content)), DEFAULT_COLUMNS, "text"))
 
     return read
 

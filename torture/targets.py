@@ -88,9 +88,9 @@ def data_file(name: str) -> Callable[[bytes, Path], None]:
 
     def read(content: bytes, place: Path) -> None:
         from memgrow.data import load_stream
-        from memgrow.data.asked import examples_from_lines, read_unlabelled
-        from memgrow.data.columns import BY_NAME
-        from memgrow.data.lines import bounded_lines
+        from memgrow.data.columns import DEFAULT_COLUMNS
+        from memgrow.data.files import line_chunks
+        from memgrow.data.inputs import inputs_from_lines, read_unlabelled
 
         (path := place / name).write_bytes(content)
         try:
@@ -102,7 +102,7 @@ def data_file(name: str) -> Callable[[bytes, Path], None]:
             with suppress(MemgrowError):
                 read_unlabelled(path)
             with suppress(MemgrowError):
-                list(examples_from_lines(bounded_lines(io.BytesIO(content)), BY_NAME, "text"))
+                list(inputs_from_lines(line_chunks(io.BytesIO(content)), DEFAULT_COLUMNS, "text"))
 
     return read
 

@@ -12,11 +12,11 @@ import torch
 from memgrow.calibration import Calibration
 from memgrow.checkpoint import read_checkpoint
 from memgrow.data import Domain, Example, Stream
-from memgrow.data.asked import example_from_value
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
-from memgrow.data.example import as_label, half_of_a_character
-from memgrow.data.from_python import is_frame
-from memgrow.data.values import kind_of
+from memgrow.data.domain import as_label
+from memgrow.data.inputs import input_of
+from memgrow.data.rows import is_frame
+from memgrow.data.values import kind_of, lone_surrogate
 from memgrow.device import find_device, suited_threads, using_threads
 from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError, SettingsError, listed
@@ -602,7 +602,7 @@ def _checked_labels(labels: Sequence[str] | None) -> tuple[str, ...] | None:
     found = tuple(map(as_label, labels))
     if len(set(found)) < len(found):
         raise SettingsError(f"labels has a label twice ({listed(found)}): give each once")
-    if any(half_of_a_character(label) for label in found):
+    if any(lone_surrogate(label) for label in found):
         raise SettingsError("a label holds half a surrogate pair and cannot be saved: write it otherwise")
     return found
 
@@ -614,7 +614,7 @@ def _as_example(text: Text, number: int = 1) -> Example:
     if isinstance(text, tuple | list) and 0 < len(text) <= 2:
         return Example(*text, where=f"text {number}")
     if isinstance(text, Mapping):
-        return example_from_value(text, None, f"text {number}")
+        return input_of(text, None, f"text {number}").example
     return Example(text, where=f"text {number}")
 
 

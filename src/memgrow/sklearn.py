@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memgrow.data import Domain, Example, draw
-from memgrow.data.from_python import is_frame
+from memgrow.data.rows import is_frame
 from memgrow.data.values import kind_of, plain
 from memgrow.device import find_device
 from memgrow.errors import DataError, MissingExtraError, SettingsError, listed

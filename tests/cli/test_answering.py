@@ -166,15 +166,15 @@ def test_no_lines_no_answers(memgrow, made):
 @pytest.mark.parametrize(
     ("stdin", "says"),
     [
-        (b"a\tb\n\n", r"standard input, line 2: the line is empty"),
+        (b"a\tb\n\n", r"standard input, line 2 is empty"),
         (b"a\tb\nonly one\n", r"standard input, line 2: this model reads pairs; put a tab between"),
-        (b"a\tb\n\xff\xfe\n", r"standard input, line 2: this is not UTF-8"),
-        (b'a\tb\n{"premise": \n', r"standard input, line 2: this is not a JSON object"),
-        (b'{"premise":' + b"[" * 100_000 + b"\n", r"standard input, line 1: this is not a JSON object"),
-        (b'{"premise": "a"}\n', r"standard input, line 1 has no column for the text, such as"),
+        (b"a\tb\n\xff\xfe\n", r"standard input, line 2 is not utf-8"),
+        (b'a\tb\n{"premise": \n', r"standard input, line 2 is not valid JSON"),
+        (b'{"premise":' + b"[" * 100_000 + b"\n", r"standard input, line 1 cannot be read as JSON"),
+        (b'{"premise": "a"}\n', r"standard input, line 1: this row has no column for the text"),
         (b'{"premise": "a", "hypothesis": 3}\n', r"line 1: the field 'hypothesis' is a number, but a text must be"),
         (b'{"premise": "a", "hypothesis": " "}\n', r"line 1: the field 'hypothesis' is empty"),
-        (b'{"premise": "a", "hypothesis": "\\ud83d"}\n', r"line 1: the field 'hypothesis' holds half a character"),
+        (b'{"premise": "a", "hypothesis": "\\ud83d"}\n', r"line 1: the field 'hypothesis' holds a lone surrogate"),
         (b'{"text": "a"}\n', r"line 1: this model reads two texts, but the example has 1"),
     ],
 )
@@ -188,7 +188,7 @@ def test_texts_and_a_file_together_are_refused(memgrow, made, data):
 
 @pytest.mark.parametrize("command", ["predict", "inspect"])
 def test_an_empty_text_is_refused(memgrow, made, command):
-    assert "text 2 of the command line is empty" in memgrow.refused(command, made, "a", " ")
+    assert "text 2 is empty" in memgrow.refused(command, made, "a", " ")
 
 
 @pytest.mark.parametrize("command", ["predict", "evaluate"])

@@ -8,7 +8,7 @@ import pytest
 
 from memgrow.cli.answers import CsvRows, JsonLines
 from memgrow.data import Example
-from memgrow.data.asked import Asked
+from memgrow.data.inputs import Input
 from memgrow.errors import DataError
 from memgrow.report.progress_bars import ProgressBar
 
@@ -76,7 +76,7 @@ def test_rows_of_many_columns_are_answered_at_once():
     fields = {str(number): number for number in range(10_000)} | {"label": "good"}
     written: list[str] = []
     before = time.process_time()
-    JsonLines(written.append).add(Asked(Example("a text"), fields), {"label": "bad"})
+    JsonLines(written.append).add(Input(Example("a text"), fields), {"label": "bad"})
     assert time.process_time() - before < 0.5  # it took a second a row
     assert json.loads(written[0])["given_label"] == "good"
 
@@ -111,7 +111,7 @@ def test_a_field_that_is_too_deep_to_be_written_is_named_by_its_row(memgrow, mad
         tags = [tags]
     for kind in (JsonLines, CsvRows):
         with pytest.raises(DataError, match="line 7 has a field that is nested too deeply"):
-            kind(print).add(Asked(Example("a", where="line 7"), {"tags": tags}), {"label": "bad"})
+            kind(print).add(Input(Example("a", where="line 7"), {"tags": tags}), {"label": "bad"})
 
 
 def test_formats_that_are_none_are_told_before_the_model_is_read(memgrow, made, tmp_path):
@@ -194,9 +194,9 @@ def test_lines_of_standard_input_are_of_the_encoding_that_is_named(memgrow, made
 @pytest.mark.parametrize("command", ["predict", "watch"])
 def test_what_standard_input_cannot_be_read_by_is_refused(memgrow, made_of_texts, command):
     words, line = (command, made_of_texts), "a naïve lamp\n"
-    assert "utf-16 has other ends of lines" in memgrow.refused(*words, "--encoding", "utf-16", stdin=line)
+    assert "as utf-16" in memgrow.refused(*words, "--encoding", "utf-16", stdin=line)
     said = memgrow.refused(*words, "--encoding", "ascii", stdin=line)
-    assert "standard input, line 1: this is not ASCII text" in said
+    assert "standard input, line 1 is not ascii" in said
     assert "--delimiter is for CSV files" in memgrow.refused(*words, "--delimiter", ";", stdin=line)
 
 

@@ -3,78 +3,86 @@
 import pytest
 
 from memgrow.data import Columns
-from memgrow.errors import DataError
+from memgrow.data.columns import MESSAGES, REPLIES
+from memgrow.errors import DataError, SettingsError
 
 
 def found(names, columns=None, labelled=True):
-    return (columns or Columns()).among(names, "rows.csv, line 1", labelled)
+    return (columns or Columns()).resolve(names, "rows.csv", labelled)
+
+
+@pytest.mark.parametrize(
+    ("names", "given", "expected"),
+    [
+        ("text label", {}, {"text": "text", "label": "label"}),
+        ("label hypothesis premise", {}, {"text": "premise", "pair": "hypothesis", "label": "label"}),
+        ("gold_label sentence1 sentence2", {}, {"text": "sentence1", "pair": "sentence2", "label": "gold_label"}),
+        ("text label split", {}, {"text": "text", "label": "label", "split": "split"}),
+        ("text label by group domain", {}, {"text": "text", "label": "label"}),
+        ("text label body stars", {"text": "body", "label": "stars"}, {"text": "body", "label": "stars"}),
+        ("premise hypothesis label", {"text": "hypothesis"}, {"text": "hypothesis", "label": "label"}),
+        ("text reply label", {"pair": "reply"}, {"text": "text", "pair": "reply", "label": "label"}),
+        ("response id message split", {}, {"text": "message", "reply": "response", "split": "split"}),
+        ("message response label", {}, {"text": "message", "reply": "response"}),
+        ("text label response", {}, {"text": "text", "label": "label"}),
+        ("text label message reply", {}, {"text": "text", "label": "label"}),
+        ("text response", {}, {"text": "text", "reply": "response"}),
+        ("premise hypothesis label answer", {}, {"text": "premise", "pair": "hypothesis", "label": "label"}),
+        ("message response said answered", {"reply": "answered"}, {"text": "message", "reply": "answered"}),
+        ("said response", {"text": "said"}, {"text": "said", "reply": "response"}),
+        ("text response mood", {"label": "mood"}, {"text": "text", "label": "mood"}),
+        ("prompt query response", {"group": "prompt"}, {"text": "query", "reply": "response", "group": "prompt"}),
+        ("message label", {"text": "message"}, {"text": "message", "label": "label"}),
+    ],
+)
+def test_columns_are_found(names, given, expected):
+    assert found(names.split(), Columns(**given)) == Columns(**expected)
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+@pytest.mark.parametrize("reply", REPLIES)
+def test_usual_names_of_messages_and_replies_are_found_in_any_order(message, reply):
+    assert found([reply, "id", message]) == Columns(text=message, reply=reply)
 
 
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["text", "label"], Columns(text="text", label="label")),
-        (["label", "hypothesis", "premise"], Columns(text="premise", pair="hypothesis", label="label")),
-        (["gold_label", "sentence1", "sentence2"], Columns(text="sentence1", pair="sentence2", label="gold_label")),
-        (["text", "label", "split"], Columns(text="text", label="label", split="split")),
+        ("text", {"text": "text"}),
+        ("message", {"text": "message"}),
+        ("message response", {"text": "message", "reply": "response"}),
+        ("text response", {"text": "text"}),
     ],
 )
-def test_columns_with_usual_names_are_found(names, expected):
-    assert found(names) == expected
-
-
-def test_what_the_user_names_goes_before_what_is_usual():
-    columns = Columns(text="body", pair="title", label="stars", split="fold")
-    assert found(["text", "label", "body", "title", "stars", "split", "fold"], columns) == columns
-
-
-def test_a_text_that_the_user_names_stands_alone_unless_a_pair_is_named_too():
-    names = ["premise", "hypothesis", "label"]
-    assert found(names, Columns(text="hypothesis")).pair is None
-    assert found(names, Columns(text="hypothesis", pair="premise")).pair == "premise"
-
-
-def test_a_pair_that_the_user_names_stands_beside_a_text_found_by_name():
-    assert found(["text", "reply", "label"], Columns(pair="reply")).text == "text"
-
-
-def test_domain_and_group_are_never_guessed():
-    assert found(["text", "label", "by", "group", "domain"]) == Columns(text="text", label="label")
-
-
-def test_a_label_is_optional_only_where_it_is_not_needed():
-    assert found(["text"], labelled=False).label is None
-    with pytest.raises(DataError, match="no column for the label"):
-        found(["text"])
+def test_prediction_needs_a_text_alone(names, expected):
+    assert found(names.split(), labelled=False) == Columns(**expected)
 
 
 @pytest.mark.parametrize(
-    ("names", "option"),
-    [(["review", "label"], "--text"), (["premise", "label"], "--text"), (["text", "stars"], "--label")],
-)
-def test_a_missing_column_is_refused_with_the_columns_there_are_and_the_option_that_names_one(names, option):
-    with pytest.raises(DataError) as caught:
-        found(names)
-    message = str(caught.value)
-    assert message.startswith("rows.csv, line 1 has no column for the")
-    assert f"its columns are {', '.join(names)}" in message
-    assert option in message
-
-
-@pytest.mark.parametrize(
-    ("role", "option"),
+    ("names", "given", "keyword"),
     [
-        ("text", "--text"),
-        ("pair", "--pair"),
-        ("label", "--label"),
-        ("by", "--by"),
-        ("group", "--group"),
-        ("split", "--split-column"),
+        ("review label", {}, "no column for the text.*review, label.*--text"),
+        ("premise label", {}, "no column for the text"),
+        ("text stars", {}, "no column for the label.*--label"),
+        ("premise hypothesis answer", {}, "no column for the label"),
+        ("message", {}, "no column for the replies.*--reply"),
+        ("response id", {}, "no column for the messages.*--text"),
+        ("message label", {}, "no column for the text"),
+        *(("text label", {role: "lost"}, f"no column 'lost'.*--{role}") for role in ("text", "pair", "by", "split")),
     ],
 )
-def test_a_column_that_the_user_names_must_be_there(role, option):
-    with pytest.raises(DataError) as caught:
-        found(["text", "label"], Columns(**{role: "nowhere"}))
-    message = str(caught.value)
-    assert f"has no column 'nowhere' (named by {option})" in message
-    assert "its columns are text, label" in message
+def test_a_missing_column_is_refused_with_the_option_that_names_it(names, given, keyword):
+    with pytest.raises(DataError, match=keyword):
+        found(names.split(), Columns(**given))
+
+
+@pytest.mark.parametrize("given", [{"pair": "text"}, {"label": "text"}, {"text": "reply"}])
+def test_a_reply_and_what_has_none_cannot_both_be_named(given):
+    with pytest.raises(SettingsError, match="repl"):
+        found(["text", "reply"], Columns(reply="reply", **given))
+
+
+def test_other_names_of_labels_are_given_in_pairs():
+    assert Columns(labels={5: "good"}).label_names == {"5": "good"}
+    with pytest.raises(SettingsError, match="other name"):
+        Columns(labels={"": "good"})

@@ -1,16 +1,14 @@
 """Examples, domains and streams, and the fingerprints by which finished work is found again."""
 
 import hashlib
-import os
 import pickle
 from dataclasses import replace
 
 import pytest
 
-from memgrow.data import Domain, Example, Stream, load_stream
+from memgrow.data import Domain, Example, Stream
 from memgrow.data.domain import domain_fingerprint, file_fingerprint, held_out_fingerprint
-from memgrow.errors import DataError, SettingsError
-from memgrow.learner import Learner
+from memgrow.errors import DataError
 
 BOOKS = Domain("books", train=(Example("a", label="x"), Example("b", label="w")), test=(Example("c", label="x"),))
 TOYS = Domain("toys")
@@ -21,16 +19,6 @@ def test_a_stream_is_walked_sliced_and_asked_by_name():
     assert list(stream) == [BOOKS, TOYS]
     assert stream[:1].names == ("books",)
     assert stream["toys"] is stream[-1] is TOYS
-
-
-def test_an_unknown_domain_is_refused_with_those_there_are():
-    with pytest.raises(DataError, match="no domain 'dvd' in this stream; it has books, toys"):
-        Stream([BOOKS, TOYS])["dvd"]
-
-
-def test_a_domain_cannot_come_twice():
-    with pytest.raises(DataError, match="books comes more than once"):
-        Stream([BOOKS, TOYS, BOOKS])
 
 
 def test_labels_are_those_of_the_training_part_in_alphabetical_order():
@@ -80,21 +68,6 @@ def test_a_fingerprint_is_computed_once_and_changes_nothing_else():
     assert hash(domain) == hash(BOOKS)
     assert replace(domain, name="tomes").fingerprint() != domain.fingerprint()
     assert pickle.loads(pickle.dumps(domain)) == domain
-
-
-def test_half_a_character_in_an_example_is_told_before_anything_is_learnt():
-    domain = Domain("odd", train=(Example("a \ud800 b", label="x"),))
-    with pytest.raises(DataError, match=r"an example of odd holds half a character \(\\ud800\)"):
-        domain.fingerprint()
-
-
-def test_half_a_character_in_a_name_is_told_before_anything_is_learnt(tmp_path):
-    (file := tmp_path / os.fsdecode(b"b\xfccher.jsonl")).write_text('{"text": "a", "label": "x"}\n' * 9)
-    for make in (lambda: Domain("b\udcfccher"), lambda: load_stream([file])):
-        with pytest.raises(DataError, match=r"the name of the domain b\\udcfccher holds half a character"):
-            make()
-    with pytest.raises(SettingsError, match="a label holds half a character"):
-        Learner.create("F", labels=["good", "bad \ud800"])
 
 
 def test_a_domain_is_shown_by_its_sizes_and_without_its_texts():

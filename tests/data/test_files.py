@@ -1,260 +1,296 @@
-"""Every format gives the same rows, faults are told with their line, and what is written is read back."""
+"""Files are read as rows whatever their format and quoting; what cannot be read is one sentence with its place."""
 
 import gzip
-import json
+import io
+import os
+import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memgrow.data import Domain, Example, Stream, load_stream, synthetic_stream, write_jsonl
-from memgrow.data.files import name_without_suffix, read_rows
-from memgrow.errors import DataError
+from memgrow.data import Columns, Domain, Example, Stream, files, load_stream, read_unlabelled, write_jsonl
+from memgrow.data.columns import DEFAULT_COLUMNS
+from memgrow.data.files import FileFormat, domain_and_part, line_chunks, read_rows
+from memgrow.data.inputs import inputs_from_lines
+from memgrow.errors import DataError, SettingsError
 
-SAME = {
-    "rows.jsonl": '{"text": "so fine", "label": "good"}\n{"text": "so bad", "label": "bad"}\n',
-    "rows.ndjson": '{"text": "so fine", "label": "good"}\n{"text": "so bad", "label": "bad"}',
-    "rows.json-lines": '{"text": "so fine", "label": "good"}\n\n{"text": "so bad", "label": "bad"}\n\n',
-    "rows.csv": "text,label\nso fine,good\n\nso bad,bad\n",
-    "rows.tsv": "text\tlabel\r\nso fine\tgood\r\nso bad\tbad\r\n",
-    "ROWS.CSV": "text,label\r\nso fine,good\r\nso bad,bad",
-}
+ROW = b'{"text": "so fine", "label": "good"}\n'
+NL = "\u2028"  # a line separator of Unicode ends no line
 
 
-def values(path):
-    return [dict(row.values) for row in read_rows(path)]
+def values(path: Path, **how: str) -> list[dict[str, object]]:
+    return [dict(row) for _, row in read_rows(path, FileFormat(**how))]
 
 
-def refusal(path):
-    with pytest.raises(DataError) as caught:
-        list(read_rows(path))
-    return str(caught.value)
+@pytest.mark.parametrize("packed", ["", ".gz"])
+@pytest.mark.parametrize(
+    ("name", "content", "expected"),
+    [
+        ("a.jsonl", '{"text": "a"}\n\n {"text": "b"}\r\n', [{"text": "a"}, {"text": "b"}]),
+        ("a.ndjson", f'{{"text": "a{NL}b"}}', [{"text": f"a{NL}b"}]),
+        ("a.json-lines", '\ufeff{"text": "a"}\n', [{"text": "a"}]),
+        ("a.json", ' [{"text": "a"},\n{"text": "b"}]\n', [{"text": "a"}, {"text": "b"}]),
+        ("a.json", '{"text": "a"}\n{"text": "b"}\n', [{"text": "a"}, {"text": "b"}]),
+        (
+            "a.csv",
+            'text,label\n"a, ""b""\nc",x\n\nd,y\n',
+            [{"text": 'a, "b"\nc', "label": "x"}, {"text": "d", "label": "y"}],
+        ),
+        ("a.csv", "\ufefftext;label\r\na,b;x\r\n", [{"text": "a,b", "label": "x"}]),
+        ("a.csv", '"a;b"| c \n1|2\n', [{"a;b": "1", "c": "2"}]),
+        ("a.csv", "\n\ntext\tlabel\na\tx\n", [{"text": "a", "label": "x"}]),
+        ("a.tsv", 'text\tlabel\n"a\tx"\r\n\n', [{"text": '"a', "label": 'x"'}]),
+        ("A.TSV", "text\n a \n", [{"text": " a "}]),
+    ],
+)
+def test_each_format_is_read(write, packed, name, content, expected):
+    assert values(write(name + packed, content)) == expected
 
 
-@pytest.mark.parametrize("compressed", ["", ".gz"])
-@pytest.mark.parametrize("name", SAME)
-def test_every_format_gives_the_same_rows(write, name, compressed):
-    assert values(write(name + compressed, SAME[name])) == [
-        {"text": "so fine", "label": "good"},
-        {"text": "so bad", "label": "bad"},
+@pytest.mark.parametrize("name", ["a.jsonl", "a.json", "a.csv", "a.tsv"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-8-sig", "latin-1", "cp1252", "utf-16-le"])
+def test_encodings_are_detected_by_their_mark_or_given(write, name, encoding):
+    content = {"a.jsonl": '{"text": "naïve"}', "a.json": '[{"text": "naïve"}]'}.get(name, "text\nnaïve")
+    path = write(name, content.encode(encoding))
+    detected = encoding in ("utf-16", "utf-32", "utf-8-sig")
+    assert values(path, **({} if detected else {"encoding": encoding})) == [{"text": "naïve"}]
+
+
+def test_a_delimiter_can_be_given(write):
+    assert values(write("a.csv", "a,b:c\n1,2:3\n"), delimiter=":") == [{"a,b": "1,2", "c": "3"}]
+    assert values(write("a.csv", "a,b\tc\n1,2\t3\n"), delimiter="tab") == [{"a,b": "1,2", "c": "3"}]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(st.text(st.characters(codec="utf-8"), min_size=1), st.sampled_from("xy")), min_size=1))
+def test_what_is_written_is_read_again(tmp_path_factory, pairs):
+    examples = [Example(text, label=label) for text, label in pairs if text.strip()] or [Example("a", label="x")]
+    stream = Stream([Domain("mine", examples, examples[:1], examples[1:])])
+    assert list(load_stream(write_jsonl(stream, tmp_path_factory.mktemp("out"))).stream) == [
+        Domain("mine", tuple(examples), tuple(examples[:1]), tuple(examples[1:]))
     ]
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.tsv"])
-def test_a_byte_order_mark_is_not_part_of_the_first_field(write, name):
-    path = write(name, b"\xef\xbb\xbf" + SAME[name].encode())
-    assert values(path)[0] == {"text": "so fine", "label": "good"}
+def test_a_domain_whose_name_is_no_file_name_is_not_written(tmp_path):
+    for name in ("a/b", "books_test"):
+        with pytest.raises(DataError, match="cannot name a file"):
+            write_jsonl(Stream([Domain(name)]), tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "lines"),
-    [("rows.jsonl", [1, 2]), ("rows.json-lines", [1, 3]), ("rows.csv", [2, 4]), ("rows.tsv", [2, 3])],
+    ("path", "expected"),
+    [
+        ("books.jsonl.gz", ("books", None)),
+        ("books_train.jsonl.gz", ("books", "train")),
+        ("books-dev.csv", ("books", "validation")),
+        ("books.valid.tsv", ("books", "validation")),
+        ("Books_TEST.csv", ("Books", "test")),
+        ("multinli_1.0_train.jsonl", ("multinli_1.0", "train")),
+        ("contest.csv", ("contest", None)),
+        ("_test.csv", ("_test", None)),
+        ("books_train_2.csv", ("books_train_2", None)),
+        ("books/test.csv", ("books", "test")),
+    ],
 )
-def test_rows_know_the_line_they_begin_on(write, name, lines):
-    assert [row.line for row in read_rows(write(name, SAME[name]))] == lines
+def test_a_file_name_gives_domain_and_part(path, expected):
+    assert domain_and_part(Path(path)) == expected
 
 
-def test_a_quoted_newline_in_csv_stays_in_its_field_and_lines_are_counted_through(write):
-    path = write("rows.csv", 'text,label\n"one\ntwo, ""three""",good\nfour,bad\n')
-    rows = list(read_rows(path))
-    assert rows[0].values["text"] == 'one\ntwo, "three"'
-    assert [row.line for row in rows] == [2, 4]
+BAD = {
+    "not JSON": ("a.jsonl", ROW + b"{oops\n", "line 2 is not valid JSON"),
+    "no object": ("a.jsonl", b"[1]\n", "line 1 is not a JSON object"),
+    "too deep": ("a.jsonl", b'{"text":' + b"[" * 100_000, "line 1 cannot be read as JSON"),
+    "too many digits": ("a.jsonl", b'{"text": ' + b"1" * 5000 + b"}", "line 1 cannot be read as JSON"),
+    "open array": ("a.json", b'[{"text": "a"},', "is not valid JSON"),
+    "array of numbers": ("a.json", b"[1, 2]", "row 1 is not a JSON object"),
+    "not UTF-8": ("a.jsonl", ROW + b'{"text": "\xff"}\n', "line 2 is not valid utf-8"),
+    "not UTF-8 in CSV": ("a.csv", b"text,label\na,x\n\xe9,y\n", "line 3 is not valid utf-8"),
+    "open quote": ("a.csv", b'text,label\na,x\n"b,y\nc,z\n', "line 3.*CSV"),
+    "too few fields": ("a.csv", b"text,label\na,x\nb\n", "line 3 has 1 fields"),
+    "column twice": ("a.csv", b"text,text\na,x\n", "names the column text more than once"),
+    "too many fields": ("a.tsv", b"text\tlabel\na\tx\ty\n", "line 2 has 3 fields"),
+    "empty": ("a.csv", b"", "has no rows"),
+    "header alone": ("a.csv", b"text,label\n", "has no rows"),
+    "no gzip": ("a.jsonl.gz", None, "cannot be decompressed"),
+    "empty text": ("a.jsonl", ROW + b'{"text": " ", "label": "x"}\n', "line 2: the field 'text' is empty"),
+    "missing field": ("a.jsonl", ROW + b'{"label": "x"}\n', "line 2 has no value for the field 'text'"),
+    "number as text": ("a.jsonl", b'{"text": 3, "label": "x"}\n', "'text' is a number"),
+    "float label": ("a.jsonl", b'{"text": "a", "label": 0.5}\n', "'label' is a number with a decimal point"),
+    "lone surrogate": ("a.jsonl", b'{"text": "\\ud800", "label": "x"}\n', "lone surrogate"),
+    "unknown part": ("a.jsonl", b'{"text": "a", "label": "x", "split": "later"}\n', "'later'"),
+    "late split": ("a.jsonl", ROW + b'{"text": "a", "label": "x", "split": "test"}\n', "give it to all or none"),
+    "no gold label": ("a.jsonl", b'{"text": "a", "label": "-"}\n', "every row of a.jsonl is without a gold label"),
+    "unknown format": ("a.txt", ROW, "not of a known format"),
+    "no name": (".csv", ROW, "not of a known format"),
+    "packed twice": ("a.parquet.gz", ROW, "not of a known format"),
+}
 
 
-def test_quotes_in_tsv_are_ordinary_characters(write):
-    path = write("rows.tsv", 'text\tlabel\n"so\tgood\nit\'s "fine"\tbad\n')
-    assert [row["text"] for row in values(path)] == ['"so', 'it\'s "fine"']
-
-
-def test_only_newlines_end_a_line(write):
-    text = "one\x0btwo\x0cthree\x85four\u2028five"
-    assert values(write("rows.tsv", f"text\tlabel\n{text}\tgood\n"))[0]["text"] == text
-    assert values(write("rows.csv", f"text,label\n{text},good\n"))[0]["text"] == text
-    assert values(write("rows.jsonl", json.dumps({"text": text}, ensure_ascii=False)))[0]["text"] == text
-
-
-@pytest.mark.parametrize("name", ["long.jsonl", "long.csv", "long.tsv"])
-def test_a_text_of_100_000_words_is_read_whole(write, name):
-    text = "word " * 100_000
-    content = {
-        "long.jsonl": json.dumps({"text": text, "label": "good"}),
-        "long.csv": f"text,label\n{text},good\n",
-        "long.tsv": f"text\tlabel\n{text}\tgood\n",
-    }
-    assert values(write(name, content[name]))[0]["text"] == text
-
-
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\r\n\t"), min_size=1))
-def test_any_text_comes_back_from_any_format(tmp_path_factory, text):
-    folder = tmp_path_factory.mktemp("any")
-    doubled = text.replace('"', '""')
-    contents = {
-        "a.jsonl": json.dumps({"text": text, "label": "x"}, ensure_ascii=False),
-        "a.csv": f'text,label\n"{doubled}",x\n',
-        "a.tsv": f"text\tlabel\n{text}\tx\n",
-    }
-    for name, content in contents.items():
-        (folder / name).write_bytes(content.encode())
-        assert values(folder / name) == [{"text": text, "label": "x"}]
+@pytest.mark.parametrize("fault", BAD)
+def test_what_cannot_be_read_is_one_line_with_its_place(tmp_path, write, fault):
+    name, content, keyword = BAD[fault]
+    path = tmp_path / name
+    path.write_bytes(b"no archive") if content is None else write(name, content)
+    with pytest.raises(DataError, match=keyword) as caught:
+        load_stream(path)
+    assert path.name in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "stem"),
-    [("a.jsonl", "a"), ("a.b.csv.gz", "a.b"), ("A.TSV.GZ", "A"), ("a.ndjson", "a"), ("a.json-lines.gz", "a")],
+    "how", [{"delimiter": ";;"}, {"delimiter": '"'}, {"encoding": "klingon"}, {"encoding": "rot13"}]
 )
-def test_a_file_is_called_by_its_name_without_the_format(name, stem):
-    assert name_without_suffix(Path(name)) == stem
+def test_a_format_that_cannot_be_is_refused(how):
+    with pytest.raises(SettingsError, match=r"delimiter|encoding"):
+        FileFormat(**how)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path):
-    assert f"{tmp_path / 'lost.jsonl'} does not exist" in refusal(tmp_path / "lost.jsonl")
+def test_only_regular_files_are_read(tmp_path):
+    os.mkfifo(pipe := tmp_path / "pipe.jsonl")
+    (device := tmp_path / "zero.csv").symlink_to("/dev/zero")
+    (loop := tmp_path / "loop.jsonl").symlink_to(loop)
+    for path, keyword in (
+        (pipe, "pipe or a device"),
+        (device, "pipe or a device"),
+        (loop, "loop.jsonl"),
+        (tmp_path, "is a folder"),
+        (tmp_path / "lost.csv", "does not exist"),
+        (tmp_path / "a\0b.csv", "does not exist"),
+    ):
+        with pytest.raises(DataError, match=keyword):
+            load_stream(path)
 
 
-def test_a_folder_is_refused_as_a_folder(tmp_path):
-    assert "is a folder" in refusal(tmp_path)
+def test_what_comes_out_of_a_file_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", 1 << 18)
+    (bomb := tmp_path / "bomb.jsonl.gz").write_bytes(gzip.compress(ROW * 60_000, 9))
+    with pytest.raises(DataError, match="times its size"):
+        list(read_rows(bomb))
+    monkeypatch.setattr(files, "MAX_ROW", 1 << 16)
+    for name, content in (
+        ("long.jsonl", b"{}\n" + b"a" * (1 << 20)),
+        ("long.csv", b'text,label\n"' + b"a line of the text\n" * 10_000 + b'",good\n'),
+    ):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match="line 2"):
+            list(read_rows(tmp_path / name))
+    with pytest.raises(DataError, match="standard input"):
+        list(line_chunks(io.BytesIO(b"a" * (1 << 20))))
 
 
-@pytest.mark.parametrize("name", ["rows.txt", "rows.js", "rows", "rows.gz", ".jsonl"])
-def test_an_unknown_suffix_is_refused_with_the_known_ones(write, name):
-    message = refusal(write(name, b"{}"))
-    assert "rows" in message or ".jsonl is not" in message
-    assert all(suffix in message for suffix in (".jsonl", ".csv", ".tsv", ".gz"))
+def test_standard_input_is_read_as_it_comes():
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as file:
+        chunks = inputs_from_lines(line_chunks(file), DEFAULT_COLUMNS, "text")
+        os.write(writing, b'a line\n{"text": "b", "id": 7}\nhal')
+        first = next(chunks)
+        assert [one.example.text for one in first] == ["a line", "b"]
+        assert first[1].fields == {"text": "b", "id": 7}
+        os.write(writing, b"f\r\n")
+        assert [one.example for one in next(chunks)] == [Example("half")]
+        os.close(writing)
+        assert list(chunks) == []
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.tsv.gz"])
-@pytest.mark.parametrize("content", ["", "\n\n"])
-def test_an_empty_file_is_refused(write, name, content):
-    assert "is empty" in refusal(write(name, content))
+@pytest.mark.parametrize(
+    ("line", "task", "keyword"),
+    [
+        (b"", "text", "line 1 is empty"),
+        (b"\xff", "text", "line 1 is not utf-8"),
+        (b'{"text": ', "text", "line 1 is not valid JSON"),
+        (b'{"body": "a"}', "text", "line 1.*no column for the text"),
+        (b"only one", "pair", "line 1.*tab"),
+    ],
+)
+def test_a_line_that_cannot_be_answered_is_named(line, task, keyword):
+    with pytest.raises(DataError, match=keyword):
+        list(inputs_from_lines([[line]], DEFAULT_COLUMNS, task))
 
 
-@pytest.mark.parametrize("name", ["rows.csv", "rows.tsv"])
-def test_a_header_without_rows_is_refused(write, name):
-    assert "has no rows" in refusal(write(name, "text\n"))
+def test_prediction_needs_neither_labels_nor_replies(write_rows):
+    rows = [{"message": "a", "response": "b"}, {"message": "c", "response": " "}, {"message": "d", "label": [1]}]
+    assert [one.reply for one in read_unlabelled(write_rows("talk.jsonl", rows))] == ["b", None, None]
+    rows = [{"premise": "a", "hypothesis": "b", "label": "-"}, {"premise": "a", "hypothesis": "b", "label": 7}]
+    assert [one.label for one in read_unlabelled(write_rows("nli.jsonl", rows))] == [None, "7"]
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.tsv"])
-def test_bytes_that_are_not_utf8_are_refused_with_their_line(write, name):
-    path = write(name, SAME[name].replace("bad", "böse").encode("latin-1"))
-    line = len(SAME[name].strip().splitlines())
-    message = refusal(path)
-    assert f"{name}, line {line} is not UTF-8" in message
-    assert "save the file as UTF-8" in message
+# Parquet and Arrow
+
+ROWS = [
+    {"text": f"text {i} é", "label": i % 3, "genre": "gh"[i % 2], "more": None if i % 5 else [1.5, 2.0]}
+    for i in range(300)
+]
 
 
-def test_a_compressed_file_without_gz_in_its_name_is_refused_with_advice(write):
-    assert "add .gz to its name" in refusal(write("rows.jsonl", gzip.compress(SAME["rows.jsonl"].encode())))
+def _parquet(table, path):
+    from pyarrow.parquet import write_table
+
+    write_table(table, path, row_group_size=70, compression="zstd")
 
 
-def test_broken_json_is_refused_with_its_line(write):
-    good = '{"text": "x"}\n'
-    message = refusal(write("rows.jsonl", good * 31_416 + '{"text": "x\n'))
-    assert "rows.jsonl, line 31417 is not valid JSON (Unterminated string starting at: column 10)" in message
+def _file(table, path):
+    from pyarrow import ipc
+
+    with ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=110)
 
 
-@pytest.mark.parametrize("line", ["[" * 100_000, '{"n": ' + "9" * 5000 + "}"])
-def test_json_beyond_what_python_reads_is_refused_with_its_line(write, line):
-    assert "rows.jsonl, line 2" in refusal(write("rows.jsonl", '{"text": "x"}\n' + line))
+def _stream(table, path):
+    from pyarrow import ipc
+
+    with ipc.new_stream(path, table.schema) as writer:
+        writer.write_table(table)
 
 
-@pytest.mark.parametrize("line", ['["text"]', '"text"', "1", "null"])
-def test_a_json_line_that_is_no_object_is_refused(write, line):
-    assert "rows.jsonl, line 2 is not a JSON object" in refusal(write("rows.jsonl", '{"text": "x"}\n' + line))
+ARROW = [("parquet", _parquet), ("arrow", _file), ("arrow", _stream), ("feather", _file)]
 
 
-@pytest.mark.parametrize(("name", "joint"), [("rows.csv", ","), ("rows.tsv", "\t")])
-@pytest.mark.parametrize("fields", [["one"], ["one", "two", "three"]])
-def test_too_many_or_too_few_fields_are_refused_with_line_and_header(write, name, joint, fields):
-    message = refusal(write(name, f"text{joint}label\nfine{joint}good\n{joint.join(fields)}\n"))
-    assert f"{name}, line 3 has {len(fields)} fields, but the header has 2 (text, label)" in message
+@pytest.mark.parametrize(("ending", "store"), ARROW)
+def test_arrow_rows_are_those_of_json_lines(tmp_path, write_rows, ending, store):
+    pyarrow = pytest.importorskip("pyarrow")
+    store(pyarrow.Table.from_pylist(ROWS), path := tmp_path / f"all.{ending}")
+    for columns in (Columns(), Columns(by="genre")):
+        expected = load_stream(write_rows("all.jsonl", ROWS), columns=columns).stream
+        assert list(load_stream(path, columns=columns).stream) == list(expected)
+    assert read_unlabelled(path)[299].where == f"all.{ending}, row 300"
+    content = path.read_bytes()
+    for end in (0, 5, 40, len(content) // 2, len(content) - 9):
+        path.write_bytes(content[:end])
+        with pytest.raises(DataError, match=r"cannot be read|has no rows"):
+            load_stream(path)
 
 
-def test_a_quote_that_is_never_closed_does_not_swallow_the_rest_of_the_file(write):
-    message = refusal(write("rows.csv", 'text,label\nfine,good\n"never closed,bad\nfine,good\n'))
-    assert "the row at rows.csv, line 3 is not valid CSV" in message
+def test_parquet_is_bounded_and_checked(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    path = tmp_path / "all.parquet"
+
+    def refusal(table, kind=DataError):
+        _parquet(table, path)
+        with pytest.raises(kind) as caught:
+            load_stream(path)
+        return str(caught.value)
+
+    column = pyarrow.array(["a"])
+    assert "more than once" in refusal(pyarrow.Table.from_arrays([column, column], names=["text", "text"]))
+    assert "row 2 has no value" in refusal(pyarrow.Table.from_pylist([*ROWS[:1], {**ROWS[0], "label": None}]))
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", 1 << 16)
+    zeros = pyarrow.Table.from_pylist([{"text": "0" * 100_000 + str(i), "label": "x"} for i in range(40)])
+    assert "times its size" in refusal(zeros)
+    monkeypatch.setattr(files, "ALWAYS_UNPACKED", 1 << 24)
+    monkeypatch.setattr(files, "ALWAYS_DECODED", 1 << 20)
+    same = pyarrow.Table.from_pylist([{"text": "0" * 10_000, "label": "x"}] * 1000)  # a dictionary of one value
+    assert "times its size" in refusal(same)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(SettingsError, match=r"memgrow\[arrow\]"):
+        load_stream(path)
 
 
-def test_a_column_that_is_named_twice_is_refused(write):
-    assert "rows.csv, line 1 names the column text more than once" in refusal(write("rows.csv", "text,text\na,b\n"))
-
-
-def test_a_gzip_file_that_is_cut_short_is_refused(tmp_path):
-    path = tmp_path / "rows.jsonl.gz"
-    path.write_bytes(gzip.compress(SAME["rows.jsonl"].encode() * 1000)[:-20])
-    assert f"{path} cannot be decompressed" in refusal(path)
-
-
-def test_a_gzip_file_with_damage_inside_is_refused(tmp_path):
-    path = tmp_path / "rows.jsonl.gz"
-    raw = bytearray(gzip.compress(SAME["rows.jsonl"].encode() * 1000))
-    raw[30:60] = bytes(30)
-    path.write_bytes(raw)
-    assert "rows.jsonl.gz" in refusal(path)
-
-
-def test_a_plain_file_called_gz_is_refused_with_advice(tmp_path):
-    path = tmp_path / "rows.jsonl.gz"
-    path.write_text(SAME["rows.jsonl"])
-    assert "take .gz off its name" in refusal(path)
-
-
-def test_a_file_that_the_system_will_not_open_is_refused_in_a_sentence(write, monkeypatch):
-    def refuse(*_args, **_options):
-        raise PermissionError(13, "Permission denied")
-
-    path = write("rows.jsonl", "{}")
-    monkeypatch.setattr(Path, "open", refuse)
-    assert f"{path} cannot be read (Permission denied)" in refusal(path)
-
-
-def test_what_is_written_is_read_back_the_same(tmp_path):
-    stream = synthetic_stream(domains=3, train=20, validation=5, test=7)
-    paths = write_jsonl(stream, tmp_path / "new" / "folder")
-    loaded = load_stream(paths)
-    assert list(loaded.stream) == list(stream)
-    assert loaded.notices == ()
-
-
-def test_single_texts_in_any_script_are_read_back_the_same(tmp_path):
-    domain = Domain(
-        "книги",
-        (Example("ja\tnein\u2028“ö”", label="x"), Example("b", label="y")),
-        (Example("v", label="x"),),
-        (Example("t", label="y"),),
-    )
-    assert list(load_stream(write_jsonl(Stream([domain]), tmp_path)).stream) == [domain]
-
-
-def test_only_finished_files_stay_in_the_folder(tmp_path):
-    write_jsonl(synthetic_stream(domains=2, train=3, validation=0, test=0), str(tmp_path))
-    write_jsonl(synthetic_stream(domains=2, train=6, validation=0, test=0), str(tmp_path))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["harbour.jsonl", "kitchen.jsonl"]
-    assert len((tmp_path / "kitchen.jsonl").read_text().splitlines()) == 6
-
-
-@pytest.mark.parametrize("name", ["books_test", "north-dev", "train", "v1.val"])
-def test_a_domain_that_would_be_read_back_as_another_is_refused(name, tmp_path):
-    with pytest.raises(DataError, match=f"the file of the domain {name!r} would be read as another domain"):
-        write_jsonl(Stream([Domain("kitchen", [Example("a", label="x")]), Domain(name)]), tmp_path / "here")
-    assert not (tmp_path / "here").exists(), "some are written"
-
-
-@pytest.mark.parametrize("name", ["b" * 300, "a\0b"])
-def test_a_domain_whose_name_no_file_can_have_is_refused(name, tmp_path):
-    with pytest.raises(DataError, match="cannot be written"):
-        write_jsonl(Stream([Domain(name, [Example("a", label="x")])]), tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_place_that_is_no_folder_and_half_a_character_are_told(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(DataError, match="cannot be written"):
-        write_jsonl(Stream([Domain("books")]), tmp_path / "file")
-    with pytest.raises(DataError, match=r"^an example of books holds half a character"):
-        write_jsonl(Stream([Domain("books", [Example("a \ud800", label="x")])]), tmp_path)
-
-
-def test_a_domain_whose_name_leads_out_of_the_folder_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot name a file"):
-        write_jsonl(Stream([Domain("../books")]), tmp_path / "here")
-    assert not (tmp_path / "books.jsonl").exists()
+def test_unread_columns_of_any_type_do_no_harm(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    times = pyarrow.array([1, 10**18 + 7] * 20, pyarrow.timestamp("ns"))
+    columns = {"text": [f"text {i}" for i in range(40)], "label": ["x", "y"] * 20, "at": times}
+    _parquet(pyarrow.table(columns), path := tmp_path / "all.parquet")
+    assert len(load_stream(path).stream[0].train) == 32

@@ -104,7 +104,6 @@ def adapt(
             delimiter=delimiter,
             encoding=encoding,
         )
-        read = [path for some in (data, validation, test, held_out) for path in some or ()]
         chosen, watch_files, watch_names = split_names(domains), *files_and_names(watch or ())
         loaded = load_stream(
             data,
@@ -115,11 +114,10 @@ def adapt(
             domains=chosen and list(dict.fromkeys([*chosen, *watch_names])),
             limit=limit,
             skip_empty=skip_empty,
-            beside=watch_files,
         )
         stream, watched_too = parted(loaded.stream, chosen, watch_names)
         watched = (
-            load_for_evaluation(watch_files, replace(columns, group=None), skip_empty=skip_empty, beside=read)
+            load_for_evaluation(watch_files, replace(columns, group=None), skip_empty=skip_empty)
             if watch_files
             else Loaded(Stream(()))
         )

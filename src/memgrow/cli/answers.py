@@ -13,7 +13,7 @@ from memgrow.errors import DataError, SettingsError, listed
 from memgrow.printable import json_text
 
 if TYPE_CHECKING:
-    from memgrow.data.asked import Asked
+    from memgrow.data.inputs import Input
 
 Answer = Mapping[str, Any]
 OURS = ("texts", "label", "probability", "probabilities", "reply", "ended")  # names of columns that an answer has
@@ -25,7 +25,7 @@ class JsonLines:
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
 
-    def add(self, asked: "Asked", answer: Answer) -> None:
+    def add(self, asked: "Input", answer: Answer) -> None:
         from memgrow.storage import finite
 
         others = {name: value for name, value in asked.fields.items() if name not in asked.text_columns}
@@ -42,7 +42,7 @@ class CsvRows:
         self._write, self._names = write, list[str]()
         self._kept: dict[str, str] = {}  # of the first row: a field is in the same column in all rows
 
-    def add(self, asked: "Asked", answer: Answer) -> None:
+    def add(self, asked: "Input", answer: Answer) -> None:
         texts = dict(zip(("text", "pair"), asked.example.texts, strict=False))
         fields, columns = asked.fields or texts, _flat(answer)
         if not self._names:
@@ -113,7 +113,7 @@ def _kept(fields: Collection[str], answer: Collection[str]) -> dict[str, str]:
 
 
 @contextmanager
-def _naming_deep_fields(asked: "Asked") -> Iterator[None]:
+def _naming_deep_fields(asked: "Input") -> Iterator[None]:
     try:
         yield
     except RecursionError:

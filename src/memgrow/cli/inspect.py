@@ -27,14 +27,14 @@ def inspect(
 
     Example: memgrow inspect model/ "a quiet, moving book"
     """
-    from memgrow.data.asked import examples_from_words
+    from memgrow.data.inputs import inputs_from_arguments
     from memgrow.learner import Learner
     from memgrow.report.learner import about, about_table, matrix_title, stages_table, summary_line
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.reading import added_shares, reading_shares, reading_table, unknown_words
 
     learner = Learner.load(model, device)
-    examples = examples_from_words(texts or [], learner.task)
+    examples = [one.example for one in inputs_from_arguments(texts or [], learner.task)]
     if as_json:
         read = [
             {

@@ -249,7 +249,7 @@ def columns(
 ) -> "Columns":
     """The columns that the options of a command name, and how the file that has them is written."""
     from memgrow.data import Columns
-    from memgrow.data.lines import FileFormat
+    from memgrow.data.files import FileFormat
 
     return Columns(
         text=text,

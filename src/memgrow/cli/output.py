@@ -165,7 +165,7 @@ def opened(backend: "Backend") -> "Iterator[Backend]":
 
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
     """The number of texts that are longer than the model reads."""
-    from memgrow.data.records import in_chunks
+    from memgrow.data.inputs import in_chunks
 
     limit = learner.setup.limit
     # A token has a byte at least (and special ones are few), so that most texts need no splitting.

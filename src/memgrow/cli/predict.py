@@ -62,10 +62,9 @@ def predict(
 
     Example: memgrow predict model/ "a quiet, moving book"
     """
-    from memgrow.data.asked import Asked, asked_from_lines, examples_from_words, iterate_asked
     from memgrow.data.batches import SOME, UnknownWords
-    from memgrow.data.lines import line_chunks
-    from memgrow.data.records import in_chunks
+    from memgrow.data.files import line_chunks
+    from memgrow.data.inputs import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
     from memgrow.learner import Learner
     from memgrow.models import REPLY
     from memgrow.report.progress_bars import ProgressBar
@@ -87,11 +86,11 @@ def predict(
     if learner.task != REPLY and beam > 1:
         raise SettingsError("--beam is for replies, and this model answers with labels: leave it out")
     if texts:
-        chunks = in_chunks([Asked(example, {}) for example in examples_from_words(texts, learner.task)], CHUNK)
+        chunks = in_chunks(inputs_from_arguments(texts, learner.task), CHUNK)
     elif file:
-        chunks = in_chunks(iterate_asked(file, columns), CHUNK)
+        chunks = in_chunks(inputs_from_file(file, columns), CHUNK)
     else:
-        chunks = asked_from_lines(line_chunks(standard_input(), CHUNK), columns, learner.task)
+        chunks = inputs_from_lines(line_chunks(standard_input(), CHUNK), columns, learner.task)
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
     cut, done, unknown = 0, 0, UnknownWords()
@@ -131,7 +130,7 @@ def chat(
 
     Example: memgrow chat model/ --beam 5
     """
-    from memgrow.data.lines import bounded_lines, input_lines
+    from memgrow.data.files import decode_lines
     from memgrow.learner import Learner
     from memgrow.models import REPLY
     from memgrow.report.reading import reply_shares
@@ -141,7 +140,7 @@ def chat(
     learner = Learner.load(model, device)
     if learner.task != REPLY:
         raise ModelError(f"{model} answers with labels, not with words: use memgrow predict")
-    messages = input_lines(bounded_lines(standard_input()))
+    messages = decode_lines(standard_input())
     if sys.stdin.isatty():
         note_to_stderr("Type a message a line; an empty line ends.")
     for turn, (_, line) in enumerate(messages):

@@ -48,9 +48,8 @@ def watch(
     Example: memgrow watch model/ asked.jsonl
     """
     from memgrow.data import Example
-    from memgrow.data.asked import asked_from_lines, iterate_unlabelled
-    from memgrow.data.lines import line_chunks
-    from memgrow.data.records import in_chunks
+    from memgrow.data.files import line_chunks
+    from memgrow.data.inputs import in_chunks, inputs_from_file, inputs_from_lines
     from memgrow.drift import Verdict, together
     from memgrow.learner import Learner
 
@@ -62,11 +61,11 @@ def watch(
     if not learner.reference.domains:
         raise ModelError(f"{model}: {monitor.report().sentence}")
     examples: Iterable[Example] = (
-        iterate_unlabelled(file, columns)
+        (one.example for one in inputs_from_file(file, columns))
         if file
         else (
             one.example
-            for some in asked_from_lines(line_chunks(standard_input()), columns, learner.task)
+            for some in inputs_from_lines(line_chunks(standard_input()), columns, learner.task)
             for one in some
         )
     )

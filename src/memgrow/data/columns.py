@@ -1,6 +1,6 @@
-"""The columns of a file: named by the user, or found by the names that people commonly give.
+"""The columns of a file: named by the user, or found by their usual names.
 
-A file is there to be labelled (a text or a pair, and its label) or to be answered (a message and the reply to it).
+A file has labels (a text or a pair, and its label) or replies (a message and the reply to it).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -8,36 +8,21 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
-from memgrow.data.lines import AS_IT_IS, FileFormat
+from memgrow.data.files import DEFAULT_FORMAT, FileFormat
 from memgrow.data.values import name_of
 from memgrow.errors import DataError, SettingsError, listed
 
-MESSAGES = ("message", "text", "prompt", "question", "query", "post", "context", "input")  # the first there is taken
+MESSAGES = ("message", "text", "prompt", "question", "query", "post", "context", "input")  # first match wins
 REPLIES = ("response", "reply", "answer", "completion", "output")
-TEXTS: tuple[tuple[str, str | None], ...] = (  # a text alone, or a text and its pair; the first that fits is taken
-    ("text", None),
-    ("premise", "hypothesis"),
-    ("sentence1", "sentence2"),
-)
-DIALOGUE = (MESSAGES[0], REPLIES[0])
+TEXTS: tuple[tuple[str, str | None], ...] = (("text", None), ("premise", "hypothesis"), ("sentence1", "sentence2"))
 LABELS = ("label", "gold_label")
 SPLIT = "split"
-
-OPTIONS = {
-    "text": "--text",
-    "pair": "--pair",
-    "label": "--label",
-    "by": "--by",
-    "group": "--group",
-    "split": "--split-column",
-    "reply": "--reply",
-}
-ARGUMENTS = {role: f"{role}=" for role in OPTIONS}  # the same from Python
+ROLES = ("text", "pair", "label", "by", "group", "split", "reply")
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of columns; None for text, pair, label, split and reply means: find it by its usual name.
+    """Names of columns; None for text, pair, label, split and reply means: find it by its usual name.
 
     With a reply the text is the message that it answers, and there is no pair and no label.
     """
@@ -50,134 +35,117 @@ class Columns:
     split: str | None = None
     reply: str | None = None
     labels: Mapping[object, str] | tuple[tuple[str, str], ...] = ()  # other names of labels, such as 5: positive
-    file_format: FileFormat = AS_IT_IS  # how the file is written
+    file_format: FileFormat = DEFAULT_FORMAT
 
     def __post_init__(self) -> None:
         pairs = self.labels.items() if isinstance(self.labels, Mapping) else self.labels
         named = [(name_of(old), name_of(new)) for old, new in pairs]
         if any(not name for pair in named for name in pair):
-            raise SettingsError("labels are called by other names, such as 5=positive; give both")
+            raise SettingsError("a label's other name is given as OLD=NEW, such as 5=positive; give both")
         object.__setattr__(self, "labels", tuple(named))
+
+    @property
+    def texts(self) -> list[str]:
+        """The columns of texts, once they are found."""
+        return [name for name in (self.text, self.pair, self.reply) if name is not None]
 
     @cached_property
     def label_names(self) -> dict[str, str]:
         """The other name of each label that has one."""
         return dict(cast(tuple[tuple[str, str], ...], self.labels))
 
-    def among(
-        self,
-        names: Collection[str],
-        where: str,
-        labelled: bool = True,
-        options: Mapping[str, str] = OPTIONS,
-    ) -> "Columns":
-        """These columns with what can be found among the names filled in; an error says what is missing.
-
-        `options` is how its reader names a column: by options of a command, or by arguments.
-        """
-        for role, option in options.items():
+    def resolve(self, names: Collection[str], where: str, labelled: bool = True) -> "Columns":
+        """These columns with the missing ones found among `names`; unless `labelled`, only texts are required."""
+        for role in ROLES:
             name = getattr(self, role)
             if name is not None and name not in names:
-                raise DataError(f"{where} has no column {name!r} (named by {option}){_choice(names, option)}")
-        found = self._for_answering(names, where, labelled, options)
-        found = found or self._for_labelling(names, where, labelled, options)
+                raise DataError(f"{where} has no column {name!r} (named by {option(role)}){_available(names)}")
+        found = self._with_reply(names, where, labelled) or self._with_label(names, where, labelled)
         return replace(found, split=found.split or (SPLIT if SPLIT in names else None))
 
     def unread_label(self, names: Collection[str]) -> str | None:
-        """The column of labels beside messages and replies, which alone are read; None where there is none."""
-        if self.reply is None:
-            return None
-        return _first_of(LABELS, names, (self.text, self.reply, self.by, self.group, self.split))
+        """A label column in a file that is read as messages and replies."""
+        taken = (self.text, self.reply, self.by, self.group, self.split)
+        return None if self.reply is None else _first_of(LABELS, names, taken)
 
-    def _for_labelling(
-        self, names: Collection[str], where: str, labelled: bool, options: Mapping[str, str]
-    ) -> "Columns":
-        found = self if self.text is not None else _with_texts(self, names, where, options)
+    def _with_label(self, names: Collection[str], where: str, labelled: bool) -> "Columns":
+        found = self
+        if self.text is None:
+            texts = self._texts(names)
+            if texts is None:
+                usual = "text, premise and hypothesis, sentence1 and sentence2, message and response"
+                raise DataError(
+                    f"{where} has no column for the text, such as {usual}{_available(names)}: name one with "
+                    f"{option('text')} (and {option('pair')} for a second text)"
+                )
+            found = replace(self, text=texts[0], pair=texts[1])
         if found.label is None:
             label = next((name for name in LABELS if name in names), None)
             if labelled and label is None:
-                choice = _choice(names, options["label"])
-                raise DataError(f"{where} has no column for the label, such as {' or '.join(LABELS)}{choice}")
+                raise DataError(
+                    f"{where} has no column for the label, such as {' or '.join(LABELS)}{_available(names)}: "
+                    f"name one with {option('label')}"
+                )
             found = replace(found, label=label)
         return found
 
-    def _for_answering(
-        self, names: Collection[str], where: str, labelled: bool, options: Mapping[str, str]
-    ) -> "Columns | None":
-        """The message and its reply; None where the file is there to be labelled."""
-        named = [options[role] for role in ("pair", "label") if getattr(self, role) is not None]
+    def _with_reply(self, names: Collection[str], where: str, labelled: bool) -> "Columns | None":
+        """Message and reply; None for a file with labels."""
+        named = [role for role in ("pair", "label") if getattr(self, role) is not None]
         if self.reply is not None and named:
-            raise SettingsError(
-                f"a reply answers one message and has no label: name {options['reply']} or {named[0]}, but not both"
-            )
+            raise SettingsError(f"a reply has no {named[0]}: give {option('reply')} or {option(named[0])}, not both")
         if self.reply is not None and self.reply == self.text:
-            raise SettingsError(f"the column {self.text!r} cannot hold both the messages and the replies to them")
+            raise SettingsError(f"the column {self.text!r} cannot hold both the messages and the replies")
         taken = (self.text, self.by, self.group, self.split)
         reply = self.reply or _first_of(REPLIES, names, taken)
         message = self.text or _first_of(MESSAGES, names, (*taken, reply))
         if self.reply is None:
-            usual = _fitting(self, names)
-            plain = self.text is not None or usual is not None
-            label = any(name in names for name in LABELS)
-            if named or (usual and usual[1]) or not _is_dialogue(message, reply, plain, label, labelled):
+            texts = self._texts(names)
+            has_text = self.text is not None or texts is not None
+            has_label = any(name in names for name in LABELS)
+            if named or (texts and texts[1]):
                 return None
-        if labelled or message is None:
-            _check_both(message, reply, names, where, options)
+            if not _is_dialogue(message, reply, has_text=has_text, has_label=has_label, labelled=labelled):
+                return None
+        if message is None or (labelled and reply is None):
+            missing, role = ("messages", "text") if message is None else ("replies", "reply")
+            usual = " or ".join((MESSAGES if message is None else REPLIES)[:3])
+            raise DataError(
+                f"{where} has no column for the {missing}, such as {usual}{_available(names)}: add one, or name it "
+                f"with {option(role)}"
+            )
         return replace(self, text=message, reply=reply)
 
-
-BY_NAME = Columns()
-
-
-def _fitting(columns: Columns, names: Collection[str]) -> tuple[str, str | None] | None:
-    # A pair that the user named stands beside any first text; one that nobody named must be there as the table says.
-    for text, pair in TEXTS:
-        if text in names and text not in (columns.pair, columns.reply) and (columns.pair or not pair or pair in names):
-            return text, columns.pair or pair
-    return None
+    def _texts(self, names: Collection[str]) -> tuple[str, str | None] | None:
+        for text, pair in TEXTS:
+            if text in names and text not in (self.pair, self.reply) and (self.pair or not pair or pair in names):
+                return text, self.pair or pair
+        return None
 
 
-def _with_texts(columns: Columns, names: Collection[str], where: str, options: Mapping[str, str]) -> Columns:
-    found = _fitting(columns, names)
-    if found is not None:
-        return replace(columns, text=found[0], pair=found[1])
-    usual = ", ".join(f"{text} and {pair}" if pair else text for text, pair in (*TEXTS, DIALOGUE))
-    choice = _choice(names, f"{options['text']} (and {options['pair']} for a second text)")
-    raise DataError(f"{where} has no column for the text, such as {usual}{choice}")
+DEFAULT_COLUMNS = Columns()
 
 
-def _choice(names: Collection[str], option: str) -> str:
-    return f"; its columns are {listed(names) or 'none'}: name one of them with {option}"
+def option(role: str) -> str:
+    """The option of a command that names a column; in Python it is the argument of that name."""
+    return "--split-column" if role == "split" else f"--{role}"
+
+
+def _available(names: Collection[str]) -> str:
+    return f"; its columns are {listed(names) or 'none'}"
 
 
 def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[str | None]) -> str | None:
-    """The first of the usual names that is there and serves for nothing else."""
     return next((name for name in usual if name in names and name not in taken), None)
 
 
-def _is_dialogue(message: str | None, reply: str | None, plain: bool, label: bool, labelled: bool) -> bool:
-    """Whether a file is to be answered rather than labelled, by the columns it has.
+def _is_dialogue(message: str | None, reply: str | None, *, has_text: bool, has_label: bool, labelled: bool) -> bool:
+    """Whether a file has replies rather than labels, by the columns it has.
 
-    `plain` is whether it has a text as labelled files do. A label beside such a text, or beside only one of message
-    and reply, speaks for labelling; where neither labels nor replies are asked for, a message is enough.
+    A label beside a text, or beside only one of message and reply, speaks for labels; for prediction a message will do.
     """
-    if plain:
-        return labelled and not label and reply is not None
+    if has_text:
+        return labelled and not has_label and reply is not None
     if not labelled:
         return message is not None
-    return bool(message and reply) or (not label and bool(message or reply))
-
-
-def _check_both(
-    message: str | None, reply: str | None, names: Collection[str], where: str, options: Mapping[str, str]
-) -> None:
-    """Refuse messages without replies, and replies without messages: there is nothing to learn from either."""
-    there = f"; its columns are {listed(names)}"
-    if message is None:
-        has = f"has replies (column {reply}), but no column for the messages that they answer"
-        such, option = " or ".join(MESSAGES[:3]), options["text"]
-        raise DataError(f"{where} {has}, such as {such}{there}: add one, or name it with {option}")
-    if reply is None:
-        has = f"has messages (column {message}), but no column for the replies to them"
-        such, option = " or ".join(REPLIES[:3]), options["reply"]
-        raise DataError(f"{where} {has}, such as {such}{there}: add one, or name it with {option}")
+    return bool(message and reply) or (not has_label and bool(message or reply))

@@ -1,38 +1,70 @@
-"""Domains of examples, streams of domains, and fingerprints of their data.
+"""Examples, domains and streams, and their fingerprints.
 
-A fingerprint is the same for the same data and another for any other. Finished stages and runs are found again by
-fingerprints, so the bytes that are hashed here must never change.
+Finished stages and runs are found again by fingerprints, so the bytes that are hashed here must never change.
 """
 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
-from memgrow.data.example import Example, half_of_a_character
-from memgrow.data.values import kind_of
+from memgrow.data.values import is_missing, kind_of, lone_surrogate, name_of
 from memgrow.errors import DataError
 from memgrow.printable import printable
 
 if TYPE_CHECKING:
-    from memgrow.data.from_python import RowOptions
+    from memgrow.data.rows import RowOptions
 
-LENGTH = 24  # hexadecimal digits of a short fingerprint
+PARTS = ("train", "validation", "test")
+SHORT = 24  # hexadecimal digits of a short fingerprint
+STRING_OR_NONE = {str, type(None)}
 
 
-def check_name(domain: object) -> None:
-    """Refuse a domain's name that is no string, or that no file can hold, as that of a file in another encoding."""
-    if not isinstance(domain, str):
-        raise DataError(f"the name of a domain is {kind_of(domain)}, but must be a string")
-    if (half := half_of_a_character(domain)) is not None:
-        raise DataError(
-            f"the name of the domain {printable(domain)} holds half a character ({half}), with which no model can be "
-            "saved: give it another, or rename the file"
-        )
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One text, or two for a pair task, with its label or reply where known.
+
+    A label may be a string, an int or a bool, also of numpy; it is kept as a string.
+    """
+
+    text: str
+    pair: str | None = None
+    label: str | None = None
+    where: str = field(default="", compare=False)  # "reviews.jsonl, line 7", for error messages
+    reply: str | None = None  # the target of a dialogue model
+
+    def __post_init__(self) -> None:
+        if type(self.text) is not str or {type(self.pair), type(self.label), type(self.reply)} - STRING_OR_NONE:
+            for role in ("text", "pair", "reply"):
+                if role == "text" or getattr(self, role) is not None:
+                    object.__setattr__(self, role, _as_text(getattr(self, role), role, self.where))
+            if self.label is not None:
+                object.__setattr__(self, "label", as_label(self.label, self.where))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that a model reads."""
+        return (self.text,) if self.pair is None else (self.text, self.pair)
+
+
+def _as_text(value: object, role: str, where: str) -> str:
+    if isinstance(value, str):
+        return str(value)
+    remedy = "fill it in or leave the row out" if is_missing(value) else "give a string"
+    raise DataError(f"{where or 'an example'}: the {role} is {kind_of(value)}, not a string; {remedy}")
+
+
+def as_label(value: object, where: str = "") -> str:
+    """A label as the string it is kept as."""
+    name = name_of(value)
+    if name is None:
+        remedy = "fill it in or leave the row out" if is_missing(value) else "give str(label)"
+        raise DataError(f"{where or 'an example'}: the label is {kind_of(value)}, not a string or an int; {remedy}")
+    return name
 
 
 @dataclass(frozen=True)
@@ -46,58 +78,57 @@ class Domain:
 
     def __post_init__(self) -> None:
         check_name(self.name)
-        for part in ("train", "validation", "test"):
-            _check_examples(getattr(self, part), part, self.name)
+        for part in PARTS:
+            examples = getattr(self, part)
+            if not isinstance(examples, Sequence) or isinstance(examples, str | bytes):
+                raise DataError(f"the {part} part of {self.name} is {kind_of(examples)}, not a list of examples")
+            for one in examples:
+                if not isinstance(one, Example):
+                    raise DataError(
+                        f"the {part} part of {self.name} holds a row that is {kind_of(one)}, not an Example; "
+                        "Domain.from_rows takes rows of other kinds"
+                    )
 
     @classmethod
     def from_rows(cls, name: str, rows: object, **options: Unpack["RowOptions"]) -> "Domain":
-        """A domain of rows: dictionaries, tuples (text, label) or (text, pair, label), examples, or a whole frame.
+        """A domain of dicts, tuples (text, label) or (text, pair, label), examples, a frame, or columns by name.
 
-        Parts that are not given (`validation`, `test`, or a column `split`) are drawn as those of files are: a tenth of
-        the rows each, those with the same text together. The options `text`, `label` and so on name the columns where
-        they are not called so. `memgrow.data.load_rows` does the same, makes several domains by a column, and says
-        what was drawn and left out.
+        Parts that are not given (`validation`, `test`, or a `split` column) are drawn as from files: a tenth of the
+        rows each, rows of the same text together. `text`, `label` and so on name columns with other names.
         """
-        from memgrow.data.from_python import domain_of_rows
+        from memgrow.data.rows import domain_from_rows
 
-        return domain_of_rows(name, rows, options)
+        return domain_from_rows(name, rows, options)
 
     @classmethod
     def from_pandas(cls, name: str, frame: object, **options: Unpack["RowOptions"]) -> "Domain":
-        """A domain of a pandas or polars frame, or any other that has columns; the options are those of `from_rows`."""
-        from memgrow.data.from_python import check_frame, domain_of_rows
-
-        check_frame(frame)
-        return domain_of_rows(name, frame, options)
+        """A domain of a pandas or polars frame; options as for `from_rows`."""
+        return cls.from_rows(name, frame, **options)
 
     @classmethod
     def from_dataset(cls, name: str, dataset: object, **options: Unpack["RowOptions"]) -> "Domain":
-        """A domain of a Hugging Face Dataset, or of a DatasetDict by the names of its splits; options of `from_rows`.
+        """A domain of a Hugging Face Dataset, or of a DatasetDict by its splits; options as for `from_rows`.
 
-        Labels that are numbers with names (ClassLabel) go by their names.
+        Labels of a ClassLabel column go by their names.
         """
-        from memgrow.data.from_python import check_dataset, domain_of_rows
-
-        check_dataset(dataset)
-        return domain_of_rows(name, dataset, options)
+        return cls.from_rows(name, dataset, **options)
 
     def __repr__(self) -> str:
-        """Without the texts: a notebook would print them all."""
-        parts = ", ".join(f"{part}: {len(getattr(self, part)):,}" for part in ("train", "validation", "test"))
+        parts = ", ".join(f"{part}: {len(getattr(self, part)):,}" for part in PARTS)
         return f"Domain({self.name!r}, {parts})"
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels of the training part, in alphabetical order; none in data with replies."""
+        """The labels of the training part, sorted; none in data with replies."""
         return tuple(sorted({example.label for example in self.train if example.label is not None}))
 
     @property
     def has_replies(self) -> bool:
-        """Whether any of its examples has a reply."""
+        """Whether any example has a reply."""
         return any(example.reply is not None for example in chain(self.train, self.validation, self.test))
 
     def fingerprint(self) -> str:
-        """The fingerprint of the name and of the training and validation examples, by which a stage knows its data."""
+        """The SHA-256 of name, training and validation examples, by which a stage knows its data."""
         return self._fingerprint
 
     @cached_property
@@ -111,47 +142,35 @@ class Domain:
                 try:
                     digest.update("\x1f".join(fields).encode() + b"\x1e")
                 except UnicodeEncodeError as error:
+                    found = lone_surrogate(error.object)
                     place = example.where or f"an example of {self.name}"
-                    half = half_of_a_character(error.object)
-                    raise DataError(
-                        f"{place} holds half a character ({half}) that stands for nothing alone; remove it"
-                    ) from error
+                    raise DataError(f"{place} holds a lone surrogate ({found}); remove it") from error
         return digest.hexdigest()
 
 
-def _check_examples(part: object, called: str, domain: str) -> None:
-    """Refuse a part of a domain that is no sequence of examples."""
-    advice = "Domain.from_rows takes rows of other kinds, and frames"
-    if not isinstance(part, Sequence) or isinstance(part, str | bytes):
-        raise DataError(
-            f"the {called} part of {domain} is {kind_of(part)}, but must be a list or a tuple of examples; {advice}"
-        )
-    for one in part:
-        if not isinstance(one, Example):
-            raise DataError(
-                f"the {called} part of {domain} holds a row that is {kind_of(one)}, and no Example: write "
-                f"Example(text, label=label); {advice}"
-            )
+def check_name(domain: object) -> None:
+    """Refuse a domain's name that is not a string, or that cannot be saved."""
+    if not isinstance(domain, str):
+        raise DataError(f"the name of a domain is {kind_of(domain)}, not a string")
+    if lone_surrogate(domain) is not None:
+        raise DataError(f"the domain name {printable(domain)} cannot be saved as UTF-8; rename the file or domain")
 
 
 class Stream(Sequence[Domain]):
-    """Domains in the order in which they arrive: iterate it, slice it, or ask for a domain by name."""
+    """Domains in the order in which they arrive: iterate it, slice it, or get a domain by name."""
 
     def __init__(self, domains: Iterable[Domain]) -> None:
         if isinstance(domains, Domain):
-            raise DataError(f"several domains are asked for, and {domains.name} is one: write [{domains.name}]")
+            raise DataError(f"a stream takes several domains: write [{domains.name}]")
         try:
             self._domains = tuple(domains)
         except TypeError:
             raise DataError(f"a stream is made of domains, but this is {kind_of(domains)}") from None
         for one in self._domains:
             if not isinstance(one, Domain):
-                raise DataError(
-                    f"a stream holds domains, but one is {kind_of(one)}: Domain.from_rows makes one of rows"
-                )
+                raise DataError(f"a stream holds domains, but one is {kind_of(one)}; Domain.from_rows makes a domain")
         names = self.names
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
+        if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DataError(f"a stream names each domain once, but {', '.join(twice)} comes more than once")
 
     @property
@@ -182,22 +201,22 @@ class Stream(Sequence[Domain]):
         return f"Stream({' -> '.join(self.names)})"
 
 
-def domain_fingerprint(domain: Domain, beside: str = "") -> str:
-    """The fingerprint of all three parts, and of what else (`beside`) decides what is learnt from them."""
+def domain_fingerprint(domain: Domain, extra: str = "") -> str:
+    """The fingerprint of all three parts, and of what else decides the result (`extra`)."""
     parts = (domain.train, domain.validation, domain.test)
-    return _short(domain.name, *map(_digest, parts), beside)
+    return _short(domain.name, *map(_digest, parts), extra)
 
 
 def held_out_fingerprint(domain: Domain) -> str:
-    """The fingerprint of the examples that a model is tried on."""
+    """The fingerprint of the validation and test examples."""
     return _short(_digest(domain.validation), _digest(domain.test))
 
 
 def file_fingerprint(path: str | Path) -> str:
-    """The fingerprint of a file's content, whatever its name."""
+    """The fingerprint of a file's content, regardless of its name."""
     try:
         with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()[:LENGTH]
+            return hashlib.file_digest(file, "sha256").hexdigest()[:SHORT]
     except OSError as error:
         raise DataError(f"cannot read {path} ({error.strerror}): check the name") from error
 
@@ -211,4 +230,4 @@ def _digest(examples: Iterable[Example]) -> str:
 
 
 def _short(*parts: str) -> str:
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:LENGTH]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:SHORT]

@@ -1,160 +1,389 @@
-"""Data files: what a file's name says of its domain, part and format; its rows; and domains written as files."""
+"""Data files: what a name says of domain, part and format; reading rows of JSONL, JSON, CSV, TSV, Parquet and Arrow.
 
+Files come from anywhere, so a row and what an archive may unpack to are bounded, and every error names file and line.
+"""
+
+import codecs
+import csv
+import gzip
+import io
 import json
 import os
-import stat
-from collections.abc import Iterator, Sequence
+import re
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
+from typing import IO, Any, cast
 
-from memgrow.data.arrow_files import COLUMNAR
-from memgrow.data.domain import Domain, Stream
-from memgrow.data.example import Example, half_of_a_character
-from memgrow.data.formats import READERS, Reader, Row
-from memgrow.data.lines import AS_IT_IS, FileFormat, is_compressed, unreadable
-from memgrow.data.splits import PART_NAMES, PARTS
-from memgrow.errors import DataError, SettingsError
-from memgrow.storage import atomic_open
+from memgrow.data.domain import PARTS, Domain, Example, Stream
+from memgrow.data.values import lone_surrogate
+from memgrow.errors import DataError, SettingsError, brief, listed
 
-JOINTS = "_-."  # between the name of a domain and that of a part
+MAX_ROW = 1 << 24  # characters
+MAX_RATIO = 200  # a .gz or Parquet file may unpack to this many times its size
+ALWAYS_UNPACKED = 1 << 24  # bytes that may be unpacked in any case
+ALWAYS_DECODED = 1 << 30  # bytes of Arrow data that may be decoded in any case; repeated values take hardly any room
+ARROW_BATCH = 64  # rows
+BLOCK = 1 << 16  # bytes of standard input that are read at once
+
+PART_NAMES = {
+    "train": "train",
+    "validation": "validation",
+    "valid": "validation",
+    "val": "validation",
+    "dev": "validation",
+    "test": "test",
+}
+SEPARATORS = "_-."  # between the name of a domain and that of a part
+DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
+DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
+BYTE_ORDER_MARKS = {  # longest first
+    codecs.BOM_UTF32_LE: "utf-32",
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+
+Row = tuple[int, Mapping[str, object]]  # line (of Parquet, Arrow and JSON arrays: row), and fields by column
 
 
-def read_rows(path: Path, file_format: FileFormat = AS_IT_IS) -> Iterator[Row]:
-    """The rows of a file, read as its suffix says; at least one, or it is an error."""
-    reader = check_file(path)
-    formats_of([path], file_format)  # what it has no use for is not passed over without a word
+@dataclass(frozen=True)
+class FileFormat:
+    """The delimiter of CSV files, and the encoding of text files, where the user gives them."""
+
+    delimiter: str | None = None  # None: what the header has most of
+    encoding: str | None = None  # None: UTF-8, or what a byte-order mark says
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None:
+            object.__setattr__(self, "delimiter", DELIMITER_NAMES.get(self.delimiter.lower(), self.delimiter))
+            if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
+                raise SettingsError(f"{self.delimiter!r} cannot be a delimiter; give one character, such as ;")
+        try:
+            if self.encoding is not None and not codecs.lookup(self.encoding)._is_text_encoding:
+                raise LookupError
+        except (LookupError, ValueError):
+            raise SettingsError(f"there is no encoding {self.encoding!r}; try utf-8, latin-1 or cp1252") from None
+
+
+DEFAULT_FORMAT = FileFormat()
+
+
+def read_rows(path: Path, file_format: FileFormat = DEFAULT_FORMAT) -> Iterator[Row]:
+    """The rows of a file, read as its suffix says; a file without rows is an error."""
     empty = True
-    for row in reader(path, file_format):
-        empty = False
-        yield row
+    with _reading(path):
+        for row in check_file(path)(path, file_format):
+            empty = False
+            yield row
     if empty:
         raise DataError(f"{path} is empty: it has no rows; give a file with at least one")
 
 
-def formats_of(paths: Sequence[Path], given: FileFormat) -> list[FileFormat]:
-    """How each of several files is written: what is given is for those that have a use for it, and one must have."""
-    takes = {
-        "delimiter": [_takes_delimiter(path, given.delimiter) for path in paths],
-        "encoding": [not path.name.lower().endswith(COLUMNAR) for path in paths],
-    }
-    if given.delimiter is not None and not any(takes["delimiter"]):
-        raise SettingsError(
-            f"a delimiter ({given.delimiter!r}) is given for {paths[0].name}, but only fields of .csv files are "
-            "separated by what one likes; leave it out, or rename the file if it is a CSV"
-        )
-    if given.encoding is not None and not any(takes["encoding"]):
-        raise SettingsError(
-            f"an encoding ({given.encoding}) is given for {paths[0].name}, whose format has its own; leave it out"
-        )
-    return [
-        FileFormat(**{name: getattr(given, name) if use else None for name, use in zip(takes, uses, strict=True)})
-        for uses in zip(*takes.values(), strict=True)
-    ]
+def check_file(path: Path) -> Callable[[Path, FileFormat], Iterator[Row]]:
+    """The reader for a file; refuses what is missing, not a regular file, or of an unknown format."""
+    try:
+        if path.is_dir():
+            raise DataError(f"{path} is a folder; name the files in it")
+        if not path.exists():
+            raise DataError(f"{path} does not exist; check the name and the folder")
+        if not path.is_file():  # a pipe may wait for ever, a device may never end
+            raise DataError(f"{path} is a pipe or a device; save its content as a file first")
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); check the name and its permissions") from None
+    return _name_and_reader(path)[1]
 
 
-def _takes_delimiter(path: Path, delimiter: str | None) -> bool:
-    name = path.name.lower().removesuffix(".gz")
-    return name.endswith(".csv") or (name.endswith(".tsv") and delimiter == "\t")
-
-
-def name_without_suffix(path: Path) -> str:
-    """The file's name without its format: reviews.jsonl.gz is called reviews."""
-    return _name_and_reader(path)[0]
+def is_data_file(path: Path) -> bool:
+    """Whether a name ends as those of data files do."""
+    return path.name.lower().removesuffix(".gz").endswith(tuple(READERS))
 
 
 def domain_and_part(path: Path) -> tuple[str, str | None]:
     """The domain and the part: books_train.jsonl.gz is the train part of books, books.csv is books as a whole.
 
-    A file that is called by its part alone, as in books/test.csv, is named after its folder.
+    A file named by its part alone, as in books/test.csv, belongs to the domain of its folder's name.
     """
-    name = name_without_suffix(path)
+    name = _name_and_reader(path)[0]
     for called, part in PART_NAMES.items():
         if name.lower() == called:
             return Path(os.path.realpath(path)).parent.name or name, part
-        for joint in JOINTS:
-            ending = joint + called
-            if name.lower().endswith(ending) and name.lower() != ending:
-                return name[: -len(ending)], part
+        if len(name) > len(called) + 1 and name.lower().endswith(tuple(joint + called for joint in SEPARATORS)):
+            return name[: -len(called) - 1], part
     return name, None
 
 
-def check_file(path: Path) -> Reader:
-    """The reader for a file; refuses what is not there, is no file, or is of no known format."""
-    try:
-        mode = path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        raise DataError(f"{path} does not exist; check the name and the folder") from None
-    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        raise unreadable(path, error) from None
-    if stat.S_ISDIR(mode):
-        raise DataError(f"{path} is a folder; name the files in it one by one")
-    if not stat.S_ISREG(mode):  # a pipe may wait for ever, and a device may never end
-        raise DataError(f"{path} is no regular file but a pipe or a device; save what comes from it as a file first")
-    return _name_and_reader(path)[1]
+def where(path: Path, line: int) -> str:
+    """The place of a row, for error messages."""
+    return f"{path.name}, {'row' if path.name.lower().removesuffix('.gz').endswith(ROW_FORMATS) else 'line'} {line}"
 
 
-def is_data_file(path: Path) -> bool:
-    """Whether a name ends as those of data files do, be the file there or not."""
-    return path.name.lower().removesuffix(".gz").endswith(tuple(READERS))
-
-
-def _name_and_reader(path: Path) -> tuple[str, Reader]:
-    name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
+def _name_and_reader(path: Path) -> tuple[str, Callable[[Path, FileFormat], Iterator[Row]]]:
+    name = path.name[:-3] if _is_compressed(path) else path.name
     for suffix, reader in READERS.items():
         if name.lower().endswith(suffix) and len(name) > len(suffix):
-            if suffix in COLUMNAR and is_compressed(path):
-                raise DataError(f"{path} is compressed twice; unpack it, and give the file without .gz")
+            if reader is _arrow_rows and _is_compressed(path):
+                break
             return name[: -len(suffix)], reader
-    lines = ", ".join(suffix for suffix in READERS if suffix not in COLUMNAR)
     raise DataError(
-        f"{path} is not of a known format; give a file whose name ends in {lines}, alone or with .gz, or in "
-        f"{', '.join(COLUMNAR)}"
+        f"{path} is not of a known format; its name must end in {', '.join(READERS)} (the text formats also with .gz)"
     )
+
+
+def _is_compressed(path: Path) -> bool:
+    return path.name.lower().endswith(".gz")
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{path} cannot be decompressed ({error}); fetch it again, or check its suffix") from None
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror or error}); check its permissions") from None
+
+
+def text_lines(path: Path, file_format: FileFormat = DEFAULT_FORMAT) -> Iterator[tuple[int, str]]:
+    """The lines of a plain or compressed text file with their numbers and ends."""
+    limit = max(MAX_RATIO * path.stat().st_size, ALWAYS_UNPACKED)
+    number = 0
+    with gzip.open(path) if _is_compressed(path) else path.open("rb") as raw:
+        start = cast(Any, raw).peek(4)[:4]
+        marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if start.startswith(mark)), "utf-8")
+        encoding = file_format.encoding or marked
+        # Undecodable bytes become lone surrogates, so that the error can name their line.
+        text = io.TextIOWrapper(cast(IO[bytes], raw), encoding, errors="surrogateescape", newline="\n")
+        try:
+            for number, line in enumerate(iter(partial(text.readline, MAX_ROW + 1), ""), 1):
+                if len(line) > MAX_ROW:
+                    raise _too_long(where(path, number))
+                if not line.isascii() and lone_surrogate(line):
+                    raise UnicodeError
+                limit -= len(line)
+                if limit < 0 and _is_compressed(path):
+                    raise DataError(f"{path} unpacks to more than {MAX_RATIO} times its size; unpack it first")
+                yield number, line.removeprefix("\ufeff") if number == 1 else line
+        except UnicodeError:
+            raise DataError(
+                f"{where(path, number)} is not valid {encoding}; name the encoding with --encoding (Excel writes "
+                "cp1252), save the file as UTF-8, or add .gz to its name if it is compressed"
+            ) from None
+
+
+def _too_long(place: str) -> DataError:
+    return DataError(f"{place} has more than {MAX_ROW >> 20} MB; close every quote, end every line, or cut the text")
+
+
+def parse_json(line: str, place: str) -> Any:
+    """The value of a JSON text."""
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if error.lineno > 1 else ""
+        raise DataError(f"{place} is not valid JSON ({error.msg}: {line}column {error.colno}); correct it") from None
+    except (ValueError, RecursionError) as error:  # numbers too long and brackets too deep for Python
+        raise DataError(f"{place} cannot be read as JSON ({error}); correct it") from None
+
+
+def _jsonl_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
+    for number, line in text_lines(path, file_format):
+        if line.strip():
+            yield number, _checked(parse_json(line.rstrip(), where(path, number)), where(path, number))
+
+
+def _checked(values: object, place: str) -> Mapping[str, object]:
+    if not isinstance(values, dict):
+        raise DataError(
+            f'{place} is not a JSON object; each row must look like {{"text": "...", "label": "..."}} (an array of '
+            "objects is read from a file whose name ends in .json)"
+        )
+    return values
+
+
+def _json_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
+    """The objects of one array; a file that begins with an object is read as JSONL."""
+    text = "".join(line for _, line in text_lines(path, file_format))
+    if text.lstrip().startswith("["):
+        for number, values in enumerate(parse_json(text, str(path)), 1):
+            yield number, _checked(values, where(path, number))
+    else:
+        yield from _jsonl_rows(path, file_format)
+
+
+def _csv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
+    csv.field_size_limit(MAX_ROW)
+    lines = (line for _, line in text_lines(path, file_format))
+    head = list[str]()
+    while not (head and head[-1].strip()) and (line := next(lines, None)) is not None:
+        head.append(line)
+    unquoted = re.sub(r'"[^"]*"', "", head[-1] if head else "")
+    delimiter = file_format.delimiter or max(DELIMITERS, key=unquoted.count)
+    # Strict: otherwise a quote that is never closed takes the rest of the file.
+    reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
+
+    def records() -> Iterator[tuple[int, list[str]]]:
+        start = 1
+        try:
+            for fields in reader:
+                yield start, fields
+                start = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(
+                f"{where(path, start)}: this row is not valid CSV ({error}); close every quote, and write a quote "
+                "inside a quoted field twice"
+            ) from None
+
+    return _table(path, records())
+
+
+def _tsv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
+    lines = ((number, line.rstrip("\r\n")) for number, line in text_lines(path, file_format))
+    return _table(path, ((number, line.split("\t") if line else []) for number, line in lines))
+
+
+def _table(path: Path, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row]:
+    """The rows below a header; empty lines are skipped."""
+    filled = ((line, fields) for line, fields in records if fields)
+    header, names = next(filled, (1, []))
+    names = [name.strip() for name in names]
+    _check_unique(where(path, header), names)
+    for line, fields in filled:
+        if len(fields) != len(names):
+            raise DataError(
+                f"{where(path, line)} has {len(fields)} fields, but the header has {len(names)} ({listed(names)}); "
+                "give every row as many fields as the header"
+            )
+        yield line, dict(zip(names, fields, strict=True))
+
+
+def _check_unique(place: str, names: Iterable[str]) -> None:
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
+        raise DataError(f"{place} names the column {listed(twice)} more than once; rename one of them")
+
+
+def _arrow_rows(path: Path, _: FileFormat) -> Iterator[Row]:
+    try:
+        import pyarrow
+    except ImportError:
+        raise SettingsError(f"reading {path} needs pyarrow: pip install 'memgrow[arrow]', or save it as CSV") from None
+    limit, number = max(MAX_RATIO * path.stat().st_size, ALWAYS_DECODED), 0
+    try:
+        with path.open("rb") as raw, pyarrow.PythonFile(raw) as file:
+            for whole in _arrow_batches(path, file):
+                _check_unique(str(path), whole.schema.names)
+                limit -= whole.nbytes
+                if limit < 0:
+                    raise DataError(f"{path} decodes to more than {MAX_RATIO} times its size; save it as JSON lines")
+                for start in range(0, whole.num_rows, ARROW_BATCH):
+                    batch = whole.slice(start, ARROW_BATCH)
+                    columns = [_column(batch.column(place)) for place in range(batch.num_columns)]
+                    for number, values in enumerate(zip(*columns, strict=True), number + 1):  # noqa: B020
+                        yield number, dict(zip(whole.schema.names, values, strict=True))
+    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read by pyarrow ({brief(error)}); it is damaged: save it again") from None
+
+
+def _arrow_batches(path: Path, file: Any) -> Iterator[Any]:
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    if path.name.lower().endswith(".parquet"):
+        parquet = ParquetFile(file, pre_buffer=False)
+        groups = range(parquet.metadata.num_row_groups)
+        if sum(parquet.metadata.row_group(group).total_byte_size for group in groups) > max(
+            MAX_RATIO * path.stat().st_size, ALWAYS_UNPACKED
+        ):
+            raise DataError(f"{path} unpacks to more than {MAX_RATIO} times its size; save it as JSON lines")
+        yield from parquet.iter_batches(ARROW_BATCH, use_threads=False)
+    elif file.read(6) == b"ARROW1":
+        reader = pyarrow.ipc.open_file(file)
+        yield from map(reader.get_batch, range(reader.num_record_batches))
+    else:
+        file.seek(0)
+        yield from pyarrow.ipc.open_stream(file)
+
+
+def _column(column: Any) -> list[object]:
+    try:
+        return cast(list[object], column.to_pylist())
+    except (ValueError, OverflowError):  # a time that Python's own cannot hold
+        return cast(list[object], column.cast("string").to_pylist())
+
+
+READERS: dict[str, Callable[[Path, FileFormat], Iterator[Row]]] = {
+    ".jsonl": _jsonl_rows,
+    ".ndjson": _jsonl_rows,
+    ".json-lines": _jsonl_rows,
+    ".csv": _csv_rows,
+    ".tsv": _tsv_rows,
+    ".json": _json_rows,
+    ".parquet": _arrow_rows,
+    ".arrow": _arrow_rows,
+    ".feather": _arrow_rows,
+}
+ROW_FORMATS = (".json", ".parquet", ".arrow", ".feather")  # whose rows are counted, not their lines
+
+
+def line_chunks(file: IO[bytes], size: int = 1024) -> Iterator[list[bytes]]:
+    """Lists of at most `size` lines as they arrive: a reader of a pipe need not wait for its end."""
+    rest = b""
+    while block := cast(Any, file).read1(BLOCK):
+        *lines, rest = (rest + block).split(b"\n")
+        if len(rest) > MAX_ROW:
+            raise _too_long("a line of standard input")
+        yield from (lines[start : start + size] for start in range(0, len(lines), size))
+    if rest:
+        yield [rest]
+
+
+def decode_lines(
+    lines: Iterable[bytes], file_format: FileFormat = DEFAULT_FORMAT, first: int = 1
+) -> Iterator[tuple[str, str]]:
+    """Lines of standard input as (place, text without its end); `first` is the number of the first."""
+    encoding = file_format.encoding or "utf-8"
+    if "\n".encode(encoding).removeprefix(codecs.BOM_UTF8) != b"\n":
+        raise SettingsError(f"standard input cannot be read line by line as {encoding}: give a file, or convert it")
+    for number, raw in enumerate(lines, first):
+        place = f"standard input, line {number}"
+        try:
+            line = raw.decode(encoding)
+        except UnicodeError as error:
+            raise DataError(f"{place} is not {encoding} text; convert it first") from error
+        yield place, (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
 
 
 def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
     """Write each domain to DOMAIN.jsonl in the folder, with a split column; load_stream reads them back."""
-    folder = Path(folder)
-    paths = [_file_of(domain.name, folder) for domain in stream]
-    with _writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    paths = [Path(folder, f"{domain.name}.jsonl") for domain in stream]
     for domain, path in zip(stream, paths, strict=True):
-        with _writing(path):
+        if path.name != f"{domain.name}.jsonl" or domain_and_part(path)[0] != domain.name:
+            raise DataError(
+                f"the domain {domain.name!r} cannot name a file: rename it without slashes, and without the name of a "
+                f"part ({', '.join(PART_NAMES)}) at its end"
+            )
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for domain, path in zip(stream, paths, strict=True):
             _write(domain, path)
+    except OSError as error:
+        raise DataError(f"{folder} cannot be written ({error.strerror or error}); choose another folder") from error
     return paths
 
 
-@contextmanager
-def _writing(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except DataError:
-        raise
-    except (OSError, ValueError) as error:  # a name with a null byte is a ValueError
-        reason = getattr(error, "strerror", None) or error
-        raise DataError(f"{path} cannot be written ({reason}); choose another place or name") from error
-
-
-def _file_of(name: str, folder: Path) -> Path:
-    path = folder / f"{name}.jsonl"
-    if path.name != f"{name}.jsonl":
-        raise DataError(f"the domain {name!r} cannot name a file in {folder}; rename it without slashes")
-    if (read := domain_and_part(path)[0]) != name:
-        raise DataError(
-            f"the file of the domain {name!r} would be read as another domain, {read!r}: rename it, so that it does "
-            f"not end as the names of parts do ({', '.join(PART_NAMES)})"
-        )
-    return path
-
-
 def _write(domain: Domain, path: Path) -> None:
-    with atomic_open(path) as file:
+    with path.open("wb") as file:
         for part in PARTS:
             for example in getattr(domain, part):
                 row = json.dumps(_fields(example) | {"split": part}, ensure_ascii=False)
-                if (half := half_of_a_character(row)) is not None:
+                if (found := lone_surrogate(row)) is not None:
                     place = example.where or f"an example of {domain.name}"
-                    raise DataError(f"{place} holds half a character ({half}) that stands for nothing alone; remove it")
+                    raise DataError(f"{place} holds a lone surrogate ({found}); remove it")
                 file.write(f"{row}\n".encode())
 
 

@@ -1,56 +1,46 @@
-"""From files to a stream of domains, with a sentence for everything that was decided on the way.
+"""From files or rows in memory to a stream of domains: `load_stream`, `load_for_evaluation` and `load_rows`.
 
-The names of the files are checked first, so that no long file is read for a mistake in a name. Then the rows of each
-file are grouped by domain, files that hold a further part are matched with the domains there are, and the parts that
-nobody gave are drawn.
+Rows are grouped by domain and part, files of further parts are matched with the domains, and missing parts are drawn.
 """
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from memgrow.data.by_domain import (
-    DATA,
-    HELD_OUT,
-    Grouped,
-    Pool,
-    choose,
-    match_domains,
-    merge,
-    read_by_domain,
-    refuse_same_part,
-    told,
-)
-from memgrow.data.columns import BY_NAME, Columns
-from memgrow.data.domain import Domain, Stream
-from memgrow.data.files import check_file, domain_and_part, formats_of
-from memgrow.data.records import TableReader
-from memgrow.data.rows import Positions, Rows
-from memgrow.data.splits import PARTS, draw_by_rank, fair_slice
-from memgrow.errors import DataError, SettingsError, listed, was_or_were
+from memgrow.data.columns import DEFAULT_COLUMNS, Columns, option
+from memgrow.data.domain import PARTS, Domain, Stream
+from memgrow.data.files import check_file, domain_and_part
+from memgrow.data.rows import Record, Table, read_file, read_python_rows, splits_of
+from memgrow.data.splits import draw_groups, fair_slice
+from memgrow.errors import DataError, SettingsError, counted, listed, was_or_were
 
 Paths = str | Path | Iterable[str | Path]
 
-SHARE = 0.1  # of the rows for training, for each part that has to be drawn from them
+SHARE = 0.1  # of the training rows, for each part that is drawn from them
+HELD_OUT = "held-out"  # to be halved into validation and test
+# What a file can be given as, and the parts that its split column may name then; other rows are left out.
+ROLES: dict[str, tuple[str, ...]] = {
+    "data": PARTS,
+    "validation": ("validation",),
+    "test": ("test",),
+    HELD_OUT: ("validation", "test"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A stream, and sentences on how it came about that its user should see."""
+    """A stream, and notices on how it was made for the user to see."""
 
     stream: Stream
     notices: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()  # those of the notices that nobody should miss
+    warnings: tuple[str, ...] = ()  # the notices that must not be missed
 
 
 def load_stream(
     paths: Paths,
     *,
-    columns: Columns = BY_NAME,
+    columns: Columns = DEFAULT_COLUMNS,
     validation: Paths = (),
     test: Paths = (),
     held_out: Paths = (),
@@ -59,181 +49,243 @@ def load_stream(
     seed: int = 0,
     labelled: bool = True,
     skip_empty: bool = False,
-    beside: Paths = (),
 ) -> Loaded:
-    """Files as domains in three parts, one domain a file or by a column; parts that are not given are drawn.
+    """Files as domains in three parts, one domain a file or by the column `columns.by`; missing parts are drawn.
 
-    Files with a column of replies make domains to be answered, others domains to be labelled. At most `limit` examples
-    of each part are kept. A row with an empty text is an error, or left out if `skip_empty`. A delimiter or an encoding
-    is for those files that have a use for it; there must be one, here or among those that are read `beside`.
+    At most `limit` examples of each part are kept. A row with an empty text is an error, or left out if `skip_empty`.
     """
-    check_limit(limit)
-    given = {DATA: _each(paths), "validation": _each(validation), "test": _each(test), HELD_OUT: _each(held_out)}
-    files = [(path, role) for role, some in given.items() for path in some]
-    _check_files([path for path, _ in files])
-    check_duplicate_domains(given[DATA], columns.by)
-    each = _columns_of_each([path for path, _ in files], columns, beside)
-    tables = [(TableReader(path, each[path], labelled, skip_empty), role) for path, role in files]
-    return load_tables(tables, columns, domains, limit, seed)
+    given = {"data": _each(paths), "validation": _each(validation), "test": _each(test), HELD_OUT: _each(held_out)}
+    _check_files([path for some in given.values() for path in some])
+    if columns.by is None:
+        _refuse_duplicates(given["data"], [domain_and_part(path) for path in given["data"]])
+    tables = [(read_file(path, columns, labelled, skip_empty), role) for role, some in given.items() for path in some]
+    return load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
 
 
-def load_tables(
-    tables: Sequence[tuple[TableReader, str]],
-    columns: Columns,
+def load_rows(
+    rows: object,
+    name: str = "data",
+    *,
+    columns: Columns = DEFAULT_COLUMNS,
+    validation: object = None,
+    test: object = None,
+    held_out: object = None,
     domains: Sequence[str] | None = None,
     limit: int | None = None,
     seed: int = 0,
+    skip_empty: bool = False,
 ) -> Loaded:
-    """Tables of rows, each with its role, as domains in three parts: those that are not given are drawn."""
-    rows = Rows(seed)
-    grouped = _read(tables, rows)
-    if columns.by is None:
-        refuse_same_part([file for file in grouped if file.role == DATA])
-    names = dict.fromkeys(name for file in grouped if file.role == DATA for name in file.pools)
-    matched = [file if file.role == DATA else match_domains(file, names, bool(columns.by)) for file in grouped]
-    pools = choose(merge(file.pools for file in matched), domains)
-    filled = [fill_missing_splits(name, pool, rows, columns.group, limit, seed) for name, pool in pools.items()]
-    notices = chain(
-        _unused_names(columns, [table for table, _ in tables]),
-        *(file.notices for file in matched),
-        *(notices for _, notices in filled),
-    )
-    return Loaded(Stream(domain for domain, _ in filled), tuple(dict.fromkeys(notices)), _warnings(matched))
+    """Rows, a frame or a dataset as the domain of that name, or as one for each value of the column `columns.by`.
+
+    A mapping of splits (train, validation, test) has its parts; others are drawn, as `load_stream` does for files.
+    """
+    parts, others = splits_of(rows, name)
+    given = list(parts.items())
+    given += [(role, some) for role, some in (("validation", validation), ("test", test)) if some is not None]
+    given += [] if held_out is None else [(HELD_OUT, held_out)]
+    tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given]
+    loaded = load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
+    notices = [f"{name}: the split {listed(others)} was left out: it is not called train, validation or test"]
+    return Loaded(loaded.stream, (*(notices if others else ()), *loaded.notices), loaded.warnings)
 
 
 def load_for_evaluation(
-    paths: Paths,
-    columns: Columns = BY_NAME,
-    domains: Sequence[str] | None = None,
-    *,
-    skip_empty: bool = False,
-    beside: Paths = (),
+    paths: Paths, columns: Columns = DEFAULT_COLUMNS, domains: Sequence[str] | None = None, *, skip_empty: bool = False
 ) -> Loaded:
-    """Files as test parts, whatever they are called; of a file with a split column its test rows.
-
-    `beside` is as for `load_stream`.
-    """
+    """Files as test parts, whatever their names say; of a file with a split column its test rows."""
     files = _each(paths)
     _check_files(files)
-    check_duplicate_domains(files, columns.by, part="test")
-    rows = Rows()
-    each = _columns_of_each(files, columns, beside)
-    grouped = _read([(TableReader(path, each[path], True, skip_empty), "test") for path in files], rows)
-    pools = choose(merge(file.pools for file in grouped), domains)
-    stream = Stream(Domain(name, test=rows.take(pool.positions("test"))) for name, pool in pools.items())
-    return Loaded(stream, tuple(chain(*(file.notices for file in grouped))), _warnings(grouped))
+    if columns.by is None:
+        _refuse_duplicates(files, [domain_and_part(path)[0] for path in files])
+    tables = [(read_file(path, columns, True, skip_empty), "test") for path in files]
+    return load_tables(tables, columns, domains=domains, only_test=True)
 
 
-def _warnings(several: Iterable[Grouped]) -> tuple[str, ...]:
-    return tuple(chain(*(file.warnings for file in several)))
+@dataclass(slots=True)
+class Pool:
+    """The records of one domain by part, and the files that each part came from."""
+
+    records: dict[str, list[Record]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
+    files: dict[str, dict[str, None]] = field(default_factory=lambda: {part: {} for part in (*PARTS, HELD_OUT)})
 
 
-def _unused_names(columns: Columns, tables: Sequence[TableReader]) -> list[str]:
-    """What to say of labels that were to have another name, and that no row has."""
-    unused = [name for name in columns.label_names if not any(name in table.renamed for table in tables)]
-    return [f"no row has the label {listed(unused)}, for which there is another name"] if unused else []
-
-
-def check_limit(limit: int | None) -> None:
+def load_tables(
+    tables: Sequence[tuple[Table, str]],
+    columns: Columns,
+    *,
+    domains: Sequence[str] | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    only_test: bool = False,
+) -> Loaded:
+    """Tables, each with its role, as domains in three parts; missing parts are drawn."""
     if limit is not None and limit < 1:
-        raise SettingsError(f"a limit of {limit} leaves no examples to learn from; give 1 or more")
+        raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
+    _refuse_two_kinds([table for table, _ in tables])
+    notices, warnings = list[str](), list[str]()
+    grouped = [(table, role, _group(table, role, notices, warnings)) for table, role in tables]
+    own = [(table, pools) for table, role, pools in grouped if role == "data" or only_test]
+    if columns.by is None and not only_test:
+        _refuse_same_part(own)
+    names = dict.fromkeys(name for _, pools in own for name in pools)
+    merged: dict[str, Pool] = {}
+    for table, role, pools in grouped:
+        if role != "data" and not only_test:
+            pools = _match(table.name, pools, names, bool(columns.by), notices)
+        for name, pool in pools.items():
+            for part, records in pool.records.items():
+                target = merged.setdefault(name, Pool())
+                target.records[part] += records
+                target.files[part] |= pool.files[part]
+    if unknown := [name for name in domains or () if name not in merged]:
+        raise DataError(f"the data has no domain {listed(unknown)}; it has {listed(merged)}")
+    made = []
+    for name in domains or merged:
+        parts = {part: merged[name].records[part] for part in PARTS}
+        if not only_test:
+            parts = _draw_missing(name, merged[name], columns.group, seed, notices)
+        kept = {part: fair_slice([one.example for one in records], limit, seed) for part, records in parts.items()}
+        made.append(Domain(name, **kept))
+    unused = [name for name in columns.label_names if not any(name in table.renamed for table, _ in tables)]
+    if unused and not only_test:
+        notices.insert(0, f"no row has the label {listed(unused)}, for which there is another name")
+    return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings))
 
 
-def check_duplicate_domains(paths: Iterable[Path], by: str | None, part: str | None = None) -> None:
-    """Refuse files of one name in different folders, which would become one domain without a word.
+def _group(table: Table, role: str, notices: list[str], warnings: list[str]) -> dict[str, Pool]:
+    """The records of a table by domain and part; a split column goes before the file's role and name."""
+    usual = (table.part or "train") if role == "data" else role
+    pools: dict[str, Pool] = {}
+    unused = 0
+    for record in table.records:
+        if record.part is None or record.part in ROLES[role]:
+            pool = pools.setdefault(record.by or table.domain, Pool())
+            pool.records[record.part or usual].append(record)
+            pool.files[record.part or usual][table.name] = None
+        else:
+            unused += 1
+    if table.unread_label is not None:
+        warnings.append(
+            f"{table.name}: the labels (column {table.unread_label}) are not read, as the columns "
+            f"{table.columns.text} and {table.columns.reply} are taken for messages and replies; to learn the labels, "
+            f"use {option('label')} and {option('text')}"
+        )
+        notices.append(warnings[-1])
+    notices += [f"{_left_out(count, reason)} of {table.name}" for reason, count in table.left_out.items()]
+    parts = " and ".join(ROLES[role])
+    if not pools:
+        raise DataError(
+            f"{table.name} has no rows for {parts} by its column {table.columns.split!r}; give other rows, or name "
+            f"another column with {option('split')}"
+        )
+    if unused:
+        column = table.columns.split
+        notices.append(f"{_left_out(unused, f'of {table.name}')}: only its {parts} rows are used (column {column})")
+    return pools
 
-    With a `part`, all are of that one, whatever their names say: then also files of other parts of one domain.
-    Where a column (`by`) names the domains, files may well be called the same.
-    """
-    first: dict[tuple[str, str | None], Path] = {}
-    for path in paths:
-        domain, own = domain_and_part(path)
-        called = domain, part or own
-        if by is None and called in first:
-            raise DataError(
-                f"{first[called]} and {path} would both be the domain {called[0]}: rename one of them, "
-                "or join them in one file if they are one domain"
-            )
-        first[called] = path
+
+def _match(
+    file: str, pools: Mapping[str, Pool], names: Collection[str], by: bool, notices: list[str]
+) -> dict[str, Pool]:
+    """A further file's pools under the names of the domains that there are; rows of other domains are left out."""
+    if len(names) == 1 and not by:
+        (pool,) = pools.values()
+        return dict.fromkeys(names, pool)
+    known = {name: pool for name, pool in pools.items() if name in names}
+    others = {name: pool for name, pool in pools.items() if name not in names}
+    if not known:
+        remedy = "give a file of one of these" if by else "name the file after its domain, as in DOMAIN_test.jsonl"
+        raise DataError(f"{file} is of the domain {listed(others)}, but the data has {listed(names)}; {remedy}")
+    if others:
+        count = sum(len(records) for pool in others.values() for records in pool.records.values())
+        notices.append(f"{_left_out(count, f'of {file}')}, as the data has no domain {listed(others)}")
+    return known
 
 
-def fill_missing_splits(
-    name: str, pool: Pool, rows: Rows, group: str | None = None, limit: int | None = None, seed: int = 0
-) -> tuple[Domain, tuple[str, ...]]:
-    """The domain in three parts, each of at most `limit` examples, and what its user should know of the drawing.
-
-    Held-out rows are halved into validation and test; a part that nobody gave is drawn from the rows for training.
-    """
-    parts = {part: pool.positions(part) for part in PARTS}
-    notices = []
+def _draw_missing(name: str, pool: Pool, group: str | None, seed: int, notices: list[str]) -> dict[str, list[Record]]:
+    """All three parts: held-out rows are halved, and parts that are not given are drawn from the training rows."""
+    parts = {part: pool.records[part] for part in PARTS}
     by = f"by group {group}" if group else "by text"
-    if pool.rows[HELD_OUT]:
-        for part, drawn in _draw(pool.positions(HELD_OUT), {"validation": 0.5, "test": 0.5}, rows).items():
-            parts[part] = np.concatenate((parts[part], drawn))
+    if pool.records[HELD_OUT]:
+        halves = _draw(pool.records[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed)
+        parts |= {part: [*parts[part], *halves[part]] for part in halves}
         notices.append(f"validation and test are each half of {' and '.join(pool.files[HELD_OUT])}, drawn {by}")
-    missing = [part for part in PARTS if not len(parts[part]) and part != "train"]
-    if len(parts["train"]) and missing:
+    missing = [part for part in ("validation", "test") if not parts[part]]
+    if parts["train"] and missing:
         shares = {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE)
-        parts |= _draw(parts["train"], shares, rows)
-        drawn_parts = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
-        source = " and ".join(pool.files["train"])
-        notices.append(f"{drawn_parts} {was_or_were(len(missing))} drawn from {source} {by}")
-        empty = [part for part in missing if not len(parts[part])]
-        if empty:
-            notices.append(
-                f"{name} has no {' and no '.join(empty)} part, as there are too few different rows to draw from"
-            )
-    kept = {part: fair_slice(rows.take(positions), limit, seed) for part, positions in parts.items()}
-    return Domain(name, **kept), tuple(notices)
+        parts |= _draw(parts["train"], shares, seed)
+        drawn = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
+        notices.append(f"{drawn} {was_or_were(len(missing))} drawn from {' and '.join(pool.files['train'])} {by}")
+        if empty := [part for part in missing if not parts[part]]:
+            notices.append(f"{name} has no {' and no '.join(empty)} part: there are too few different rows")
+    return parts
 
 
-def _draw(positions: Positions, shares: dict[str, float], rows: Rows) -> dict[str, Positions]:
-    drawn = draw_by_rank(rows.ranks(positions), shares)
-    return {part: positions[drawn == number] for number, part in enumerate(shares)}
+def _draw(records: Sequence[Record], shares: Mapping[str, float], seed: int) -> dict[str, list[Record]]:
+    chosen = draw_groups([record.group for record in records], shares, seed)
+    drawn = {part: [one for one, its in zip(records, chosen, strict=True) if its == part] for part in shares}
+    if "train" in shares:  # a label's only rows stay in training, unless a part would be empty without them
+        known = {one.example.label for one in drawn["train"]}
+        for part in (part for part in shares if part != "train"):
+            back = {one.group for one in drawn[part] if one.example.label not in known}
+            if back and back != {one.group for one in drawn[part]}:
+                chosen = ["train" if one.group in back else its for one, its in zip(records, chosen, strict=True)]
+        drawn = {part: [one for one, its in zip(records, chosen, strict=True) if its == part] for part in shares}
+    return drawn
+
+
+def _left_out(count: int, what: str) -> str:
+    return f"{counted(count, 'row')} {what} {was_or_were(count)} left out"
 
 
 def _each(paths: Paths) -> list[Path]:
     return [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
 
 
-def _columns_of_each(files: Sequence[Path], columns: Columns, beside: Paths) -> dict[Path, Columns]:
-    """The columns of each file with what is said of its format, as far as that is for such a file."""
-    formats = formats_of([*files, *_each(beside)], columns.file_format)[: len(files)]
-    return {path: replace(columns, file_format=one) for path, one in zip(files, formats, strict=True)}
-
-
 def _check_files(paths: Sequence[Path]) -> None:
     """Refuse what cannot be read or is given twice, before anything is read."""
     if not paths:
         raise DataError("there is no file to read; give at least one")
-    resolved = []
     for path in paths:
         check_file(path)
-        resolved.append(os.path.realpath(path))
-    for path, real in zip(paths, resolved, strict=True):
-        if resolved.count(real) > 1:
-            raise DataError(f"{path} is given twice; give each file once, as one thing only")
+    real = [os.path.realpath(path) for path in paths]
+    for path, one in zip(paths, real, strict=True):
+        if real.count(one) > 1:
+            raise DataError(f"{path} is given twice; give each file once")
 
 
-def _read(given: Sequence[tuple[TableReader, str]], rows: Rows) -> list[Grouped]:
-    tables, roles = [table for table, _ in given], [role for _, role in given]
-    found = [read_by_domain(table, role, rows) for table, role in given]
-    for table in tables[1:]:
-        _refuse_two_kinds(tables[0], table)
-    return [told(table, role, *pools) for table, role, pools in zip(tables, roles, found, strict=True)]
+def _refuse_duplicates(paths: Sequence[Path], keys: Sequence[object]) -> None:
+    """Refuse files of one name in different folders, which would become one domain."""
+    first: dict[object, Path] = {}
+    for path, key in zip(paths, keys, strict=True):
+        if first.setdefault(key, path) is not path:
+            raise DataError(
+                f"{first[key]} and {path} would be the same domain; rename one of them, or join them in one file"
+            )
 
 
-def _refuse_two_kinds(one: TableReader, other: TableReader) -> None:
-    if _kind(one.columns)[0] != _kind(other.columns)[0]:
-        simple, more = sorted((one, other), key=lambda table: _kind(table.columns)[0])
-        described = ", but ".join(f"{table.name} has {_kind(table.columns)[1]}" for table in (simple, more))
+def _refuse_same_part(several: Iterable[tuple[Table, Mapping[str, Pool]]]) -> None:
+    """Refuse files with rows of the same part of one domain, such as books.jsonl and books_train.jsonl.
+
+    Often one of them is a copy of the other, and perhaps of the test rows too.
+    """
+    first: dict[tuple[str, str], str] = {}
+    for table, pools in several:
+        for name, pool in pools.items():
+            for part in (part for part, records in pool.records.items() if records):
+                if (other := first.setdefault((name, part), table.name)) != table.name:
+                    raise DataError(
+                        f"{other} and {table.name} both have {part} rows of the domain {name}: leave one of them out, "
+                        "rename it, or join them in one file if no row is in both"
+                    )
+
+
+def _refuse_two_kinds(tables: Sequence[Table]) -> None:
+    kinds = {_kind(table.columns): table.name for table in reversed(tables)}
+    if len(kinds) > 1:
+        described = ", but ".join(f"{name} has {kind}" for kind, name in sorted(kinds.items(), reverse=True))
         raise DataError(f"{described}; give files of one kind")
 
 
-def _kind(columns: Columns) -> tuple[int, str]:
-    """The kind of a file's rows: a rank by which kinds are told apart, and words."""
-    if columns.reply is not None:
-        return 2, f"messages and replies (columns {columns.text} and {columns.reply})"
-    if columns.pair is not None:
-        return 1, f"pairs (columns {columns.text} and {columns.pair})"
-    return 0, f"single texts (column {columns.text})"
+def _kind(columns: Columns) -> str:
+    return "messages and replies" if columns.reply else "pairs" if columns.pair else "single texts"

@@ -1,33 +1,295 @@
-"""The examples of all files of a stream while it is put together."""
+"""Rows as examples: those of files, and those that Python holds in dicts, tuples, frames and datasets."""
 
-import numpy as np
-from numpy.typing import NDArray
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypedDict
 
-from memgrow.data.example import Example
-from memgrow.data.records import Record
-from memgrow.data.splits import Ranks, ranks
+from memgrow.data.columns import SPLIT, Columns, option
+from memgrow.data.domain import Domain, Example, check_name
+from memgrow.data.files import MAX_ROW, PART_NAMES, domain_and_part, read_rows, where
+from memgrow.data.values import is_missing, kind_of, lone_surrogate, name_of, plain
+from memgrow.errors import DataError, SettingsError, listed
+from memgrow.progress import NoProgress, warn
 
-Positions = NDArray[np.int64]
+NO_GOLD_LABEL = "-"  # MultiNLI and SNLI mark pairs without an agreed label by it
+ROW_KINDS = "a row is a dict, a tuple (text, label) or (text, pair, label), or an Example"
+TUPLES: dict[int, tuple[str, ...]] = {2: ("text", "label"), 3: ("text", "pair", "label")}
+
+PlacedRow = tuple[str, Mapping[str, object]]  # "reviews.jsonl, line 7", and fields by column
 
 
-class Rows:
-    """Examples and the groups that parts are drawn by, both in the order in which they were added."""
+@dataclass(frozen=True, slots=True)
+class Record:
+    """An example, and the group, domain and part that its row names."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self._seed = seed
-        self._examples: list[Example] = []
-        self._groups: list[str] = []
+    example: Example
+    group: str
+    by: str | None = None
+    part: str | None = None
 
-    def append(self, record: Record) -> int:
-        """Add a record's example; returns its position."""
-        self._examples.append(record.example)
-        self._groups.append(record.group)
-        return len(self._examples) - 1
 
-    def ranks(self, positions: Positions) -> Ranks:
-        """The ranks of their groups, by which parts are drawn."""
-        return ranks(self._seed, (self._groups[position] for position in positions.tolist()))
+@dataclass
+class Table:
+    """The records of one file or of rows in memory, and what was left out."""
 
-    def take(self, positions: Positions) -> tuple[Example, ...]:
-        """The examples in those positions."""
-        return tuple(self._examples[position] for position in positions.tolist())
+    name: str
+    domain: str  # of rows that do not name one
+    part: str | None  # likewise
+    columns: Columns
+    records: list[Record] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)  # rows by reason
+    renamed: set[str] = field(default_factory=set)  # labels that have got another name
+    unread_label: str | None = None  # a label column beside messages and replies that the user did not name
+
+
+def read_file(path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> Table:
+    """Read a file as a table. Rows without a gold label, and with `skip_empty` those without a text, are counted."""
+    table = Table(path.name, *domain_and_part(path), columns)
+    rows = ((where(path, line), values) for line, values in read_rows(path, columns.file_format))
+    return _fill(table, rows, labelled, skip_empty)
+
+
+def _fill(table: Table, rows: Iterator[PlacedRow], labelled: bool = True, skip_empty: bool = False) -> Table:
+    names_reply = table.columns.reply is not None
+    columns = None
+    for place, values in rows:
+        if columns is None:
+            columns = table.columns = table.columns.resolve(values, table.name, labelled)
+        if columns.split is None and SPLIT in values:
+            raise DataError(f"{place} has a field {SPLIT!r}, but the rows before it have none; give it to all or none")
+        if labelled and not names_reply and table.unread_label is None:
+            table.unread_label = columns.unread_label(values)
+        if columns.labels:
+            values = _rename_label(values, columns, table.renamed)
+        if labelled and columns.label and _stripped(values, columns.label) == NO_GOLD_LABEL:
+            table.left_out["without a gold label"] += 1
+        elif skip_empty and "" in (
+            _stripped(values, one) for one in (columns.text, columns.pair, columns.reply) if one
+        ):
+            table.left_out["with an empty text"] += 1
+        else:
+            table.records.append(_record(values, columns, place, labelled))
+    if not table.records:
+        raise DataError(f"every row of {table.name} is {' or '.join(table.left_out)}; give rows that can be used")
+    return table
+
+
+def _rename_label(values: Mapping[str, object], columns: Columns, renamed: set[str]) -> Mapping[str, object]:
+    name = None if columns.label is None else name_of(values.get(columns.label))
+    if columns.label is None or name is None or (new := columns.label_names.get(name.strip())) is None:
+        return values
+    renamed.add(name.strip())
+    return {**values, columns.label: new}
+
+
+def _stripped(values: Mapping[str, object], column: str) -> str:
+    """A string without the space around it; a missing value is empty, any other is its type."""
+    value = values.get(column)
+    return value.strip() if isinstance(value, str) else "" if is_missing(value) else type(value).__name__
+
+
+def _record(values: Mapping[str, object], columns: Columns, place: str, labelled: bool) -> Record:
+    example = example_of(values, columns, place, labelled)
+    part = None
+    if columns.split:
+        name = _name(values, columns.split, place)
+        if (part := PART_NAMES.get(name.lower())) is None:
+            raise DataError(
+                f"{place}: the field {columns.split!r} is {name!r}, not one of {', '.join(PART_NAMES)}; correct it, or "
+                f"name another column with {option('split')}"
+            )
+    return Record(
+        example,
+        group=_name(values, columns.group, place) if columns.group else example.text,
+        by=_name(values, columns.by, place) if columns.by else None,
+        part=part,
+    )
+
+
+def example_of(values: Mapping[str, object], columns: Columns, place: str, labelled: bool = True) -> Example:
+    """The example in a row; unless `labelled`, a label or reply that is missing or unusable is left out."""
+    assert columns.text is not None
+    label = reply = None
+    if columns.label and (labelled or _is_usable(name_of(values.get(columns.label)), NO_GOLD_LABEL)):
+        label = _name(values, columns.label, place)
+    if columns.reply and (labelled or _is_usable(values.get(columns.reply))):
+        reply = _text(values, columns.reply, place)
+    pair = _text(values, columns.pair, place) if columns.pair else None
+    return Example(_text(values, columns.text, place), pair, label, place, reply)
+
+
+def _is_usable(value: object, no_value: str = "") -> bool:
+    return isinstance(value, str) and value.strip() not in ("", no_value) and lone_surrogate(value) is None
+
+
+def _text(values: Mapping[str, object], column: str, place: str) -> str:
+    value = _value(values, column, place)
+    if not isinstance(value, str):
+        raise DataError(f"{place}: the field {column!r} is {kind_of(value)}, but a text must be a string")
+    if len(value) > MAX_ROW:
+        raise DataError(f"{place}: the field {column!r} has more than {MAX_ROW >> 20} MB; cut the text")
+    return check_text(value, f"{place}: the field {column!r}")
+
+
+def _name(values: Mapping[str, object], column: str, place: str) -> str:
+    """A label, or the name of a domain, group or part."""
+    value = _value(values, column, place)
+    name = name_of(value)
+    if name is None:
+        raise DataError(f"{place}: the field {column!r} is {kind_of(value)}, but must be a string, an int or a bool")
+    return check_text(name.strip(), f"{place}: the field {column!r}")
+
+
+def _value(values: Mapping[str, object], column: str, place: str) -> object:
+    value = values.get(column)
+    if value is None or (type(value) is not str and is_missing(value)):
+        raise DataError(
+            f"{place} has no value for the field {column!r} (its fields are {listed(values) or 'none'}); "
+            "fill it in or remove the row"
+        )
+    return value
+
+
+def check_text(value: str, place: str) -> str:
+    """The text, if it is not empty and can be saved."""
+    if not value or value.isspace():
+        raise DataError(f"{place} is empty; give it at least one word, or remove the row")
+    if (found := lone_surrogate(value)) is not None:
+        raise DataError(f"{place} holds a lone surrogate ({found}); remove it")
+    return value
+
+
+class RowOptions(TypedDict, total=False):
+    """The options of `Domain.from_rows`: columns, rows of further parts, and what is kept."""
+
+    text: str
+    pair: str
+    label: str
+    reply: str
+    group: str
+    split: str
+    labels: Mapping[object, str]
+    validation: object
+    test: object
+    held_out: object
+    limit: int | None
+    seed: int
+    skip_empty: bool
+
+
+def domain_from_rows(name: str, rows: object, options: RowOptions) -> Domain:
+    """The domain that rows make with the options of `Domain.from_rows`."""
+    from memgrow.data.load import load_rows
+
+    if unknown := options.keys() - RowOptions.__annotations__.keys():
+        raise SettingsError(f"no option {listed(sorted(unknown))}; there is {', '.join(RowOptions.__annotations__)}")
+    others: dict[str, Any] = dict(options)
+    named = {role: others.pop(role) for role in Columns.__dataclass_fields__ if role in others}
+    loaded = load_rows(rows, name, columns=Columns(**named), **others)
+    for sentence in loaded.warnings:  # the caller sees no notices
+        warn(NoProgress(), sentence)
+    return loaded.stream[name]
+
+
+def read_python_rows(name: str, role: str, rows: object, columns: Columns, skip_empty: bool = False) -> Table:
+    """Rows in memory as a table, by the same rules as those of a file."""
+    check_name(name)
+    called = name if role == "data" else f"the {role} rows of {name}"
+    placed = list[PlacedRow]()
+    shape: tuple[str, ...] = ()
+    for number, row in enumerate(iterate_rows(rows, called), 1):
+        place = (row.where if isinstance(row, Example) else "") or f"{called}, row {number}"
+        values, roles = _values(row, place)
+        if number == 1:
+            shape = roles
+        if roles != shape:
+            raise DataError(f"{place} is of another kind than the row before it; give rows of one kind")
+        placed.append((place, values))
+    if not placed:
+        raise DataError(f"{called} is empty: it has no rows; give at least one")
+    known: dict[str, Any] = {one: one for one in shape}
+    return _fill(Table(called, name, None, replace(columns, **known)), iter(placed), skip_empty=skip_empty)
+
+
+def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
+    """The fields of a row by column and, of a row without column names, their roles."""
+    if isinstance(row, Mapping):
+        return row, ()
+    if isinstance(row, Example):
+        roles = (
+            ("text", "pair", "label") if row.pair is not None else ("text", "label" if row.reply is None else "reply")
+        )
+        return {role: getattr(row, role) for role in roles}, roles
+    if callable(fields := getattr(row, "_asdict", None)):  # a named tuple
+        return fields(), ()
+    if isinstance(row, tuple | list) and len(row) in TUPLES:
+        return dict(zip(TUPLES[len(row)], row, strict=True)), TUPLES[len(row)]
+    raise DataError(f"{place} is {kind_of(row)}; {ROW_KINDS}")
+
+
+def iterate_rows(data: object, name: str) -> Iterable[object]:
+    """The rows of a pandas or polars frame, a pyarrow table, a Hugging Face dataset, a dict of columns, or a list."""
+    if callable(to_rows := getattr(data, "to_pylist", None)):  # pyarrow
+        rows: list[object] = to_rows()
+        return rows
+    if is_frame(data):
+        frame: Any = data
+        if len(set(frame.columns)) < len(frame.columns):
+            raise DataError(f"{name} names a column more than once; give each column its own name")
+        return _zip_columns(name, {str(column): frame[column].to_list() for column in frame.columns})
+    if isinstance(data, Mapping):
+        for column, values in data.items():
+            if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+                raise DataError(f"the column {column!r} of {name} is {kind_of(values)}, not a list of values")
+        return _zip_columns(name, {str(column): list(values) for column, values in data.items()})
+    if hasattr(data, "column_names") and hasattr(data, "features"):  # a Hugging Face dataset
+        return _dataset_rows(data)
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        hint = ": call its collect() first" if hasattr(data, "collect") else f"; {ROW_KINDS}"
+        raise DataError(f"{name} is {kind_of(data)}, but must be a list of rows, a frame or a dataset{hint}")
+    return data
+
+
+def is_frame(data: object) -> bool:
+    """Whether this is a pandas or polars frame."""
+    # The length first: a lazy frame of polars has none, and warns when asked for its columns.
+    has_columns = hasattr(data, "__len__") and hasattr(data, "columns") and not hasattr(data, "to_pylist")
+    return has_columns and any(hasattr(data, name) for name in ("__dataframe__", "iterrows", "iter_rows"))
+
+
+def _zip_columns(name: str, columns: Mapping[str, list[object]]) -> Iterator[dict[str, object]]:
+    if len({len(values) for values in columns.values()}) > 1:
+        raise DataError(f"the columns of {name} are not equally long")
+    return (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
+
+
+def _dataset_rows(dataset: Any) -> Iterator[Mapping[str, object]]:
+    """Rows with the names of ClassLabel columns in place of their numbers; -1 stands for no label."""
+    names = {name: kind.names for name, kind in (dataset.features or {}).items() if hasattr(kind, "int2str")}
+    for row in dataset:
+        yield {**row, **{name: _class_name(row[name], known) for name, known in names.items() if name in row}}
+
+
+def _class_name(value: object, names: Sequence[str]) -> object:
+    value = plain(value)
+    if not isinstance(value, int):
+        return value
+    return names[value] if 0 <= value < len(names) else NO_GOLD_LABEL if value == -1 else value
+
+
+def splits_of(rows: object, name: str) -> tuple[dict[str, object], list[str]]:
+    """The rows by role (data, validation, test) of a mapping of splits, and the names of other splits."""
+    if not isinstance(rows, Mapping) or not any(str(key).lower() in PART_NAMES for key in rows):
+        return {"data": rows}, []
+    found: dict[str, object] = {}
+    for key, given in rows.items():
+        if part := PART_NAMES.get(str(key).lower()):
+            role = "data" if part == "train" else part
+            if role in found:
+                raise DataError(f"{name} has two splits for {part}: join them, or leave one out")
+            found[role] = given
+    if "data" not in found:
+        raise DataError(f"{name} has no split called train, but {listed(map(str, rows))}; give the rows to learn from")
+    return found, [str(key) for key in rows if str(key).lower() not in PART_NAMES]

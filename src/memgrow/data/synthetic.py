@@ -9,8 +9,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from memgrow.data.domain import Domain, Stream
-from memgrow.data.example import Example
+from memgrow.data.domain import Domain, Example, Stream
 from memgrow.errors import SettingsError
 
 Pole = tuple[str, str]

@@ -9,9 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from memgrow.data.domain import Domain, Stream
-from memgrow.data.example import Example
-from memgrow.data.splits import PARTS
+from memgrow.data.domain import PARTS, Domain, Example, Stream
 from memgrow.data.synthetic import part_sizes
 from memgrow.errors import SettingsError
 

@@ -1,13 +1,10 @@
-"""Single values as people have them, of Python, numpy, pandas or torch: which can be a text, a label, or nothing.
-
-A label is a name: a string, a whole number, true or false, and it is kept as the string that Python writes it as.
-"""
+"""Single values of Python, numpy, pandas or torch: which can be a text, a label, or missing."""
 
 import math
 from dataclasses import fields
 from typing import Any
 
-KINDS: dict[type, str] = {
+TYPE_NAMES: dict[type, str] = {
     int: "a number",
     float: "a number with a decimal point",
     bool: "true or false",
@@ -16,11 +13,11 @@ KINDS: dict[type, str] = {
     list: "a list",
     dict: "an object",
 }
-MISSING = ("NAType", "NaTType")  # pandas' own, which cannot be asked whether they are equal to themselves
+MISSING_TYPES = ("NAType", "NaTType")  # of pandas; they do not compare equal to themselves
 
 
 def plain(value: object) -> object:
-    """The value as Python has it, where it is a single one of numpy or torch."""
+    """A scalar of numpy or torch as Python's own; anything else as it is."""
     if getattr(value, "ndim", None) == 0 and callable(item := getattr(value, "item", None)):
         found: object = item()
         return found
@@ -28,26 +25,33 @@ def plain(value: object) -> object:
 
 
 def take_plain_values(settings: Any) -> None:
-    """Let a frozen dataclass that is being made hold numbers as Python has them: numpy's cannot be saved as JSON."""
+    """Convert numpy scalars in a frozen dataclass under construction: they cannot be saved as JSON."""
     for one in fields(settings):
         object.__setattr__(settings, one.name, plain(getattr(settings, one.name)))
 
 
 def is_missing(value: object) -> bool:
-    """Whether a value says that there is none: None, not a number, pandas' NA."""
+    """Whether a value is None, NaN or pandas' NA."""
     value = plain(value)
-    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in MISSING
+    return value is None or (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in MISSING_TYPES
 
 
 def name_of(value: object) -> str | None:
-    """The string that a label, or the name of a domain, a group or a part, is kept as; None if it can be no name."""
+    """A label, or the name of a domain, group or part, as a string; None for other types than string, int and bool."""
     value = plain(value)
-    return str(value) if isinstance(value, str | int) else None  # true and false are whole numbers to Python
+    return str(value) if isinstance(value, str | int) else None
 
 
 def kind_of(value: object) -> str:
-    """What a value is, as a part of a sentence."""
+    """The type of a value, for error messages."""
     value = plain(value)
-    if is_missing(value):
-        return f"missing ({value})"
-    return KINDS.get(type(value), f"of the type {type(value).__name__}")
+    return f"missing ({value})" if is_missing(value) else TYPE_NAMES.get(type(value), f"of type {type(value).__name__}")
+
+
+def lone_surrogate(text: str) -> str | None:
+    """The first lone surrogate of a text as an escape (a file cannot hold it), or None."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"\\u{ord(text[error.start]):04x}"
+    return None

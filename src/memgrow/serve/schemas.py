@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from memgrow.data import Example
-from memgrow.data.asked import example_from_value
+from memgrow.data.inputs import input_of
 from memgrow.errors import DataError
 from memgrow.serve.jobs import State
 from memgrow.serve.limits import Limits
@@ -113,7 +113,7 @@ def to_examples(inputs: list[str | dict[str, str]], task: str | None, limits: Li
     for number, value in enumerate(inputs, 1):
         place = f"input {number}"
         try:
-            example = example_from_value(value, task, place)
+            example = input_of(value, task, place).example
             check_examples([example], task or "", None)
         except DataError as error:
             if "half a character" in str(error) or "empty" in str(error):

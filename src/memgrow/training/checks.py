@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from memgrow.data import Domain, Example
-from memgrow.data.records import filled
+from memgrow.data.rows import check_text
 from memgrow.errors import DataError, SettingsError, listed
 from memgrow.methods import MethodSpec
 from memgrow.models import REPLY
@@ -83,7 +83,7 @@ def check_examples(
     for number, example in enumerate(examples, 1):
         where = example.where or f"example {number}"
         for text in example.texts:
-            filled(text, where)
+            check_text(text, where)
         second = "" if example.pair is None else " (for a label write Example(text, label=label))"
         if len(example.texts) != TEXTS[task]:
             raise DataError(f"{where}: this model reads {EXPECTED[task]}, not {len(example.texts)}{second}")

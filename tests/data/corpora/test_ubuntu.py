@@ -165,7 +165,7 @@ def test_more_pairs_than_there_are_and_parts_of_nothing_are_refused(folder):
 def test_what_is_not_the_corpus_is_told(folder, tmp_path):
     assert "memgrow data get ubuntu" in refusal(tmp_path)
     write(folder, {"valid.csv": b"message,answer\na,b\n"})
-    assert "valid.csv, line 1 has not the columns of the corpus" in refusal(folder)
+    assert "valid.csv has not the columns of the corpus" in refusal(folder)
     write(folder, {"valid.csv": published()["valid.csv"], "train.csv": b"Context,Utterance,Label\na,b,maybe\n"})
     assert "train.csv, line 2 has the label 'maybe'" in refusal(folder)
     labelled = write(tmp_path / "labelled", dict.fromkeys(PREPARED, b"text\tlabel\na\tb\n"))

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from memgrow.data.columns import BY_NAME
+from memgrow.data.columns import DEFAULT_COLUMNS
+from memgrow.data.corpora.dialogue_splits import blocks, sizes_told, without
 from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
-from memgrow.data.domain import Domain, Stream
-from memgrow.data.example import Example
-from memgrow.data.lines import raw_lines, where
+from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.files import FileFormat, text_lines, where
 from memgrow.data.load import Loaded
-from memgrow.data.records import read_table
-from memgrow.data.splits import blocks, sizes_told, without
+from memgrow.data.rows import read_file
 from memgrow.errors import DataError, SettingsError, counted, was_or_were
 
 INNER = "cornell movie-dialogs corpus"
@@ -90,7 +89,7 @@ def _prepared(folder: Path) -> Pairs | None:
     path = find_file(folder, PREPARED)
     if path is None:
         return None
-    table = read_table(path, BY_NAME, skip_empty=True)
+    table = read_file(path, DEFAULT_COLUMNS, skip_empty=True)
     if table.columns.reply is None:
         raise DataError(f"{path} has labelled texts and not messages with replies; give another file")
     return Pairs([record.example for record in table.records], None, sum(table.left_out.values()))
@@ -124,10 +123,10 @@ def _published(folder: Path) -> Pairs:
 
 def _fields(path: Path, count: int) -> Iterator[tuple[int, list[str]]]:
     """The fields of each line, with its number; in a text any white space is one space."""
-    for number, raw in raw_lines(path):
+    for number, raw in text_lines(path, FileFormat(encoding="latin-1")):
         if not raw.strip():
             continue
-        text = raw.decode(ENCODING, errors="ignore")
+        text = raw.encode("latin-1").decode(ENCODING, errors="ignore")
         fields = [" ".join(field.split()) for field in text.split(SEPARATOR, count - 1)]
         if len(fields) != count:
             raise DataError(

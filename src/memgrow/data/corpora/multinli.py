@@ -15,12 +15,10 @@ from typing import Any
 
 from memgrow.data.columns import Columns
 from memgrow.data.corpora.download import Watch, find_file, find_member, no_progress, open_archive, unpack_member
-from memgrow.data.domain import Domain, Stream
-from memgrow.data.example import Example
-from memgrow.data.files import read_rows
-from memgrow.data.lines import where
+from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.files import read_rows, where
 from memgrow.data.load import Loaded, load_stream
-from memgrow.data.records import read_table
+from memgrow.data.rows import read_file
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError, counted, was_or_were
 
@@ -156,8 +154,8 @@ def _sift(examples: Iterable[Example], held_out: AbstractSet[Pair], left_out: Co
 
 def read_guessed(path: Path, columns: Columns, confidence: float) -> tuple[Examples, tuple[str, ...]]:
     """The training pairs by guessed genre, in the order of the file, and how many were left out and why."""
-    unsure = {where(path, row.line) for row in read_rows(path) if _confidence(row.values, path, row.line) < confidence}
-    table = read_table(path, columns, skip_empty=True)
+    unsure = {where(path, line) for line, values in read_rows(path) if _confidence(values, path, line) < confidence}
+    table = read_file(path, columns, skip_empty=True)
     taken: dict[str, list[Example]] = {}
     for record in table.records:
         if record.by is not None and record.example.where not in unsure:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from memgrow.data.columns import BY_NAME, Columns
+from memgrow.data.columns import DEFAULT_COLUMNS, Columns
 from memgrow.data.corpora.catalogue import CORPORA, Corpus
 from memgrow.data.corpora.fetch import check_intact
 from memgrow.data.domain import Stream
-from memgrow.data.formats import READERS
+from memgrow.data.files import READERS
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.splits import fair_slice
 from memgrow.errors import DataError, SettingsError
@@ -32,7 +32,7 @@ def find_corpus(name_or_folder: str | Path) -> Path:
 def open_corpus(
     source: str | Path | Sequence[str | Path],
     *,
-    columns: Columns = BY_NAME,
+    columns: Columns = DEFAULT_COLUMNS,
     domains: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> Loaded:
@@ -68,7 +68,7 @@ def _from_folders(folders: Sequence[Path], columns: Columns, domains: Sequence[s
             raise DataError(f"{folder} has no data files; their names end in {', '.join(READERS)}, alone or with .gz")
         return load_stream(files, columns=columns, domains=domains)
     names = " and ".join(corpus.name for corpus, _ in found)
-    if columns != BY_NAME:
+    if columns != DEFAULT_COLUMNS:
         raise SettingsError(f"{found[0][1]} holds the corpus {names}, whose columns are known; name none of them")
     opened = {corpus.name: corpus.open(folder) for corpus, folder in found}
     stream = Stream(domain for loaded in opened.values() for domain in loaded.stream)

@@ -11,15 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from memgrow.data.columns import BY_NAME
+from memgrow.data.columns import DEFAULT_COLUMNS
+from memgrow.data.corpora.dialogue_splits import draw_parts, each_once, sizes_told
 from memgrow.data.corpora.download import Watch, copy_stream, find_file, no_progress
-from memgrow.data.domain import Domain, Stream
-from memgrow.data.example import Example
-from memgrow.data.files import read_rows
-from memgrow.data.lines import where
+from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.files import read_rows, where
 from memgrow.data.load import Loaded
-from memgrow.data.records import read_table
-from memgrow.data.splits import draw_parts, each_once, sizes_told
+from memgrow.data.rows import read_file
 from memgrow.errors import DataError, SettingsError, counted, was_or_were
 
 FILES = ("train.csv", "valid.csv", "test.csv")  # as published: contexts of several turns, right and wrong utterances
@@ -48,10 +46,10 @@ def holds_ubuntu(folder: Path) -> bool:
     if found[0] is None or None in found:
         return False
     try:
-        first = next(read_rows(found[0]))
+        _, first = next(read_rows(found[0]))
     except DataError:
         return False
-    return CONTEXT in first.values and REPLIES[1] in first.values
+    return CONTEXT in first and REPLIES[1] in first
 
 
 def unpack_ubuntu(archive: Path, folder: Path, watch: Watch = no_progress) -> tuple[str, ...]:
@@ -118,7 +116,7 @@ def _files(folder: Path) -> Mapping[str, Path]:
 
 
 def _prepared(path: Path) -> Read:
-    table = read_table(path, BY_NAME, skip_empty=True)
+    table = read_file(path, DEFAULT_COLUMNS, skip_empty=True)
     if table.columns.reply is None:
         raise DataError(f"{path} has labelled texts and not messages with replies; give another file")
     return Read([record.example for record in table.records], sum(table.left_out.values()))
@@ -127,17 +125,17 @@ def _prepared(path: Path) -> Read:
 def _published(path: Path) -> Read:
     pairs: list[Example] = []
     empty = 0
-    for row in read_rows(path):
-        reply = next((name for name in REPLIES if name in row.values), None)
-        if reply is None or CONTEXT not in row.values:
+    for line, values in read_rows(path):
+        reply = next((name for name in REPLIES if name in values), None)
+        if reply is None or CONTEXT not in values:
             raise DataError(
-                f"{where(path, row.header)} has not the columns of the corpus, {CONTEXT} and {' or '.join(REPLIES)}; "
-                f"its columns are {', '.join(row.values)}: fetch it again"
+                f"{path.name} has not the columns of the corpus, {CONTEXT} and {' or '.join(REPLIES)}; "
+                f"its columns are {', '.join(values)}: fetch it again"
             )
-        place = where(path, row.line)
-        if LABEL in row.values and not is_right(str(row.values[LABEL]), place):
+        place = where(path, line)
+        if LABEL in values and not is_right(str(values[LABEL]), place):
             continue
-        message, answer = last_turn(str(row.values[CONTEXT])), one_text(str(row.values[reply]))
+        message, answer = last_turn(str(values[CONTEXT])), one_text(str(values[reply]))
         if message and answer:
             pairs.append(Example(message, where=place, reply=answer))
         else:
