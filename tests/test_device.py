@@ -141,18 +141,6 @@ def test_who_says_the_usual_number_is_heard_too(four, monkeypatch):
     assert suited_threads(CPU, 1) == 4
 
 
-def test_training_takes_the_threads_that_suit_it_and_gives_them_back(four, monkeypatch, stream, tiny, short):
-    seen = []
-    monkeypatch.setattr("memgrow.stage_training.train", lambda *_, **__: seen.append(torch.get_num_threads()) or 1 / 0)
-    learner = Learner.create("F", model=tiny, training=short, device="cpu")
-    for options in ({}, {"threads": 2}, {"threads": 4}):
-        with pytest.raises(ZeroDivisionError):
-            learner.adapt(stream[0], **options)
-        assert torch.get_num_threads() == 4
-    with pytest.raises(ZeroDivisionError):
-        learner.learn(stream, threads=3)
-    assert seen == [1, 2, 4, 3]
-    assert torch.get_num_threads() == 4
 
 
 def test_answers_too_take_the_threads_that_suit_the_model(four, monkeypatch, stream, tiny, short):

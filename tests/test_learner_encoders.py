@@ -130,7 +130,7 @@ def test_whoever_has_too_few_rows_to_train_on_is_told_of_the_method_that_trains_
     told: list[str] = []
     learner = make(encoder, method, training=replace(FAST, rate=1e-12, new_rate=1e-12))
     learner.adapt(Domain("things", rows, rows, (*rows, *wrong)), progress=Told(told))
-    (sentence,) = (note for note in told if "it has learnt nothing of use" in note)
+    (sentence,) = (note for note in told if "it has learned nothing of use" in note)
     assert ("--method ridge" in sentence) == advised
 
 
@@ -198,7 +198,7 @@ def test_long_texts_are_noted_with_the_limit_that_holds(encoder):
     rows = tuple(Example("a boat " * 100, None, label) for label in ("no", "yes") for _ in range(2))
     domain, plug = Domain("long", rows, rows, ()), Plug()
     make(encoder).adapt(domain, progress=plug)
-    assert plug.notes == ["long: only the first 64 word pieces are read of 4 text(s)"]
+    assert plug.notes == ["long: only the first 64 word pieces are read of 4 texts"]
 
 
 # Reading
@@ -339,24 +339,24 @@ def test_settings_and_an_encoder_go_together_if_they_agree(encoder):
     settings = PretrainedSettings(slots=3)
     learner = Learner.create(encoder=encoder, model=settings, device="cpu")
     assert (learner.settings.encoder, learner.settings.slots) == (str(encoder), 3)
-    with pytest.raises(SettingsError, match=r"ModelSettings are of a recurrent network.*PretrainedSettings"):
+    with pytest.raises(SettingsError, match=r"must be PretrainedSettings"):
         Learner.create(encoder=encoder, model=ModelSettings(hidden=5))
 
 
 def test_a_method_that_adds_words_is_refused(encoder):
-    with pytest.raises(SettingsError, match=r"F\+V adds words, but .* grows by slots alone"):
+    with pytest.raises(SettingsError, match=r"F\+V adds words"):
         make(encoder, "F+V")
 
 
 def test_replies_are_refused_before_anything_is_learnt(encoder):
     learner = make(encoder)
-    with pytest.raises(SettingsError, match=r"pretrained encoder answers with labels.* replies"):
+    with pytest.raises(SettingsError, match=r"has replies"):
         learner.learn(synthetic_dialogue(domains=1, train=8, validation=4, test=4))
     assert learner.model is None
 
 
 def test_word_vectors_are_refused(encoder, stream, tmp_path):
-    with pytest.raises(SettingsError, match=r"vectors are for words.* leave them out"):
+    with pytest.raises(SettingsError, match=r"word vectors out"):
         make(encoder).adapt(stream[0], vectors=tmp_path / "vectors.txt")
 
 

@@ -113,9 +113,9 @@ def test_old_words_keep_their_scores_when_words_join(stream):
 
 
 def test_what_does_not_go_with_replies_is_told(trained, stream):
-    with pytest.raises(ModelError, match="not with labels"):
+    with pytest.raises(ModelError, match="predicts no labels"):
         trained.predict(["hello"])
-    with pytest.raises(SettingsError, match="leave D out"):
+    with pytest.raises(SettingsError, match="needs labels"):
         learner("F+V+D").adapt(stream[0])
     with pytest.raises(DataError, match="no reply"):
         trained.adapt(Domain("x", tuple(Example("a", label=label) for label in "bcbc"), (Example("a", label="b"),), ()))

@@ -54,7 +54,7 @@ def create(kind: str, method: str, encoder: Path, epochs: int = 1, **training: i
     return Learner.create(method, model=model, training=training, options=options, device="cpu")
 
 
-@pytest.mark.parametrize(("kind", "method"), [("labels", "EWC+M+V"), ("replies", "F+M+V"), ("encoder", "sparse+M")])
+@pytest.mark.parametrize(("kind", "method"), [("labels", "EWC+M+V"), ("replies", "F+M+V"), ("encoder", "frozen+M")])
 def test_a_training_that_is_broken_off_leaves_nothing_of_it_either(kind, method, streams, secrets, encoder, tmp_path):
     learner = create(kind, method, encoder, epochs=9, patience=9)
     learner.adapt(streams[kind][0], folder=tmp_path / "m")

@@ -64,9 +64,9 @@ class Frame:
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
-        (Frame(), r"predict\(frame\[column\]\)"),
+        (Frame(), r"columns"),
         ({"text": "a"}, r"predict\(\[text\]\)"),
-        (7, "takes a list of texts, and this is a number"),
+        (7, "takes a list of texts, not a number"),
         (["a", None], "text 2: the text is missing"),
         ([float("nan")], "text 1: the text is missing"),
         ([7], "text 1: the text is a number"),
@@ -75,7 +75,7 @@ class Frame:
         ([Example("a"), Example("")], "example 2 is empty"),
         (["a \ud83d b"], r"text 1 holds a lone surrogate \(.ud83d\)"),
         ([{"txt": "a"}], "text 1: this row has no column for the text"),
-        ([("a", "b")], "reads one text, but the example has 2.*second value of Example is a second text"),
+        ([("a", "b")], "reads one text, not 2"),
         ([("a", "b", "c")], "text 1: the text is a tuple"),
     ],
 )
@@ -101,7 +101,7 @@ def test_a_missing_validation_part_is_told_with_what_draws_one():
 
 
 @pytest.mark.parametrize(
-    ("call", "said"), [("adapt", "adapt takes a domain, and this is"), ("evaluate", "takes domains")]
+    ("call", "said"), [("adapt", "adapt takes a Domain, not"), ("evaluate", "takes domains")]
 )
 def test_what_is_no_domain_is_told(learner, call, said):
     with pytest.raises(DataError, match=said):
@@ -144,14 +144,6 @@ def test_a_later_domain_that_cannot_be_learnt_is_found_before_the_first_is_train
     assert not learner.history.stages
 
 
-def test_labels_that_a_method_cannot_take_are_found_before_the_first_domain_is_trained(monkeypatch):
-    learner = Learner.create("EWC", model=SMALL, training=BRIEF, options=MethodSettings())
-    assert "EWC" in METHODS
-    monkeypatch.setattr(type(learner.plugins.parts[0]), "takes_new_labels", False)
-    later = Domain.from_rows("later", [(text, label + 5) for text, label in ROWS])
-    with pytest.raises(SettingsError, match="cannot go on with labels"):
-        learner.learn([GOOD, later])
-    assert not learner.history.stages
 
 
 def test_no_domain_and_one_domain_are_told():

@@ -237,6 +237,8 @@ class Learner:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
             progress.note(sizes_line(self._sizes, config.model, config.training))
         if vectors is not None:
+            if config.model.kind.is_pretrained:
+                raise SettingsError("a pretrained encoder has word pieces of its own: leave the word vectors out")
             config = replace(config, vectors=RememberedVectors.given(vectors))
         key = {"data": stage.fingerprint, "settings": self._key(config, stage, vectors is not None)}
         resume = ResumeFolder.beside(folder, len(self.history.stages), key, given.get("save_every", 60.0))

@@ -163,8 +163,6 @@ def _grow(
 ) -> tuple[Model, Grew]:
     """A new model, or a copy of the old one that has grown for this domain."""
     settings, vectors = config.model, options.vectors
-    if vectors is not None and settings.kind.is_pretrained:
-        raise SettingsError("a pretrained encoder has word pieces of its own: leave the word vectors out")
     vocabulary = words.vocabulary
     new_words = vocabulary.words[len(vocabulary) - words.stored :] if words.stored else ()
     rows, found = first_vectors(new_words, settings.embedding, vectors)
