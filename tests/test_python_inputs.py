@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from memgrow import Domain, Example, Learner, MethodSettings, ModelSettings, TrainingSettings
+from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
 from memgrow.errors import DataError, MemgrowError, SettingsError
-from memgrow.methods import METHODS
 from memgrow.progress import Step, shown_by
 
 SMALL = ModelSettings(embedding=4, hidden=4, slots=2, perceptron=4)
