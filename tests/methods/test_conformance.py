@@ -143,7 +143,8 @@ def test_frozen_weights_keep_their_bits_and_the_rest_trains(learned, later):
     base = learned.learner.method.name.split("+")[0]
     body = {name for name in old if not name.startswith("heads.")}
     # "attention.output.dense" ends as an adapted layer of BERT does, and is none.
-    adapted = {n for n in body if any(n.endswith(f".{layer}.weight") for layer in ADAPTED) and "attention.output" not in n}
+    adapted = {name for name in body if any(name.endswith(f".{layer}.weight") for layer in ADAPTED)}
+    adapted -= {name for name in body if "attention.output" in name}
     frozen = {"frozen": body, "ridge": body, "LoRA": body - adapted, "Progressive": set(old)}.get(base, set())
     for name in frozen:
         kept = new[name]
