@@ -141,8 +141,6 @@ def test_who_says_the_usual_number_is_heard_too(four, monkeypatch):
     assert suited_threads(CPU, 1) == 4
 
 
-
-
 def test_answers_too_take_the_threads_that_suit_the_model(four, monkeypatch, stream, tiny, short):
     learner, seen = Learner.create("F", model=tiny, training=short, device="cpu"), []
     learner.adapt(stream[0])

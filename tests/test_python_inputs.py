@@ -99,9 +99,7 @@ def test_a_missing_validation_part_is_told_with_what_draws_one():
         create().adapt(Domain("mine", train=[Example("a", label="x"), Example("b", label="y")]))
 
 
-@pytest.mark.parametrize(
-    ("call", "said"), [("adapt", "adapt takes a Domain, not"), ("evaluate", "takes domains")]
-)
+@pytest.mark.parametrize(("call", "said"), [("adapt", "adapt takes a Domain, not"), ("evaluate", "takes domains")])
 def test_what_is_no_domain_is_told(learner, call, said):
     with pytest.raises(DataError, match=said):
         getattr(learner, call)(ROWS)
@@ -141,8 +139,6 @@ def test_a_later_domain_that_cannot_be_learnt_is_found_before_the_first_is_train
     with pytest.raises(MemgrowError):
         learner.learn([GOOD, BAD[bad]])
     assert not learner.history.stages
-
-
 
 
 def test_no_domain_and_one_domain_are_told():
