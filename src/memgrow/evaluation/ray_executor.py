@@ -5,9 +5,10 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from contextlib import suppress
+from contextlib import chdir, suppress
 from typing import Any
 
 from memgrow.errors import MissingExtraError, SettingsError, brief
@@ -44,7 +45,8 @@ class RayExecutor(Executor):
         own: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if on == RAY else {}
         terminated = signal.getsignal(signal.SIGTERM)
         try:
-            ray.init("local" if on == RAY else on, log_to_driver=False, logging_level="ERROR", **own)
+            with chdir(sys.prefix):  # Ray's workers import modules of the directory that it is started in
+                ray.init("local" if on == RAY else on, log_to_driver=False, logging_level="ERROR", **own)
         except (ConnectionError, RuntimeError, ValueError, ImportError) as error:
             raise SettingsError(f"no Ray cluster at {on} ({brief(error)}): check the address") from error
         finally:
@@ -65,14 +67,16 @@ class RayExecutor(Executor):
             if id(arg) not in self._shared:
                 self._shared[id(arg)] = (self._ray.put(arg), arg)  # kept, so that its id stays its own
         refs = [self._shared[id(arg)][0] for arg in args]
-        future: Future[Any] = self._task.remote(__version__, fn, *refs).future()
+        future: Future[Any] = self._task.remote(__version__, os.getcwd(), fn, *refs).future()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._ray.shutdown()
 
 
-def _call(version: str, fn: Callable[..., Any], *args: Any) -> Any:
+def _call(version: str, directory: str, fn: Callable[..., Any], *args: Any) -> Any:
     if version != __version__:
         raise SettingsError(f"a node has memgrow {__version__}, and this machine {version}: install the same version")
+    if os.path.isdir(directory):  # so that relative paths hold
+        os.chdir(directory)
     return fn(*args)
