@@ -1,9 +1,7 @@
-"""memgrow as scikit-learn knows classifiers: fit, predict, and partial_fit for each further domain.
+"""A scikit-learn classifier: `fit`, `predict`, and `partial_fit` for each further domain.
 
-    from memgrow.sklearn import MemgrowClassifier
-
-X holds texts, or rows of two texts for a pair task; y holds labels of any kind that scikit-learn takes, and answers are
-of that kind. The extra is `memgrow[sklearn]`.
+X holds texts, or rows of two texts for a pair task. y holds labels of any type that scikit-learn takes, and predictions
+have that type. Needs the extra `memgrow[sklearn]`.
 """
 
 from collections.abc import Sequence
@@ -15,9 +13,9 @@ from numpy.typing import NDArray
 
 from memgrow.data import Domain, Example, draw
 from memgrow.data.rows import is_frame
-from memgrow.data.values import kind_of, plain
+from memgrow.data.values import kind_of
 from memgrow.device import find_device
-from memgrow.errors import DataError, MissingExtraError, SettingsError, listed
+from memgrow.errors import DataError, MissingExtraError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
@@ -36,17 +34,15 @@ except ImportError:
 
 OF_MODEL = ("embedding", "hidden", "slots")
 OF_TRAINING = ("rate", "batch", "epochs", "patience")
-PAIR = ("text", "pair")
 LARGEST_SEED = 2**31 - 1
 
 
 class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A text classifier that learns domain after domain: `fit` begins anew, each `partial_fit` is a further domain.
+    """A text classifier that learns domain after domain: `fit` starts again, each `partial_fit` adds a domain.
 
-    What is None is memgrow's default: see `Learner.create`. `embedding` to `patience` stand in the place of what
-    `model` and `training` say, so that a grid search can try them. A share of `validation_fraction` of the texts, drawn
-    by their content, decides when training stops. `verbose` writes a line for each epoch.
-    After fitting, `classes_` are the labels so far in order, and `learner_` is the Learner, which saves and loads.
+    None is memgrow's default: see `Learner.create`. `embedding` to `patience` override `model` and `training`, so that
+    a grid search can vary them. A share `validation_fraction` of the texts decides when training stops.
+    After fitting, `classes_` holds the sorted labels so far, and `learner_` the Learner, which saves and loads.
     """
 
     learner_: Learner
@@ -90,30 +86,31 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any, *, domain: str | None = None) -> Self:  # noqa: N803
-        """Learn texts and labels as the first domain, whatever was learnt before."""
+        """Learn texts and labels as the first domain; what was learned before is dropped."""
         return self._learn(X, y, None, domain, anew=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, domain: str | None = None) -> Self:  # noqa: N803
-        """Learn texts and labels as one domain more; they may bring labels of their own.
+        """Learn texts and labels as a further domain, which may have new labels.
 
-        `classes`, given with the first domain, are labels that the model begins with, as scikit-learn asks for them.
+        `classes`, given with the first domain, are labels that the model starts with.
         """
         return self._learn(X, y, classes, domain, anew=not hasattr(self, "learner_"))
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
         """The most probable label of each text."""
-        best = self._probabilities(X).argmax(axis=1)
+        best = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """The probability of each label (texts, labels), in the order of `classes_`."""
-        return self._probabilities(X)
+        check_is_fitted(self, "learner_")
+        names = [str(label) for label in self.classes_.tolist()]
+        answers = self.learner_.predict(self._examples(X))
+        return np.array([[answer.probabilities.get(name, 0.0) for name in names] for answer in answers])
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.string = True
-        tags.input_tags.one_d_array = True
-        tags.input_tags.two_d_array = False
+        tags.input_tags.string, tags.input_tags.one_d_array, tags.input_tags.two_d_array = True, True, False
         return tags
 
     def _learn(self, X: Any, y: Any, classes: Any, domain: str | None, anew: bool) -> Self:  # noqa: N803
@@ -124,27 +121,19 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         examples, y = self._examples(X), column_or_1d(y, warn=True)
         check_consistent_length(examples, y)
         check_classification_targets(y)
-        known = np.asarray([], y.dtype) if anew else self.classes_
-        joined = _joined(known, np.unique(y), () if classes is None else np.unique(classes))
-        names = _names(joined)
+        joined = _joined(() if anew else self.classes_, y, () if classes is None else classes)
+        names = [str(label) for label in joined.tolist()]
         if len(joined) < 2:
-            raise DataError(f"y has one class only ({listed(names)}); give texts of at least two classes")
-        label_of = dict(zip(joined.tolist(), names, strict=True))
-        labelled = [replace(one, label=label_of[label]) for one, label in zip(examples, y.tolist(), strict=True)]
-        learner = self._created(names if classes is not None else None) if anew else self._as_asked_now()
+            raise DataError(f"y has one class only ({names[0]}); give texts of at least two classes")
+        labelled = [replace(one, label=str(label)) for one, label in zip(examples, y.tolist(), strict=True)]
+        learner = self._created(names if classes is not None else None) if anew else self._updated()
         called = domain or f"domain {len(learner.history.stages) + 1}"
         learner.adapt(_domain(called, labelled, self.validation_fraction), progress=bool(self.verbose))
         self.learner_, self.classes_ = learner, joined
         return self
 
-    def _probabilities(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
-        check_is_fitted(self, "learner_")
-        examples, names = self._examples(X), _names(self.classes_)
-        answers = self.learner_.predict(examples)
-        return np.array([[answer.probabilities.get(name, 0.0) for name in names] for answer in answers])
-
-    def _asked(self) -> tuple[str, ModelSettings, TrainingSettings, MethodSettings]:
-        """The method and all settings, as the parameters have them now."""
+    def _settings(self) -> tuple[str, ModelSettings, TrainingSettings, MethodSettings]:
+        """The method and all settings by the current parameters."""
         named = self.model or self.encoder
         usual = defaults_here(find_device(self.device)) if named is None else defaults_for(named)
         model, training = self.model or usual.model, self.training or usual.training
@@ -153,16 +142,16 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         method, options = self.method or usual.method, self.options or usual.options
         return method, replace(model, **sizes), replace(training, **steps), options
 
-    def _as_asked_now(self) -> Learner:
-        """The learner, with what may change from domain to domain as the parameters have it now."""
-        learner, (method, _, training, options) = self.learner_, self._asked()
+    def _updated(self) -> Learner:
+        """The learner with the current method and training settings."""
+        learner, (method, _, training, options) = self.learner_, self._settings()
         if (find_method(method).name, options) != (learner.method.name, learner.options):
             learner.use(method, options)
         learner.config = replace(learner.config, training=training)
         return learner
 
     def _created(self, labels: Sequence[str] | None) -> Learner:
-        method, model, training, options = self._asked()
+        method, model, training, options = self._settings()
         seed = self.random_state
         if not isinstance(seed, int | np.integer):
             seed = check_random_state(seed).randint(LARGEST_SEED)
@@ -178,9 +167,9 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
 
     def _examples(self, X: Any) -> list[Example]:  # noqa: N803
-        """The texts of X: of a list or a column, or the rows of one or two columns."""
+        """X as a list or column of texts, or as rows of one or two columns."""
         if isinstance(X, str):
-            raise DataError("X is a list of texts and was given one text: write [text]")
+            raise DataError("X must be a list of texts, not one text: write [text]")
         if is_frame(X):
             X = list(zip(*(X[name] for name in X.columns), strict=True))  # noqa: N806
         try:
@@ -195,14 +184,14 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 def _example(row: Any, number: int) -> Example:
     if isinstance(row, Example):
         return Example(row.text, row.pair, where=row.where)
-    if isinstance(row, list | tuple) and not 0 < len(row) <= len(PAIR):
+    if isinstance(row, list | tuple) and len(row) not in (1, 2):
         raise DataError(f"text {number} of X is {kind_of(row)} of {len(row)}; give one text, or two for a pair")
-    values = row if isinstance(row, list | tuple) else (row,)
-    return Example(**dict(zip(PAIR, values, strict=False)), where=f"text {number} of X")
+    text, pair = (*row, None)[:2] if isinstance(row, list | tuple) else (row, None)
+    return Example(text, pair, where=f"text {number} of X")
 
 
 def _domain(name: str, examples: Sequence[Example], fraction: float) -> Domain:
-    """The examples in two parts; what would leave a part without an example, or a label, trains as well."""
+    """Draw a validation split; labels that only it would have go to the training split."""
     if not 0 < fraction < 1:
         raise SettingsError(f"validation_fraction is {fraction}, but must be above 0 and below 1")
     shares = {"train": 1 - fraction, "validation": fraction}
@@ -214,24 +203,8 @@ def _domain(name: str, examples: Sequence[Example], fraction: float) -> Domain:
 
 
 def _joined(*several: Any) -> NDArray[Any]:
-    """All labels in order, if they are of one kind: 1 and "1" would be one name, and 1 and 1.0 two."""
-    filled = [np.asarray(one) for one in several if len(one)]
-    values = [plain(value) for one in filled for value in one.tolist()]
-    kinds = {type(value) for value in values}
-    if len(kinds) > 1:
-        raise DataError(
-            "labels are of one kind in one domain and of another in the next (whole numbers, decimals, true/false, "
-            "strings): give one kind of labels"
-        )
-    joined = np.concatenate(filled)
-    if kinds == {int} and joined.dtype.kind == "f":  # what numpy makes of int64 and uint64 together
-        joined = np.array(values)
-    return np.unique(joined)
-
-
-def _names(classes: NDArray[Any]) -> list[str]:
-    """The names by which the learner knows labels."""
-    names = [str(plain(value)) for value in classes]
-    if len(set(names)) < len(names):
-        raise DataError(f"two labels are written alike ({listed(sorted(names))}); give one kind of labels")
-    return names
+    """All labels in order. They must have one type: 1 and "1" would be one label, and 1 and 1.0 two."""
+    values = [value for labels in several for value in np.asarray(labels).tolist()]
+    if len({type(value) for value in values}) > 1:
+        raise DataError("labels have several types, such as numbers and strings: give one type of labels")
+    return np.unique(np.array(values))

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from contextlib import chdir, suppress
+from pathlib import Path
 from typing import Any
 
 from memgrow.errors import MissingExtraError, SettingsError, brief
@@ -67,16 +68,16 @@ class RayExecutor(Executor):
             if id(arg) not in self._shared:
                 self._shared[id(arg)] = (self._ray.put(arg), arg)  # kept, so that its id stays its own
         refs = [self._shared[id(arg)][0] for arg in args]
-        future: Future[Any] = self._task.remote(__version__, os.getcwd(), fn, *refs).future()
+        future: Future[Any] = self._task.remote(__version__, Path.cwd(), fn, *refs).future()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._ray.shutdown()
 
 
-def _call(version: str, directory: str, fn: Callable[..., Any], *args: Any) -> Any:
+def _call(version: str, directory: Path, fn: Callable[..., Any], *args: Any) -> Any:
     if version != __version__:
         raise SettingsError(f"a node has memgrow {__version__}, and this machine {version}: install the same version")
-    if os.path.isdir(directory):  # so that relative paths hold
+    if directory.is_dir():  # so that relative paths hold
         os.chdir(directory)
     return fn(*args)
