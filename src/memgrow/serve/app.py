@@ -17,7 +17,7 @@ from memgrow import __version__
 from memgrow.errors import DataError, MemgrowError, ModelError
 from memgrow.serve import schemas
 from memgrow.serve.guard import Access, Guard
-from memgrow.serve.jobs import JobQueue
+from memgrow.serve.jobs import Job, JobQueue
 from memgrow.serve.logs import Log, error_message, is_disk_full
 from memgrow.serve.model import ServedModel
 from memgrow.serve.service import Service
@@ -91,7 +91,7 @@ def _reading(service: Service) -> APIRouter:
         """Whether inputs are still like the training data, or adapting seems due."""
         return _json(finite(service.drift.report(service.publisher.current).to_json()))
 
-    @routes.get("/health", responses=_returns(schemas.Health))
+    @routes.get("/health", responses=_returns(schemas.Version))
     async def health() -> Response:
         """Whether requests are answered and trainings run."""
         if not service.is_alive:
@@ -125,7 +125,7 @@ def _changing(service: Service) -> APIRouter:
             raise HTTPException(403, "this service was started with --read-only")
         return service.queue
 
-    @routes.post("/adapt", status_code=202, responses=_returns(schemas.Accepted, 202))
+    @routes.post("/adapt", status_code=202)
     def adapt(
         file: Annotated[UploadFile, File(description="Rows of a new domain as JSONL, CSV or TSV.")],
         name: Annotated[str | None, Form(description="Name of the domain; by default that of the file.")] = None,
@@ -134,17 +134,17 @@ def _changing(service: Service) -> APIRouter:
         """Learn a new domain from a file. It is checked now and trained in the background."""
         return _json({"job": queue().add(file.file, file.filename, name, publish).id}, 202)
 
-    @routes.get("/jobs/{job}", responses=_returns(schemas.Job))
+    @routes.get("/jobs/{job}", responses=_returns(Job))
     def job(job: str) -> Response:
         """The state of a training."""
         return _json(queue().get(job))
 
-    @routes.post("/jobs/{job}/publish", responses=_returns(schemas.Job))
+    @routes.post("/jobs/{job}/publish", responses=_returns(Job))
     def publish(job: str) -> Response:
         """Publish a trained model."""
         return _json(queue().publish(job))
 
-    @routes.post("/jobs/{job}/discard", responses=_returns(schemas.Job))
+    @routes.post("/jobs/{job}/discard", responses=_returns(Job))
     def discard(job: str) -> Response:
         """Discard a training or the model that it trained."""
         return _json(queue().discard(job))
@@ -186,8 +186,8 @@ def _handle_errors(app: FastAPI, log: Log) -> None:
         return _json({"detail": "unexpected error: see the log of the service"}, 500)
 
 
-def _returns(model: Any, status: int = 200) -> Responses:
-    return {status: {"model": model}}
+def _returns(model: Any) -> Responses:
+    return {200: {"model": model}}
 
 
 def _file(content: bytes, media_type: str) -> Any:

@@ -7,7 +7,6 @@ next one waits a few milliseconds for more; a single client never waits. `Limits
 import asyncio
 import heapq
 import json
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from memgrow.data import Example
 from memgrow.serve.limits import Limits
 from memgrow.serve.model import ServedModel
 
-LINGER_S, GAP_S = 0.01, 0.001  # longest wait for a batch to fill, and for its next request
+LINGER_S = 0.002  # for more requests to arrive, if the previous batch had several
 Outputs = Sequence[dict[str, Any]]
 
 
@@ -98,7 +97,7 @@ class Batcher:
         while True:
             await self._arrived.wait()
             if several:
-                await self._linger()
+                await asyncio.sleep(LINGER_S)
             batch = self._take()
             if not self._queue:
                 self._arrived.clear()
@@ -114,25 +113,18 @@ class Batcher:
                 else:
                     request.future.set_result(answer)
 
-    async def _linger(self) -> None:
-        until, before = time.monotonic() + LINGER_S, 0
-        while before < len(self._queue) < self._limits.together and time.monotonic() < until:
-            before = len(self._queue)
-            await asyncio.sleep(GAP_S)
-
     def _take(self) -> list[Request]:
         """The next batch; requests that were given up are dropped."""
         batch: list[Request] = []
         texts = 0
         while self._queue and len(batch) < self._limits.together:
-            texts += len(self._queue[0].examples)
-            if batch and texts > self._limits.texts:
-                break
-            request = self._queue.popleft()
-            if request.future.done():
-                texts -= len(request.examples)
-            else:
+            request = self._queue[0]
+            if not request.future.done():
+                texts += len(request.examples)
+                if batch and texts > self._limits.texts:
+                    break
                 batch.append(request)
+            self._queue.popleft()
         return batch
 
     # In the worker thread

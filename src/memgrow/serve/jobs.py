@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -44,7 +44,7 @@ ADVICE = "choose an empty or new folder with --jobs"
 
 
 class Job(BaseModel):
-    """The record of a training."""
+    """A training: its record on disk, and what clients see of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     id: str
@@ -55,6 +55,10 @@ class Job(BaseModel):
     state: State = "queued"
     started: float | None = None
     ended: float | None = None
+    epoch: int | None = None
+    epochs: int | None = None
+    progress: float = 0.0  # 0 to 1
+    seconds: float = 0.0
     before: dict[str, float | None] = {}  # test accuracy by domain
     after: dict[str, float | None] = {}
     error: str | None = None
@@ -65,16 +69,6 @@ class Job(BaseModel):
     def new(cls, domain: str, suffix: Suffix, publish: bool) -> "Job":
         number = f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}"
         return cls(id=number, domain=domain, suffix=suffix, publish=publish, created=time.time())
-
-    def to_json(self, progress: Mapping[str, Any]) -> dict[str, Any]:
-        """The job as clients see it."""
-        return {
-            **self.model_dump(exclude={"suffix", "created", "started", "ended"}),
-            "epoch": progress.get("epoch"),
-            "epochs": progress.get("epochs"),
-            "progress": 1.0 if self.state in ("ready", "published") else progress.get("progress", 0.0),
-            "seconds": round((self.ended or time.time()) - self.started, 1) if self.started else 0.0,
-        }
 
 
 def open_jobs_folder(folder: Path, model: Path) -> None:
@@ -205,7 +199,9 @@ class JobQueue:
 
     def get(self, number: str) -> dict[str, Any]:
         job = self._find(number)
-        return job.to_json(_read_object(self.folder / number / PROGRESS) if job.state == "training" else {})
+        progress = _read_object(self.folder / number / PROGRESS) if job.state == "training" else {}
+        seconds = round((job.ended or time.time()) - job.started, 1) if job.started else 0.0
+        return {**job.model_dump(), "seconds": seconds, **progress}
 
     def counts(self) -> dict[str, int]:
         """How many jobs are in each state."""
@@ -332,7 +328,7 @@ class JobQueue:
                 return
             result = _read_object(self.folder / job.id / RESULT)
             if "after" in result:
-                job = self._update(job, state="ready", before=result["before"], after=result["after"])
+                job = self._update(job, state="ready", progress=1.0, **result)
             else:
                 job = self._update(job, state="failed", error=str(result.get("error") or error))
         if job.state == "ready" and job.publish:

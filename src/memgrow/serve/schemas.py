@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from memgrow.data import Example
 from memgrow.data.inputs import input_of
 from memgrow.errors import DataError
-from memgrow.serve.jobs import State
+from memgrow.serve.jobs import Job
 from memgrow.serve.limits import Limits
 from memgrow.training.checks import check_examples
 
@@ -51,10 +51,6 @@ class Version(BaseModel):
     digest: str  # identifies the content of the model
 
 
-class Health(Version):
-    status: str
-
-
 class Prediction(BaseModel):
     """A label with the probabilities of labels, or a reply and whether it is complete."""
 
@@ -72,28 +68,6 @@ class Explanation(Prediction, Version):
     domains: list[str]
     words: list[dict[str, Any]]  # word, text (1 for the second of a pair) and the share of each domain
     note: str | None = None
-
-
-class Accepted(BaseModel):
-    job: str
-
-
-class Job(BaseModel):
-    """A training; `before` and `after` are test accuracies by domain, as far as they are known."""
-
-    id: str
-    domain: str
-    state: State
-    epoch: int | None
-    epochs: int | None
-    progress: float
-    seconds: float
-    before: dict[str, float | None]
-    after: dict[str, float | None]
-    error: str | None
-    publish: bool
-    version: int | None
-    digest: str | None
 
 
 class Jobs(BaseModel):

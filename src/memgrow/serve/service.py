@@ -1,4 +1,4 @@
-"""A running service: the model, the batches, the training queue and the drift monitor."""
+"""A running service: the model, batches, the training queue and the drift monitor."""
 
 import asyncio
 import os
