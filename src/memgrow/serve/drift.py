@@ -23,16 +23,7 @@ WAITING = 64  # requests that wait to be looked at; others are skipped
 SHARE = 0.05  # of a core, at most
 Seen = tuple[ServedModel, Sequence[Example], list[float] | None]  # texts, and the confidence of their predictions
 
-GAUGES = {
-    "texts": "Texts seen by the drift monitor.",
-    "windows": "Windows of texts tested.",
-    "alarms": "Windows that differed from the training data.",
-    "due": "1 if adapting seems due, by the last full window.",
-    "distance": "Distance of the last window from the learned domains; 1 is expected by chance.",
-    "p": "P-value of the last window.",
-    "unknown_words": "Share of unknown words in the last window.",
-    "confidence": "Mean confidence of predictions in the last window.",
-}
+GAUGES = ("texts", "windows", "alarms", "due", "distance", "p", "unknown_words", "confidence")  # of GET /drift
 
 
 class DriftWatch:
@@ -75,7 +66,7 @@ class DriftWatch:
         report = self.report(current).to_json()
         failed = self._failed if current is self._model else 0
         return [
-            *((f"memgrow_drift_{name}", text, report[name]) for name, text in GAUGES.items()),
+            *((f"memgrow_drift_{name}", f"The field {name} of GET /drift.", report[name]) for name in GAUGES),
             ("memgrow_drift_failed", "Texts on which the drift monitor failed: see the log.", failed),
         ]
 
