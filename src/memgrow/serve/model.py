@@ -20,7 +20,6 @@ from memgrow.errors import ModelError, listed
 from memgrow.folder_writer import PATIENCE_S
 from memgrow.learner import Learner
 from memgrow.locking import hold
-from memgrow.manifest import MANIFEST
 from memgrow.models import REPLY
 from memgrow.reading import read_reply, read_words
 from memgrow.report.learner import about
@@ -166,12 +165,15 @@ def encoder_name(encoder: str | None) -> str | None:
 
 
 def digest_of(folder: Path) -> str | None:
-    """Identifies the content of a model's folder by the checksums in its manifest; None while there is none."""
+    """Identifies the content of a model's folder by the checksums of its files; None while there is no manifest."""
     try:
-        checksums = json.loads((folder / MANIFEST).read_bytes())["sha256"]
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        if "sha256" not in manifest:
+            manifest = json.loads((folder / "versions" / manifest["version"] / "checksums.json").read_bytes())
+        checksums = json.dumps(manifest["sha256"], sort_keys=True)
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:16]
+    return hashlib.sha256(checksums.encode()).hexdigest()[:16]
 
 
 def _version_json(one: versions.SavedVersion) -> dict[str, Any]:
