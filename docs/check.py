@@ -25,15 +25,13 @@ from typer.main import get_command
 
 from memgrow.cli import app
 from memgrow.cli.recipe import SECTIONS
-from memgrow.experiments.encoders.figures import ALL_ORDERS
 from memgrow.methods import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained.settings import OF_ITS_OWN
-from memgrow.report.encoder_picture import checksum
 from memgrow.training.defaults import defaults_for
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT / "docs"), str(ROOT / "benchmarks")]
+sys.path += [str(ROOT), str(ROOT / "docs"), str(ROOT / "benchmarks")]
 
 import figures  # noqa: E402
 import notebook  # noqa: E402
@@ -42,6 +40,8 @@ import report_picture  # noqa: E402
 import result_commands  # noqa: E402
 
 import chart  # noqa: E402
+from research.encoders.figures import ALL_ORDERS  # noqa: E402
+from research.encoders.picture import checksum  # noqa: E402
 
 OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES = [*OUTSIDE, *sorted((ROOT / "docs").glob("*.md"))]

@@ -9,7 +9,7 @@ from typing import Any
 
 from result_commands import as_typed
 
-from memgrow.report.table import Table
+from research.common.tables import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 

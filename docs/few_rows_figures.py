@@ -8,8 +8,8 @@ from typing import Any
 
 from result_commands import as_typed
 
-from memgrow.metrics.significance import paired_over_seeds
-from memgrow.report.table import Table, percent, signed
+from research.common.significance import paired_over_seeds
+from research.common.tables import Table, percent, signed
 
 ROOT = Path(__file__).resolve().parents[1]
 TODAY, THIRD = "today", "third"  # as the benchmark calls them

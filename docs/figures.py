@@ -15,27 +15,29 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from drift_figures import DRIFT
-from few_rows_figures import FEW_ROWS
-from large_files_figures import LARGE_FILES
-from leaving_figures import EXPORT
-from quoted_figures import DEFAULT_RUNS, histories
-from result_commands import as_typed
-from scale_figures import HUNDRED, PROCESSES, SCALE
-from serving_figures import SERVING
-from speed_figures import SPEED
-
-from memgrow.evaluation.baselines import REFERENCES
-from memgrow.experiments.encoders.figures import ALL_ORDERS
-from memgrow.experiments.paper.dialogue import LETTERS
-from memgrow.experiments.reply_records import unpack
-from memgrow.methods import RECOMMENDED_FOR_ENCODERS
-from memgrow.report.encoder_study import NO_FIGURES, slots_taken_away, study_page
-from memgrow.report.paper_page import block
-from memgrow.report.table import MISSING, Table, signed
-from memgrow.report.which_method import NAMES, choice_page
-
 ROOT = Path(__file__).resolve().parents[1]
+sys.path += [str(ROOT), str(ROOT / "docs")]
+
+from drift_figures import DRIFT  # noqa: E402
+from few_rows_figures import FEW_ROWS  # noqa: E402
+from large_files_figures import LARGE_FILES  # noqa: E402
+from leaving_figures import EXPORT  # noqa: E402
+from quoted_figures import DEFAULT_RUNS, histories  # noqa: E402
+from result_commands import as_typed  # noqa: E402
+from scale_figures import HUNDRED, PROCESSES, SCALE  # noqa: E402
+from serving_figures import SERVING  # noqa: E402
+from speed_figures import SPEED  # noqa: E402
+
+from memgrow.methods import RECOMMENDED_FOR_ENCODERS  # noqa: E402
+from research.common.replies import unpack  # noqa: E402
+from research.common.tables import MISSING, Table, signed  # noqa: E402
+from research.encoders.figures import ALL_ORDERS  # noqa: E402
+from research.encoders.report import NO_FIGURES, slots_taken_away, study_page  # noqa: E402
+from research.paper.dialogue import LETTERS  # noqa: E402
+from research.paper.page import block  # noqa: E402
+from research.which_method.bag_of_words import AT_ONCE, IN_TURN  # noqa: E402
+from research.which_method.report import NAMES, choice_page  # noqa: E402
+
 RESULTS = ROOT / "results/demo/demo.json"
 
 Results = dict[str, Any]
@@ -114,7 +116,7 @@ def sentiment(_: Results) -> str:
 
 
 def _compared_by(found: Results) -> str:
-    names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task", *REFERENCES))
+    names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task", IN_TURN, AT_ONCE))
     return f"memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment"
 
 
@@ -281,9 +283,9 @@ def bag_of_words(_: Results) -> str:
     """When a bag of words is enough, beside what a BiLSTM and an encoder end with on the same stream."""
     every = json.loads((ROOT / "results/bag-of-words.json").read_text("utf-8"))
     methods = json.loads((ROOT / "results/sentiment/compare.json").read_text("utf-8"))["methods"]
-    words, everything, network = (100 * methods[name]["average"]["mean"] for name in (*REFERENCES, "F+V"))
+    words, everything, network = (100 * methods[name]["average"]["mean"] for name in (IN_TURN, AT_ONCE, "F+V"))
     encoder = fmean(100 * history["average"] for history in histories(DEFAULT_RUNS))
-    pairs = 100 * every["genres"]["rows"]["bag of words"]["average"]["mean"]
+    pairs = 100 * every["genres"]["rows"][IN_TURN]["average"]["mean"]
     return (
         "**Is a bag of words enough?** It is where words by themselves tell the labels: on the sentiment stream it "
         f"ends at\n{words:.1f}% within seconds, domain after domain, and at {everything:.1f}% fitted to everything; a "

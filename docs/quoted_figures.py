@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from memgrow.experiments.encoders.figures import ALL_ORDERS
-from memgrow.metrics.significance import paired_over_seeds
-from memgrow.report.table import signed
+from research.common.significance import paired_over_seeds
+from research.common.tables import signed
+from research.encoders.figures import ALL_ORDERS
 
 ROOT = Path(__file__).resolve().parents[1]
 NUMBERS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from result_commands import as_typed
 
-from memgrow.report.table import Table
+from research.common.tables import Table
 
 ROOT = Path(__file__).resolve().parents[1]
 MOST = 1.5  # times the time of one domain

@@ -8,8 +8,8 @@ from typing import Any
 
 from result_commands import as_typed
 
-from memgrow.report.encoder_study import NO_FIGURES
-from memgrow.report.table import Table
+from research.common.tables import Table
+from research.encoders.report import NO_FIGURES
 
 ROOT = Path(__file__).resolve().parents[1]
 

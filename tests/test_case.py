@@ -1,8 +1,5 @@
 """New models read texts in lower case, old ones as they did; words that a model does not know are told of."""
 
-import json
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,8 +8,7 @@ from memgrow import Domain, Learner, ModelSettings, TrainingSettings
 from memgrow.data import Example
 from memgrow.data.batches import UnknownWords, tokenize_examples
 from memgrow.errors import DataError
-from memgrow.experiments.run import Run
-from memgrow.models import PretrainedSettings, described, settings_from
+from memgrow.models import PretrainedSettings
 from memgrow.text import tokenise, tokenise_lower
 from memgrow.training.defaults import SMALL, THE_PAPERS, defaults_for
 
@@ -61,15 +57,6 @@ def test_new_models_read_lower_case_by_every_default_and_settings_of_ones_own_do
     assert defaults_for(None).model.lowercase
     assert not Learner.create(model=ModelSettings(hidden=4)).settings.lowercase
     assert not PretrainedSettings().lowercase
-
-
-def test_folders_and_keys_of_models_that_keep_capitals_are_as_they_were():
-    assert "lowercase" not in described(ModelSettings())
-    assert settings_from(described(TINY)) == TINY
-    run = Run("F+V", ("a", "b"))
-    data = {"a": "1", "b": "2"}
-    assert run.key(data) == replace(run, model=ModelSettings(lowercase=False)).key(data) == "c6ce1a885157627cf975feea"
-    assert json.dumps(described(ModelSettings())) == json.dumps(described(settings_from(described(ModelSettings()))))
 
 
 def test_a_reply_is_learnt_as_it_is_written():

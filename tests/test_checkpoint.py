@@ -11,9 +11,6 @@ import torch
 from memgrow import folder_writer, folders, storage
 from memgrow.checkpoint import FORMAT, checkpoint_files
 from memgrow.errors import ModelError
-from memgrow.experiments.grid import Grid
-from memgrow.experiments.run import Run
-from memgrow.experiments.store import Store
 from memgrow.folder_reader import read_folder
 from memgrow.learner import Learner
 from memgrow.manifest import Manifest, stored_at
@@ -278,16 +275,6 @@ def test_an_older_memgrow_is_told_to_update(learner, tmp_path):
     learner.save(tmp_path / "model")
     with pytest.raises(ModelError, match=rf"newer memgrow \(format {FORMAT}; this one reads up to 1\): update memgrow"):
         read_folder(tmp_path / "model", 1)
-
-
-def test_models_of_a_comparison_share_the_base_of_the_stage_before(stream, tmp_path):
-    first, second = stream.names[:2]
-    runs = [Run(method, (first, second), 0, large(), TRAINING, OPTIONS) for method in ("frozen+M", "F")]
-    grid = Grid(stream, Store(tmp_path / "runs"), device="cpu", workers=1, keep_models=True)
-    assert not grid.run(runs).failures
-    parent = grid.store.model(grid.ledger.key(runs[0].stages()[0]))
-    shared = [(grid.model(run) / BASE).samefile(parent / BASE) for run in runs]
-    assert shared == [True, False]
 
 
 def test_what_an_unfinished_training_keeps_lacks_what_is_frozen(learner, stream, tmp_path, monkeypatch):

@@ -17,7 +17,6 @@ import memgrow
 AROUND = (
     "memgrow.cli",
     "memgrow.report",
-    "memgrow.experiments",
     "memgrow.export",
     "memgrow.serve",
     "memgrow.sklearn",

@@ -16,7 +16,6 @@ import torch
 from memgrow import folder_writer, folders, storage, unwritten_tensors
 from memgrow.cli.output import write_json
 from memgrow.errors import ModelError, SettingsError
-from memgrow.experiments.paper.figures import write_figures
 from memgrow.folder_reader import read_folder
 from memgrow.folder_writer import write_folder
 from memgrow.folders import atomic_folder
@@ -486,8 +485,3 @@ def test_a_command_prints_no_infinite_number(capfdbinary):
     write_json(INFINITE)
     sys.stdout.flush()
     assert strictly(capfdbinary.readouterr().out.decode()) == WRITTEN
-
-
-def test_a_table_of_the_paper_holds_no_infinite_number(tmp_path):
-    write_figures(tmp_path, "table5", INFINITE)
-    assert strictly((tmp_path / "table5.json").read_text(encoding="utf-8")) == WRITTEN

@@ -205,7 +205,7 @@ def test_texts_of_the_command_line_have_neither_encoding_nor_delimiter(memgrow, 
     assert f"{option[0]} is for" in memgrow.refused("predict", made_of_texts, "a lamp", *option)
 
 
-@pytest.mark.parametrize("command", ["watch", "report", "prune", "theorem"])
+@pytest.mark.parametrize("command", ["watch", "report"])
 def test_every_command_that_reads_files_can_be_told_how_they_are_written(memgrow, model, data, tmp_path, command):
     rows = [json.loads(line) for line in data["kitchen"].read_text().splitlines()]
     lines = [f"{row['premise']} naïve;{row['hypothesis']};{row['label']}" for row in rows if row["split"] == "test"]
@@ -214,9 +214,6 @@ def test_every_command_that_reads_files_can_be_told_how_they_are_written(memgrow
     words = {
         "watch": ("watch", model, table),
         "report": ("report", model, table, "-o", tmp_path / "page.html"),
-        "prune": ("prune", model, "--data", table, "--below", 0.3, "--dry-run"),
-        "theorem": ("theorem", "--model", model, "--data", table, *("--samples", 5, "--draws", 2, "--limit", 5)),
     }[command]
-    words = (*words, "--out", tmp_path / "out") if command == "theorem" else words
     assert "--encoding" in memgrow.refused(*words)
     memgrow.done(*words, "--encoding", "latin-1", "--delimiter", ";")

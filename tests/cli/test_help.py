@@ -28,8 +28,6 @@ COMMANDS = (
     "export",
     "methods",
     "compare",
-    "paper",
-    "theorem",
 )
 WIDTH = 80
 

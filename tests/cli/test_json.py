@@ -2,16 +2,14 @@
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from rich.console import Console
 from typer.main import get_command
 
-from memgrow.cli import app, output
+from memgrow.cli import app
 from memgrow.errors import SettingsError
-from memgrow.experiments.workers import ThisMachine
 from memgrow.report import progress_bars
 
 GO_TO_A_BROWSER = {"serve"}
@@ -37,7 +35,7 @@ def test_every_command_that_prints_has_json_and_can_be_quiet():
     ("words", "keys"),
     [
         ("methods", {"methods", "letters"}),
-        ("data list", {"sentiment", "multinli"}),
+        ("data list", {"sentiment"}),
         ("data where", {"folder"}),
         ("encoder list", {"minilm"}),
         ("encoder where", {"folder"}),
@@ -83,8 +81,6 @@ def test_notices_are_told_beside_the_json(memgrow, data, model, tmp_path):
 @pytest.mark.parametrize(
     ("bar", "words"),
     [
-        ("GridBar", "paper table5 --quick"),
-        ("PartsBar", "theorem"),
         ("DownloadBar", "data get sentiment --again"),
         ("DownloadBar", "encoder get minilm --again"),
     ],
@@ -104,26 +100,3 @@ def test_what_a_command_waits_for_stands_beside_the_json(memgrow, made, tmp_path
 
     monkeypatch.setattr(Console, "status", status)
     assert memgrow.refused(*words.format(model=made, out=tmp_path / "out").split()) == "beside"
-
-
-def test_whoever_waits_for_machines_is_told_so_beside_the_json(monkeypatch):
-    shown: list[bool] = []
-
-    @contextmanager
-    def status(console: Console, sentence: str) -> Iterator[None]:
-        shown.append(console.stderr)
-        yield
-
-    monkeypatch.setattr(Console, "status", status)
-    monkeypatch.setattr(output.console, "quiet", True)
-    with output.opened(ThisMachine()):
-        assert shown == [True]
-
-
-def test_the_paper_without_vectors_says_what_its_figures_are_worth_beside_the_json(memgrow, tmp_path):
-    result = memgrow("paper", "table5", "--quick", "--no-runs", "--vectors", "none", "--out", tmp_path, "--json")
-    assert json.loads(result.stdout)["made"] == ["table5"]
-    assert "the figures mean nothing" in " ".join(result.stderr.split())
-    figures = json.loads((tmp_path / "table5.json").read_text())
-    assert figures["command"] == "memgrow paper table5 --quick"  # none is no file
-    assert figures["protocol"]["model"]["embedding"] < 300

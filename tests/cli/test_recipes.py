@@ -12,7 +12,6 @@ from memgrow.cli.recipe import Recipe, read_recipe
 from memgrow.cli.recipes import SHIPPED, find_recipe
 from memgrow.errors import SettingsError
 from memgrow.evaluation import demo
-from memgrow.experiments.paper.protocol import PROPOSED
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
@@ -88,12 +87,6 @@ def test_only_recipes_that_come_with_memgrow_are_printed(memgrow, tmp_path, monk
     for given in ("tool", tmp_path / "tool"):
         assert memgrow.refused("recipes", given) == f"there is no recipe {given}: it is one of {', '.join(SHIPPED)}"
     assert memgrow.done("recipes", "small") == SHIPPED["small"].read_text(encoding="utf-8")
-
-
-def test_the_papers_recipe_has_memgrows_own_settings_and_the_papers_method():
-    recipe = read_recipe("paper-nli")
-    assert settings(recipe) == DEFAULTS
-    assert recipe.method == PROPOSED
 
 
 def test_the_papers_recipe_has_the_papers_numbers():

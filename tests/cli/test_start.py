@@ -11,7 +11,6 @@ import pytest
 from memgrow import drift
 from memgrow.cli import options as opt
 from memgrow.evaluation import compare, demo, ray_executor
-from memgrow.experiments.theorem import report as theorem
 
 HELP = """
 import json, sys
@@ -36,7 +35,6 @@ def test_what_help_shows_as_defaults_are_those_of_the_library():
     assert ",".join(compare.METHODS) == opt.COMPARED
     assert ",".join(demo.METHODS) == opt.DEMO
     assert (opt.WINDOW, opt.ALPHA) == (drift.WINDOW, drift.ALPHA)
-    assert (opt.SAMPLES, opt.DRAWS, opt.EXAMPLES) == (theorem.SAMPLES, theorem.DRAWS, theorem.EXAMPLES)
 
 
 PRESSED = "import signal; signal.raise_signal(signal.SIGINT)"

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import ModelError, SettingsError
-from memgrow.experiments.theorem.measure import measure
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings, Trains
 from memgrow.models import ENCODERS, Encoder, ModelSettings
@@ -17,6 +16,7 @@ from memgrow.report.learner import about
 from memgrow.report.reading import reading_shares
 from memgrow.text import Vocabulary, tokenise
 from memgrow.training.settings import TrainingSettings
+from research.theorem.measure import measure
 from tests.support.breaking import Plug, PulledPlug
 
 LETTERS = ["F+V+E", "F+V+A", "F+M+V+A+D", "F+M+V+Q+L", "EWC+M+V", "multi-task+E"]

@@ -5,9 +5,6 @@ import warnings
 from types import SimpleNamespace
 
 import pytest
-from memgrow.experiments.tuning.space import Range
-from memgrow.experiments.tuning.trials import COMPLETE, Found, Tried
-from memgrow.report.tuning import best_table
 
 from memgrow.data import Domain, Example
 from memgrow.evaluation.replies import evaluate_replies
@@ -80,12 +77,6 @@ def test_evaluate_tells_an_infinite_perplexity_as_inf_and_in_json_as_null():
     assert figures.to_json()["perplexity"] is None
     assert "w2v_similarity" not in figures.to_json()
     assert [row[2] for row in replies_table({"a": figures}).rows] == ["inf"]
-
-
-def test_a_trial_whose_perplexity_is_infinite_does_not_look_like_the_best():
-    trials = tuple(Tried(number, {"training.rate": 1.0}, (score,), COMPLETE) for number, score in enumerate((0.5, 0.0)))
-    found = Found(trials, {}, 1, {"training.rate": Range(0.1, 1.0)})
-    assert [row[-1] for row in best_table(found, replies=True).rows] == ["2.00", "inf"]
 
 
 def test_what_is_infinite_does_not_take_the_colours_of_the_rest():

@@ -2,24 +2,16 @@
 
 import io
 import re
-from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from memgrow.experiments.plan import Job, Result, Task
-from memgrow.experiments.run import Record, Run
-from memgrow.history import Stage
-from memgrow.methods import Grew
 from memgrow.progress import Step
 from memgrow.report.pace import Pace, duration
 from memgrow.report.progress_bars import (
     LOG_EVERY_S,
     DownloadBar,
-    GridBar,
-    PartsBar,
     TrainingBar,
-    job_line,
 )
 
 NAMES = ("[books]", "dvds")
@@ -140,24 +132,6 @@ def test_of_replies_the_bar_tells_the_perplexity():
 # Parts, and what is fetched
 
 
-def test_parts_are_counted_from_the_beginning():
-    with PartsBar(terminal(), "Theorem 1", 3) as bar:
-        assert "Theorem 1" in frames(bar)[-1]
-        assert "0/3" in frames(bar)[-1]
-        bar.tick("draws of [slots]")
-        assert "draws of [slots]" in frames(bar)[-1]
-        assert "1/3" in frames(bar)[-1]
-
-
-def test_parts_in_a_log():
-    console, clock = log(), Clock()
-    with PartsBar(console, "Theorem 1", 3, clock) as bar:
-        for part in ("one", "two", "three"):
-            clock.now += LOG_EVERY_S / 2
-            bar.tick(part)
-    assert console.file.getvalue() == "Theorem 1: 2 of 3 parts done (two)\n"
-
-
 def test_what_is_fetched_has_its_share_where_its_size_is_known():
     with DownloadBar(terminal(), "ubuntu") as bar:
         bar.watch("downloading", 10, None)
@@ -177,97 +151,6 @@ def test_what_is_fetched_in_a_log():
 
 
 # A grid
-
-
-def result(method: str, learns=NAMES, seeds=(0,), reason: str | None = None) -> Result:
-    tasks = tuple(Task(Run(method, learns, seed), f"{seed}", None, True, False) for seed in seeds)
-    stage = Stage(learns[-1:], method, Grew(), 1, 2, 3, 3, 0.5, 30.0, "")
-    records = () if reason else tuple(Record(task.key, stage, {}, {}) for task in tasks)
-    return Result(Job(tasks, 100.0), records, reason)
-
-
-@pytest.mark.parametrize(
-    ("ended", "line"),
-    [
-        (result("F", NAMES[:1]), "[books], seed 0: validation 50.0%, 30 s"),
-        (result("F+V", seeds=(0, 1, 2)), "dvds by F+V, seeds 0 to 2: validation 50.0%, 30 s"),
-        (result("F+V", seeds=(0, 2)), "dvds by F+V, seeds 0, 2: validation 50.0%, 30 s"),
-        (result("multi-task"), "all by multi-task, seed 0: validation 50.0%, 30 s"),
-        (result("F", reason="no [memory]"), "dvds by F, seed 0: failed: no [memory]"),
-    ],
-)
-def test_a_line_says_what_was_done_and_how_it_went(ended, line):
-    assert job_line(ended).plain == line
-
-
-@pytest.mark.parametrize(
-    ("validation", "told"), [(0.25, "4.00"), (1 / 2000, "2,000"), (1e-250, "1.0e+250"), (5e-324, "inf"), (0.0, "inf")]
-)
-def test_of_replies_the_perplexity_is_told_however_large_it_is(validation, told):
-    ended = result("F")
-    (record,) = ended.records
-    replied = replace(record, stage=replace(record.stage, validation=validation), replies={"test": {"dvds": None}})
-    assert (
-        job_line(replace(ended, records=(replied,))).plain == f"dvds by F, seed 0: validation perplexity {told}, 30 s"
-    )
-
-
-def test_shares_that_validation_chose_are_told_as_their_mean():
-    ended = result("F+A", seeds=(0, 1))
-    notes = [{"keep": keep, "keep_chosen": "auto"} for keep in (0.2, 0.4)]
-    records = [
-        replace(one, stage=replace(one.stage, note=note)) for one, note in zip(ended.records, notes, strict=True)
-    ]
-    told = job_line(replace(ended, records=tuple(records))).plain
-    assert told == "dvds by F+A, seeds 0 to 1: validation 50.0%, 30 s, went 30% back"
-
-
-def test_a_log_gets_a_line_for_each_job_with_the_time_left():
-    console, clock = log(), Clock()
-    with GridBar(console, clock) as bar:
-        bar.begin(4, 400.0)
-        for number in range(4):
-            clock.now += 60.0
-            ended = result("F", seeds=(number,))
-            bar.step(ended.job, Step("dvds", 1, 2, 1, 2, 0.5, 0.5))
-            bar.end(ended)
-    told, *lines = console.file.getvalue().splitlines()
-    assert told == "at most about 16 min for 4 stages"  # by half an epoch of two of the first
-    assert [line.partition(" (")[2] for line in lines] == [
-        "1 of 4, 3 min left)",
-        "2 of 4, 2 min left)",
-        "3 of 4, 60 s left)",
-        "4 of 4)",
-    ]
-
-
-def test_a_terminal_shows_a_bar_that_moves_within_a_job():
-    console, clock = terminal(), Clock()
-    with GridBar(console, clock) as bar:
-        bar.begin(2, 200.0)
-        empty = frames(bar)[-1]
-        clock.now = 50.0
-        bar.step(result("F").job, Step("dvds", 2, 2, 5, 10, 0.5, 0.5))
-        moved = frames(bar)[-1]
-        assert moved.startswith("stage 1 of 2 ")
-        assert moved.endswith(" 83 s left")  # three eighths are done
-        assert "left" not in empty
-        bar.end(result("F"))
-        assert frames(bar)[-1].startswith("stage 2 of 2 ")
-        assert "dvds by F, seed 0: validation 50.0%, 30 s" in console.file.getvalue()
-
-
-def test_on_a_cluster_the_bar_and_the_lines_tell_what_runs_where():
-    console, clock = terminal(), Clock()
-    jobs = [result("F", seeds=(number,)) for number in range(5)]
-    with GridBar(console, clock) as bar:
-        bar.begin(5, 500.0)
-        for one, where in zip(jobs, ("b", "a", "b", "c", "d"), strict=True):
-            bar.start(one.job, where)
-        assert frames(bar)[-1].endswith("1 on a, 2 on b, 1 on c, 1 more node")
-        bar.end(replace(jobs[0], where="b"))
-        assert "1 on a, 1 on b, 1 on c, 1 more node" in frames(bar)[-1]
-        assert "seed 0: validation 50.0%, 30 s, on b" in console.file.getvalue()
 
 
 @pytest.mark.parametrize(

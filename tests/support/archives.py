@@ -17,7 +17,6 @@ from unittest.mock import patch
 import pytest
 
 from memgrow.data.corpora.download import Checksum
-from memgrow.data.corpora.multinli import INNER, MISMATCHED
 from memgrow.data.corpora.pip_source import UnreachableError
 from memgrow.data.corpora.sentiment import INNER as RATINGS_ARCHIVE
 from memgrow.data.corpora.sentiment import RATINGS
@@ -25,6 +24,8 @@ from memgrow.errors import DataError
 from memgrow.models.pretrained.catalogue import KNOWN, KnownEncoder, Wheel
 from memgrow.models.pretrained.fetch import get
 from tests.support.multinli_layout import write_multinli
+
+INNER, MISMATCHED = "multinli_1.0", "multinli_1.0_dev_mismatched.jsonl"
 
 
 def checksum_of(content: bytes) -> Checksum:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.data import Example, synthetic_stream
-from memgrow.data.corpora.multinli import FIVE, HELD_OUT, TRAIN
+from research.common.corpora import FIVE, MULTINLI
+
+TRAIN, HELD_OUT = MULTINLI
 
 
 def write_multinli(

@@ -16,12 +16,10 @@ from memgrow.cli import (
     export,
     history,
     inspect,
-    paper,
     predict,
     recipes,
     report,
     serve,
-    theorem,
     undo,
     verify,
     watch,
@@ -36,6 +34,7 @@ from memgrow.cli.errors import (
 )
 from memgrow.cli.groups import Command, Commands, Group
 from memgrow.cli.output import replace_unwritable_signs
+from memgrow.cli.removed import ANY_ARGUMENTS, REMOVED_COMMANDS, removed
 from memgrow.errors import interruption
 
 COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
@@ -56,8 +55,6 @@ COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --
     "serve": serve.serve,
     "compare": compare.compare,
     "report": report.report,
-    "paper": paper.paper,
-    "theorem": theorem.theorem,
     "data": data.commands,
     "encoder": encoder.commands,
 }
@@ -78,6 +75,8 @@ for name, command in COMMANDS.items():
         app.add_typer(command, name=name, cls=Group)
     else:
         app.command(name, cls=Command)(command)
+for name, advice in REMOVED_COMMANDS.items():
+    app.command(name, hidden=True, context_settings=ANY_ARGUMENTS)(removed(name, advice))
 
 
 def _print_version(wanted: bool) -> None:

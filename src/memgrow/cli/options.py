@@ -18,7 +18,6 @@ NO_VECTORS = "none"  # in the place of a file: no vectors, also not those of ear
 LOCAL = "local"  # where runs are made
 COMPARED, DEMO = "F,F+V,F+M+V,F+V+E,multi-task", "F,F+V,F+M+V"  # methods
 WINDOW, ALPHA = 100, 0.01  # of drift
-SAMPLES, DRAWS, EXAMPLES = 2000, 3, 100  # of Theorem 1
 
 
 def recipe_names() -> list[str]:

@@ -5,8 +5,7 @@ import errno
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -19,7 +18,6 @@ from memgrow.printable import json_text, printable
 
 if TYPE_CHECKING:
     from memgrow.data import Example
-    from memgrow.experiments.executor import Backend
     from memgrow.learner import Learner
 
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
@@ -150,17 +148,6 @@ def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
         note_to_stderr(f"There is no picture: {error}")
     else:
         say(f"The picture is {path}.")
-
-
-@contextmanager
-def opened(backend: "Backend") -> "Iterator[Backend]":
-    """Machines to make runs on, which may take a while to be ready."""
-    with ExitStack() as within:
-        with progress_console().status("Waiting for the machines"):
-            within.enter_context(backend)
-            about = backend.about
-        notice(about, soft_wrap=True)
-        yield backend
 
 
 def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:

@@ -3,16 +3,14 @@
 Every picture is a PNG, or what else the ending of its file's name says.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from memgrow.errors import SettingsError
 from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison
-from memgrow.experiments.paper.figures import Figures, Study
-from memgrow.experiments.paper.sheet import Cell
 from memgrow.metrics import AccuracyMatrix
 from memgrow.report.comparison import marked
 from memgrow.report.measures import MEASURES, Measure
@@ -185,53 +183,3 @@ def _draw_seeds(axis: "Axes", comparison: Comparison, name: str) -> None:
     axis.grid(axis="x", alpha=0.25)
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(left=False)
-
-
-def draw_slots(figures: Figures, path: str | Path | BinaryIO) -> None:
-    """Draw validation accuracy on S and on T against the slots of each domain: ours with its spread, and the paper's.
-
-    Refused while a number of slots has no runs: a curve with holes would be taken for a whole one.
-    """
-    (sheet,) = figures.made.sheets
-    if missing := [line.name for line in sheet.rows if line.cells["average"].mean is None]:
-        raise SettingsError(f"there are no runs with {', '.join(missing)} slots: make them first")
-    columns = [column for column in sheet.columns if column != "average"]
-    figure = new_figure(PANEL[0] * len(columns), PANEL[1])
-    axes = figure.subplots(1, len(columns), squeeze=False)[0]
-    for axis, column in zip(axes, columns, strict=True):
-        cells = [(line.value, line.cells[column]) for line in sheet.rows]
-        _draw_curve(axis, cells, color=OURS, label="ours")
-        paper = [(value, cell.paper) for value, cell in cells if cell.paper is not None]
-        axis.plot([value for value, _ in paper], [printed for _, printed in paper], "s--", color=PAPER, label="paper")
-        axis.grid(alpha=0.3)
-        axis.set_xlabel("slots of each domain")
-        axis.set_ylabel(f"validation accuracy on {column}, %")
-    axes[0].legend(frameon=False)
-    figure.savefig(path, dpi=DPI)
-
-
-def draw_scaling(study: Study, path: str | Path | BinaryIO) -> None:
-    """Draw the average over all domains against the amount of data, method by method."""
-    figure = new_figure(*PANEL)
-    axis = figure.subplots()
-    labels = [sheet.title or "" for sheet in study.sheets]
-    for method in study.methods:
-        cells = [line.cells["average"] for sheet in study.sheets for line in sheet.rows if line.name == method]
-        _draw_curve(axis, list(enumerate(cells)), label=method)
-    axis.set_xticks(range(len(labels)), labels, rotation=15)
-    axis.set_xlabel(study.about)
-    axis.set_ylabel("average test accuracy at the end, %")
-    axis.legend(frameon=False)
-    figure.savefig(path, dpi=DPI)
-
-
-def _draw_curve(axis: "Axes", cells: Sequence[tuple[float, Cell]], **style: Any) -> None:
-    known = [(place, mean, cell.summary.spread or 0.0) for place, cell in cells if (mean := cell.mean) is not None]
-    axis.errorbar(
-        [place for place, _, _ in known],
-        [mean for _, mean, _ in known],
-        yerr=[spread for _, _, spread in known],
-        marker="o",
-        capsize=3,
-        **style,
-    )

@@ -1,9 +1,7 @@
 """Progress of long work: a bar on a terminal, now and then a line of a log where there is none."""
 
 import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from statistics import fmean
+from collections.abc import Callable
 from typing import Self
 
 from rich.console import Console, RenderableType
@@ -12,11 +10,9 @@ from rich.table import Column
 from rich.text import Text
 
 from memgrow.errors import counted
-from memgrow.experiments.plan import Job, Result
-from memgrow.methods import find_method
 from memgrow.progress import Step
 from memgrow.report.pace import WORTH_TELLING_S, Pace, duration
-from memgrow.report.table import percent, validation_text
+from memgrow.report.table import validation_text
 
 LOG_EVERY_S = 30.0  # between two lines of a log: enough to see that there is life
 NODES = 3  # of a cluster that a bar has room for
@@ -137,24 +133,6 @@ class TrainingBar(ProgressBar):
         return sentence
 
 
-class PartsBar(ProgressBar):
-    """Shows work in a known number of parts; moves on with each `tick`."""
-
-    def __init__(self, console: Console, name: str, parts: int, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(console, name_width=2 * NAME_WIDTH, clock=clock)
-        self.name, self.parts, self.done = name, parts, 0
-
-    def __enter__(self) -> Self:
-        self.show(self.name, 0, self.parts, f"0/{self.parts}")
-        return super().__enter__()
-
-    def tick(self, what: str) -> None:
-        """A part has been done."""
-        self.done += 1
-        log = f"{self.name}: {self.done} of {self.parts} parts done ({what})"
-        self.show(what, self.done, self.parts, f"{self.done}/{self.parts}", log)
-
-
 class DownloadBar(ProgressBar):
     """Shows how a corpus is fetched: one thing after another, each with its share."""
 
@@ -168,105 +146,3 @@ class DownloadBar(ProgressBar):
             self._doing = doing
         share = f"{done / total:.0%}" if total else ""
         self.show(doing, done, total, share, f"{self.name}: {', '.join(filter(None, (doing, share)))}")
-
-
-class GridBar(ProgressBar):
-    """Shows how far a grid of runs is, with a line for each job that has ended."""
-
-    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
-        # The time left is reckoned from all the work so far: the last half minute says little of a job of an hour.
-        super().__init__(console, time_left=False, clock=clock)
-        self.begin(0, 0.0)
-
-    def begin(self, jobs: int, work: float) -> None:
-        self._started = self.clock()
-        self._jobs, self._ended, self._work, self._done = jobs, 0, work, 0.0
-        self._running: dict[Job, float] = {}  # the share of each that is done
-        self._places: dict[Job, str] = {}  # the node of each, on a cluster
-        self._told = False
-        self.clear()
-        if jobs:
-            self._show()
-
-    def start(self, job: Job, where: str) -> None:
-        self._places[job] = where
-        self._show()
-
-    def step(self, job: Job, step: Step) -> None:
-        self._running[job] = ((step.epoch - 1) + step.batch / max(step.batches, 1)) / step.epochs
-        self._show()
-
-    def end(self, result: Result) -> None:
-        self._running.pop(result.job, None)
-        self._places.pop(result.job, None)
-        self._done += result.job.total
-        self._ended += 1
-        line = job_line(result)
-        if not self.console.is_terminal and result.reason is None:
-            so_far = ", ".join(filter(None, (f"{self._ended} of {self._jobs}", self._left())))
-            line.append(f" ({so_far})", "dim")
-        self.say(line)
-        self._show()
-
-    def _show(self) -> None:
-        self._announce()
-        stage = f"stage {min(self._ended + 1, self._jobs)} of {self._jobs}"
-        state = ", ".join(filter(None, (self._where(), self._left())))
-        self.show(stage, self._so_far(), self._work, state)
-
-    def _announce(self) -> None:
-        """Say once how long all takes, as soon as enough has been done to tell."""
-        share = self._so_far() / self._work if self._work else 1.0
-        if self._told or share < TELLING_SHARE:
-            return
-        self._told = True
-        seconds = self.clock() - self._started
-        if seconds * (1 - share) / share >= WORTH_TELLING_S:
-            self.note(f"at most about {duration(seconds / share)} for {counted(self._jobs, 'stage')}")
-
-    def _where(self) -> str:
-        """How many jobs run on which nodes."""
-        nodes = Counter(self._places.values())
-        shown = [f"{count} on {name}" for name, count in sorted(nodes.items())]
-        more = [counted(len(shown) - NODES, "more node")] if len(shown) > NODES else []
-        return ", ".join([*shown[:NODES], *more])
-
-    def _so_far(self) -> float:
-        return self._done + sum(job.total * share for job, share in self._running.items())
-
-    def _left(self) -> str:
-        share = self._so_far() / self._work if self._work else 1.0
-        if not TELLING_SHARE <= share < 1:
-            return ""
-        return f"{duration((self.clock() - self._started) * (1 - share) / share)} left"
-
-
-def job_line(result: Result) -> Text:
-    """A line about a job: what it was, and how it went."""
-    run, seeds = result.job.run, [task.run.seed for task in result.job.tasks]
-    method = find_method(run.method)
-    what = run.learns[-1] if len(run.learns) == 1 else f"{run.learns[-1]} by {method.name}"
-    if method.together:
-        what = f"all by {method.name}"
-    elif run.takes_notes():
-        what = f"notes on {run.learns[0]} for {method.name}"
-    line = Text.assemble((what, "bold"), f", {_listed(seeds)}")
-    if result.reason is not None:
-        return line.append(f": failed: {result.reason}", "red")
-    stages = [record.stage for record in result.records]
-    if stages:
-        mean, seconds = fmean(stage.validation for stage in stages), max(stage.seconds for stage in stages)
-        is_dialogue = any(record.replies for record in result.records)  # where validation is 1 / perplexity
-        line.append(f": validation {validation_text(mean, is_dialogue)}, {duration(seconds)}")
-        if kept := [stage.note["keep"] for stage in stages if "keep_chosen" in stage.note]:
-            line.append(f", went {percent(fmean(kept), digits=0)}% back")
-    if result.where:
-        line.append(f", on {result.where}", "dim")
-    return line
-
-
-def _listed(seeds: Sequence[int]) -> str:
-    if len(seeds) == 1:
-        return f"seed {seeds[0]}"
-    whole = list(seeds) == list(range(seeds[0], seeds[-1] + 1))
-    return f"seeds {seeds[0]} to {seeds[-1]}" if whole else f"seeds {', '.join(map(str, seeds))}"

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 
 from memgrow.data import Columns, load_stream
-from memgrow.data.corpora import CORPORA, data_folder, find_corpus, open_corpus, open_multinli
+from memgrow.data.corpora import CORPORA, data_folder, find_corpus, open_corpus
 from memgrow.data.corpora.sentiment import FILES
-from memgrow.errors import DataError, SettingsError
-from tests.support.multinli_layout import write_multinli
+from memgrow.errors import DataError
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +35,6 @@ def test_the_data_folder_is_the_one_that_is_named_or_else_a_cache(monkeypatch, s
 @pytest.mark.parametrize("name", CORPORA)
 def test_a_corpus_that_was_not_fetched_says_how_to_fetch_it(name):
     assert refusal(name).endswith(f"run: memgrow data get {name}")
-
-
-def test_a_corpus_in_a_folder_is_the_same_as_under_its_name(shelf, tmp_path):
-    mine, kept = (write_multinli(folder, 12) for folder in (tmp_path / "mine", shelf / "multinli"))
-    assert find_corpus(mine) == mine
-    assert find_corpus("multinli") == kept
-    assert list(open_corpus(mine).stream) == list(open_corpus("multinli").stream) == list(open_multinli(mine).stream)
 
 
 def test_a_file_called_like_a_corpus_is_reached_by_its_path(write_rows, monkeypatch, tmp_path):
@@ -78,28 +70,6 @@ def test_columns_and_domains_are_chosen_as_in_a_file(write_rows):
     path = write_rows("x.jsonl", [{"t": f"t{i}", "l": "ab"[i % 2], "topic": "uvw"[i % 3]} for i in range(60)])
     columns = Columns(text="t", label="l", by="topic")
     assert open_corpus(path, columns=columns, domains=["w", "u"]).stream.names == ("w", "u")
-
-
-def test_domains_of_a_corpus_are_chosen_by_name(shelf):
-    write_multinli(shelf / "multinli", 12)
-    assert open_corpus("multinli", domains=["travel", "slate"]).stream.names == ("travel", "slate")
-    assert "no domain verse; there is fiction" in refusal("multinli", domains=["verse"])
-
-
-def test_a_limit_is_for_training_alone_and_smaller_ones_are_within_larger_ones(shelf, reviews):
-    write_multinli(shelf / "multinli", 12)
-    for source in ("multinli", reviews("books.jsonl")):
-        whole, five, three = (open_corpus(source, limit=limit).stream[0] for limit in (None, 5, 3))
-        assert (len(five.train), len(three.train)) == (5, 3)
-        assert set(three.train) < set(five.train) < set(whole.train)
-        assert (five.validation, five.test) == (whole.validation, whole.test)
-    assert "limit of 0" in refusal("multinli", SettingsError, limit=0)
-
-
-def test_a_corpus_stands_alone_and_has_columns_of_its_own(shelf):
-    write_multinli(shelf / "multinli", 12)
-    assert "write ./multinli" in refusal(["multinli", "books.jsonl"], SettingsError)
-    assert "columns are known" in refusal("multinli", SettingsError, columns=Columns(by="genre"))
 
 
 def test_what_is_not_there_or_holds_no_data_is_told(tmp_path):

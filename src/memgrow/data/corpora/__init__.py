@@ -1,24 +1,17 @@
 """Public corpora: fetched, checked and opened as streams; and streams from whatever a user names."""
 
 from memgrow.data.corpora.catalogue import CORPORA, Corpus, corpus_called, data_folder
-from memgrow.data.corpora.cornell import open_cornell
 from memgrow.data.corpora.fetch import get
-from memgrow.data.corpora.multinli import FIVE, open_multinli
 from memgrow.data.corpora.open import find_corpus, open_corpus
 from memgrow.data.corpora.sentiment import open_sentiment
-from memgrow.data.corpora.ubuntu import open_ubuntu
 
 __all__ = [
     "CORPORA",
-    "FIVE",
     "Corpus",
     "corpus_called",
     "data_folder",
     "find_corpus",
     "get",
-    "open_cornell",
     "open_corpus",
-    "open_multinli",
     "open_sentiment",
-    "open_ubuntu",
 ]

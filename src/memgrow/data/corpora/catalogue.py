@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from memgrow.data.corpora import cornell, multinli, sentiment, ubuntu
+from memgrow.data.corpora import sentiment
 from memgrow.data.corpora.download import Checksum, Watch, download, find_file
-from memgrow.data.corpora.multinli import multinli_from_hub
 from memgrow.data.corpora.pip_source import fetch_source
 from memgrow.data.load import Loaded
 from memgrow.errors import DataError
@@ -93,46 +92,6 @@ CORPORA = {
             files=sentiment.FILES,
             unpack=sentiment.unpack_sentiment,
             open=sentiment.open_sentiment,
-        ),
-        Corpus(
-            name="multinli",
-            what="premise and hypothesis, five genres: the paper's corpus",
-            licence="OANC, CC BY and others",
-            source=Web("https://cims.nyu.edu/~sbowman/multinli/multinli_1.0.zip"),
-            # The size and the SHA-256 under which public catalogues of data sets list this archive.
-            checksum=Checksum(226_850_426, "049f507b9e36b1fcb756cfd5aeb3b7a0cfcb84bf023793652987f7e7e0957822"),
-            files=multinli.FILES,
-            unpack=multinli.unpack_multinli,
-            open=multinli.open_multinli,
-            inner=multinli.INNER,
-            copies={"hub": multinli_from_hub},
-        ),
-        Corpus(
-            name="cornell",
-            what="lines of films and the replies to them: the paper's source",
-            licence="not stated",
-            source=Web("http://www.cs.cornell.edu/~cristian/data/cornell_movie_dialogs_corpus.zip"),
-            # As public catalogues of data sets list it.
-            checksum=Checksum(9_916_637, "3bde8a571f615201bc2d2453e22878090719638592f774720eddec739de8c900"),
-            files=cornell.FILES,
-            unpack=cornell.unpack_cornell,
-            open=cornell.open_cornell,
-            inner=cornell.INNER,
-            holds=cornell.holds_cornell,
-            replies=True,
-        ),
-        Corpus(
-            name="ubuntu",
-            what="questions in a help channel and the replies: the paper's target",
-            licence="not stated",
-            source=Web("http://parl.ai/downloads/ubuntu/ubuntu.tar.gz"),
-            # The SHA-256 that the library ParlAI checks this archive by; its size is not published.
-            checksum=Checksum(None, "87caf297381287247cbff3aa7cc2f4609f3b12c40e8535688168d7413740e0d0"),
-            files=ubuntu.FILES,
-            unpack=ubuntu.unpack_ubuntu,
-            open=ubuntu.open_ubuntu,
-            holds=ubuntu.holds_ubuntu,
-            replies=True,
         ),
     )
 }

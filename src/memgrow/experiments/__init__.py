@@ -1,1 +1,0 @@
-"""Experiments: runs described as data, the grid that makes them, and the tables that come of them."""
