@@ -34,10 +34,10 @@ from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.batches import collate
 from memgrow.data.corpora import open_corpus
 from memgrow.drift import ALPHA, WINDOW, DomainReference
+from memgrow.drift.random_features import DIRECTIONS
 from memgrow.drift.two_sample import Window, judge
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.text.random_features import DIRECTIONS
 from memgrow.training.settings import TrainingSettings
 from recorded_command import recorded_command
 

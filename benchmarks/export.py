@@ -30,11 +30,12 @@ from numpy.typing import NDArray
 
 from memgrow.data import Example, synthetic_stream
 from memgrow.data.batches import Batch, by_length, collate, token_mask
+from memgrow.data.text import tokenize
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.device import using_threads
 from memgrow.export import export_onnx
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, PretrainedSettings, build
-from memgrow.text import Vocabulary, tokenise
 from recorded_command import recorded_command
 
 LABELS = ("bad", "good")
@@ -59,7 +60,7 @@ def made_up(count: int) -> list[str]:
 def untrained(settings: ModelSettings, texts: Sequence[str]) -> Learner:
     """A learner that knows the words of the texts, and has learnt nothing."""
     learner = Learner.create("F", model=settings, device="cpu", task="text", labels=LABELS)
-    words = Vocabulary() if learner.encoder else Vocabulary().extended(map(tokenise, texts))
+    words = Vocabulary() if learner.encoder else Vocabulary().extended(map(tokenize, texts))
     torch.manual_seed(0)
     model = build("text", learner.settings, len(words), len(LABELS), "first", learner.encoder)
     learner.take(Learnt("text", LABELS, model, words, learner.plugins, learner.history))

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from memgrow import Domain, Learner, ModelSettings, TrainingSettings
 from memgrow.data import Example
 from memgrow.data.batches import UnknownWords, tokenize_examples
+from memgrow.data.text import tokenize, tokenize_lower
 from memgrow.errors import DataError
 from memgrow.models import PretrainedSettings
-from memgrow.text import tokenise, tokenise_lower
 from memgrow.training.defaults import SMALL, THE_PAPERS, defaults_for
 
 TINY = ModelSettings(embedding=4, hidden=4, slots=2, perceptron=4, lowercase=True)
@@ -37,7 +37,7 @@ def learner():
 
 @given(st.text(st.characters(max_codepoint=127)))
 def test_capitals_make_no_other_words(text):
-    assert tokenise_lower(text.upper()) == tokenise_lower(text) == tokenise(text.lower())
+    assert tokenize_lower(text.upper()) == tokenize_lower(text) == tokenize(text.lower())
 
 
 def test_a_text_in_capitals_gets_the_very_same_answer_also_after_loading(learner, tmp_path):
@@ -60,7 +60,7 @@ def test_new_models_read_lower_case_by_every_default_and_settings_of_ones_own_do
 
 
 def test_a_reply_is_learnt_as_it_is_written():
-    (texts,) = tokenize_examples([Example("How ARE you", reply="Very WELL")], 10, tokenise_lower).texts
+    (texts,) = tokenize_examples([Example("How ARE you", reply="Very WELL")], 10, tokenize_lower).texts
     assert texts == (["how", "are", "you"], ["Very", "WELL"])
 
 

@@ -21,10 +21,12 @@ from memgrow.data import load_stream
 from memgrow.data.columns import DEFAULT_COLUMNS
 from memgrow.data.files import line_chunks
 from memgrow.data.inputs import inputs_from_lines
+from memgrow.data.text import tokenize
+from memgrow.data.vectors import read_vectors
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import MemgrowError
 from memgrow.printable import json_text, printable
 from memgrow.storage import parse_json
-from memgrow.text import Vocabulary, read_vectors, tokenise
 from torture.budget import Budget, Counts, Report
 from torture.confined import confined
 
@@ -137,7 +139,7 @@ def _around(start: bytes, piece: bytes, end: bytes) -> Callable[[int], bytes]:
 
 
 def _words(content: bytes, place: Path) -> None:
-    tokens = tokenise(content.decode(errors="replace"))
+    tokens = tokenize(content.decode(errors="replace"))
     Vocabulary().extended([tokens]).encode(tokens)
 
 

@@ -13,7 +13,6 @@ import atheris
 
 INSTRUMENTED = (
     *(
-        "memgrow.text",
         "memgrow.data",
         "memgrow.cli.recipe",
         "memgrow.printable",
@@ -23,10 +22,7 @@ INSTRUMENTED = (
     *("memgrow.models.pretrained.files", "memgrow.storage", "memgrow.places"),
 )
 with atheris.instrument_imports(include=list(INSTRUMENTED)):
-    import memgrow.cli.recipe
-    import memgrow.data
-    import memgrow.models.pretrained.files
-    import memgrow.text  # noqa: F401
+    pass
 
 from torture.targets import TARGETS, attempt  # noqa: E402
 

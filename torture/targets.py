@@ -53,13 +53,13 @@ def _as_units(content: bytes) -> str:
 
 
 def tokenising(content: bytes, place: Path) -> None:
-    from memgrow.text import Vocabulary, tokenise
-    from memgrow.text.tokenise import REPAIRS
+    from memgrow.data.text import REPAIRS, tokenize
+    from memgrow.data.vocabulary import Vocabulary
 
     text = as_text(content)
-    tokens = tokenise(text)
+    tokens = tokenize(text)
     assert all(token and not any(sign.isspace() for sign in token) for token in tokens), tokens
-    assert tokenise(" ".join(tokens)) == tokens, "the tokens of tokens are others"
+    assert tokenize(" ".join(tokens)) == tokens, "the tokens of tokens are others"
     assert bool(tokens) == bool(text.translate(REPAIRS).split()), "words came from nothing, or went"
     vocabulary = Vocabulary().extended([tokens])
     numbers = vocabulary.encode(tokens)
@@ -111,7 +111,7 @@ def vector_file(name: str) -> Callable[[bytes, Path], None]:
     def read(content: bytes, place: Path) -> None:
         import numpy as np
 
-        from memgrow.text import read_vectors
+        from memgrow.data.vectors import read_vectors
 
         (path := place / name).write_bytes(content)
         vectors = read_vectors(path, ["the", "The", "a", "1", "\u00e9", ""])

@@ -237,7 +237,7 @@ class ReplyEvaluation:
     def _similarity(self, said: Mapping[str, Texts], given: Mapping[str, Texts]) -> dict[str, Floats]:
         if self.vectors is None or not said:
             return {}
-        from memgrow.text import read_vectors
+        from memgrow.data.vectors import read_vectors
 
         words = {word: None for texts in (*said.values(), *given.values()) for text in texts for word in text}
         rows = read_vectors(self.vectors, list(words)).rows
@@ -245,9 +245,9 @@ class ReplyEvaluation:
 
 
 def _words(text: str) -> list[str]:
-    from memgrow.text import tokenise
+    from memgrow.data.text import tokenize
 
-    return list(tokenise(text))
+    return list(tokenize(text))
 
 
 def _losses(learner: Learner, domain: Any, part: str) -> tuple[Floats, Counts]:

@@ -26,10 +26,10 @@ def references_on(stream: Stream, seeds: Sequence[int]) -> dict[str, Any]:
 
 def _tokens(example: Example) -> list[str]:
     """Words and pairs of neighbours; those of a second text are marked, and so are words that both texts have."""
-    from memgrow.text import tokenise
+    from memgrow.data.text import tokenize
 
     found: list[str] = []
-    words = [list(tokenise(text)) for text in example.texts]
+    words = [list(tokenize(text)) for text in example.texts]
     for number, some in enumerate(words):
         mark = f"{number}|" if number else ""
         found += [mark + word for word in some]

@@ -12,6 +12,8 @@ import torch
 
 from memgrow.calibration import Calibration
 from memgrow.data import Example
+from memgrow.data.vectors import RememberedVectors
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.drift import Reference
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.folder_reader import TRIES, find_damage, read_folder
@@ -30,8 +32,6 @@ from memgrow.storage import (
     load_tensors,
     pack_json,
 )
-from memgrow.text import Vocabulary
-from memgrow.text.remembered_vectors import RememberedVectors
 from memgrow.training.checks import check_examples
 from memgrow.training.settings import TrainingSettings
 from memgrow.training.state import LearnerConfig, LearnerState

@@ -17,6 +17,8 @@ from memgrow.data.domain import as_label
 from memgrow.data.inputs import input_of
 from memgrow.data.rows import is_frame
 from memgrow.data.values import kind_of, lone_surrogate
+from memgrow.data.vectors import RememberedVectors, detect
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.device import find_device, suited_threads, using_threads
 from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError, SettingsError, listed
@@ -32,9 +34,6 @@ from memgrow.models.model import LARGE
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import Progress, shown_by, warn
 from memgrow.seeding import derive
-from memgrow.text import Vocabulary
-from memgrow.text.remembered_vectors import RememberedVectors
-from memgrow.text.vector_files import detect
 from memgrow.training.adapt import AdaptOptions, adapt, check_learnable
 from memgrow.training.checks import (
     StageData,

@@ -7,8 +7,8 @@ import pytest
 
 from memgrow.data import synthetic_dialogue
 from memgrow.data.synthetic_dialogue import DESKS, agreed, contested, own
+from memgrow.data.text import tokenize
 from memgrow.errors import SettingsError
-from memgrow.text import tokenise
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def everything(domain):
 
 
 def words(domain):
-    return {word for one in everything(domain) for text in (one.text, one.reply) for word in tokenise(text)}
+    return {word for one in everything(domain) for text in (one.text, one.reply) for word in tokenize(text)}
 
 
 def replies(desk, kind):
@@ -65,13 +65,13 @@ def test_no_message_stands_in_two_parts_or_twice_or_in_two_domains(stream):
 
 def test_messages_have_three_to_ten_words_and_replies_two_to_eight():
     for domain in synthetic_dialogue(domains=3, train=3000, validation=300, test=300):
-        assert {len(tokenise(one.text)) for one in everything(domain)} <= set(range(3, 11))
-        assert {len(tokenise(one.reply)) for one in everything(domain)} <= set(range(2, 9))
+        assert {len(tokenize(one.text)) for one in everything(domain)} <= set(range(3, 11))
+        assert {len(tokenize(one.reply)) for one in everything(domain)} <= set(range(2, 9))
 
 
 def test_texts_are_written_as_the_tokeniser_takes_them_apart(stream):
     for domain in stream:
-        assert all(" ".join(tokenise(text)) == text for one in everything(domain) for text in (one.text, one.reply))
+        assert all(" ".join(tokenize(text)) == text for one in everything(domain) for text in (one.text, one.reply))
 
 
 def test_each_domain_has_words_of_its_own_and_its_messages_ask_its_own_people(stream):
@@ -79,7 +79,7 @@ def test_each_domain_has_words_of_its_own_and_its_messages_ask_its_own_people(st
         domain = stream[desk.name]
         others = set().union(*(words(other) for other in stream if other is not domain))
         assert set(desk.people) | set(desk.own_things) | set(desk.own_numbers) <= words(domain) - others
-        assert all(set(desk.people) & set(tokenise(one.text)) for one in everything(domain))
+        assert all(set(desk.people) & set(tokenize(one.text)) for one in everything(domain))
         assert len(words(domain) & others) > 50
 
 

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from memgrow.data import Example, synthetic_stream
+from memgrow.data.text import tokenize
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.drift import DriftMonitor, Reference, summarise, together
 from memgrow.errors import SettingsError
-from memgrow.text import Vocabulary, tokenise
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def stream():
 @pytest.fixture(scope="module")
 def vocabulary(stream) -> Vocabulary:
     texts = chain.from_iterable(one.texts for domain in stream[:2] for one in domain.train)
-    return Vocabulary().extended_by(Counter(chain.from_iterable(map(tokenise, texts))))
+    return Vocabulary().extended_by(Counter(chain.from_iterable(map(tokenize, texts))))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def reference(stream, vocabulary) -> Reference:
     parts = [(domain, [0.9] * 30 + [0.7] * 30) for domain in stream[:2]]
     return Reference(
         {
-            domain.name: summarise(domain.train, domain.validation, tokenise, vocabulary, sure, 1)
+            domain.name: summarise(domain.train, domain.validation, tokenize, vocabulary, sure, 1)
             for domain, sure in parts
         }
     )
@@ -146,9 +147,9 @@ def test_many_windows_share_alpha(monitor, stream):
 
 def test_few_texts_have_no_summary_and_very_many_are_looked_at_in_part(stream, monkeypatch):
     train, validation = stream[0].train, stream[0].validation
-    assert summarise(train[:29], validation, tokenise, None, [], 1) is None
+    assert summarise(train[:29], validation, tokenize, None, [], 1) is None
     monkeypatch.setattr("memgrow.drift.reference.MOST", 40)
-    some = summarise(train, validation, tokenise, None, [], 1)
+    some = summarise(train, validation, tokenize, None, [], 1)
     assert some.texts == 40
     assert some.unknown is None
     assert some.confidence is None

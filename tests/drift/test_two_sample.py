@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
+from memgrow.drift.random_features import FEATURES
 from memgrow.drift.reference import DomainReference, Shares
 from memgrow.drift.two_sample import Verdict, Window, above_weighted_chi_squares, judge, nearest_mixture
-from memgrow.text.random_features import FEATURES
 
 RNG = np.random.default_rng(0)
 WINDOWS = 80

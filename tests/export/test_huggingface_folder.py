@@ -13,12 +13,12 @@ import yaml
 
 from memgrow.data import synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data.vectors import RememberedVectors
 from memgrow.errors import ModelError
 from memgrow.export import export_huggingface, export_onnx, huggingface_folder
 from memgrow.export.model_card import licence_of, model_card
 from memgrow.learner import Learner
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.text.remembered_vectors import RememberedVectors
 from tests.support.canaries import leaks, planted, rare_words
 from tests.test_folders import killed_at
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
+from memgrow.data.vectors import read_vectors
 from memgrow.errors import DataError
 from memgrow.metrics.replies import bleu2_counts, distinct, perplexity, w2v_similarity, words_to_look_up
-from memgrow.text import read_vectors
 
 TEXT = st.lists(st.sampled_from("abcd"), max_size=7)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8)

@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data.text import tokenize
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings, Trains
@@ -14,7 +16,6 @@ from memgrow.models import ENCODERS, Encoder, ModelSettings
 from memgrow.nn import MemoryBank
 from memgrow.report.learner import about
 from memgrow.report.reading import reading_shares
-from memgrow.text import Vocabulary, tokenise
 from memgrow.training.settings import TrainingSettings
 from research.theorem.measure import measure
 from tests.support.breaking import Plug, PulledPlug
@@ -71,7 +72,7 @@ class SyllableEncoder(MeanEncoder):
 
     @classmethod
     def tokenizer(cls, settings):
-        return lambda text: [piece for word in tokenise(text) for piece in (word[:2], word[2:]) if piece]
+        return lambda text: [piece for word in tokenize(text) for piece in (word[:2], word[2:]) if piece]
 
     @classmethod
     def first_vocabulary(cls, settings):

@@ -5,10 +5,10 @@ import copy
 import pytest
 import torch
 
+from memgrow.data.vocabulary import UNKNOWN_INDEX
 from memgrow.errors import SettingsError
 from memgrow.models import ModelSettings, build
 from memgrow.models.decoding import decode
-from memgrow.text import UNKNOWN_INDEX
 
 WORDS = 13
 KINDS = {

@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.utils.rnn import PackedSequence
 
+from memgrow.data.vocabulary import UNKNOWN_INDEX
 from memgrow.models import ModelSettings, build
 from memgrow.models.columns import run_columns
-from memgrow.text import UNKNOWN_INDEX
 
 WORDS = 11
 KINDS = {

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from memgrow.data import Domain, Example, Stream
-from memgrow.text import tokenise
+from memgrow.data.text import tokenize
 
 PARTS = ("train", "validation", "test")
 SENTENCES = (
@@ -51,7 +51,7 @@ def _planted(domain: Domain, number: int) -> Domain:
 def rare_words(domains: int) -> set[str]:
     """The words of the sentences that can be searched for: as they were written, and as memgrow reads them."""
     sentences = [text for number in range(domains) for part in PARTS for text in secrets_of(number, part)]
-    words = {word for text in sentences for word in (*text.split(), *tokenise(text))}
+    words = {word for text in sentences for word in (*text.split(), *tokenize(text))}
     return {word.lower() for word in words if len(word) >= LENGTH} - {"password"}
 
 

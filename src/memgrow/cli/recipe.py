@@ -12,11 +12,11 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 
 from memgrow.cli.recipes import find_recipe, unknown_recipe
+from memgrow.data.vectors import detect
 from memgrow.device import find_device
 from memgrow.errors import SettingsError
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
-from memgrow.text.vector_files import detect
 from memgrow.training.defaults import Defaults, defaults_for, defaults_here
 from memgrow.training.settings import TrainingSettings
 

@@ -8,6 +8,8 @@ from memgrow.data.load import Loaded, load_for_evaluation, load_rows, load_strea
 from memgrow.data.splits import draw
 from memgrow.data.synthetic import synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data.text import tokenize, tokenize_lower
+from memgrow.data.vocabulary import Vocabulary
 
 __all__ = [
     "Columns",
@@ -15,6 +17,7 @@ __all__ = [
     "Example",
     "Loaded",
     "Stream",
+    "Vocabulary",
     "draw",
     "load_for_evaluation",
     "load_rows",
@@ -22,5 +25,7 @@ __all__ = [
     "read_unlabelled",
     "synthetic_dialogue",
     "synthetic_stream",
+    "tokenize",
+    "tokenize_lower",
     "write_jsonl",
 ]

@@ -5,32 +5,33 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
 from math import isqrt
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from memgrow.data import Example
-from memgrow.text import UNKNOWN_INDEX, Vocabulary, tokenise, tokenise_lower
+from memgrow.data.domain import Example
+from memgrow.data.text import tokenize, tokenize_lower
+from memgrow.data.vocabulary import UNKNOWN_INDEX, Vocabulary
 
 UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
 SOME = 2048  # examples by which unknown words are counted
-FEW_WORDS = 10  # say little of how many others a text may have: most of them must be unknown
+FEW_WORDS = 10  # of fewer words, most must be unknown for a warning
 MANY_UNKNOWN = 0.3  # of the words: texts of a known domain have 5 to 15%
 MOST_UNKNOWN = 0.5  # of few words
 
 
 @dataclass(frozen=True)
 class Tokenized:
-    """Examples as tokens, which are words unless an encoder has a tokenizer of its own."""
+    """Examples as tokens: words, or the token ids of a pretrained encoder."""
 
-    texts: Sequence[tuple[Sequence[Any], ...]]  # words or, if they are numbered, their numbers
+    texts: Sequence[tuple[Sequence[Any], ...]]  # words or, if `numbered`, token ids
     labels: Sequence[str | None]
     cut: int  # texts that were longer than allowed
     answered: bool = False  # whether the last text of each is a reply
-    numbered: bool = False  # by an encoder that has a vocabulary of its own
+    numbered: bool = False
 
     @property
     def documents(self) -> Sequence[tuple[Sequence[str], ...]]:
@@ -53,16 +54,10 @@ class Encoded:
         """The words of an example's longest text: what it costs."""
         return max(map(len, self.texts[index]))
 
-    @property
-    def longest(self) -> int:
-        """The words of the longest text of all."""
-        return max(map(self.length, range(len(self))), default=0)
-
     def bucket_key(self, index: int) -> tuple[int, int]:
-        """The key that batches are bucketed by: near keys make a batch with few steps and little padding.
+        """The key that examples are bucketed by, so that batches have little padding.
 
-        Two texts are read side by side, and the longer one counts. A reply is read after its message: there both
-        count, first the message's length in bands that are wider for long ones, as there are fewer of these.
+        Of a pair the longer text counts. Of message and reply both do: the message in bands that widen with its length.
         """
         if not self.answered:
             return self.length(index), 0
@@ -79,7 +74,7 @@ class Encoded:
         return combined
 
     def as_known_to(self, words: int) -> "Encoded":
-        """The examples as a model sees them that knows the first `words` words alone: others are unknown to it."""
+        """The examples for a model that knows the first `words` words only; others become unknown."""
         texts = [tuple([w if w < words else UNKNOWN_INDEX for w in text] for text in texts) for texts in self.texts]
         return Encoded(texts, self.labels, self.answered)
 
@@ -90,7 +85,7 @@ class Encoded:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows are texts: all first ones of the batch, then all second ones. A reply stands after its message."""
+    """Rows are texts: all first texts of the batch, then all second ones (pairs and replies)."""
 
     words: Tensor  # (B * texts, T), 0 after the end of a text
     lengths: Tensor  # (B * texts), on the CPU
@@ -99,15 +94,15 @@ class Batch:
 
 
 def tokenize_examples(
-    examples: Sequence[Example], max_words: int, tokenizer: Callable[[str], list[str]] = tokenise
+    examples: Sequence[Example], max_words: int, tokenizer: Callable[[str], list[str]] = tokenize
 ) -> Tokenized:
     """Examples as tokens: at most the first `max_words` of a text; one without any word is an unknown word."""
     texts, cut = [], 0
     reply_tokenizer = tokenizer
-    if tokenizer is tokenise:
-        tokenizer = reply_tokenizer = partial(tokenise, most=max_words)
-    elif tokenizer is tokenise_lower:  # a reply is written as it was learnt
-        tokenizer, reply_tokenizer = partial(tokenise_lower, most=max_words), partial(tokenise, most=max_words)
+    if tokenizer is tokenize:
+        tokenizer = reply_tokenizer = partial(tokenize, most=max_words)
+    elif tokenizer is tokenize_lower:  # a reply is written as it was learnt
+        tokenizer, reply_tokenizer = partial(tokenize_lower, most=max_words), partial(tokenize, most=max_words)
     for example in examples:
         words = [tokenizer(text) for text in example.texts] + [reply_tokenizer(reply) for reply in _reply(example)]
         cut += sum(len(text) > max_words for text in words)
@@ -121,6 +116,7 @@ def _reply(example: Example) -> tuple[str, ...]:
 
 
 def encode(tokenized: Tokenized, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
+    """Tokens as indices of a vocabulary, and labels as numbers."""
     numbers: dict[str | None, int] = {label: number for number, label in enumerate(labels)}
     texts: Sequence[tuple[Sequence[int], ...]] = tokenized.texts
     if not tokenized.numbered:
@@ -160,15 +156,13 @@ def unknown_in(encoded: Encoded) -> UnknownWords:
 
 
 def collate(encoded: Encoded, indices: Sequence[int], device: torch.device) -> Batch:
+    """The examples of those numbers as padded tensors."""
     chosen = [encoded.texts[index] for index in indices]
     rows = [text for texts in zip(*chosen, strict=True) for text in texts]
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     words = np.zeros((len(rows), lengths.max()), np.int64)
     there = np.arange(words.shape[1]) < lengths[:, None]
-    if isinstance(rows[0], np.ndarray):
-        words[there] = np.concatenate(rows)
-    else:  # a tensor for each row takes longer
-        words[there] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
+    words[there] = np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum())
     labels = torch.tensor([encoded.labels[index] for index in indices])
     return Batch(
         _moved(torch.from_numpy(words), device),
@@ -184,53 +178,31 @@ def token_mask(words: Tensor, lengths: Tensor) -> Tensor:
 
 
 def _moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on the device; nobody waits until a GPU has done what it was asked before."""
+    """The tensor on the device, without waiting for earlier work of a GPU."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
-class Batches(Sequence[list[int]]):
-    """Batches of examples, as their numbers: so many of an order at a time, in turn or from the places told."""
+def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int]]:
+    """The batches of one epoch: every example once, examples of similar length together.
 
-    def __init__(self, order: NDArray[np.int64], size: int, places: NDArray[np.int64] | None = None) -> None:
-        self._order, self._size = order, size
-        self._places = np.arange(-(-len(order) // size)) if places is None else places
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    @overload
-    def __getitem__(self, index: int) -> list[int]: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Batches": ...
-    def __getitem__(self, index: int | slice) -> "list[int] | Batches":
-        if isinstance(index, slice):
-            return Batches(self._order, self._size, self._places[index])
-        start = int(self._places[index]) * self._size
-        found: list[int] = self._order[start : start + self._size].tolist()
-        return found
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Batches) and list(self) == list(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-
-def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> Batches:
-    """The batches of one epoch: every example once, those of like length together.
-
-    The seed decides who is together. In which order long and short ones come depends on the turn (the epoch) alone, so
-    that models of different seeds, trained side by side, have batches of the same length at the same time.
+    The seed decides which examples share a batch, the turn (the epoch) the order of the batches.
     """
     drawn = torch.randperm(len(encoded), generator=torch.Generator().manual_seed(seed)).numpy()
-    # Stable: those of one length stay in the order that was drawn.
+    # Stable: examples of one length stay in the order that was drawn.
     order = drawn[np.argsort(encoded.bucket_keys[drawn], kind="stable")]
-    places = torch.randperm(-(-len(order) // size), generator=torch.Generator().manual_seed(turn))
-    return Batches(order, size, places.numpy())
+    batches = _cut(order, size)
+    places = torch.randperm(len(batches), generator=torch.Generator().manual_seed(turn))
+    return [batches[place] for place in places.tolist()]
 
 
-def by_length(encoded: Encoded, size: int) -> Batches:
+def by_length(encoded: Encoded, size: int) -> list[list[int]]:
     """All examples in batches from short to long, for prediction."""
-    return Batches(np.argsort(encoded.bucket_keys, kind="stable"), size)
+    return _cut(np.argsort(encoded.bucket_keys, kind="stable"), size)
+
+
+def _cut(order: NDArray[np.int64], size: int) -> list[list[int]]:
+    indices: list[int] = order.tolist()
+    return [indices[start : start + size] for start in range(0, len(indices), size)]
 
 
 def by_tokens(encoded: Encoded, most: int) -> Iterator[list[int]]:

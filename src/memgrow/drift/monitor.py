@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memgrow.data import Example
+from memgrow.data.text import tokenize
+from memgrow.data.vocabulary import Vocabulary
+from memgrow.drift.random_features import FEATURES, text_features
 from memgrow.drift.reference import Reference, Tokenizer, unknown_shares, words_of
 from memgrow.drift.two_sample import Verdict, Window, judge
 from memgrow.errors import SettingsError, counted, listed
-from memgrow.text import Vocabulary, tokenise
-from memgrow.text.random_features import FEATURES, text_features
 
 WINDOW = 100  # texts
 LEAST = 20  # texts of a window: with fewer, means are not yet spread as the tests take them to be
@@ -60,7 +61,7 @@ class DriftMonitor:
         reference: Reference,
         vocabulary: Vocabulary | None = None,
         learnt: Iterable[str] = (),
-        tokenizer: Tokenizer = tokenise,
+        tokenizer: Tokenizer = tokenize,
         window: int = WINDOW,
         alpha: float = ALPHA,
     ) -> None:

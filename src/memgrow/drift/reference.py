@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from memgrow.data import Example
 from memgrow.data.batches import tokenize_examples
+from memgrow.data.vocabulary import UNKNOWN_INDEX, Vocabulary
+from memgrow.drift.random_features import FEATURES, KIND, text_features
 from memgrow.storage import finite
-from memgrow.text import UNKNOWN_INDEX, Vocabulary
-from memgrow.text.random_features import FEATURES, KIND, text_features
 
 MOST = 2000  # texts of a domain that are looked at
 LEAST = 30  # texts without which nothing is noted: a mean over few tells of each

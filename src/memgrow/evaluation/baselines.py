@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from memgrow.data import Example, Stream
+from memgrow.data.text import tokenize
 from memgrow.metrics import AccuracyMatrix
-from memgrow.text import tokenise
 
 FEATURES, ALPHA, EPOCHS = 2**18, 3e-6, 5  # hashing, and SGD on each domain
 STRENGTH, ITERATIONS = 10.0, 1000  # logistic regression: inverse penalty
@@ -59,7 +59,7 @@ def run_baseline(name: str, stream: Stream, seed: int) -> tuple[AccuracyMatrix, 
 
 def features_of(example: Example) -> list[str]:
     """Words and bigrams; those of a second text are marked, and so are words that both texts have."""
-    words = [tokenise(text) for text in example.texts]
+    words = [tokenize(text) for text in example.texts]
     found: list[str] = []
     for number, some in enumerate(words):
         mark = f"{number}|" if number else ""

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.data import Domain
+from memgrow.data.text import tokenize
+from memgrow.data.vectors import read_vectors
 from memgrow.errors import DataError
 from memgrow.learner import Learner
 from memgrow.metrics import perplexity_of
 from memgrow.metrics.replies import bleu2_counts, distinct, w2v_similarity, words_to_look_up
 from memgrow.storage import finite
-from memgrow.text import read_vectors, tokenise
 
 
 @dataclass(frozen=True)
@@ -42,8 +43,8 @@ def evaluate_replies(
     examples = getattr(domain, split)
     if not examples:
         raise DataError(f"{domain.name} has no {split} examples to evaluate on")
-    replies = [tokenise(answer.text) for answer in learner.reply(examples, beam=beam)]
-    given = [tokenise(example.reply or "") for example in examples]
+    replies = [tokenize(answer.text) for answer in learner.reply(examples, beam=beam)]
+    given = [tokenize(example.reply or "") for example in examples]
     counts = bleu2_counts(replies, given)
     similarity = None
     if vectors is not None:

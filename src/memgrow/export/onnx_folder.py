@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 
 from memgrow.data.batches import Encoded, token_mask
+from memgrow.data.text import tokenize
+from memgrow.data.vocabulary import UNKNOWN_INDEX
 from memgrow.errors import MissingExtraError, ModelError, brief
 from memgrow.export.encoder_graph import MASK, PIECES, encoder_graph, for_export
 from memgrow.export.new_folder import free_place, new_folder
@@ -21,7 +23,6 @@ from memgrow.models import Classifier, Encoder, PretrainedEncoder, RecurrentEnco
 from memgrow.models.pretrained.catalogue import public_name
 from memgrow.models.pretrained.files import encoders_extra
 from memgrow.storage import flush, pack_json
-from memgrow.text import UNKNOWN_INDEX, tokenise
 from memgrow.version import __version__
 
 MODEL, ABOUT = "model.onnx", "memgrow-export.json"
@@ -98,10 +99,10 @@ def _about(learner: Learner) -> dict[str, Any]:
 
 def _recurrent(learner: Learner) -> ExportedGraph:
     split = learner.settings.kind.tokenizer(learner.settings)
-    if split.__module__ != tokenise.__module__:
+    if split.__module__ != tokenize.__module__:
         raise ModelError("this model splits texts into words by a function of its own, which no export can hold")
     model, temperature = learner.classifier().eval(), learner.calibration.temperature
-    source = resources.files("memgrow.text").joinpath(TOKENISE).read_text(encoding="utf-8")
+    source = resources.files("memgrow.data").joinpath("text.py").read_text(encoding="utf-8")
     rule = f"{SOURCE}{source}\n\nwords_of = {split.__name__}  # as this model reads texts\n"
     numbers = {word: number for number, word in enumerate(learner.vocabulary.words) if number > UNKNOWN_INDEX}
     about = {

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from memgrow.data.vocabulary import PADDING_INDEX
 from memgrow.models import Classifier, PairClassifier, RecurrentEncoder
 from memgrow.nn import MemoryRecurrent
 from memgrow.nn.kernels import CELLS, Memory, Weights
 from memgrow.nn.routing import DomainRouter
-from memgrow.text import PADDING_INDEX
 
 OPSET, IR_VERSION = 18, 10  # old enough for runtimes of some years; new enough for all that is used
 FLOAT, INT64 = 1, 7  # ONNX's numbers for kinds of tensors

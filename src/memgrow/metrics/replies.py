@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from memgrow.data.vectors import Vectors
 from memgrow.errors import DataError
-from memgrow.text.vectors import Vectors
 
 Texts = Sequence[Sequence[str]]  # the words of each text
 Counts = NDArray[np.int64]

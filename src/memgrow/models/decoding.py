@@ -14,12 +14,12 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.data.batches import Encoded, by_length, collate
+from memgrow.data.vocabulary import UNKNOWN_INDEX
 from memgrow.errors import SettingsError
 from memgrow.models.columns import run_columns
 from memgrow.models.reply_decoder import END
 from memgrow.models.responder import Responder
 from memgrow.nn import MemoryRecurrent
-from memgrow.text import UNKNOWN_INDEX
 
 LONGEST = 40  # words of a reply, unless the caller says; a longer one is cut
 TOGETHER = {

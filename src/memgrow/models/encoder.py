@@ -18,13 +18,15 @@ from torch import Tensor, nn
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, tokenize_examples
+from memgrow.data.text import tokenize, tokenize_lower
 from memgrow.data.values import take_plain_values
+from memgrow.data.vectors import Vectors, read_vectors
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import SettingsError
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
 from memgrow.nn.growth import Layout
 from memgrow.nn.state_dicts import NumbersAlone
-from memgrow.text import Vectors, Vocabulary, read_vectors, tokenise, tokenise_lower
 
 SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
 ROUTED_TEXTS = 1024  # of a domain, at most, that a router is told of
@@ -119,7 +121,7 @@ class Encoder(NumbersAlone, ABC):
     @classmethod
     def tokenizer(cls, settings: ModelSettings) -> Callable[[str], list[str]]:
         """Splits a text into tokens: words, unless an encoder has a tokenizer of its own."""
-        return tokenise_lower if settings.lowercase else tokenise
+        return tokenize_lower if settings.lowercase else tokenize
 
     @classmethod
     def tokenized(

@@ -11,13 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from memgrow.data.vocabulary import PADDING_INDEX
 from memgrow.models.chunked_cross_entropy import chunked_cross_entropy
 from memgrow.models.columns import Columns, grow_by
 from memgrow.models.encoder import SPREAD, ModelSettings
 from memgrow.models.recurrent_encoder import Message
 from memgrow.nn import Growth, MemoryRecurrent
 from memgrow.nn.growth import Layout
-from memgrow.text import PADDING_INDEX
 
 END = PADDING_INDEX
 """No reply says padding, so its class is free to mean: the reply ends here. New words come after all others."""

@@ -13,6 +13,7 @@ from torch import Tensor
 from memgrow.calibration import calibrate
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
+from memgrow.data.vocabulary import StoredWords, store_words
 from memgrow.device import suited_threads, using_threads, warm_up
 from memgrow.drift import Reference, summarise
 from memgrow.errors import ForgettingError, SettingsError, counted, listed
@@ -24,7 +25,6 @@ from memgrow.models.encoder import first_vectors
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.progress import Progress, Step
 from memgrow.seeding import derive, seeded
-from memgrow.text import StoredWords, store_words
 from memgrow.training.checks import TEXTS, StageData, label_warnings, majority
 from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.resume import ResumeFolder

@@ -15,11 +15,11 @@ from torch import nn
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, collate, encode
+from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings, build, rebuild
 from memgrow.models.pretrained.files import EncoderFiles, read_encoder
 from memgrow.models.pretrained.tokenizer import tokenizer_of
-from memgrow.text import Vocabulary
 from tests.support.tiny_encoder import FAMILIES, POSITIONS, edit_config, make_encoder, vocabulary_alone
 
 LABELS = ("no", "yes")

@@ -1,7 +1,7 @@
-"""Text into words, close to the Penn Treebank's way. Tokenising is idempotent: tokens joined by spaces stay the same.
+"""Text into words, close to the Penn Treebank's way. Tokenization is idempotent: tokens joined by spaces stay the same.
 
-That holds because no alternative of the pattern looks further than one character past its own end, and only to refuse;
-so a token that stands alone is matched as it was matched among its neighbours.
+No alternative of the pattern looks further than one character past its own end, so a token that stands alone is matched
+as it was among its neighbours. This file needs Python alone: exported models carry a copy of it.
 """
 
 import re
@@ -65,10 +65,10 @@ TOKEN = _pattern()  # of texts after REPAIRS
 _SHORT = 32  # characters: longer pieces hardly ever come again
 
 
-def tokenise(text: str, most: int | None = None) -> list[str]:
-    """Split a text into words and punctuation marks, in order; nothing but white space gives an empty list.
+def tokenize(text: str, most: int | None = None) -> list[str]:
+    """Split a text into words and punctuation marks.
 
-    Who needs the first `most` alone gets these and at least one more, if there are more: the rest is not looked at.
+    With `most`, at least `most` + 1 tokens are returned if there are so many; the rest of the text is not looked at.
     """
     if not text.isascii():
         text = text.translate(REPAIRS)
@@ -77,9 +77,9 @@ def tokenise(text: str, most: int | None = None) -> list[str]:
     return [token for piece in pieces for token in (_cached_tokens(piece) if len(piece) <= _SHORT else _tokens(piece))]
 
 
-def tokenise_lower(text: str, most: int | None = None) -> list[str]:
-    """The same in lower case: a text in capitals is the same words, and those of a sentence's beginning are too."""
-    return tokenise(text.lower(), most)
+def tokenize_lower(text: str, most: int | None = None) -> list[str]:
+    """The same in lower case."""
+    return tokenize(text.lower(), most)
 
 
 def _tokens(piece: str) -> tuple[str, ...]:

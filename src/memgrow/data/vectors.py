@@ -1,0 +1,281 @@
+"""Word vectors from GloVe and word2vec files, and the file that a model's vectors came from.
+
+Files are streamed, as they may be larger than memory; numbers are parsed only for the words asked for.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import lzma
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path, PurePath
+from typing import IO, Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memgrow.errors import DataError, SettingsError
+from memgrow.places import cache_folder, own_folder
+
+Row = NDArray[np.float32]
+
+BUFFER = 1 << 18
+MAX_LINE = 1 << 20  # bytes of a line or a word
+MAX_SIZE = 1 << 16  # numbers in a row
+HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s*")
+CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+SHA256 = re.compile("[0-9a-f]{64}")
+# OSError: gzip and bz2 report damage that way; RuntimeError: a zip with a password.
+DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, RuntimeError)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """The vectors that a file has for the words asked for; rows are read-only."""
+
+    size: int  # numbers in a row
+    rows: Mapping[str, Row]  # by the word as asked for
+    count: int  # rows in the file
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Numbers in a row, rows (if there is a header), and whether the file is binary."""
+
+    size: int
+    count: int | None
+    binary: bool
+
+
+def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
+    """Read the vectors of these words, each looked up as written, then lower-cased, then capitalized.
+
+    `path` is GloVe text, word2vec text or word2vec binary, plain, .gz or .zip.
+    """
+    path = Path(path)
+    layout = detect(path)
+    wanted: dict[str, list[tuple[int, str]]] = {}  # spelling in the file: words it serves, and how well (0 is best)
+    for word in dict.fromkeys(words):
+        for rank, spelling in enumerate(dict.fromkeys((word, word.lower(), word.capitalize()))):
+            wanted.setdefault(spelling, []).append((rank, word))
+    rows: dict[str, Row] = {}
+    ranks: dict[str, int] = {}
+    count = 0
+    with _opened(path) as (file, _):
+        for place, spelling, numbers in (_binary_rows if layout.binary else _text_rows)(file, layout, path):
+            count += 1
+            served = wanted.get(spelling, ())
+            better = {word: rank for rank, word in served if word not in ranks or rank < ranks[word]}
+            if better:
+                ranks |= better
+                rows |= dict.fromkeys(better, _parse(numbers, layout, place))
+    return Vectors(layout.size, rows, count)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[IO[bytes], PurePath]]:
+    """A file, or the first file in its archive, with its name."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; give the file inside it")
+    if not path.is_file():
+        raise DataError(f"{path} does not exist, or is not a regular file; check the name, or download it first")
+    try:
+        with path.open("rb", buffering=BUFFER) as disk:
+            if path.suffix.lower() == ".gz":
+                with io.BufferedReader(gzip.GzipFile(fileobj=disk), BUFFER) as stream:
+                    yield cast(IO[bytes], stream), path.with_suffix("")
+            elif path.suffix.lower() == ".zip":
+                with zipfile.ZipFile(disk) as archive:
+                    members = [one for one in archive.infolist() if one.filename and not one.is_dir()]
+                    if not members:
+                        raise DataError(f"{path} is an archive without any file; give one that holds a file")
+                    with archive.open(members[0]) as member:
+                        yield member, PurePath(members[0].filename)
+            else:
+                yield disk, path
+    except DataError:
+        raise
+    except (*DAMAGE, ValueError, LookupError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise DataError(f"{path} cannot be read ({reason}); it may be damaged: get it again, or unpack it") from error
+
+
+def detect(path: Path) -> Layout:
+    """The layout of a vector file, from its header or its first row."""
+    with _opened(path) as (file, name):
+        first, second = file.readline(MAX_LINE), file.readline(MAX_LINE)
+    is_binary = name.suffix.lower() == ".bin"
+    if header := HEADER.fullmatch(first):
+        count, size = map(int, header.groups())
+        if not (count and 0 < size <= MAX_SIZE):
+            raise DataError(f"{path}, line 1 promises {count} vectors of {size} numbers; give a file that holds some")
+        return Layout(size, count, is_binary or (bool(second) and not _is_text(second)))
+    fields = first.split()
+    size = next((i for i, field in enumerate(reversed(fields)) if not _is_number(field)), len(fields))
+    size = min(size, len(fields) - 1)  # the first field is the word, even where the word is a number
+    if is_binary or not 0 < size <= MAX_SIZE:
+        raise DataError(
+            f"{path} is not a vector file: its first line is neither a word with its numbers nor a word2vec header"
+        )
+    return Layout(size, None, binary=False)
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_text(line: bytes) -> bool:
+    """Whether a first row ends with a written number; raw floats up to their first newline byte hardly ever do."""
+    fields = line.split()
+    return len(fields) > 1 and _is_number(fields[-1]) and not CONTROL.search(line)
+
+
+def _text_rows(file: IO[bytes], layout: Layout, path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """The rows of a text file as (place, word, numbers), each checked for its number of fields."""
+    rows, number = 0, 0
+    while line := file.readline(MAX_LINE):
+        number += 1
+        line = line.rstrip().replace(b"\t", b" ")
+        if not line or (number == 1 and layout.count is not None):
+            continue
+        place = f"{path}, line {number}"
+        if line.count(b" ") == layout.size:
+            word, _, numbers = line.partition(b" ")
+        else:  # the word holds spaces: "route 66" may be one, but 0.25 or -1 is a number too many
+            word, *fields = line.rsplit(None, layout.size)
+            excess = word.split()[1:]
+            if len(fields) < layout.size or (excess and _is_number(excess[-1]) and not excess[-1].isalnum()):
+                raise DataError(f"{place} does not have {layout.size} numbers as the first row; repair or remove it")
+            numbers = b" ".join(fields)
+        try:
+            yield place, word.decode(), numbers
+        except UnicodeDecodeError as error:
+            raise DataError(f"{place}: the word is not UTF-8 text; convert the file to UTF-8") from error
+        rows += 1
+    if layout.count is not None and rows < layout.count:
+        raise DataError(f"{path} promises {layout.count} rows but ends after {rows}; it is cut off: get it again")
+
+
+def _binary_rows(file: IO[bytes], layout: Layout, path: Path) -> Iterator[tuple[str, str, bytes]]:
+    """The rows of a word2vec binary file, as many as its header promises."""
+    file.readline(MAX_LINE)
+    width = 4 * layout.size
+    buffer, start = b"", 0
+    for row in range(1, (layout.count or 0) + 1):
+        while (space := buffer.find(b" ", start)) < 0 or len(buffer) <= space + width:
+            chunk = file.read(BUFFER)
+            if not chunk or (space < 0 and len(buffer) - start > MAX_LINE):
+                raise DataError(f"{path} ends inside row {row} of {layout.count}; it is cut off: get it again")
+            buffer, start = buffer[start:] + chunk, 0
+        end = space + 1 + width
+        word = buffer[start:space].lstrip(b"\r\n").decode(errors="replace")
+        yield f"{path}, row {row}", word, buffer[space + 1 : end]
+        start = end
+
+
+def _parse(numbers: bytes, layout: Layout, place: str) -> Row:
+    try:
+        if layout.binary:
+            row = np.frombuffer(numbers, dtype="<f4").astype(np.float32)
+        else:
+            row = np.array(list(map(float, numbers.split()))).astype(np.float32)
+    except ValueError as error:
+        raise DataError(f"{place} holds something that is not a number; repair or remove it") from error
+    if len(row) != layout.size or not np.isfinite(row).all():
+        raise DataError(f"{place} does not have {layout.size} finite numbers; repair or remove it")
+    row.flags.writeable = False  # spellings share a row
+    return row
+
+
+@dataclass(frozen=True)
+class RememberedVectors:
+    """The file of word vectors that a model's words started with, known by its content.
+
+    A model's folder holds name and checksum only: a path in a model from elsewhere could name any file. Where the file
+    lies is noted in the user's cache.
+    """
+
+    name: str  # without folders
+    sha256: str | None = None  # None: of a model before 0.2, whose vectors are not found again
+    path: Path | None = field(default=None, compare=False)  # of this process only
+
+    @classmethod
+    def given(cls, path: str | Path) -> "RememberedVectors":
+        """The vectors of a file that the user gives; where it lies is noted for later commands."""
+        path = Path(path).absolute()
+        identity = _identity(path)  # before it is read: if the file changes meanwhile, the note is out of date
+        sha256 = _checksum(path, identity)
+        _note(sha256, path, identity)
+        return cls(os.fsencode(path.name).decode(errors="replace"), sha256, path)
+
+    def find(self) -> Path | None:
+        """Where the file lies, if the user has given it and its content is unchanged."""
+        if self.sha256 is None:
+            return None
+        with suppress(OSError):
+            if self.path is not None and _checksum(self.path, _identity(self.path)) == self.sha256:
+                return self.path
+        with suppress(OSError, SettingsError, ValueError, LookupError, TypeError):
+            noted = json.loads((_folder() / f"{self.sha256}.json").read_bytes())
+            path = Path(noted["path"])
+            identity = _identity(path)
+            if list(identity) == noted["identity"]:
+                return path
+            if _checksum(path, identity) == self.sha256:  # only touched
+                _note(self.sha256, path, identity)
+                return path
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, config: Mapping[str, Any]) -> "RememberedVectors | None":
+        """The vectors that a model's configuration names, if any."""
+        path, known = config.get("vectors"), config.get("word_vectors")
+        if path is None and known is None:
+            return None
+        name, sha256 = (path, None) if known is None else (known["name"], known["sha256"])
+        if not isinstance(name, str) or not (sha256 is None or SHA256.fullmatch(sha256)):
+            raise ValueError("word vectors are known by the name of a file and its checksum")
+        return cls(re.split(r"[/\\]", name)[-1][:255], sha256)
+
+
+def _identity(path: Path) -> tuple[int, ...]:
+    """Tells whether a file has changed: its modification time can be set back, its change time cannot."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+@lru_cache(maxsize=4)  # each domain of a stream asks, and the file may have gigabytes
+def _checksum(path: Path, identity: tuple[int, ...]) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _folder() -> Path:
+    return own_folder(cache_folder("vectors", "MEMGROW_VECTORS"))
+
+
+def _note(sha256: str, path: Path, identity: tuple[int, ...]) -> None:
+    """Note where a file lies; without a folder to note it in, it has to be given again to later commands."""
+    with suppress(OSError, SettingsError):
+        content = json.dumps({"path": str(path), "identity": identity})
+        note = _folder() / f"{sha256}.json"
+        if not (note.is_file() and note.read_text() == content):
+            partial = note.with_suffix(f".{os.getpid()}")
+            partial.write_text(content)
+            partial.replace(note)

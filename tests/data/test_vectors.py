@@ -1,0 +1,200 @@
+"""Word vectors in every format and packing; faults are errors with their place."""
+
+import gzip
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memgrow.data.vectors import read_vectors
+from memgrow.errors import DataError
+
+TABLE = {"the": [0.1, -2.0, 3.5], "Paris": [1e-5, 0.0, 7.25], "dog": [4.0, 5.0, -0.75], "naïve": [0.5, 0.25, 0.125]}
+
+
+def glove(table: dict[str, list[float]]) -> bytes:
+    return "".join(f"{word} {' '.join(map(str, row))}\n" for word, row in table.items()).encode()
+
+
+def word2vec(table: dict[str, list[float]]) -> bytes:
+    return f"{len(table)} 3\n".encode() + glove(table)
+
+
+def binary(table: dict[str, list[float]], between: bytes = b"\n") -> bytes:
+    rows = (word.encode() + b" " + np.array(row, "<f4").tobytes() + between for word, row in table.items())
+    return f"{len(table)} 3\n".encode() + b"".join(rows)
+
+
+def packed_binary(table: dict[str, list[float]]) -> bytes:
+    return binary(table, between=b"")
+
+
+def write_plain(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def write_gzip(path: Path, content: bytes) -> Path:
+    return write_plain(path.with_name(path.name + ".gz"), gzip.compress(content, mtime=0))
+
+
+def write_zip(path: Path, content: bytes) -> Path:
+    target = path.with_name(path.name + ".zip")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("folder/", b"")
+        archive.writestr(f"folder/{path.name}", content)
+        archive.writestr("readme.txt", b"not the vectors")
+    return target
+
+
+@pytest.mark.parametrize("write", [write_plain, write_gzip, write_zip])
+@pytest.mark.parametrize(
+    ("encode", "name"),
+    [
+        (glove, "v.txt"),
+        (word2vec, "v.vec"),
+        (binary, "v.bin"),
+        (packed_binary, "v.bin"),
+        (binary, "v.model"),
+    ],
+)
+def test_every_format_gives_the_same_rows(
+    tmp_path: Path,
+    encode: Callable[[dict[str, list[float]]], bytes],
+    name: str,
+    write: Callable[[Path, bytes], Path],
+) -> None:
+    vectors = read_vectors(write(tmp_path / name, encode(TABLE)), ["naïve", "the", "absent"])
+    assert (vectors.size, vectors.count) == (3, 4)
+    assert vectors.rows.keys() == {"naïve", "the"}
+    for word, row in vectors.rows.items():
+        assert row.dtype == np.float32
+        assert row.tolist() == np.array(TABLE[word], np.float32).tolist()
+
+
+@pytest.mark.parametrize("order", [["dog", "Dog", "DOG"], ["DOG", "Dog", "dog"], ["Dog", "DOG", "dog"]])
+def test_a_word_is_looked_up_as_written_then_lower_cased_then_capitalised(tmp_path: Path, order: list[str]) -> None:
+    numbers = {"dog": 1.0, "Dog": 2.0, "DOG": 3.0}
+
+    def found(held: list[str], word: str) -> float | None:
+        path = write_plain(tmp_path / "v.txt", glove({form: [numbers[form], 0.5] for form in held}))
+        row = read_vectors(path, [word]).rows.get(word)
+        return None if row is None else float(row[0])
+
+    assert [found(order, word) for word in ("dog", "Dog", "DOG", "dOG")] == [1, 2, 3, 1]
+    without_lower = [form for form in order if form != "dog"]
+    assert [found(without_lower, word) for word in ("dog", "dOG", "DOG")] == [2, 2, 3]
+    assert found(["DOG"], "dog") is None
+
+
+def test_the_first_of_two_rows_for_a_word_counts(tmp_path: Path) -> None:
+    path = write_plain(tmp_path / "v.txt", b"dog 1.5 2.5\ndog 3.5 4.5\n")
+    assert read_vectors(path, ["dog"]).rows["dog"].tolist() == [1.5, 2.5]
+
+
+@pytest.mark.parametrize("first", [b"", b"4 2\n"])
+def test_words_with_spaces_are_split_from_the_right(tmp_path: Path, first: bytes) -> None:
+    lines = b". . . 0.5 1\nat me@x.com 2 -3\nroute 66 4 5e-1\n5 1.0 2.0\n"
+    vectors = read_vectors(write_plain(tmp_path / "v.txt", first + lines), [". . .", "at me@x.com", "route 66", "5"])
+    assert {word: row.tolist() for word, row in vectors.rows.items()} == {
+        ". . .": [0.5, 1],
+        "at me@x.com": [2, -3],
+        "route 66": [4, 0.5],
+        "5": [1, 2],
+    }
+
+
+def test_tabs_trailing_spaces_windows_lines_and_blank_lines_are_tolerated(tmp_path: Path) -> None:
+    path = write_plain(tmp_path / "v.txt", b"the\t1.5\t2 \r\ndog 3  4.5\n\n\xc2\xa0 5 6\n\n")
+    vectors = read_vectors(path, ["the", "dog", "\u00a0"])
+    assert [vectors.rows[word].tolist() for word in ("the", "dog", "\u00a0")] == [[1.5, 2], [3, 4.5], [5, 6]]
+    assert vectors.count == 3
+
+
+def test_numbers_of_words_nobody_asked_for_are_not_parsed(tmp_path: Path) -> None:
+    path = write_plain(tmp_path / "v.txt", b"the 1 2\nodd x y\n")
+    assert read_vectors(path, ["the"]).count == 2
+    with pytest.raises(DataError, match=r"v\.txt, line 2 holds something that is not a number"):
+        read_vectors(path, ["odd"])
+
+
+def test_a_binary_word_that_is_not_utf8_does_not_stop_the_reading(tmp_path: Path) -> None:
+    broken = binary({"the": [1, 2, 3], "?": [4, 5, 6], "dog": [7, 8, 9]}).replace(b"?", b"\xff", 1)
+    assert read_vectors(write_plain(tmp_path / "v.bin", broken), ["dog"]).rows["dog"].tolist() == [7, 8, 9]
+
+
+def test_rows_cannot_be_changed_because_spellings_share_them(tmp_path: Path) -> None:
+    rows = read_vectors(write_plain(tmp_path / "v.txt", glove(TABLE)), ["the", "The"]).rows
+    assert rows["the"] is rows["The"]
+    with pytest.raises(ValueError, match="read-only"):
+        rows["the"][0] = 1
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("v.txt", b"", "not a vector file"),
+        ("v.txt.gz", gzip.compress(b"", mtime=0), "not a vector file"),
+        ("v.txt", b"\n", "not a vector file"),
+        ("v.txt", b"Once upon a time\nthere was\n", "not a vector file"),
+        ("v.txt", b"\x93NUMPY\x01\x00v\x00\x00\n", "not a vector file"),
+        ("v.bin", b"the 0.5 0.25\n", "not a vector file"),
+        pytest.param("v.txt", b"x" * 3_000_000, "not a vector file", id="endless line"),
+        ("v.txt", b"0 300\n", "line 1 promises 0 vectors of 300 numbers"),
+        ("v.txt", b"10 0\n", "line 1 promises 10 vectors of 0 numbers"),
+        ("v.bin", b"10 999999999999\nthe ", "line 1 promises 10 vectors"),
+        ("v.txt", b"the 1.5 2.5 3.5\ndog 1.5 2.5\n", "line 2 does not have 3 numbers"),
+        ("v.txt", b"the 1.5 2.5\ndog 1.5 2.5 3.5\n", "line 2 does not have 2 numbers"),
+        ("v.txt", b"the 1.5 2.5\ndog -1 2 3\n", "line 2 does not have 2 numbers"),
+        ("v.txt", b"1 3\nthe 1.5 2.5\n", "line 2 does not have 3 numbers"),
+        ("v.txt", b"the 1.5 2.5\ndog  1.5\n", "line 2 does not have 2"),
+        ("v.txt", b"the 1.5 2.5\ndog 1.5 nan\n", "line 2 .*finite numbers"),
+        ("v.txt", b"the 1.5 2.5\nna\xefve 1.5 2.5\n", "line 2: the word is not UTF-8"),
+        ("v.txt", b"3 2\nthe 1.5 2.5\n", "promises 3 rows but ends after 1"),
+        ("v.txt", b"3 2\n", "promises 3 rows but ends after 0"),
+        ("v.bin", binary(TABLE)[:-6], "v.bin ends inside row 4 of 4"),
+        ("v.bin", binary(TABLE)[:19], "v.bin ends inside row 1 of 4"),
+        pytest.param("v.bin", b"1 3\n" + b"x" * 3_000_000, "ends inside row 1", id="endless word"),
+        ("v.bin", binary({"dog": [1, 2, float("inf")]}), "row 1 .*finite numbers"),
+        ("v.txt.gz", b"plain text", "v.txt.gz cannot be read .*Not a gzipped file"),
+        ("v.txt.gz", gzip.compress(glove(TABLE), mtime=0)[:-12], "v.txt.gz cannot be read .*end-of-stream"),
+        ("v.txt.zip", b"plain text", "v.txt.zip cannot be read .*not a zip file"),
+    ],
+)
+def test_a_broken_file_is_refused_with_a_sentence(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = write_plain(tmp_path / name, content)
+    with pytest.raises(DataError, match=message) as caught:
+        read_vectors(path, ["dog"])
+    assert str(path) in str(caught.value)
+
+
+def test_damage_inside_an_archive_is_noticed(tmp_path: Path) -> None:
+    for path in (write_gzip(tmp_path / "v.txt", glove(TABLE)), write_zip(tmp_path / "v.txt", glove(TABLE))):
+        content = bytearray(path.read_bytes())
+        middle = content.index(b"v.txt", 60) + 30 if path.suffix == ".zip" else 30
+        content[middle] ^= 0xFF
+        path.write_bytes(content)
+        with pytest.raises(DataError, match="cannot be read"):
+            read_vectors(path, ["dog"])
+
+
+def test_an_archive_with_a_password_is_refused(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "v.txt", glove(TABLE))
+    content = bytearray(path.read_bytes())
+    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # mark every member as encrypted
+        at = content.find(signature)
+        while at >= 0:
+            content[at + flags] |= 1
+            at = content.find(signature, at + 1)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"cannot be read .*password"):
+        read_vectors(path, ["dog"])
+
+
+def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="does not exist"):
+        read_vectors(tmp_path / "absent.txt", [])
+    with pytest.raises(DataError, match="is a folder"):
+        read_vectors(str(tmp_path), [])
