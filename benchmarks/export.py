@@ -33,9 +33,9 @@ from memgrow.data.batches import Batch, by_length, collate, token_mask
 from memgrow.data.text import tokenize
 from memgrow.data.vocabulary import Vocabulary
 from memgrow.device import using_threads
-from memgrow.export import export_onnx
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings, PretrainedSettings, build
+from memgrow.storage.export import export_onnx
 from recorded_command import recorded_command
 
 LABELS = ("bad", "good")

@@ -12,6 +12,7 @@ from memgrow.calibration import Calibration, calibrate
 from memgrow.errors import ModelError
 from memgrow.metrics.calibration import fit_temperature, reliability
 from tests.support.new_labels import with_label
+from tests.support.stored import stored
 
 
 @pytest.fixture(scope="module")
@@ -107,8 +108,8 @@ def test_a_calibration_that_is_none_is_refused(saved, tmp_path, field, value):
     for file in saved.iterdir():
         if file.is_file():
             (folder / file.name).write_bytes(file.read_bytes())
-    text = json.dumps(json.loads((folder / "calibration.json").read_text()) | {field: value})
-    (folder / "calibration.json").write_text(text)
+    text = json.dumps(json.loads((stored(folder) / "calibration.json").read_text()) | {field: value})
+    (stored(folder) / "calibration.json").write_text(text)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["sha256"]["calibration.json"] = hashlib.sha256(text.encode()).hexdigest()
     (folder / "manifest.json").write_text(json.dumps({key: manifest[key] for key in ("format", "sha256")}))
@@ -120,7 +121,7 @@ def test_a_folder_without_it_answers_at_temperature_1(saved, tmp_path, domains):
     learner = Learner.load(saved, device="cpu")
     learner.calibration = Calibration()
     learner.save(tmp_path / "old")
-    assert not (tmp_path / "old" / "calibration.json").exists()
+    assert not (stored(tmp_path / "old") / "calibration.json").exists()
     again = Learner.load(tmp_path / "old", device="cpu")
     assert again.calibration == Calibration()
     rows = [list(one.probabilities.values()) for one in again.predict(domains[0].test)]

@@ -10,6 +10,7 @@ from memgrow import Learner
 from memgrow.data import synthetic_dialogue
 from memgrow.drift import Reference
 from memgrow.errors import ModelError
+from tests.support.stored import stored
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +55,8 @@ def change(saved, folder, **values):
     for file in saved.iterdir():
         if file.is_file():
             (folder / file.name).write_bytes(file.read_bytes())
-    text = json.dumps(json.loads((folder / "drift.json").read_text()) | values)
-    (folder / "drift.json").write_text(text)
+    text = json.dumps(json.loads((stored(folder) / "drift.json").read_text()) | values)
+    (stored(folder) / "drift.json").write_text(text)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["sha256"]["drift.json"] = hashlib.sha256(text.encode()).hexdigest()
     (folder / "manifest.json").write_text(json.dumps({key: manifest[key] for key in ("format", "sha256")}))
@@ -93,10 +94,10 @@ def test_what_was_noted_of_the_data_is_missed_when_it_is_lost(saved, tmp_path, n
     (folder / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(ModelError, match=f"^{re.escape(name)} is missing"):
         Learner.load(folder, device="cpu")
-    config = json.loads((folder / "config.json").read_text())
+    config = json.loads((stored(folder) / "config.json").read_text())
     del config["noted"]  # as in a folder of an earlier memgrow
-    (folder / "config.json").write_text(json.dumps(config))
-    manifest["sha256"]["config.json"] = hashlib.sha256((folder / "config.json").read_bytes()).hexdigest()
+    (stored(folder) / "config.json").write_text(json.dumps(config))
+    manifest["sha256"]["config.json"] = hashlib.sha256((stored(folder) / "config.json").read_bytes()).hexdigest()
     (folder / "manifest.json").write_text(json.dumps(manifest))
     learner = Learner.load(folder, device="cpu")
     assert not (learner.calibration if name == "calibration.json" else learner.reference).domains

@@ -367,7 +367,7 @@ def test_a_model_gives_way_only_to_a_later_version_of_itself(tiny, short, stream
     first.save(model)
     first.save(model)
     for lose_it in (lambda: second.save(model), lambda: make(tiny, short).adapt(stream[2], folder=model)):
-        with pytest.raises(ModelError, match=r"has learnt kitchen, harbour, and this is no later version of it"):
+        with pytest.raises(ModelError, match=r"has learned kitchen, harbour, and this is no later version of it"):
             lose_it()
     with monkeypatch.context() as patch:
         patch.setattr("memgrow.learner.adapt", lambda *_, **__: pytest.fail("it was learnt all the same"))
@@ -383,7 +383,7 @@ def test_a_model_gives_way_only_to_a_later_version_of_itself(tiny, short, stream
 
 def test_nobody_else_can_change_a_model_while_it_learns(tiny, short, stream, tmp_path, monkeypatch):
     """From before the first domain until the last one has been saved, also by another thread of the same process."""
-    monkeypatch.setattr("memgrow.locking.DYING_S", 0.0)
+    monkeypatch.setattr("memgrow.storage.folder.GRACE_S", 0.0)
     learner, found = make(tiny, short), []
 
     def try_it(stage, new):
@@ -394,7 +394,7 @@ def test_nobody_else_can_change_a_model_while_it_learns(tiny, short, stream, tmp
 
     learner.learn(stream[:2], folder=tmp_path / "model", on_stage=try_it)
     assert len(found) == 2
-    assert all("is being changed by process" in sentence for sentence in found)
+    assert all("is being changed by another process" in sentence for sentence in found)
     assert Learner.load(tmp_path / "model").history.domains == ("kitchen", "harbour")
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 import torch
-
 from memgrow.checkpoint import CONFIG, ENCODER, FORMAT, checkpoint_files, find_faults
+from memgrow.folder_writer import write_folder
+
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import MemgrowError, ModelError, SettingsError
-from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings

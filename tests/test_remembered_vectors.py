@@ -3,17 +3,17 @@
 import hashlib
 import json
 import os
+import shutil
 
 import pytest
 import torch
 
-from memgrow.checkpoint import FORMAT
 from memgrow.data import Domain
 from memgrow.data.vectors import RememberedVectors
-from memgrow.folder_writer import write_folder
 from memgrow.learner import Learner
 from memgrow.progress import NoProgress
 from memgrow.training.settings import TrainingSettings
+from tests.support.stored import change
 
 UNTRAINED = TrainingSettings(rate=1e-12, epochs=1)
 
@@ -74,11 +74,8 @@ def test_a_models_folder_cannot_name_a_file_to_read_vectors_from(tiny, stream, v
     by_checksum = {"word_vectors": {"name": str(vectors_file), "sha256": checksum}}
     for number, said in enumerate((by_path, by_checksum)):
         place = tmp_path / f"stranger {number}"
-        files = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir() if path.is_file()}
-        del files["manifest.json"]
-        config = json.loads(files["config.json"])
-        files["config.json"] = json.dumps(config | said).encode()
-        write_folder(place, files, FORMAT)
+        shutil.copytree(tmp_path / "model", place)
+        change(place, "config.json", said)
         told = Told()
         assert not (new_rows(Learner.load(place, "cpu"), stream[1], told) == 0.5).all(1).any()
         assert any("not found" in note for note in told.notes)

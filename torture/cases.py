@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from memgrow import folders, locking
 from memgrow.checkpoint import FORMAT, HISTORY
-from memgrow.data import synthetic_stream, write_jsonl
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.folder_reader import read_folder
 from memgrow.folders import put_aside
 from memgrow.manifest import MANIFEST, Manifest
+
+from memgrow import folders, locking
+from memgrow.data import synthetic_stream, write_jsonl
+from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.training.resume import ResumeFolder
 from tests.support.tiny_encoder import make_encoder
 

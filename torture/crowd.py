@@ -9,9 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from memgrow.locking import hold
+
 from memgrow.data import synthetic_stream
 from memgrow.learner import Learner
-from memgrow.locking import hold
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 from torture.budget import Budget, Counts, Report

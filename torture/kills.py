@@ -14,6 +14,7 @@ from random import Random
 from memgrow.checkpoint import find_faults
 from memgrow.locking import Holder
 from memgrow.manifest import Manifest
+
 from torture.budget import Budget, Counts, Report, tail
 from torture.cases import USUAL, Case, bits, learnt, leftovers, make_cases, unnamed_versions
 from torture.children import FORK, spread

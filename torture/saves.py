@@ -5,11 +5,12 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
-from memgrow import folder_writer, folders, locking
 from memgrow.folder_reader import read_folder
 from memgrow.folder_writer import write_folder
 from memgrow.locking import hold
 from memgrow.manifest import stored_at
+
+from memgrow import folder_writer, folders, locking
 from memgrow.storage import Content, StoredFile
 from torture.budget import Budget, Counts, Report
 from torture.children import in_child

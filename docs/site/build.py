@@ -39,13 +39,13 @@ API = {  # module: what it is for
     "memgrow.metrics": "the accuracy matrix",
     "memgrow.history": "what was learnt when, and what came of it",
     "memgrow.drift": "whether texts are still like those that were learnt",
-    "memgrow.versions": "earlier versions of a model in its folder",
+    "memgrow.storage.versions": "earlier versions of a model in its folder",
     "memgrow.sklearn": "a classifier of scikit-learn",
     "memgrow.errors": "what can go wrong, as sentences",
 }
 EXPORTED = {  # of modules without `__all__`
     "memgrow.history": ["History", "Stage"],
-    "memgrow.versions": ["SavedVersion", "Undone", "list_versions", "undo"],
+    "memgrow.storage.versions": ["SavedVersion", "Undone", "list_versions", "undo"],
     "memgrow.sklearn": ["MemgrowClassifier"],
     "memgrow.errors": ["DataError", "ModelError", "SettingsError", "MissingExtraError", "MemgrowError"],
 }

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from memgrow.methods import METHODS, MethodSettings
     from memgrow.models import ModelSettings, PretrainedSettings
     from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, matching_hidden
+    from memgrow.storage.versions import undo
     from memgrow.training.settings import TrainingSettings
-    from memgrow.versions import undo
 
 __all__ = [
     "METHODS",
@@ -62,12 +62,14 @@ _HOMES = {
     "memgrow.models": ("ModelSettings", "PretrainedSettings"),
     "memgrow.nn": ("MemoryBank", "MemoryGRU", "MemoryLSTM", "MemoryRNN", "matching_hidden"),
     "memgrow.training.settings": ("TrainingSettings",),
-    "memgrow.versions": ("undo",),
+    "memgrow.storage.versions": ("undo",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 # Documented modules that have moved. They can be imported by their old names until 1.1.
 MOVED = {
+    "memgrow.versions": "memgrow.storage.versions",
+    "memgrow.export": "memgrow.storage.export",
     "memgrow.defaults": "memgrow.training.defaults",
 }
 

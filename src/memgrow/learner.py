@@ -10,7 +10,6 @@ from typing import Any, TypedDict, Unpack, cast
 import torch
 
 from memgrow.calibration import Calibration
-from memgrow.checkpoint import read_checkpoint
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
 from memgrow.data.domain import as_label
@@ -22,9 +21,7 @@ from memgrow.data.vocabulary import Vocabulary
 from memgrow.device import find_device, suited_threads, using_threads
 from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError, SettingsError, listed
-from memgrow.folder_writer import clear_versions
 from memgrow.history import History, Stage
-from memgrow.locking import hold
 from memgrow.methods import MethodSettings, MethodSpec, find_method
 from memgrow.metrics.calibration import Reliability, reliability
 from memgrow.metrics.confusion import Confusion, confusion_of
@@ -34,6 +31,9 @@ from memgrow.models.model import LARGE
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.progress import Progress, shown_by, warn
 from memgrow.seeding import derive
+from memgrow.storage.checkpoint import read_checkpoint
+from memgrow.storage.folder import hold
+from memgrow.storage.versions import check_extends, check_keep_versions, write_checkpoint
 from memgrow.training.adapt import AdaptOptions, adapt, check_learnable
 from memgrow.training.checks import (
     StageData,
@@ -48,7 +48,6 @@ from memgrow.training.defaults import Defaults, advice_for, defaults_for, defaul
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import TrainingSettings
 from memgrow.training.state import LearnerConfig, LearnerState
-from memgrow.versions import check_extends, check_keep_versions, read_version, write_checkpoint
 
 Text = str | tuple[str, str] | Mapping[str, object] | Example
 Split = str  # "train", "validation" or "test"
@@ -214,7 +213,6 @@ class Learner:
         with _holding(folder := arguments.get("folder")), using_threads(arguments.get("threads")):
             if folder is not None:
                 ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
-                clear_versions(Path(folder).resolve())
             for stage in stages:
                 found = None if again else self.history.find(stage.fingerprint)
                 on_stage(found or self._adapt(stage, upcoming, **arguments), found is None)
@@ -465,8 +463,7 @@ class Learner:
         `model` replaces its settings, where they have had no effect yet, such as the size of a memory without slots.
         """
         found = find_device(device)
-        read = read_checkpoint if version is None else lambda *given: read_version(path, version, *given[1:])
-        learner = cls(*read(path, found, model), found)
+        learner = cls(*read_checkpoint(path, found, model, version), found)
         learner.folder = Path(path).absolute()
         return learner
 

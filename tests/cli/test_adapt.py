@@ -4,20 +4,23 @@ import json
 
 import pytest
 
-from memgrow.manifest import Manifest
 from memgrow.methods import RECOMMENDED
+from memgrow.storage.folder import ModelFolder
+from memgrow.storage.versions import list_versions
 from tests.cli.conftest import contents
+from tests.support.stored import stored
 
 
 def same(a, b) -> bool:
     """All that must be the same of two models; history.json holds the seconds, which may differ."""
-    names = [path.name for path in a.iterdir() if path.is_file() and path.name not in ("history.json", "manifest.json")]
+    a, b = stored(a), stored(b)
+    names = [path.name for path in a.iterdir() if path.name not in ("history.json", "checksums.json")]
     assert len(names) >= 3
     return all((a / name).read_bytes() == (b / name).read_bytes() for name in names)
 
 
 def config(model) -> dict:
-    return json.loads((model / "config.json").read_text())
+    return json.loads((stored(model) / "config.json").read_text())
 
 
 def test_it_creates_a_model_and_goes_on_from_it(memgrow, data, tmp_path):
@@ -79,7 +82,7 @@ def test_a_method_is_kept_until_another_is_asked_for(memgrow, data, tmp_path):
     memgrow.done("adapt", model, data["kitchen"], "--method", "f+v", *memgrow.tiny)
     memgrow.done("adapt", model, data["harbour"])
     memgrow.done("adapt", model, data["clinic"], "--method", "F+M")
-    stages = json.loads((model / "history.json").read_text())["stages"]
+    stages = json.loads((stored(model) / "history.json").read_text())["stages"]
     assert [stage["method"] for stage in stages] == ["F+V", "F+V", "F+M"]
     assert [stage["grew"]["slots"] for stage in stages] == [4, 0, 4]
 
@@ -98,7 +101,7 @@ def test_a_recipe_sets_what_words_on_the_command_line_then_change(memgrow, data,
 
 def test_a_setting_may_change_between_domains_and_is_kept(memgrow, data, model):
     memgrow.done("adapt", model, data["clinic"], "--set", "epochs=2", "--set", "options.slots=7")
-    stages = json.loads((model / "history.json").read_text())["stages"]
+    stages = json.loads((stored(model) / "history.json").read_text())["stages"]
     assert stages[-1]["epochs"] == 2
     assert stages[-1]["grew"]["slots"] == 7
     assert config(model)["training"]["epochs"] == 2
@@ -114,7 +117,7 @@ def test_settings_that_a_method_does_not_use_are_named(memgrow, data, model):
 
 def test_the_share_that_validation_allows_is_said_and_stands_in_the_history(memgrow, data, model):
     said = memgrow.done("adapt", model, data["clinic"], "--method", "F+V+A", "--set", "keep=auto")
-    note = json.loads((model / "history.json").read_text())["stages"][-1]["note"]
+    note = json.loads((stored(model) / "history.json").read_text())["stages"][-1]["note"]
     assert note["keep_chosen"] == config(model)["options"]["keep"] == "auto"
     assert f"went {100 * note['keep']:.0f}% back to the old weights" in " ".join(said.split())
 
@@ -177,10 +180,10 @@ def test_how_many_versions_to_keep_is_noted_also_where_there_is_nothing_new_to_l
     before = contents(model)
     out = memgrow.done("adapt", model, data["kitchen"], "--keep-versions", 3)
     assert "nothing new to learn" in out
-    assert Manifest.of(model).keep == 3
+    assert ModelFolder.read(model).keep == 3
     changed = {name for name, content in contents(model).items() if before.get(name) != content}
     assert changed == {"manifest.json"}, "all else is as it was"
     memgrow.done("adapt", model, data["clinic"])
-    assert sorted(Manifest.of(model).earlier) == [1, 2]
+    assert sorted(one.number for one in list_versions(model)[1:]) == [1, 2]
     memgrow.done("adapt", model, data["clinic"], "--keep-versions", 1)
-    assert sorted(Manifest.of(model).earlier) == [2]
+    assert sorted(one.number for one in list_versions(model)[1:]) == [2]

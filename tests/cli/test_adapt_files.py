@@ -7,12 +7,13 @@ import pytest
 from typer.testing import CliRunner
 
 from memgrow.cli import app
+from tests.support.stored import stored
 
 
 @pytest.fixture
 def last_stage():
     def read(model) -> dict:
-        history = json.loads((model / "history.json").read_text())
+        history = json.loads((stored(model) / "history.json").read_text())
         return history["stages"][-1] | {"tested": history["matrix"][-1]["scores"]}
 
     return read

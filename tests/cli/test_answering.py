@@ -10,6 +10,7 @@ import pytest
 
 from memgrow.cli import app
 from memgrow.learner import Learner
+from tests.support.stored import stored
 
 
 def answers(out: str) -> list[dict]:
@@ -224,7 +225,7 @@ def test_inspection_tells_whose_slots_a_text_reads(memgrow, made):
 def test_inspection_as_json_has_all_of_it(memgrow, made):
     known = json.loads(memgrow.done("inspect", made, "--json"))
     assert known["about"]["slots_in_each_bank"] == {"kitchen": 4, "harbour": 4}
-    assert known["history"] == json.loads((made / "history.json").read_text())
+    assert known["history"] == json.loads((stored(made) / "history.json").read_text())
 
 
 def test_a_model_without_slots_says_so(memgrow, data, tmp_path):

@@ -11,6 +11,7 @@ from typer.main import get_command
 from memgrow.cli import app
 from memgrow.errors import SettingsError
 from memgrow.report import progress_bars
+from tests.support.stored import stored
 
 GO_TO_A_BROWSER = {"serve"}
 
@@ -59,7 +60,7 @@ def test_learning_and_going_back_tell_their_stages(memgrow, data, model):
 
 
 def test_a_damaged_model_is_told_as_json_too(memgrow, model):
-    (model / "vocabulary.json").write_text("{}")
+    (stored(model) / "vocabulary.json").write_text("{}")
     result = memgrow("verify", model, "--json")
     assert result.exit_code == 1
     found = json.loads(result.stdout)

@@ -10,6 +10,7 @@ from memgrow.cli import compare as compare_command
 from memgrow.methods import METHODS
 from memgrow.report.methods import read_methods
 from tests.support.canaries import leaks
+from tests.support.stored import stored
 
 QUICK = ("--device", "cpu", "--set", "rehearse=6")
 
@@ -29,7 +30,7 @@ def test_adapt_says_what_is_kept_and_where(rehearsed):
     assert "kitchen: rehearsal+V keeps 6 rows of it, as text, in the model's folder (rehearsal.json)" in said
     assert "harbour: 6 rows of kitchen are learnt with it, as " in said
     assert said.count("; 6 rows kept") == 2
-    assert (folder / "rehearsal.json").is_file()
+    assert (stored(folder) / "rehearsal.json").is_file()
 
 
 def test_inspect_and_history_say_what_is_kept(rehearsed, memgrow):
@@ -79,8 +80,8 @@ def test_pruning_keeps_the_rows(rehearsed, memgrow, data, tmp_path):
     place = shutil.copytree(rehearsed[0], tmp_path / "model")
     rows, weights = ((place / name).read_bytes() for name in ("rehearsal.json", "model.safetensors"))
     memgrow.done("prune", place, "--data", data["kitchen"], "--below", 0.3)
-    assert (place / "model.safetensors").read_bytes() != weights
-    assert (place / "rehearsal.json").read_bytes() == rows
+    assert (stored(place) / "model.safetensors").read_bytes() != weights
+    assert (stored(place) / "rehearsal.json").read_bytes() == rows
 
 
 def test_compare_marks_it_needs_no_file_and_shows_what_adapt_gives(memgrow, data, tmp_path, monkeypatch):
@@ -101,4 +102,4 @@ def test_compare_marks_it_needs_no_file_and_shows_what_adapt_gives(memgrow, data
     assert not list(leaks(tmp_path, texts))
     shown = json.loads((tmp_path / "out" / "compare.json").read_text())["methods"]["rehearsal+V"]["matrices"]["3"]
     memgrow.done("adapt", tmp_path / "model", *files, *same, "--method", "rehearsal+V")
-    assert json.loads((tmp_path / "model" / "history.json").read_text())["matrix"] == shown
+    assert json.loads((stored(tmp_path / "model") / "history.json").read_text())["matrix"] == shown

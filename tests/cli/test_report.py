@@ -8,6 +8,7 @@ import pytest
 
 from memgrow.evaluation.comparison import REPLIES, Comparison, RunResult
 from memgrow.metrics import AccuracyMatrix
+from tests.support.stored import stored
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,12 +19,12 @@ def test_a_model_and_its_data_make_a_page_without_the_texts(memgrow, made, data,
         "\n", ""
     )
     page = out.read_text(encoding="utf-8")
-    matrix = json.loads((made / "history.json").read_text())["matrix"]
+    matrix = json.loads((stored(made) / "history.json").read_text())["matrix"]
     for row in matrix:
         for score in row["scores"].values():
             assert f">{100 * score:.1f}<" in page
     assert "The slots that are read most" in page
-    for one in json.loads((made / "calibration.json").read_text())["domains"].values():
+    for one in json.loads((stored(made) / "calibration.json").read_text())["domains"].values():
         assert f">{100 * one['after']['ece']:.1f}<" in page
     for line in data["kitchen"].read_text().splitlines():
         assert json.loads(line)["premise"] not in page

@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from memgrow.locking import hold
 
 from memgrow.cli import output
-from memgrow.locking import hold
 
 MAIN = [sys.executable, "-c", "from memgrow.cli import main; main()"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}

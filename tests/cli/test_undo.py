@@ -3,8 +3,8 @@
 import json
 
 import pytest
-
 from memgrow.manifest import Manifest
+
 from tests.cli.conftest import contents
 from tests.cli.test_verify import damage, verify
 from tests.test_forgetting import lose

@@ -12,6 +12,7 @@ import pytest
 
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.learner import Learner
+from tests.support.stored import stored
 from tests.support.tiny_encoder import edit_config, make_encoder
 
 QUICK = ("--set", "epochs=1", "--set", "batch=16", "--device", "cpu")
@@ -42,7 +43,7 @@ def model(taught, tmp_path) -> Path:
 
 
 def config(folder: Path) -> dict:
-    return json.loads((folder / "config.json").read_text())
+    return json.loads((stored(folder) / "config.json").read_text())
 
 
 def test_a_new_model_takes_the_encoder_and_its_defaults(memgrow, data, encoder, tmp_path):
@@ -51,10 +52,16 @@ def test_a_new_model_takes_the_encoder_and_its_defaults(memgrow, data, encoder, 
     assert "does not use" not in out
     made = config(tmp_path / "m")
     assert (made["method"], made["options"]["smooth"], made["options"]["keep"]) == ("F+E", "auto", "auto")
-    assert json.loads((tmp_path / "m" / "history.json").read_text())["stages"][1]["note"]["kept"] in ("mean", "last")
+    assert json.loads((stored(tmp_path / "m") / "history.json").read_text())["stages"][1]["note"]["kept"] in (
+        "mean",
+        "last",
+    )
     assert made["model"]["encoder"] == str(encoder)
     assert (made["training"]["rate"], made["training"]["epochs"]) == (5e-5, 1)
-    assert json.loads((tmp_path / "m" / "vocabulary.json").read_text()) == ["<pad>", "<unk>"]  # no word of the data
+    assert json.loads((stored(tmp_path / "m") / "vocabulary.json").read_text()) == [
+        "<pad>",
+        "<unk>",
+    ]  # no word of the data
 
 
 def test_it_goes_on_without_being_told_the_encoder_and_predicts(memgrow, data, model, encoder):
@@ -183,7 +190,7 @@ def test_a_damaged_folder_is_told_of(memgrow, data, encoder, tmp_path):
     edit_config(folder, num_attention_heads=3)
     told = memgrow.refused("adapt", tmp_path / "m", data["kitchen"], "--encoder", folder)
     assert "transformers makes no model of the config.json of encoder (ValueError: " in told
-    (folder / "model.safetensors").write_bytes(b"no")
+    (stored(folder) / "model.safetensors").write_bytes(b"no")
     told = memgrow.refused("adapt", tmp_path / "m", data["kitchen"], "--encoder", folder)
     assert "is damaged or was copied in part" in told
 
@@ -331,17 +338,17 @@ def test_pruning_is_told_as_json_once_it_is_written(memgrow, data, model, monkey
 
 
 def test_slots_that_nobody_reads_are_pruned_after_the_cost_was_told(memgrow, data, taught, model):
-    before = (model / "model.safetensors").read_bytes()
+    before = (stored(model) / "model.safetensors").read_bytes()
     words = ("prune", model, "--data", data["harbour"], "--below", "0.2")
     out = " ".join(memgrow.done(*words, "--dry-run").split())
     assert "accuracy, %" in out
     assert "Nothing was written." in out
-    assert (model / "model.safetensors").read_bytes() == before
+    assert (stored(model) / "model.safetensors").read_bytes() == before
     out = " ".join(memgrow.done(*words).split())
     assert "slots of each bank are gone from" in out
     assert memgrow.learnt(model) == [("kitchen",), ("harbour",), ("harbour",)]
     memgrow.done("history", model)
     memgrow.done("undo", model)
-    assert (model / "model.safetensors").read_bytes() == before
+    assert (stored(model) / "model.safetensors").read_bytes() == before
     assert "give files with --data" in memgrow.refused("prune", model)
     assert "no slots of clinic" in memgrow.refused("prune", model, "--data", data["clinic"])

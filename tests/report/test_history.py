@@ -1,11 +1,11 @@
 """The table of `memgrow history`: at eighty columns every figure is whole, whatever the names are."""
 
 import pytest
+from memgrow.versions import SavedVersion
 
 from memgrow.history import History, Stage
 from memgrow.methods import Grew
 from memgrow.report.history import history_table, in_bytes
-from memgrow.versions import SavedVersion
 from tests.report.test_learner import show
 
 

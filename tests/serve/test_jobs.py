@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memgrow.versions import undo
 
 from memgrow.data import Domain, Stream, write_jsonl
 from memgrow.errors import MemgrowError, SettingsError
@@ -20,7 +21,6 @@ from memgrow.serve.jobs import Job, JobQueue
 from memgrow.serve.limits import Limits
 from memgrow.serve.model import Publisher
 from memgrow.serve.service import Service
-from memgrow.versions import undo
 from tests.serve.conftest import PAIR, Serve, soon, upload, wait
 from tests.support.breaking import Plug, PulledPlug
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from memgrow.versions import undo
 
 from memgrow.data import Example, Stream
 from memgrow.drift import DriftMonitor
@@ -13,7 +14,6 @@ from memgrow.errors import ModelError
 from memgrow.learner import Learner
 from memgrow.serve import drift
 from memgrow.serve.service import Service
-from memgrow.versions import undo
 from tests.serve.conftest import PAIR, Serve, Served, soon
 
 NEW = [{"premise": f"my lamp number {number} glows", "hypothesis": "lamps never glow"} for number in range(24)]

@@ -8,7 +8,7 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, notice, progress_console, say, split_names, write_json
-from memgrow.locking import hold
+from memgrow.storage.folder import hold
 
 
 def adapt(
@@ -79,7 +79,7 @@ def adapt(
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.progress_bars import TrainingBar
     from memgrow.report.tracking import check_tracker
-    from memgrow.versions import check_keep_versions, note_keep_versions
+    from memgrow.storage.versions import check_keep_versions, note_keep_versions
 
     if track is not None:
         check_tracker(track)

@@ -29,7 +29,6 @@ def export(
         str,
         typer.Option("--to", metavar="FORM", help="onnx or huggingface.", show_default=False),
     ],
-    for_domain: opt.ForDomain = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Write a model as a folder for onnxruntime, or for the Hugging Face hub with a model card.
@@ -39,21 +38,17 @@ def export(
     Example: memgrow export model/ --to onnx books-onnx/
     """
     from memgrow.device import multiplies_bfloat16
-    from memgrow.export import export_huggingface, export_onnx
     from memgrow.learner import Learner
     from memgrow.models import PretrainedSettings
     from memgrow.report.history import in_bytes
+    from memgrow.storage.export import export_huggingface, export_onnx
 
     if to not in TARGETS:
         raise SettingsError(f"there is no form {to!r} to export to; there are {' and '.join(TARGETS)}")
-    if for_domain is not None and to != "onnx":
-        raise SettingsError(
-            "--for-domain goes with --to onnx: a folder for the hub has all domains, and is asked for one"
-        )
     with progress_console().status(f"Writing {printable(str(output))}"):
         learner = Learner.load(model, "cpu")
         if to == "onnx":
-            export_onnx(learner, output, for_domain)
+            export_onnx(learner, output)
         else:
             export_huggingface(learner, output)
     size = sum(path.stat().st_size for path in output.expanduser().rglob("*") if path.is_file())

@@ -11,7 +11,7 @@ def history(model: opt.Model, as_json: opt.AsJson = False) -> None:
     Example: memgrow history model/
     """
     from memgrow.report.history import history_table, in_bytes, rows_kept
-    from memgrow.versions import list_versions, newest_history, task_of
+    from memgrow.storage.versions import list_versions, newest_history, task_of
 
     kept = list_versions(model)
     newest = newest_history(model, kept)

@@ -10,14 +10,12 @@ from math import ceil
 from pathlib import Path
 from typing import Any
 
-from memgrow.checkpoint import SIGNS
 from memgrow.cli.output import notice
 from memgrow.cli.recipe import Recipe
 from memgrow.data import Domain, Stream
 from memgrow.data.files import is_data_file
 from memgrow.device import allow_tf32
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
-from memgrow.folders import contents
 from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.models import REPLY
@@ -26,6 +24,7 @@ from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.report.learner import stage_line
 from memgrow.report.progress_bars import TrainingBar
 from memgrow.report.tracking import SHOWN, Tracking, find_tracker
+from memgrow.storage.folder import MANIFEST, foreign_names
 from memgrow.training.defaults import defaults_for, sizes_line
 
 
@@ -139,10 +138,11 @@ def parted(stream: Stream, chosen: Sequence[str] | None, watched: Sequence[str])
 def is_free(folder: Path) -> bool:
     """Whether a model can be created here; an error if something else is in the way."""
     if folder.is_dir():
-        inside = contents(folder)
-        if inside and not inside & SIGNS:
+        if (folder / MANIFEST).exists():
+            return False
+        if foreign_names(folder):
             raise ModelError(f"{folder} is not a memgrow model and holds other things: choose another name")
-        return not inside
+        return True
     if folder.exists():
         raise ModelError(f"{folder} is a file, and a model is a folder: choose another name, or move it away")
     above = next(parent for parent in folder.absolute().parents if parent.exists())

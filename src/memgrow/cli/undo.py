@@ -19,9 +19,9 @@ def undo(
 
     Example: memgrow undo model/
     """
-    from memgrow import versions
     from memgrow.report.learner import matrix_title, summary_line
     from memgrow.report.matrix import MatrixTable
+    from memgrow.storage import versions
 
     done = versions.undo(model, to)
     if as_json:

@@ -15,7 +15,7 @@ from torch import Tensor
 from memgrow.errors import ModelError
 from memgrow.models.model import Model
 from memgrow.models.pretrained.files import EncoderFiles, check_sizes, unfit
-from memgrow.tensor_files import Shapes
+from memgrow.storage import Shapes
 
 MOST_SEGMENTS = 4096  # of a bank, each added by a domain: more of them than anybody has taught a model
 

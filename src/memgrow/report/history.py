@@ -7,7 +7,7 @@ from memgrow.history import History, Stage
 from memgrow.metrics import AccuracyMatrix
 from memgrow.models import REPLY
 from memgrow.report.table import MISSING, Column, Table, numbers, percent, score_cell
-from memgrow.versions import SavedVersion
+from memgrow.storage.versions import SavedVersion
 
 DAY = len("2026-01-31")  # letters of a date
 

@@ -7,7 +7,6 @@ from typing import Any
 import rich.table
 from rich.text import Text
 
-from memgrow.checkpoint import REHEARSAL
 from memgrow.errors import counted, listed
 from memgrow.evaluation.replies import ReplyFigures
 from memgrow.history import History, Stage
@@ -20,6 +19,7 @@ from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.report.measures import Measure, measure_of_task
 from memgrow.report.table import Column, Table, numbers, percent, perplexity_text, score_cell, validation_text
+from memgrow.storage.checkpoint import REHEARSAL
 
 TITLES = {"reply": "test: 100 / perplexity"}
 ACCURACY = "test accuracy, %"

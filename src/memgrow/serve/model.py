@@ -4,7 +4,6 @@ The model's folder is the only truth: whatever has changed it, the service loads
 reference. A batch that is being computed keeps the model it began with, so that no request is lost.
 """
 
-import hashlib
 import json
 import os
 import threading
@@ -14,16 +13,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from memgrow import __version__, versions
+from memgrow import __version__
 from memgrow.data import Example
 from memgrow.errors import ModelError, listed
-from memgrow.folder_writer import PATIENCE_S
 from memgrow.learner import Learner
-from memgrow.locking import hold
 from memgrow.models import REPLY
 from memgrow.reading import read_reply, read_words
 from memgrow.report.learner import about
-from memgrow.storage import finite
+from memgrow.storage import finite, versions
+from memgrow.storage.folder import PATIENCE_S, ModelFolder, hold
 
 NO_SLOTS = "This model has no slots that a text could read."
 TRIES = 5  # to load a folder that changes meanwhile
@@ -165,15 +163,11 @@ def encoder_name(encoder: str | None) -> str | None:
 
 
 def digest_of(folder: Path) -> str | None:
-    """Identifies the content of a model's folder by the checksums of its files; None while there is no manifest."""
+    """Identifies the content of a model's current version; None while there is none."""
     try:
-        manifest = json.loads((folder / "manifest.json").read_bytes())
-        if "sha256" not in manifest:
-            manifest = json.loads((folder / "versions" / manifest["version"] / "checksums.json").read_bytes())
-        checksums = json.dumps(manifest["sha256"], sort_keys=True)
-    except (OSError, ValueError, KeyError, TypeError):
+        return ModelFolder.read(folder).versions[0].digest[:16]
+    except ModelError:
         return None
-    return hashlib.sha256(checksums.encode()).hexdigest()[:16]
 
 
 def _version_json(one: versions.SavedVersion) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from memgrow.serve.limits import Limits
 from memgrow.serve.logs import Log
 from memgrow.serve.metrics import Gauge, Metrics
 from memgrow.serve.model import Publisher
-from memgrow.versions import check_keep_versions
+from memgrow.storage.versions import check_keep_versions
 
 POLL_S = 1.0  # between two looks at the model's folder, which another command may change
 

@@ -1,4 +1,4 @@
-"""Training that may be killed at any moment keeps its state in a folder beside the model, and goes on from it."""
+"""A training that may be killed at any moment saves its state in the model's folder, and resumes from it."""
 
 import json
 import os
@@ -8,25 +8,20 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError, ModelError, brief
-from memgrow.folder_reader import read_folder
-from memgrow.folder_writer import write_folder
-from memgrow.folders import ADAPTING, replaceable
 from memgrow.kinds import wrong_part
-from memgrow.manifest import stored_at
-from memgrow.storage import Content, load_tensors, pack_json, parse_json
-from memgrow.unwritten_tensors import UnwrittenTensors
+from memgrow.storage.files import TRAINING, load_tensors, read_metadata, save_tensors, sync_folder
 
-FORMAT = 2  # of the folder; since 2 it may lack what is frozen
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
 BYTES_PER_S = 2e8  # that are saved, until it is known how long that really takes
-FILES = ("state.safetensors", "state.json")
+STATE = "state.safetensors"  # tensors, and the position as metadata
 
 
 @dataclass(frozen=True)
@@ -91,28 +86,19 @@ class ResumeFolder:
     `key` names the training: a folder of another one is refused.
     """
 
-    def __init__(
-        self, folder: Path | None, stage: int, key: Mapping[str, str], every: float, model: Path | None = None
-    ) -> None:
+    def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
         self.folder = folder
-        self.model = model  # whose training it is: what is kept of it is no more open than that
-        self.stage = stage  # how many domains had been learnt before this training
+        self.stage = stage  # number of stages before this training
         self.key = dict(key)
         self.every = every
         self._saved = time.monotonic()
-        self._took = 0.0  # seconds, to save it last
+        self._took = 0.0  # seconds of the last save
 
     @classmethod
     def beside(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
-        """The folder FOLDER.adapting of a model's folder, or FOLDER/adapting of one that cannot be replaced.
-
-        Where it is None, nothing is kept.
-        """
-        if model is None:
-            return cls(None, stage, key, every)
-        model = Path(os.path.realpath(model))
-        place = model.with_name(f"{model.name}.adapting") if replaceable(model) else model / ADAPTING
-        return cls(place, stage, key, every, model)
+        """The folder `training` in a model's folder; with None nothing is saved."""
+        place = None if model is None else Path(os.path.realpath(model)) / TRAINING
+        return cls(place, stage, key, every)
 
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
@@ -130,30 +116,34 @@ class ResumeFolder:
         if device.type == "cuda":
             chance["chance/cuda"] = torch.cuda.get_rng_state()
         state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
-        packed = (UnwrittenTensors.of({**tensors, **chance}), pack_json(state))
-        write_folder(self.folder, dict(zip(FILES, packed, strict=True)), FORMAT, self.model)
+        temporary = self.folder / "state.writing"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            save_tensors(temporary, {**tensors, **chance}, {"state": json.dumps(state)})
+            temporary.replace(self.folder / STATE)
+            sync_folder(self.folder)
+        except (OSError, SafetensorError) as error:
+            raise ModelError(
+                f"cannot save the state of the training to {self.folder} ({brief(error)}): make room and run it again"
+            ) from error
         self._saved = time.monotonic()
         self._took = self._saved - began
 
     def restore(self) -> tuple[Position, dict[str, Tensor]] | None:
         """Set chance as it was and return what `save` was given; None if there is nothing to resume."""
-        if self.folder is None or not self.folder.exists():
+        if self.folder is None or not (self.folder / STATE).exists():
             return None
-        if {path.name for path in self.folder.iterdir()} <= set(FILES):  # removed or copied in part: it is of no use
-            self.clear()
-            return None
-        files = read_folder(self.folder, FORMAT)
         try:
-            return self._taken_up(files)
-        except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            return self._load(self.folder / STATE)
+        except (OSError, SafetensorError, LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
             raise self.unusable(error) from error
 
     def clear_ended(self) -> None:
-        """Remove what is kept of a training that had ended and been saved; its process was killed before it did so."""
-        if self.folder is None or not (file := stored_at(self.folder, "state.json")).is_file():
+        """Remove the state of a training that was saved; its process was killed before it did so."""
+        if self.folder is None or not (self.folder / STATE).exists():
             return
-        with suppress(OSError, LookupError, TypeError, ValueError):  # of what is damaged is told when it is needed
-            if json.loads(file.read_bytes())["stage"] < self.stage:
+        with suppress(OSError, SafetensorError, LookupError, TypeError, ValueError):  # reported when it is needed
+            if json.loads(read_metadata(self.folder / STATE)["state"])["stage"] < self.stage:
                 self.clear()
 
     def unusable(self, error: Exception) -> Exception:
@@ -165,9 +155,9 @@ class ResumeFolder:
             "begin anew"
         )
 
-    def _taken_up(self, files: Mapping[str, Content]) -> tuple[Position, dict[str, Tensor]] | None:
-        state = parse_json(cast(bytes, files["state.json"]))
-        if state["stage"] < self.stage:  # that training ended and was saved; only its state was not cleared in time
+    def _load(self, path: Path) -> tuple[Position, dict[str, Tensor]] | None:
+        state = json.loads(read_metadata(path)["state"])
+        if state["stage"] < self.stage:  # that training has ended and was saved
             self.clear()
             return None
         for name, ours in self.key.items():
@@ -176,7 +166,7 @@ class ResumeFolder:
                     f"{self.folder} holds an unfinished adaptation with another {name}: finish that one first "
                     "(run it again as it was), or remove the folder to give it up"
                 )
-        tensors = load_tensors(files, "state.safetensors")
+        tensors = load_tensors(path)
         position = Position.from_json(state["position"])
         chance = under(tensors, "chance")
         torch.set_rng_state(chance["cpu"])
@@ -186,11 +176,9 @@ class ResumeFolder:
 
     def clear(self) -> None:
         """The training has ended and its result is saved."""
-        if self.folder is not None and self.folder.exists():
-            hidden = self.folder.with_name(f".{self.folder.name}.done")
-            shutil.rmtree(hidden, ignore_errors=True)
-            self.folder.rename(hidden)  # at once, so that no half of it is ever found
-            shutil.rmtree(hidden, ignore_errors=True)
+        if self.folder is not None:
+            (self.folder / STATE).unlink(missing_ok=True)  # the rest means nothing without it
+            shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def under(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -4,15 +4,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-
 from memgrow.checkpoint import checkpoint_files
+from memgrow.unwritten_tensors import UnwrittenTensors
+from memgrow.weight_files import BASE, MODEL
+
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.storage import load_tensors
 from memgrow.training.settings import TrainingSettings
-from memgrow.unwritten_tensors import UnwrittenTensors
-from memgrow.weight_files import BASE, MODEL
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.tiny_encoder import make_encoder
 

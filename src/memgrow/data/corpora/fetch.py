@@ -10,8 +10,8 @@ from urllib.request import url2pathname
 from memgrow.data.corpora.catalogue import VARIABLE, Corpus, Web
 from memgrow.data.corpora.download import Watch, no_progress
 from memgrow.errors import DataError
-from memgrow.folders import atomic_folder
 from memgrow.places import expanded
+from memgrow.storage import atomic_folder
 
 NOTE = "corpus.json"  # what memgrow wrote into the folder of a corpus, and how long each file is
 FETCHING = ".fetching"  # archives and parts of them, until they are unpacked

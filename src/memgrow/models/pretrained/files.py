@@ -15,7 +15,7 @@ from torch import Tensor
 
 from memgrow.errors import MissingExtraError, ModelError, brief
 from memgrow.places import expanded
-from memgrow.tensor_files import Shapes, check_size, stored_shapes
+from memgrow.storage.files import Shapes, check_regular, stored_shapes
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 SHARDS = f"{WEIGHTS}.index.json"  # says which file has which tensor, where the weights are in several
@@ -186,8 +186,6 @@ def _find_weights(folder: Path) -> Path:
         raise ModelError(f"{folder} has no {WEIGHTS}; it was copied in part: copy or fetch it again")
     for part in weight_parts(weights):
         try:
-            with part.open("rb") as plain:
-                check_size(plain, part)
             with safe_open(part, framework="pt") as file:
                 names = list(file.keys())
         except (OSError, SafetensorError, ModelError) as error:
@@ -256,11 +254,9 @@ def highest_number(tokenizer: Any) -> int:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    with path.open("rb") as file:
-        check_size(file, path)
-        content = file.read()
+    check_regular(path)
     try:
-        value = json.loads(content)
+        value = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON ({brief(error)}); copy or fetch it again") from error
     if not isinstance(value, dict):

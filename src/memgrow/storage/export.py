@@ -1,0 +1,235 @@
+"""Export a model: an ONNX graph for onnxruntime, or a folder for the Hugging Face hub with a model card."""
+
+import copy
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from memgrow.data.batches import Encoded, token_mask
+from memgrow.errors import MissingExtraError, ModelError, brief
+from memgrow.models import Classifier, PairClassifier, PretrainedEncoder, PretrainedSettings
+from memgrow.models.pretrained.catalogue import public_name
+from memgrow.models.pretrained.files import encoders_extra
+from memgrow.places import expanded
+from memgrow.storage.checkpoint import REHEARSAL, write_files
+from memgrow.storage.files import atomic_folder, pack_json, sync_file
+from memgrow.storage.folder import MANIFEST, ModelFolder
+from memgrow.storage.model_card import model_card
+from memgrow.version import __version__
+
+if TYPE_CHECKING:
+    from memgrow.learner import Learner
+
+GRAPH, ABOUT, TOKENIZER, CARD = "model.onnx", "memgrow-export.json", "tokenizer.json", "README.md"
+INPUTS, OUTPUT = ("input_ids", "attention_mask"), "probabilities"
+OPSET = 18
+MAX_PROTO_BYTES = 1_900_000_000  # weights of a larger model go to a second file
+TEST_LENGTH = 24  # tokens of the longest row on which a graph is tested
+TOLERANCE = 1e-4  # of probabilities
+ROWS = {
+    "text": "one row per text",
+    "one": "one row per pair, joined by the tokenizer",
+    "two": "one row per text: the first texts of all pairs, then the second ones",
+}
+
+
+# The Hugging Face hub
+
+
+def export_huggingface(learner: "Learner", path: str | Path) -> None:
+    """Write the model as a new folder for `upload_folder` and `Learner.load`, without earlier versions.
+
+    Rows of data that the method keeps, and paths of this machine, are left out.
+    """
+    config = replace(learner.config, vectors=None)
+    if isinstance(config.model, PretrainedSettings):
+        config = replace(config, model=replace(config.model, encoder=public_name(config.model.encoder)))
+    with _new_folder(path) as folder:
+        with ModelFolder(folder).new_version([], None) as version:
+            write_files(version, config, learner.state)
+            if (version / REHEARSAL).exists():
+                (version / REHEARSAL).write_bytes(pack_json({}))
+        (folder / CARD).write_text(model_card(learner, Path(path).name), encoding="utf-8")
+
+
+# ONNX
+
+
+def export_onnx(learner: "Learner", path: str | Path) -> None:
+    """Write a classifier on a pretrained encoder as a new folder for onnxruntime.
+
+    Its probabilities are those of `predict` in float32, calibration included.
+    """
+    model = learner.trained()
+    if not isinstance(model, Classifier) or not isinstance(model.encoder, PretrainedEncoder):
+        raise ModelError(
+            "only classifiers on a pretrained encoder can be exported to ONNX: use --to huggingface, or memgrow serve"
+        )
+    for name in ("onnx", "onnxruntime", "onnxscript"):
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise MissingExtraError(f"ONNX export needs {name}: run `pip install 'memgrow[onnx]'`") from error
+    with encoders_extra():
+        from tokenizers import Tokenizer
+
+    files, longest = learner.encoder, learner.config.max_tokens
+    assert files is not None
+    probabilities = Probabilities(model, learner.calibration.temperature)
+    padding = model.encoder.padding
+    tokenizer: Any = Tokenizer.from_str(files.tokenizer)
+    tokenizer.enable_truncation(longest, strategy="longest_first")
+    tokenizer.enable_padding(pad_id=padding, pad_token=tokenizer.id_to_token(padding) or "[PAD]")
+    rows = (
+        learner.settings.pairs
+        if learner.task == "pair" and isinstance(learner.settings, PretrainedSettings)
+        else "text"
+    )
+    about = {
+        "memgrow": __version__,
+        "model": GRAPH,
+        "task": learner.task,
+        "labels": list(learner.labels or ()),
+        "domains": list(learner.history.domains),
+        "inputs": dict.fromkeys(INPUTS, "int64 (rows, length)"),
+        "output": {OUTPUT: "float32 (batch, labels), in the order of `labels`"},
+        "temperature": learner.calibration.temperature,  # the graph applies it
+        "longest": longest,
+        "pairs": None if rows == "text" else rows,
+        "rows": ROWS[rows],
+        "tokenizer": TOKENIZER,
+        "encoder": public_name(files.name),
+        "use": f"Read {TOKENIZER} with the package tokenizers, set its encode_special_tokens to true, and call "
+        "encode_batch, which truncates and pads. Pass `ids` and `attention_mask`.",
+    }
+    with _new_folder(path) as folder:
+        for name, text in {**files.licences, TOKENIZER: tokenizer.to_str()}.items():
+            (folder / name).write_text(text, encoding="utf-8")
+        (folder / ABOUT).write_bytes(pack_json(about))
+        _write_graph(_graph(probabilities), folder / GRAPH)
+        _check_graph(folder / GRAPH, probabilities, longest)
+
+
+class Probabilities(nn.Module):
+    """From token ids and attention mask, both (rows, length), to probabilities (batch, labels)."""
+
+    def __init__(self, model: Classifier, temperature: float) -> None:
+        super().__init__()
+        self.model, self.temperature = copy.deepcopy(model).cpu().eval(), temperature
+        self.encoder.settings = replace(self.encoder.settings, precision="float32")
+
+    @property
+    def encoder(self) -> PretrainedEncoder:
+        return cast(PretrainedEncoder, self.model.encoder)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        mask = attention_mask > 0
+        first = torch.arange(input_ids.shape[1], device=input_ids.device) == 0
+        some = mask | (first & ~mask.any(1, keepdim=True))  # an empty text is read as its first token
+        vectors = self.encoder.pooled(input_ids * mask, some)
+        if isinstance(self.model, PairClassifier):
+            vectors = self.model.joined(*vectors.reshape(2, -1, vectors.shape[1]).unbind())
+        return torch.softmax(self.model.heads[-1](vectors) / self.temperature, dim=-1)
+
+
+def _graph(probabilities: Probabilities) -> Any:
+    """The onnx.ModelProto, for any batch and length."""
+    model, encoder = probabilities.model, probabilities.encoder
+    batch: Any = torch.export.Dim("batch", min=1)
+    shape = {0: batch if model.texts == 1 else model.texts * batch, 1: torch.export.Dim("length", max=encoder.longest)}
+    ids = torch.ones(2 * model.texts, 3, dtype=torch.long)
+    mask = torch.ones_like(ids)
+    mask[0, 2] = 0
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with torch.no_grad(), warnings.catch_warnings(action="ignore"):
+            program: Any = torch.onnx.export(
+                probabilities,
+                (ids, mask),
+                input_names=INPUTS,
+                output_names=[OUTPUT],
+                dynamic_shapes=dict.fromkeys(INPUTS, shape),
+                opset_version=OPSET,
+                dynamo=True,
+                verbose=False,
+            )
+            return _without_paths(program.model_proto)
+    except Exception as error:  # of any kind, by encoder
+        raise ModelError(
+            f"torch {torch.__version__} cannot export {encoder.files.name} to ONNX "
+            f"({brief(error.__cause__ or error)}): use --to huggingface, or memgrow serve"
+        ) from error
+    finally:
+        logging.disable(disabled)
+
+
+def _without_paths(proto: Any) -> Any:
+    """The same graph without the exporter's notes, which name files of this machine."""
+    for graph in (proto.graph, *proto.functions):
+        for part in (graph, *graph.node, *graph.value_info, *getattr(graph, "initializer", ())):
+            del part.metadata_props[:]
+            part.doc_string = ""
+    for value in (*proto.graph.input, *proto.graph.output):
+        del value.metadata_props[:]
+    return proto
+
+
+def _write_graph(proto: Any, path: Path) -> None:
+    import onnx
+
+    large = sum(tensor.ByteSize() for tensor in proto.graph.initializer) > MAX_PROTO_BYTES
+    onnx.save_model(proto, str(path), save_as_external_data=large, location=f"{path.name}.data" if large else None)
+
+
+def _check_graph(path: Path, probabilities: Probabilities, longest: int) -> None:
+    """Refuse a graph that does not give the probabilities of `predict` on rows of three lengths."""
+    import onnxruntime
+
+    model, longest = probabilities.model, min(longest, TEST_LENGTH)
+    lengths = torch.tensor([longest, 1, -(-longest // 2)] * model.texts)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(0, model.vocabulary_size, (len(lengths), longest), generator=generator)
+    mask = token_mask(ids, lengths)
+    rows = [row[:length].tolist() for row, length in zip(ids, lengths.tolist(), strict=True)]
+    texts = list(zip(*(rows[start : start + 3] for start in range(0, len(rows), 3)), strict=True))
+    with torch.no_grad():
+        expected = (model.logits(Encoded(texts, [-1] * 3)) / probabilities.temperature).softmax(-1).numpy()
+    try:
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        given = zip(INPUTS, ((ids * mask).numpy(), mask.long().numpy()), strict=True)
+        (found,) = session.run([OUTPUT], dict(given))
+    except Exception as error:  # onnxruntime has no common class
+        raise ModelError(f"onnxruntime cannot run the graph ({brief(error)}): use --to huggingface") from error
+    if found.shape != expected.shape or not np.abs(found - expected).max() < TOLERANCE:
+        raise ModelError("the graph gives other probabilities than the model: use --to huggingface, or memgrow serve")
+
+
+@contextmanager
+def _new_folder(path: str | Path) -> Iterator[Path]:
+    """An empty folder to fill, which becomes `path` at the end of the block; after an error nothing is there."""
+    place = Path(os.path.realpath(expanded(path)))
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise ModelError(f"{path} exists, and an export replaces nothing: choose another name, or move it away")
+    if around := next((folder for folder in place.parents if (folder / MANIFEST).is_file()), None):
+        raise ModelError(f"{path} is inside the model {around}: choose a place outside")
+    try:
+        with atomic_folder(place) as folder:
+            yield folder
+            for file in folder.rglob("*"):
+                if file.is_file():
+                    sync_file(file)
+    except OSError as error:
+        raise ModelError(
+            f"cannot write {path} ({error.strerror or error}): make room or choose another place"
+        ) from error

@@ -1,0 +1,235 @@
+"""Files: atomic writes, checksums, JSON and tensors."""
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from math import isfinite
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from memgrow.errors import ModelError, SettingsError, brief
+
+MAX_TEXT_BYTES = 1 << 27  # of a file that holds no tensors: vocabulary, history, configuration
+STALE_S = 3600.0  # after which a half-written folder of another process is removed
+TENSORS = ".safetensors"
+TRAINING = "training"  # folder of an unfinished training in a model's folder
+
+Shapes = dict[str, tuple[int, ...]]
+"""Shapes of tensors by name."""
+
+
+# Writing
+
+
+@contextmanager
+def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a temporary file that replaces `path` at the end of the block; after an error `path` is unchanged.
+
+    The temporary file is new and its name is random, so no link is followed. An older file's mode is kept.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.writing")
+    mode = path.stat().st_mode & 0o666 if path.exists() else 0o666
+    try:
+        with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
+            yield file
+            flush(file)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def atomic_write(path: str | Path, content: bytes | str) -> Path:
+    """Write a file, text as UTF-8. A reader finds the old content or the new."""
+    with atomic_open(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+    return Path(path)
+
+
+@contextmanager
+def open_output(path: str | Path) -> Iterator[BinaryIO]:
+    """`atomic_open` for a file that the user names: links are followed, pipes and devices are written to directly."""
+    check_output(path)
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        with open(path, "wb", opener=lambda name, _: os.open(name, os.O_WRONLY)) as file:
+            yield file
+        return
+    with atomic_open(os.path.realpath(path)) as file:
+        yield file
+
+
+def check_output(path: str | Path) -> None:
+    """Refuse a folder as the name of an output file, before any work is done."""
+    if Path(path).is_dir():
+        raise SettingsError(f"{path} is a folder: give the name of a file")
+
+
+@contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """A new folder to fill, which takes the name `path` at the end of the block; after an error nothing changes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{path.name}.*.writing"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > STALE_S:
+                shutil.rmtree(left)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.writing")
+    old = temporary.with_suffix(".old.writing")
+    try:
+        temporary.mkdir()
+        yield temporary
+        sync_folder(temporary)
+        if path.exists():
+            path.rename(old)
+        temporary.rename(path)
+        sync_folder(path.parent)
+    finally:
+        if old.exists() and not path.exists():
+            old.rename(path)
+        for left in (temporary, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def flush(file: BinaryIO) -> None:
+    """Write a file's content to the disk."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def sync_file(path: Path) -> None:
+    with path.open("rb" if os.name == "posix" else "rb+") as file:
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Write the names in a folder to the disk."""
+    if os.name == "posix":
+        with suppress(OSError):  # not supported by every file system
+            number = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                os.fsync(number)
+            finally:
+                os.close(number)
+
+
+def link_or_copy(old: Path, new: Path) -> None:
+    """Give a file a second name or, where the file system has no hard links, copy it."""
+    source = os.path.realpath(old)
+    try:
+        os.link(source, new)
+    except OSError:
+        shutil.copyfile(source, new)
+
+
+def identity_of(found: os.stat_result) -> tuple[int, ...]:
+    """Tells whether a name still refers to the same, unchanged file."""
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# JSON
+
+
+def finite(value: Any) -> Any:
+    """The same value with None in place of infinite numbers and NaN, which JSON does not have."""
+    if isinstance(value, Mapping):
+        return {name: finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(part) for part in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
+def pack_json(value: Any) -> bytes:
+    """Indented JSON. Infinite numbers are written as Python reads them: settings may be infinite."""
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def parse_json(content: bytes | str) -> Any:
+    """Parse JSON in UTF-8; a ValueError if it is not JSON."""
+    try:
+        return json.loads(content if isinstance(content, str) else content.decode("utf-8-sig"))
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def read_json(path: Path, most: int = MAX_TEXT_BYTES) -> Any:
+    """Parse a JSON file of a model; a ModelError if it is missing, too large or not JSON."""
+    try:
+        return parse_json(read_bytes(path, most))
+    except ModelError:
+        raise
+    except ValueError as error:
+        raise ModelError(f"{path} is not JSON ({brief(error)}): copy the model again, or undo") from error
+
+
+def read_bytes(path: Path, most: int = MAX_TEXT_BYTES) -> bytes:
+    """Read a small file of a model."""
+    try:
+        check_regular(path, most)
+        return path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read ({error.strerror or error}): copy the model again") from error
+
+
+def check_regular(path: Path, most: int = MAX_TEXT_BYTES) -> None:
+    """Refuse what is not a plain file, or is larger than a file without tensors can be."""
+    size = path.stat().st_size
+    if not path.is_file():
+        raise ModelError(f"{path} is not a plain file: copy the model again")
+    if path.suffix != TENSORS and size > most:
+        raise ModelError(f"{path} has {size >> 20:,} MB, more than a file of a model can have: copy the model again")
+
+
+# Tensors
+
+
+def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file. Tensors that share memory, such as tied weights, are written once each."""
+    seen = set[int]()
+    packed = {}
+    for name, tensor in tensors.items():
+        own = tensor.detach().cpu().contiguous()
+        storage = own.untyped_storage().data_ptr()
+        packed[name] = own.clone() if storage in seen else own
+        seen.add(storage)
+    save_file(packed, path, metadata)
+    sync_file(path)
+
+
+def load_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file."""
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise ModelError(f"{path} is not a safetensors file ({brief(error)}): copy the model again") from error
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata that `save_tensors` was given."""
+    with safe_open(path, "pt") as file:
+        return file.metadata() or {}
+
+
+def stored_shapes(path: Path) -> Shapes:
+    """The shapes of a safetensors file's tensors; only its header is read."""
+    try:
+        with safe_open(path, "pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ModelError(f"{path} is not a safetensors file ({brief(error)}): copy the model again") from error

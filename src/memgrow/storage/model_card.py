@@ -1,0 +1,153 @@
+"""The model card of a model on the Hugging Face hub, from its history alone: names, labels and numbers, no texts."""
+
+import html
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from memgrow.errors import counted
+from memgrow.metrics import perplexity_of
+from memgrow.models import REPLY, PretrainedSettings
+from memgrow.models.pretrained.catalogue import HUB_NAME, KNOWN, public_name
+from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.nn import count_parameters
+from memgrow.printable import printable
+from memgrow.version import __version__
+
+if TYPE_CHECKING:
+    from memgrow.learner import Learner
+
+# By task: the hub's tag, its metric, what the model does, how it is called.
+TASKS = {
+    "text": ("text-classification", "accuracy", "classifies texts", 'predict(["a text"])'),
+    "pair": ("text-classification", "accuracy", "classifies pairs of texts", 'predict([("one text", "another")])'),
+    REPLY: ("text-generation", "perplexity", "replies to messages", 'reply(["a message"])'),
+}
+LICENCES = {"apache license": "apache-2.0", "mit license": "mit"}  # by how their texts begin
+MAX_DOMAINS = 25  # of a matrix that fits a page; of more only the last scores are shown
+
+
+def model_card(learner: "Learner", name: str) -> str:
+    """README.md with front matter."""
+    front = yaml.safe_dump(_front_matter(learner, printable(name)), sort_keys=False, allow_unicode=True, width=1000)
+    return f"---\n{front}---\n\n" + "\n\n".join(_paragraphs(learner, name)) + "\n"
+
+
+def _front_matter(learner: "Learner", name: str) -> dict[str, Any]:
+    tag, metric, *_ = TASKS[learner.task or "text"]
+    rows = learner.history.matrix.rows
+    results = [
+        {
+            "task": {"type": tag},
+            "dataset": {"name": printable(domain), "type": "own"},
+            "metrics": [{"type": metric, "value": round(_figure(learner, score), 2)}],
+        }
+        for domain, score in (rows[-1].scores if rows else {}).items()
+    ]
+    licence, base = licence_of(learner.encoder), _base_model(learner)
+    return {
+        **({"license": licence} if licence else {}),
+        "library_name": "memgrow",
+        "pipeline_tag": tag,
+        "tags": ["memgrow", "continual-learning", "domain-adaptation"],
+        **({"base_model": base, "base_model_relation": "finetune"} if base else {}),
+        **({"model-index": [{"name": name, "results": results}]} if results else {}),
+    }
+
+
+def _paragraphs(learner: "Learner", name: str) -> Iterator[str]:
+    _, metric, does, call = TASKS[learner.task or "text"]
+    history, matrix = learner.history, learner.history.matrix
+    yield f"# {_safe(name)}"
+    rows = " The rows of data that its method keeps were left out." if learner.method.keeps_rows else ""
+    yield (
+        f"A model that {does}. It has learned {counted(len(history.domains), 'domain')} in this order: "
+        f"{', '.join(map(_safe, history.domains))}. It was trained with memgrow {__version__} by the method "
+        f"{_safe(learner.method.name)}. The folder holds no text of the data.{rows}"
+    )
+    if learner.labels and learner.task != REPLY:
+        yield f"Labels: {', '.join(map(_safe, learner.labels))}."
+    yield "## How to use it"
+    yield f"```shell\npip install 'memgrow{'[encoders]' if learner.encoder else ''}' huggingface_hub\n```"
+    yield (
+        "```python\nfrom huggingface_hub import snapshot_download\nfrom memgrow import Learner\n\n"
+        f'learner = Learner.load(snapshot_download("OWNER/{_safe(name)}"))\nprint(learner.{call})\n```'
+    )
+    yield "`Learner.load` checks every file and runs no code from the folder. transformers cannot load it."
+    yield "## Training"
+    yield _table(
+        ("stage", "domain", "method", "examples", "epochs", f"validation {metric}"),
+        (
+            (number, "+".join(one.learned), one.method, one.examples, one.epochs, _shown(learner, one.validation))
+            for number, one in enumerate(history.stages, 1)
+        ),
+    )
+    yield f"## Test {metric}"
+    shown = matrix.rows if max(len(matrix.rows), len(matrix.domains)) <= MAX_DOMAINS else matrix.rows[-1:]
+    domains = matrix.domains if len(shown) == len(matrix.rows) else tuple(shown[-1].scores)[:MAX_DOMAINS]
+    yield _table(
+        ("after learning", *domains),
+        (("+".join(row.learned), *(_shown(learner, row.scores.get(one)) for one in domains)) for row in shown),
+    )
+    if learner.calibration.domains:
+        yield f"Probabilities are calibrated with a temperature of {learner.calibration.temperature:.3f}."
+    yield "## Model"
+    yield "\n".join(f"- {line}" for line in _details(learner))
+    yield "## Limits"
+    yield (
+        "The scores are of held-out examples of the same data; on other texts the model may do worse. It was trained "
+        "without a privacy guarantee: the weights may have memorized training texts."
+    )
+
+
+def _details(learner: "Learner") -> Iterator[str]:
+    settings, files = learner.settings, learner.encoder
+    if files is not None and isinstance(settings, PretrainedSettings):
+        yield f"Encoder: {_safe(public_name(settings.encoder))}; SHA-256 of its weights: `{_safe(files.sha256)}`"
+        texts = ", ".join(map(_safe, files.licences))
+        licence = licence_of(files) or "unknown, look it up before you share this model"
+        yield f"Licence of the encoder: {licence}" + (f"; its text: {texts}" if texts else "")
+        if (known := KNOWN.get(settings.encoder)) is not None:
+            yield f"Origin of the encoder: {known.origin}"
+    else:
+        words = counted(len(learner.vocabulary) - 2, "word")
+        yield f"A recurrent network ({_safe(settings.cell)}); `vocabulary.json` holds {words} of the training data"
+    yield f"Parameters: {count_parameters(learner.trained()):,}"
+    yield f"Seed: {learner.seed}"
+
+
+def licence_of(files: EncoderFiles | None) -> str | None:
+    """The licence of an encoder by the hub's name for it, if known."""
+    if files is None:
+        return None
+    if files.name in KNOWN:
+        return KNOWN[files.name].licence.lower()
+    starts = [text[:400].lower() for text in files.licences.values()]
+    found = {short for start, short in LICENCES.items() if any(start in one for one in starts)}
+    return found.pop() if len(found) == 1 else None
+
+
+def _base_model(learner: "Learner") -> str | None:
+    spec = getattr(learner.settings, "encoder", None)
+    if spec in KNOWN:
+        return KNOWN[spec].hub_name
+    return spec if spec is not None and HUB_NAME.fullmatch(spec) and public_name(spec) == spec else None
+
+
+def _figure(learner: "Learner", score: float) -> float:
+    return perplexity_of(score) if learner.task == REPLY else 100 * score
+
+
+def _shown(learner: "Learner", score: float | None) -> str:
+    return "" if score is None else f"{_figure(learner, score):.1f}"
+
+
+def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(_safe(str(cell)) for cell in line) + " |" for line in lines)
+
+
+def _safe(text: str) -> str:
+    """Text without control characters, HTML or markup of a table."""
+    return html.escape(printable(text), quote=False).replace("|", "\\|").replace("`", "'")
