@@ -12,7 +12,6 @@ from memgrow.data import Example, Stream
 from memgrow.drift import DriftMonitor
 from memgrow.errors import ModelError
 from memgrow.learner import Learner
-from memgrow.serve import drift
 from memgrow.serve.service import Service
 from tests.serve.conftest import PAIR, Serve, Served, soon
 
@@ -68,16 +67,6 @@ def test_watching_continues_after_an_error(serve: Serve, stream: Stream, monkeyp
     assert "memgrow_drift_failed 1.0" in served.client.get("/metrics").text
     assert [line["error"] for line in events(served, "drift not watched")] == ["ValueError"]
     assert "lamp" not in served.log.getvalue()
-
-
-def test_under_load_no_request_waits_for_the_monitor(serve: Serve, stream: Stream) -> None:
-    model = serve().service.publisher.current
-    watch, examples = drift.DriftWatch(model), list(stream[0].test)
-    outputs = [{"label": "a", "probabilities": {"a": 1.0}}] * len(examples)
-    for _ in range(2 * drift.WAITING):  # the thread has not been started
-        watch.show(model, examples, outputs)
-    watch.start()
-    watch.stop()
 
 
 @pytest.mark.parametrize("error", [RuntimeError("CUDA error"), FileNotFoundError(2, "gone"), ModelError("damaged")])

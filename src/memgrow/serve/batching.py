@@ -53,7 +53,7 @@ class Batcher:
         on_batch: Callable[[int], None] = lambda size: None,
         on_outputs: Callable[[ServedModel, Sequence[Example], Outputs], None] = lambda model, examples, outputs: None,
     ) -> None:
-        """`on_batch` gets the size of each batch, and `on_outputs` what was predicted, both in the worker thread."""
+        """`on_batch` gets the size of each batch, and `on_outputs` each response that has been delivered."""
         self._current, self._limits, self._on_batch, self._on_outputs = current, limits, on_batch, on_outputs
         self._queue: deque[Request] = deque()
         self._arrived = asyncio.Event()
@@ -104,6 +104,7 @@ class Batcher:
             several = len(batch) > 1
             if not batch:
                 continue
+            self._on_batch(len(batch))
             answers = await asyncio.get_running_loop().run_in_executor(self._pool, self._compute, batch)
             for request, answer in zip(batch, answers, strict=True):
                 if request.future.done():  # given up meanwhile
@@ -112,16 +113,17 @@ class Batcher:
                     request.future.set_exception(answer)
                 else:
                     request.future.set_result(answer)
+                    self._on_outputs(answer.model, request.examples, answer.outputs)
 
     def _take(self) -> list[Request]:
-        """The next batch; requests that were given up are dropped."""
+        """The next batch: either predictions or explanations. Requests that were given up are dropped."""
         batch: list[Request] = []
         texts = 0
         while self._queue and len(batch) < self._limits.together:
             request = self._queue[0]
             if not request.future.done():
                 texts += len(request.examples)
-                if batch and texts > self._limits.texts:
+                if batch and (texts > self._limits.texts or request.explain != batch[0].explain):
                     break
                 batch.append(request)
             self._queue.popleft()
@@ -130,28 +132,14 @@ class Batcher:
     # In the worker thread
 
     def _compute(self, batch: Sequence[Request]) -> list[Answer | Exception]:
-        model = self._current()
-        self._on_batch(len(batch))
-        together = [request for request in batch if not request.explain]
-        found: dict[int, Answer | Exception] = {}
+        model, examples = self._current(), [example for request in batch for example in request.examples]
         try:
-            outputs = model.predict([example for request in together for example in request.examples])
-            for request in together:
-                found[id(request)] = self._answer(model, request, outputs)
-        except Exception:  # compute each by itself, so that one request cannot spoil the others
-            found = {}
-        answers = [found[id(request)] if id(request) in found else self._alone(model, request) for request in batch]
-        for request, answer in zip(batch, answers, strict=True):
-            if isinstance(answer, Answer):
-                self._on_outputs(model, request.examples, answer.outputs)
-        return answers
-
-    def _alone(self, model: ServedModel, request: Request) -> Answer | Exception:
-        try:
-            outputs = map(model.explain, request.examples) if request.explain else model.predict(request.examples)
-            return self._answer(model, request, outputs)
+            outputs = map(model.explain, examples) if batch[0].explain else model.predict(examples)
+            return [self._answer(model, request, outputs) for request in batch]
         except Exception as error:
-            return error
+            if len(batch) == 1:
+                return [error]
+            return [answer for request in batch for answer in self._compute([request])]  # one spoils no other
 
     def _answer(self, model: ServedModel, request: Request, outputs: Iterator[dict[str, Any]]) -> Answer:
         """Take the outputs of one request. JSON is made here, as it may be large, and not in the event loop."""

@@ -6,6 +6,7 @@ Killed and started again it resumes. When the service ends, its end of the pipe 
 
 import json
 import os
+import shutil
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ from memgrow.learner import Learner
 from memgrow.progress import Step
 from memgrow.serve.logs import Log, error_message
 from memgrow.storage import atomic_write, finite, pack_json
-from memgrow.training.resume import ResumeFolder, UnfinishedError
+from memgrow.training.resume import UnfinishedError
 
 DATA, PROGRESS, RESULT, CANDIDATE = "data", "progress.json", "result.json", "model"
 EVERY_S = 0.5  # between two updates of the progress
@@ -81,12 +82,11 @@ def train(folder: Path, order: Order) -> dict[str, Any]:
     for one in (domain, *watched):
         if one.test:  # a label that the model does not have yet counts as wrong
             before[one.name] = learner.trained().score(learner.split(one, "test", unknown_labels=True))
-    candidate = folder / CANDIDATE
     adapt = partial(
         learner.adapt,
         domain,
         watch=watched,
-        folder=candidate,
+        folder=folder / CANDIDATE,
         overwrite=True,  # what an earlier attempt left
         save_every=10.0,
         progress=FileProgress(folder / PROGRESS),
@@ -96,7 +96,8 @@ def train(folder: Path, order: Order) -> dict[str, Any]:
     try:
         adapt()
     except UnfinishedError:  # an attempt that began from another version of the model
-        ResumeFolder.beside(candidate, 0, {}, 0.0).clear()
+        for left in folder.glob(f"{CANDIDATE}*"):
+            shutil.rmtree(left)
         adapt()
     return {"before": before, "after": dict(learner.history.matrix.rows[-1].scores)}
 
