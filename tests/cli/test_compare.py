@@ -95,12 +95,6 @@ def test_mistakes_are_told_before_anything_is_made(memgrow, compare, tmp_path, w
     assert not (tmp_path / "out").exists()
 
 
-def test_one_domain_is_too_few(memgrow, data, tmp_path):
-    said = memgrow.refused("compare", data["kitchen"], "--out", tmp_path / "out")
-    assert "at least two domains, got kitchen" in said
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_corpus_that_is_not_there_is_told_with_the_command_that_fetches_it(memgrow, tmp_path, monkeypatch):
     monkeypatch.setenv("MEMGROW_DATA", str(tmp_path))
     assert "memgrow data get sentiment" in memgrow.refused("compare", "sentiment", "--out", tmp_path / "out")
@@ -116,26 +110,11 @@ def test_words_are_as_long_as_the_vectors_that_are_given(memgrow, data, tmp_path
     assert "leave embedding out" in memgrow.refused(*words, *sizes, "--set", "embedding=6")
 
 
-def test_without_matplotlib_the_figures_are_there_all_the_same(memgrow, compare, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    result = memgrow(*compare, "--methods", "F", "--seeds", 1)
-    assert result.exit_code == 0
-    assert "There is no picture" in result.stderr
-    assert (tmp_path / "out" / "compare.json").exists()
-    assert not list((tmp_path / "out").glob("*.png"))
-
-
 def test_without_scikit_learn_a_line_says_how_to_get_its_rows(memgrow, compare, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     out = memgrow.done(*compare, "--methods", "F", "--seeds", 1)
     assert "pip install 'memgrow[sklearn]'" in out
     assert set(json.loads((tmp_path / "out" / "compare.json").read_text())["methods"]) == {"F", "multi-task"}
-
-
-def test_the_help_shows_an_example_and_fits(memgrow):
-    out = memgrow.done("compare", "--help")
-    assert fits(out)
-    assert "Example: memgrow compare sentiment" in out
 
 
 # Messages and replies

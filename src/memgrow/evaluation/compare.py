@@ -142,12 +142,12 @@ def compare(
         watch.begin(len(missing))
         failures = []
         for run, outcome in _outcomes(missing, material, workers=workers, executor=executor, watch=watch):
-            watch.end(run, outcome)
             if isinstance(outcome, RunResult):
                 found[run] = outcome
                 records.put(run, outcome)
             else:
                 failures.append(Failure(run.method, run.seed, outcome))
+            watch.end(run, outcome)
     results: dict[str, dict[int, RunResult]] = {}
     for run in runs:
         if run in found:
