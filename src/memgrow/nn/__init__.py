@@ -2,13 +2,12 @@
 
 from memgrow.nn.bank import MemoryBank, Segment
 from memgrow.nn.growth import Growth, count_parameters, matching_hidden
-from memgrow.nn.readings import READINGS
 from memgrow.nn.recurrent import LAYERS, MemoryGRU, MemoryLSTM, MemoryRecurrent, MemoryRNN
-from memgrow.nn.residual_memory import ResidualMemory
+from memgrow.nn.residual_memory import MEMORY_KINDS, ResidualMemory
 
 __all__ = [
     "LAYERS",
-    "READINGS",
+    "MEMORY_KINDS",
     "Growth",
     "MemoryBank",
     "MemoryGRU",

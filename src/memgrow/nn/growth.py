@@ -1,13 +1,14 @@
-"""Growth of parameters, the optimiser's state and whatever describes them: in one call, together or not at all."""
+"""Growth of parameters, the optimizer's state and whatever describes them: in one call, together or not at all."""
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-from memgrow.nn.optimiser_state import Moment, interleave, moments_of
+from memgrow.errors import SettingsError
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -17,23 +18,27 @@ Layout = Sequence[tuple[int, int]]
 Draw = Callable[[tuple[int, ...]], Tensor]
 """Makes the new entries of a parameter, given their shape."""
 
+MEAN_OVER = {"row_var": -1, "col_var": -2}  # Adafactor's: the dimension that a tensor has one entry for
+# Rprop's and Adagrad's: what begins at a setting of the group, and not at zero.
+BEGINS_AT = {"step_size": "lr", "sum": "initial_accumulator_value"}
+
 
 class Growth:
     """Plans larger parameters and puts them in place at once with `commit`.
 
-    A parameter stays the same object, so that an optimiser, a hook or a tied module that holds it goes on doing
-    so: a grown part which nobody trains cannot come about. Grow between steps, not between forward and backward.
+    A parameter stays the same object, so that an optimizer, a hook or a tied module that holds it still does. Grow
+    between steps, not between forward and backward.
     """
 
-    def __init__(self, optimiser: torch.optim.Optimizer | None = None, generator: torch.Generator | None = None):
-        self._optimiser = optimiser
+    def __init__(self, optimizer: torch.optim.Optimizer | None = None, generator: torch.Generator | None = None):
+        self._optimizer = optimizer
         self._generator = generator
         self._data: dict[Tensor, Tensor] = {}
-        self._state: dict[Tensor, dict[str, Moment]] = {}
+        self._state: dict[Tensor, dict[str, _Moment]] = {}
         self._actions: list[Callable[[], object]] = []
 
     def enlarge(self, parameter: Tensor, dim: int, layout: Layout, draw: Draw) -> None:
-        """Plan new entries along `dim`; old ones keep their bits, the optimiser's state for new ones is as at first."""
+        """Plan new entries along `dim`; old ones keep their bits, the optimizer's state for new ones is as at first."""
         old = self._data.get(parameter, parameter.data)
         if sum(size for size, _ in layout) != old.shape[dim]:
             raise ValueError(f"layout {list(layout)} does not cover dimension {dim} of {tuple(old.shape)}")
@@ -42,18 +47,11 @@ class Growth:
         if shape[dim] == 0:
             return
         new = old.new_empty(shape) if old.is_meta else draw(tuple(shape)).to(old)
-        self._data[parameter] = interleave(old, new, dim, layout)
-        state = self._state.setdefault(parameter, self._moments(parameter))
-        for name, moment in state.items():
-            state[name] = moment.enlarged(dim, layout)
-
-    def select(self, parameter: Tensor, rows: Tensor) -> None:
-        """Plan that only these rows are left; they keep their bits, and the optimiser's state for them."""
-        rows = rows.to(parameter.device)
-        self._data[parameter] = self._data.get(parameter, parameter.data)[rows]
-        state = self._state.setdefault(parameter, self._moments(parameter))
-        for name, moment in state.items():
-            state[name] = moment.selected(rows)
+        self._data[parameter] = _interleave(old, new, dim, layout)
+        if self._optimizer is not None:
+            state = self._state.setdefault(parameter, _moments(self._optimizer, parameter))
+            for name, moment in state.items():
+                state[name] = moment.enlarged(dim, layout)
 
     def uniform(self, bound: float) -> Draw:
         """A draw from U(-bound, bound), on the CPU, so that a seed means the same on every device."""
@@ -76,45 +74,96 @@ class Growth:
         self._actions.append(action)
 
     def commit(self) -> None:
-        """Put everything in place. All memory has been taken before, so that nothing stops half-way."""
+        """Put everything in place. All memory has been allocated before, so that nothing stops half-way."""
         for parameter, data in self._data.items():
-            # While an older graph is alive (a loss that somebody still holds), autograd remembers the old shape. It
-            # forgets the shape when the dtype changes, so that the new data come by way of another dtype.
+            # While an older graph is alive (a loss that is still held), autograd remembers the old shape. It forgets
+            # the shape when the dtype changes, so that the new data come by way of another dtype.
             parameter.data = data.new_empty(0, dtype=torch.float16 if data.dtype != torch.float16 else torch.float32)
             parameter.data = data
             parameter.grad = None
         for parameter, state in self._state.items():
-            if self._optimiser is not None and state:
-                self._optimiser.state[parameter].update({name: moment.tensor for name, moment in state.items()})
+            if self._optimizer is not None and state:
+                self._optimizer.state[parameter].update({name: moment.tensor for name, moment in state.items()})
         for action in self._actions:
             action()
 
-    def _moments(self, parameter: Tensor) -> dict[str, Moment]:
-        return {} if self._optimiser is None else moments_of(self._optimiser, parameter)
+
+class _Moment(NamedTuple):
+    """A tensor of the optimizer's state that is laid out like the parameter, except a dimension it is a mean over."""
+
+    tensor: Tensor
+    mean_over: int | None  # counted from the first
+    first: float  # what new entries begin with
+
+    def enlarged(self, dim: int, layout: Layout) -> "_Moment":
+        if dim == self.mean_over:
+            return self
+        shape = list(self.tensor.shape)
+        shape[dim] = sum(extra for _, extra in layout)
+        return self._replace(tensor=_interleave(self.tensor, self.tensor.new_full(shape, self.first), dim, layout))
+
+
+def _moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> dict[str, _Moment]:
+    """The state that grows with a parameter (Adam's moments; not its step count), by name."""
+    groups = [group for group in optimizer.param_groups if any(p is parameter for p in group["params"])]
+    if parameter.requires_grad and not groups:
+        raise SettingsError(
+            f"the optimizer does not hold a parameter of shape {tuple(parameter.shape)} that grows: pass the optimizer "
+            "that trains it, or set requires_grad to False"
+        )
+    if isinstance(optimizer, torch.optim.LBFGS) and optimizer.state:
+        raise SettingsError("the state of LBFGS cannot grow: make a new optimizer after the growth")
+    found = {}
+    for name, tensor in optimizer.state.get(parameter, {}).items():
+        if isinstance(tensor, Tensor) and tensor.ndim:  # a step count has no dimensions
+            expected, over = list(parameter.shape), None
+            if name in MEAN_OVER and parameter.ndim > 1:
+                over = parameter.ndim + MEAN_OVER[name]
+                expected[over] = 1
+            if list(tensor.shape) != expected:
+                raise SettingsError(
+                    f"{type(optimizer).__name__}: it is not known how {name} of shape {tuple(tensor.shape)} grows: "
+                    "make a new optimizer after the growth"
+                )
+            found[name] = _Moment(tensor, over, float(groups[0].get(BEGINS_AT.get(name, ""), 0.0)))
+    return found
+
+
+def _interleave(old: Tensor, new: Tensor, dim: int, layout: Layout) -> Tensor:
+    """Old and new entries along `dim`, in runs of the sizes of the layout."""
+    if not old.shape[dim] and new.is_contiguous():  # all of it is new
+        return new
+    pieces = []
+    old_at = new_at = 0
+    for size, extra in layout:
+        pieces += [old.narrow(dim, old_at, size), new.narrow(dim, new_at, extra)]
+        old_at, new_at = old_at + size, new_at + extra
+    return torch.cat(pieces, dim)
+
+
+def renamed_optimizer(
+    optimizer: torch.optim.Optimizer | None, keywords: Mapping[str, Any]
+) -> torch.optim.Optimizer | None:
+    """The `optimizer` of a call of `grow`, also under its old spelling `optimiser`."""
+    if unknown := keywords.keys() - {"optimiser"}:
+        raise TypeError(f"grow() got an unexpected keyword argument {min(unknown)!r}")
+    if "optimiser" in keywords:
+        warnings.warn("grow(optimiser=...) is spelled optimizer now", DeprecationWarning, stacklevel=3)
+    return keywords.get("optimiser", optimizer)
 
 
 def without_data(model: Module) -> Module:
     """A copy whose parameters have a shape and no numbers ("meta" tensors), to try something on."""
-    # What a hook holds, or has put there, is not ours: it may be huge, or have no copy.
-    instead: dict[int, object] = {id(one): one for module in model.modules() for one in _foreign(module)}
-    instead |= {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
-    return copy.deepcopy(model, memo=instead)
+    # What hooks hold is shared: it may be huge, or have no copy.
+    memo: dict[int, object] = {id(one): one for module in model.modules() for one in _hooks_and_tensors(module)}
+    memo |= {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
+    return copy.deepcopy(model, memo=memo)
 
 
-def _foreign(module: nn.Module) -> Iterator[object]:
+def _hooks_and_tensors(module: nn.Module) -> Iterator[object]:
     for name, held in vars(module).items():
-        if "_hooks" in name and "load" not in name:
+        if ("_hooks" in name and "load" not in name) or isinstance(held, Tensor):
             yield held
-        elif name not in ("_parameters", "_buffers", "_modules"):
-            yield from _tensors_in(held)
-
-
-def _tensors_in(held: object) -> Iterator[Tensor]:
-    if isinstance(held, Tensor):
-        yield held
-    elif isinstance(held, list | tuple | dict):
-        for one in held.values() if isinstance(held, dict) else held:
-            yield from _tensors_in(one)
 
 
 def count_parameters(model: nn.Module) -> int:

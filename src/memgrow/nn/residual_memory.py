@@ -1,151 +1,105 @@
-"""A memory in the residual stream of a Transformer: each domain's slots are read by a query of their own.
+"""A memory in the residual stream of a Transformer: each domain's slots are read by a query network for that domain.
 
 Nothing that is computed for one domain depends on another, and values start at zero: growing changes no bit of any
 output, whatever was there before.
 """
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from memgrow.nn.bank import rows_of
-from memgrow.nn.growing_memory import GrowingMemory
-from memgrow.nn.routing import current_routes, grouped
+from memgrow.errors import SettingsError
+from memgrow.nn.bank import MemoryBank
+from memgrow.nn.growth import Draw, Growth, renamed_optimizer
+from memgrow.nn.state_dict import EXTRA, GrowingModule, pack_json, unpack_json
 
+MEMORY_KINDS = ("slots", "fixed-keys", "adapter")
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread
-COPIED = 1 << 18  # numbers that are copied in the time that a further group of rows takes
+NOISE = 0.1  # length of what is added to a start of unit length when a key begins where another one does
 
 
-class ResidualMemory(GrowingMemory):
-    """Adds to states (..., width) what the slots of each domain have to say of them.
+class QueryNetwork(GrowingModule):
+    """A linear layer without bias for each segment of slots, (segments * key_size, width), which grows."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(0, width))
+
+
+class ResidualMemory(GrowingModule):
+    """Adds to states (..., width) what the slots of each domain contribute to them.
 
     For each segment of slots: a normalised query of `key_size` numbers, the `best` slots by their key, and the sum of
-    their values, weighted by a softmax over them and a logit of 0 that stands for nothing. The readings "fixed-keys"
-    (keys that do not train) and "adapter" (a bottleneck of as many parameters) are controls.
+    their values, weighted by a softmax over them and a logit of 0 that stands for nothing. Two kinds are controls:
+    "fixed-keys" (keys do not train) and "adapter" (a bottleneck with as many parameters).
     """
 
     _silent: frozenset[str] = frozenset()  # domains whose slots add nothing
-    _only: tuple[int, ...] | None = None  # numbers of the segments that are asked for
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        key_size: int = 64,
+        best: int = 16,
+        slots: int = 0,
+        domain: str | None = None,
+        kind: str = "slots",
+    ) -> None:
+        super().__init__()
+        if kind not in MEMORY_KINDS:
+            raise SettingsError(f"unknown memory {kind!r}; choose one of {', '.join(MEMORY_KINDS)}")
+        if width < 1 or key_size < 2 or best < 1:
+            raise SettingsError(f"width and best must be at least 1 and key_size 2, not {width}, {best}, {key_size}")
+        self.width, self.key_size, self.best, self.kind = width, key_size, best, kind
+        self.query = QueryNetwork(width)
+        self.bank = MemoryBank(width if self._is_adapter else key_size, width)
+        self._requested: tuple[int, ...] = ()  # for each segment, the slots that were asked for
+        if slots:
+            self.grow(slots, domain)
+
+    @property
+    def _is_adapter(self) -> bool:
+        return self.kind == "adapter"
+
+    # Reading
 
     def forward(self, states: Tensor) -> Tensor:
         # What new slots add has to be 0.0 and is subtracted: -0.0 + 0.0 would be 0.0, another bit. It is 0.0 as no
         # factor is -0.0, in whatever order it is summed.
-        if (routes := current_routes()) is not None:
-            # An exported graph has no groups of rows, whose number and sizes depend on the texts.
-            read = self._read_masked if torch.compiler.is_exporting() else self._read_routed
-            return read(states, routes)
-        places, result = states.reshape(-1, self.width), states
-        for number in self.read_segments:
-            segment = self.bank.segments[number]
+        positions, result = states.reshape(-1, self.width), states
+        for number, segment in enumerate(self.bank.segments):
             if segment.domain not in self._silent:
                 values = 0.0 - self.bank.values[segment.start : segment.stop]
-                weights = self._weights(places, number).to(values)  # (places, slots)
+                weights = self._weights(positions, number).to(values)  # (positions, slots)
                 result = result - (weights @ values).to(states).view_as(states)
         return result
 
-    def _read_routed(self, states: Tensor, routes: Tensor) -> Tensor:
-        """The same where each row of states (R, ..., width) reads the segments of its routes (R, count) alone."""
-        result = states
-        # In the order of segments, as all are read: growth may turn round which is nearest, and so the bits of a sum.
-        for choice in routes.sort(1).values.unbind(1):
-            order, groups = grouped(choice)
-            if self._batches_rows(states, len(groups)):
-                result = result - self._contents_by_row(states, choice)
-            else:
-                result = result - self._contents_by_group(states, order, groups)
-        return result
-
-    def _batches_rows(self, states: Tensor, groups: int) -> bool:
-        """Whether rows are read by one batched product, for which each has a copy of its slots, and not in groups."""
-        segment = len(self.bank) // len(self.bank.segments) * (self.bank.keys.shape[1] + self.width)
-        numbers = segment + self._reading.queried * self.key_size * self.width
-        return groups > 1 and states.device.type == "cpu" and len(states) * numbers <= groups * COPIED
-
-    def _contents_by_group(self, states: Tensor, order: Tensor, groups: Sequence[tuple[int, int]]) -> Tensor:
-        contents = []
-        for (number, count), rows in zip(groups, torch.split(order, [count for _, count in groups]), strict=True):
-            segment, some = self.bank.segments[number], states if count == len(states) else states[rows]
-            if segment.domain in self._silent:
-                contents.append(torch.zeros_like(some))
-                continue
-            values = 0.0 - self.bank.values[segment.start : segment.stop]
-            weights = self._weights(some.reshape(-1, self.width), number).to(values)  # (places, slots)
-            contents.append((weights @ values).to(states).view_as(some))
-        return contents[0] if len(groups) == 1 else torch.cat(contents)[order.argsort()]
-
-    def _contents_by_row(self, states: Tensor, choice: Tensor) -> Tensor:
-        slots = self.bank.slots_of(choice.unsqueeze(1))
-        places = states.reshape(len(states), -1, self.width)
-        networks = self.query.weight.view(-1, self.key_size, self.width)
-        queries = self._query_by(places, rows_of(networks, choice) if self._reading.queried else networks)
-        memory = self.bank.memory_by_row(slots)  # (R, n, ...)
-        logits = self._logits(queries, memory.keys)  # (R, places, n)
-        if memory.bias is not None:
-            logits = logits + memory.bias.unsqueeze(1)
-        values = 0.0 - memory.values
-        contents = (self._reading.weigh(logits, self.best).to(values) @ values).to(states).view_as(states)
-        if self._silent:
-            silent = [self.bank.segments[number].domain in self._silent for number in choice.tolist()]
-            shape = (-1, *[1] * (states.ndim - 1))
-            contents = contents.masked_fill(torch.tensor(silent, device=states.device).view(shape), 0.0)
-        return contents
-
-    def _read_masked(self, states: Tensor, routes: Tensor) -> Tensor:
-        """The same by reading all segments for all rows, and taking what is on a row's routes."""
-        result = states
-        for number in self.read_segments:
-            segment = self.bank.segments[number]
-            if segment.domain not in self._silent:
-                content = self._weights(states, number).to(states) @ self.bank.values[segment.start : segment.stop]
-                reads = (routes == number).any(1).view(-1, *[1] * (states.ndim - 1))
-                result = result + content * reads
-        return result
-
-    @property
-    def read_segments(self) -> Sequence[int]:
-        """The numbers of the segments that are read, in order: those that are asked for, or all but those apart."""
-        if self._only is not None:
-            return self._only
-        return [number for number in range(len(self.bank.segments)) if number not in self._apart]
-
     def weights(self, states: Tensor) -> Tensor:
-        """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing.
-
-        Where rows are routed, states are (R, ..., width).
-        """
-        read, routes, shares = set(self.read_segments), current_routes(), [states.new_zeros(*states.shape[:-1], 0)]
-        for number, segment in enumerate(self.bank.segments):
-            none = states.new_zeros(*states.shape[:-1], segment.stop - segment.start)
-            share = self._reading.share(self._weights(states, number)) if number in read else none
-            if routes is not None:
-                reads = (routes == number).any(1)
-                share = share * reads.view(-1, *[1] * (states.ndim - 1))
-            shares.append(share)
+        """The share of each slot in what its domain's slots add, (..., N); what a domain lacks to 1 went to nothing."""
+        shares = [states.new_zeros(*states.shape[:-1], 0)]
+        for number in range(len(self.bank.segments)):
+            weights = self._weights(states, number)
+            # An adapter's units are compared with a unit that is always at 1 and stands for nothing.
+            shares.append(weights / (1 + weights.sum(-1, keepdim=True)) if self._is_adapter else weights)
         return torch.cat(shares, dim=-1)
 
     def contents(self, states: Tensor) -> dict[str, Tensor]:
         """What the slots of each domain add to states (..., width), by domain: of the same shape."""
         added: dict[str, Tensor] = {}
-        for number in self.read_segments:
-            segment = self.bank.segments[number]
+        for number, segment in enumerate(self.bank.segments):
             values = self.bank.values[segment.start : segment.stop]
             content = self._weights(states, number).to(values) @ values
             added[segment.domain] = added[segment.domain] + content if segment.domain in added else content
         return added
 
-    def counts(self, states: Tensor, mask: Tensor) -> Tensor:
-        """How often each slot is read at the places of the `mask` (...), each time by its weight: (N)."""
-        if current_routes() is None:
-            weights = self.weights(states.reshape(-1, self.width))  # (places, N)
-        else:
-            weights = self.weights(states).flatten(0, -2)
-        return mask.flatten().to(weights) @ weights
-
     def queries(self, states: Tensor, domain: str) -> Tensor:
-        """What the newest slots of a domain are asked: (..., key_size)."""
+        """The queries to the newest slots of a domain: (..., key_size)."""
         return self._query(states, self._newest(domain))
 
     @contextmanager
@@ -157,60 +111,165 @@ class ResidualMemory(GrowingMemory):
         finally:
             self._silent = before
 
-    def read_only(self, numbers: Sequence[int]) -> None:
-        """Read the segments of these numbers, in this order, and no others from now on."""
-        self._only = tuple(numbers)
-
-    # What follows depends on one segment's own rows alone, in numbers and in the shapes of all operations.
+    # What follows depends on one segment's rows alone, in numbers and in the shapes of all operations.
 
     def _query(self, states: Tensor, number: int) -> Tensor:
-        own = self.query.weight[number * self.key_size : (number + 1) * self.key_size]
-        return self._query_by(states, own)
-
-    def _query_by(self, states: Tensor, own: Tensor) -> Tensor:
-        """The queries of states (..., width) by a network (key_size, width), or by one for each row of a batch."""
-        if not self._reading.queried:
+        if self._is_adapter:
             return states
-        asked = F.linear(states, own) if own.ndim == 2 else states @ own.transpose(1, 2)
-        return F.layer_norm(asked, (self.key_size,))
+        network = self.query.weight[number * self.key_size : (number + 1) * self.key_size]
+        return F.layer_norm(F.linear(states, network), (self.key_size,))
 
     def _weights(self, states: Tensor, number: int) -> Tensor:
         segment = self.bank.segments[number]
-        logits = self._logits(self._query(states, number), self.bank.keys[segment.start : segment.stop])
+        keys = self.bank.keys[segment.start : segment.stop]
+        if self.kind == "fixed-keys":
+            keys = keys.detach()
+        if not self._is_adapter:
+            keys = F.normalize(keys, dim=-1) * SHARPNESS
+        logits = F.linear(self._query(states, number), keys)
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))  # bfloat16 is too coarse for a softmax
         if (bias := self.bank.logit_bias()) is not None:
             logits = logits + bias[segment.start : segment.stop]
-        return self._reading.weigh(logits, self.best)
+        if self._is_adapter:
+            return logits.relu() + 0.0  # 0.0 where a rectifier returns -0.0: see forward
+        return _best_slots(logits, self.best)
 
-    def _logits(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """Those of keys (n, key_size), or of keys of its own for each row of a batch."""
-        if self._reading.fixed_keys:
-            keys = keys.detach()
-        if self._reading.queried:
-            keys = F.normalize(keys, dim=-1) * SHARPNESS
-        logits = F.linear(queries, keys) if keys.ndim == 2 else queries @ keys.transpose(1, 2)
-        return logits.to(torch.promote_types(logits.dtype, torch.float32))  # bfloat16 is too coarse for a softmax
+    def _newest(self, domain: str) -> int:
+        numbers = [n for n, segment in enumerate(self.bank.segments) if segment.domain == domain]
+        if not numbers:
+            known = ", ".join(self.bank.domains) or "none"
+            raise SettingsError(f"the domain {domain!r} has no slots in this memory; domains with slots: {known}")
+        return numbers[-1]
+
+    # Growing
+
+    def grow(
+        self,
+        slots: int,
+        domain: str | None = None,
+        *,
+        initial_logit_bias: float = 0.0,
+        optimizer: torch.optim.Optimizer | None = None,
+        generator: torch.Generator | None = None,
+        **deprecated: Any,
+    ) -> None:
+        """Add slots for a domain, and a query network that reads them; outputs keep their bits."""
+        growth = Growth(renamed_optimizer(optimizer, deprecated), generator)
+        self.plan(growth, slots=slots, domain=domain, initial_logit_bias=initial_logit_bias)
+        growth.commit()
+
+    def plan(
+        self, growth: Growth, *, slots: int = 0, domain: str | None = None, initial_logit_bias: float = 0.0
+    ) -> None:
+        """Make new slots part of a larger growth. New rows are at the end of each parameter."""
+        if slots and not self._is_adapter:
+            rows = len(self.query.weight)
+            draw = growth.uniform(1 / math.sqrt(self.width))
+            growth.enlarge(self.query.weight, 0, [(rows, self.key_size)], draw)
+        self.bank.plan(
+            growth,
+            slots=self.matching_units(slots) if self._is_adapter else slots,
+            domain=domain,
+            initial_logit_bias=initial_logit_bias,
+            draw_keys=None if self._is_adapter else lambda shape: F.normalize(growth.uniform(1)(shape), dim=-1),
+            draw_values=torch.zeros,
+        )
+        if slots:
+            growth.then(lambda: setattr(self, "_requested", (*self._requested, slots)))
+
+    def matching_units(self, slots: int) -> int:
+        """The number of an adapter's hidden units that have as many parameters as `slots` slots with their query."""
+        if slots <= 0:
+            return slots
+        parameters = slots * (self.key_size + self.width) + self.key_size * self.width
+        return max(1, round(parameters / (2 * self.width)))
+
+    @torch.no_grad()
+    def start_keys(self, domain: str, queries: Tensor, generator: torch.Generator | None = None) -> None:
+        """Set the keys of a domain's newest slots to a sample of `queries` (Q, key_size); if few, also close to them.
+
+        Fixed keys, and an adapter's, stay as they were drawn. Random numbers are drawn on the CPU.
+        """
+        if self.kind != "slots" or not len(queries):
+            return
+        segment = self.bank.segments[self._newest(domain)]
+        slots = len(segment)
+        rounds = [torch.randperm(len(queries), generator=generator) for _ in range(math.ceil(slots / len(queries)))]
+        chosen = torch.cat(rounds)[:slots].to(queries.device)
+        keys = F.normalize(queries[chosen].to(self.bank.keys), dim=-1)
+        if slots > len(queries):
+            noise = torch.randn(slots - len(queries), self.key_size, generator=generator)
+            keys[len(queries) :] += noise.to(keys) * (NOISE / math.sqrt(self.key_size))
+        self.bank.keys[segment.start : segment.stop] = F.normalize(keys, dim=-1)
+
+    def untrained_parameters(self) -> Sequence[nn.Parameter]:
+        """What does not train, whatever the method: fixed keys. They never have a gradient."""
+        return (self.bank.keys,) if self.kind == "fixed-keys" else ()
+
+    # In a state dict and in a saved model
+
+    @property
+    def growths(self) -> list[dict[str, Any]]:
+        """The calls of `grow` that give a new memory the shape of this one, as JSON."""
+        pairs = zip(self._requested, self.bank.segments, strict=True)
+        return [{"slots": slots, "domain": one.domain, "quiet": float(one.biased)} for slots, one in pairs]
+
+    def restore(self, growths: Sequence[Mapping[str, Any]], draw: Draw = torch.zeros) -> None:
+        """Take the shape of a memory with these `growths`, whose numbers are to be filled in."""
+        sizes = self._sizes(growths)
+        named = [(one["domain"], size, bool(one["quiet"])) for one, size in zip(growths, sizes, strict=True)]
+        growth, rows = Growth(), 0 if self._is_adapter else self.key_size * len(growths)
+        growth.enlarge(self.query.weight, 0, [(len(self.query.weight), rows)], draw)
+        growth.commit()
+        self.bank.restore(named, draw)
+        self._requested = (*self._requested, *(one["slots"] for one in growths))
+
+    def _sizes(self, growths: Sequence[Mapping[str, Any]]) -> list[int]:
+        """The slots, or units of an adapter, of each of these `growths`."""
+        if any(type(one["slots"]) is not int or one["slots"] < 1 for one in growths):
+            raise SettingsError("a memory has a growth without a number of slots")
+        if any(one.get("apart") for one in growths):
+            raise SettingsError("this memory holds domains that were imported by memgrow 0.2, which are not read any more")
+        return [self.matching_units(one["slots"]) if self._is_adapter else one["slots"] for one in growths]
+
+    def get_extra_state(self) -> Tensor | None:
+        """The `growths`, for a state dict; None while there are no slots."""
+        return pack_json({"growths": self.growths}) if self._requested else None
+
+    def set_extra_state(self, state: Any) -> None:
+        """Nothing: the bank takes over the names of owners, and loading has grown the memory."""
+
+    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *rest: Any) -> None:
+        state, keys = state_dict.get(prefix + EXTRA), state_dict.get(prefix + "bank.keys")
+        if state is not None and keys is not None:
+            growths = _unpack_growths(state)
+            if sum(self._sizes(growths)) != len(keys):
+                raise SettingsError(f"this state dict is damaged: its growths do not add up to {len(keys)} slots")
+            if [one["slots"] for one in growths[: len(self._requested)]] == list(self._requested):
+                self.restore(growths[len(self._requested) :])
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def extra_repr(self) -> str:
-        return f"{self.width}, best={self.best}, reading={self.reading!r}"
+        return f"{self.width}, best={self.best}, kind={self.kind!r}"
 
 
-def read_naively(memory: ResidualMemory, states: Tensor) -> Tensor:
-    """What slots (not an adapter) add to states (..., width): place by place, as the docstrings have it."""
-    rows = []
-    for state in states.reshape(-1, states.shape[-1]):
-        content = torch.zeros_like(state)
-        for number, segment in enumerate(memory.bank.segments):
-            projected = memory.query.weight[number * memory.key_size : (number + 1) * memory.key_size] @ state
-            query = (projected - projected.mean()) / (projected.var(correction=0) + 1e-5).sqrt()
-            keys = memory.bank.keys[segment.start : segment.stop]
-            values = memory.bank.values[segment.start : segment.stop]
-            logits = [query @ (key / key.norm() * SHARPNESS) for key in keys]
-            if (bias := memory.bank.logit_bias()) is not None:
-                logits = [logit + b for logit, b in zip(logits, bias[segment.start : segment.stop], strict=True)]
-            last = sorted((logit.item() for logit in logits), reverse=True)[: memory.best][-1]
-            read = [slot for slot, logit in enumerate(logits) if logit.item() >= last]
-            weights = torch.softmax(torch.stack([torch.zeros_like(logits[0]), *(logits[slot] for slot in read)]), 0)
-            for weight, slot in zip(weights[1:], read, strict=True):
-                content = content + weight * values[slot]
-        rows.append(content)
-    return torch.stack(rows).view_as(states)
+def _best_slots(logits: Tensor, best: int) -> Tensor:
+    """A softmax over the `best` largest logits and a logit of 0 for nothing; slots that tie with the last are read too.
+
+    Dense, with a threshold from `topk`: no indices, so that shapes are fixed and the backward pass has no atomics.
+    """
+    slots = logits.shape[-1]
+    if best < slots:
+        last = logits.detach().topk(best, dim=-1).values[..., -1:]
+        logits = torch.where(logits < last, -math.inf, logits)
+    return F.pad(logits, (0, 1)).softmax(dim=-1)[..., :slots]
+
+
+def _unpack_growths(state: Any) -> list[dict[str, Any]]:
+    stored, kinds = unpack_json(state), {"slots": int, "domain": str, "quiet": float}
+    growths = stored.get("growths") if isinstance(stored, dict) else None
+    if not isinstance(growths, list) or not all(
+        isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in kinds.items()) for one in growths
+    ):
+        raise SettingsError(f"the entry {EXTRA} of this state dict is damaged: it does not say how its memory grew")
+    return growths

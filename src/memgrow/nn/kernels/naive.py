@@ -25,37 +25,11 @@ class Weights(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """The slots that a step reads: the same for all rows of a batch or, with a further dimension (B), those of each.
+    """The slots that a step reads."""
 
-    With `stretches`, each row reads a stretch of the slots, which has no copy then; there are no gradients.
-    """
-
-    keys: Tensor  # (N, H) or (B, N, H)
-    values: Tensor  # (N, M) or (B, N, M)
-    bias: Tensor | None = None  # (N) or (B, N), added to the logits
-    stretches: Tensor | None = None  # (B, 2): the first slot that each row reads, and the one after the last
-
-    @property
-    def by_row(self) -> bool:
-        return self.keys.ndim == 3 or self.stretches is not None
-
-    @property
-    def slots(self) -> int:
-        """How many a row reads, at most."""
-        return self.keys.shape[-2] if self.stretches is None else int(self.stretches.diff(dim=1).max())
-
-    def of_rows(self, count: int) -> "Memory":
-        """What the first rows of a batch read."""
-        if self.stretches is not None:
-            return self._replace(stretches=self.stretches[:count])
-        if not self.by_row or count == len(self.keys):
-            return self
-        return Memory(self.keys[:count], self.values[:count], None if self.bias is None else self.bias[:count])
-
-    def stretch(self, start: int, stop: int) -> "Memory":
-        """Slots that follow each other, for all rows."""
-        bias = None if self.bias is None else self.bias[start:stop]
-        return Memory(self.keys[start:stop], self.values[start:stop], bias)
+    keys: Tensor  # (N, H)
+    values: Tensor  # (N, M)
+    bias: Tensor | None = None  # (N), added to the logits
 
 
 NO_MEMORY = (None,) * len(Memory._fields)
@@ -72,30 +46,11 @@ class Direction(NamedTuple):
 
 def attend(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     """Equations 1 and 2: the content that the slots give for each query (B, M), and the weight of each (B, N)."""
-    if memory.by_row:
-        return _attend_by_row(query, memory)
     logits = query @ memory.keys.t()  # (B, N)
     if memory.bias is not None:
         logits = logits + memory.bias
     weights = torch.softmax(logits, dim=-1)  # subtracts the maximum, so that no exp overflows
     return weights @ memory.values, weights  # (B, M), (B, N)
-
-
-def _attend_by_row(query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    """The same where each row has slots of its own."""
-    if memory.stretches is not None:
-        weights = query.new_zeros(len(query), memory.slots)
-        contents = []
-        for number, (row, ends) in enumerate(zip(query, memory.stretches.tolist(), strict=True)):
-            content, own = attend(row.unsqueeze(0), memory.stretch(*ends))
-            weights[number, : own.shape[1]] = own[0]
-            contents.append(content)
-        return torch.cat(contents), weights
-    logits = (memory.keys @ query.unsqueeze(-1)).squeeze(-1)  # (B, N)
-    if memory.bias is not None:
-        logits = logits + memory.bias
-    weights = torch.softmax(logits, dim=-1)
-    return (weights.unsqueeze(1) @ memory.values).squeeze(1), weights
 
 
 def lstm_step(x: Tensor, state: State, w: Weights) -> State:
@@ -163,7 +118,7 @@ def recur(
             running = tuple(torch.cat((s, first[rows:size])) for s, first in zip(running, state, strict=True))
         x = inputs[t]
         if memory is not None:
-            content, _ = attend(running[0], memory.of_rows(size))
+            content, _ = attend(running[0], memory)
             x = torch.cat((x, content), dim=-1)  # [x ; c]
         running = step(x, running, weights)
         outputs[t] = running[0]

@@ -1,6 +1,6 @@
 """The stepped backend as an operator of torch's, which a compiled graph holds as one piece, forward and backward.
 
-Traced, its hand-written passes would come out of Inductor with other gradients (nn/uncompiled.py); an operator is not
+Traced, its hand-written passes would come out of Inductor with other gradients (kernels/uncompiled.py); an operator is not
 looked into. This module is imported while a graph is traced and at no other time.
 """
 
@@ -57,7 +57,7 @@ def _(cell: str, batch_sizes: Any, reverse: Any, present: Any, tensors: Any) -> 
         assert hh is not None
         hidden, slots, size = hh.shape[1], 0, 0
         if keys is not None and values is not None:
-            slots, size = keys.shape[-2], values.shape[-1]
+            slots, size = values.shape
         last += [torch.empty_like(part, memory_format=torch.contiguous_format) for part in (h, c) if part is not None]
         widths = (hidden, hidden + size, gates * hidden, slots, hidden, hidden)  # as the fields of Trace
         traces += [new(total, width) for width in widths]

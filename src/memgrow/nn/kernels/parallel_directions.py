@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from memgrow.nn.autograd import NAIVE, Gradients, first_order
+from memgrow.nn.kernels.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels import stepped
 from memgrow.nn.kernels.naive import NO_MEMORY, Direction, State
 from memgrow.nn.kernels.stepped import Tensors
 
 T = TypeVar("T")
 WORTHWHILE = 1 << 25  # multiplications of a step: below this, handing work over costs more than it saves
-EACH = 10  # tensors of a direction
+EACH = 9  # tensors of a direction
 
 _second: ThreadPoolExecutor | None = None  # the thread that runs the second direction
 

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from memgrow.nn.autograd import NAIVE, Gradients, first_order
-from memgrow.nn.kernels import row_memory
+from memgrow.nn.kernels.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels.naive import NO_MEMORY, Memory, State, Weights
 
 Tensors = Sequence[Tensor | None]
-"""The inputs x and what one direction reads: x, h, c, ih, hh, bias_ih, bias_hh, keys, values, slot bias, stretches."""
+"""The inputs x and what one direction reads: x, h, c, ih, hh, bias_ih, bias_hh, keys, values, slot bias."""
 
 
 class Trace(NamedTuple):
@@ -84,7 +83,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
     """What the backward pass needs, the outputs among it, and the last state of each sequence."""
     x, state, w, memory = _parts(tensors)
     hidden, total = w.hh.shape[1], len(x)
-    slots, size = (0, 0) if memory is None else (memory.slots, memory.values.shape[-1])
+    slots, size = (0, 0) if memory is None else memory.values.shape
     inputs = w.ih.shape[1] - size
     empty = x.new_empty
     trace = Trace(
@@ -99,8 +98,7 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
         trace.gates.add_(w.bias_ih)
     step = CELLS[cell].step(w, inputs)
     running = [s.clone() for s in state]  # (B, H); rows whose sequence has not begun, or has ended, stay as they are
-    keys = None if memory is None or memory.by_row else memory.keys.t()
-    stretches = None if memory is None or memory.stretches is None else row_memory.Stretches(memory)
+    keys = None if memory is None else memory.keys.t()
     for part, rows in _steps(batch_sizes, reverse):
         h, hc = running[0][:rows], trace.hc[part]
         hc[:, :hidden] = h
@@ -108,10 +106,6 @@ def forward_pass(cell: str, batch_sizes: Sequence[int], reverse: bool, tensors: 
             logits = torch.mm(h, keys) if memory.bias is None else torch.addmm(memory.bias, h, keys)
             torch.softmax(logits, -1, out=trace.attention[part])
             torch.mm(trace.attention[part], memory.values, out=hc[:, hidden:])
-        elif stretches is not None:
-            stretches.read(h, trace.attention[part], hc[:, hidden:])
-        elif memory is not None:
-            row_memory.read(memory.of_rows(rows), h, trace.attention[part], hc[:, hidden:])
         step(Trace(*(tensor[part] for tensor in trace)), [s[:rows] for s in running])
         h.copy_(trace.output[part])
     return trace, tuple(running)
@@ -132,7 +126,7 @@ def backward_pass(
     d_state = [d.clone() for d in d_last]
     steps = _steps(batch_sizes, not reverse)
     found = CELLS[cell].backward(trace, steps, d_output, d_state, weights, memory)
-    return _weight_gradients(x, batch_sizes, trace, found, weights, memory, (*d_state, None)[:2], wants_x)
+    return _weight_gradients(x, trace, found, weights, memory, (*d_state, None)[:2], wants_x)
 
 
 class _LSTMStep:
@@ -244,9 +238,6 @@ def _memory_backward(trace: Trace, found: StepGradients, part: slice, dh: Tensor
     if memory is None:
         return
     d_content = found.hc[part, dh.shape[1] :]
-    if memory.by_row:
-        row_memory.read_back(memory.of_rows(len(dh)), d_content, trace.attention[part], found.logits[part], dh)
-        return
     d_attention = torch.mm(d_content, memory.values.t())
     attention = trace.attention[part]
     found.logits[part] = torch._softmax_backward_data(d_attention, attention, -1, attention.dtype)
@@ -255,7 +246,6 @@ def _memory_backward(trace: Trace, found: StepGradients, part: slice, dh: Tensor
 
 def _weight_gradients(
     x: Tensor,
-    batch_sizes: Sequence[int],
     trace: Trace,
     found: StepGradients,
     w: Weights,
@@ -276,13 +266,10 @@ def _weight_gradients(
     d_bias = None if w.bias_ih is None else found.gates.sum(0)
     d_inner = d_bias if found.inner is found.gates or d_bias is None else found.inner.sum(0)
     d_memory: tuple[Tensor | None, ...] = NO_MEMORY
-    if memory is not None and memory.by_row:
-        own = row_memory.gradients(memory, batch_sizes, h, found.hc[:, size:], trace.attention, found.logits)
-        d_memory = (*own, None)
-    elif memory is not None:
+    if memory is not None:
         logits = found.logits
         d_bank = logits.sum(0) if memory.bias is not None else None
-        d_memory = (torch.mm(logits.t(), h), torch.mm(trace.attention.t(), found.hc[:, size:]), d_bank, None)
+        d_memory = (torch.mm(logits.t(), h), torch.mm(trace.attention.t(), found.hc[:, size:]), d_bank)
     return (d_x, *d_first, d_ih, d_hh, d_bias, d_inner, *d_memory)
 
 
@@ -296,12 +283,12 @@ def _steps(batch_sizes: Sequence[int], reverse: bool) -> list[tuple[slice, int]]
 
 
 def _parts(tensors: Tensors) -> tuple[Tensor, State, Weights, Memory | None]:
-    x, h, c, ih, hh, bias_ih, bias_hh, keys, values, bias, stretches = tensors
+    x, h, c, ih, hh, bias_ih, bias_hh, keys, values, bias = tensors
     assert x is not None
     assert h is not None
     assert ih is not None
     assert hh is not None
-    memory = None if keys is None or values is None else Memory(keys, values, bias, stretches)
+    memory = None if keys is None or values is None else Memory(keys, values, bias)
     return x, (h,) if c is None else (h, c), Weights(ih, hh, bias_ih, bias_hh), memory
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memgrow.nn.autograd import NAIVE, Gradients, first_order
+from memgrow.nn.kernels.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels.cuda import cluster, nvrtc
 from memgrow.nn.kernels.cuda.cluster import ClusterKernel, plan_for
 from memgrow.nn.kernels.cuda.cluster_plan import Clusters, Sizes
@@ -39,8 +39,6 @@ def obstacle(cell: str, data: Tensor, directions: Sequence[Direction]) -> str | 
         return f"the fast kernels know {' and '.join(CELLS)}, not {cell}"
     if data.dtype not in (torch.float32, torch.bfloat16):
         return f"the fast kernels compute in float32 or bfloat16, not {data.dtype}"
-    if any(d.memory is not None and d.memory.by_row for d in directions):
-        return "the fast kernels read the same slots for all rows of a batch"
     if torch.cuda.get_device_capability(data.device) < (9, 0):
         return "the fast kernels need a GPU of compute capability 9.0 or above"
     parts = [t for d in directions for t in (*d.state, *d.weights, *(d.memory or ())) if t is not None]

@@ -40,7 +40,7 @@ def first_order(name: str, instead: str) -> Callable[[Backward], Backward]:
         @functools.wraps(backward)
         def wrapper(ctx: Any, *d_outputs: Tensor) -> Gradients:
             if torch.compiler.is_dynamo_compiling():
-                from memgrow.nn import uncompiled
+                from memgrow.nn.kernels import uncompiled
 
                 found: Gradients = uncompiled.call(wrapper, ctx, *d_outputs)
                 return found
