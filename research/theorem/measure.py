@@ -20,7 +20,7 @@ AT_ONCE = 64  # texts that are read together
 
 GROWTHS: dict[str, Callable[[Classifier, int], dict[str, Any]]] = {  # how a model grows, given a number of slots
     "slots": lambda model, slots: {"slots": slots},
-    "quiet slots": lambda model, slots: {"slots": slots, "quiet": QUIET},
+    "quiet slots": lambda model, slots: {"slots": slots, "initial_logit_bias": -QUIET},
     "units, matched": lambda model, slots: {"hidden": max(1, matching_hidden(model, slots))},
     "units, d": lambda model, slots: {"hidden": newest_column(model).slot_size},  # the theorem's own pairing
 }

@@ -18,7 +18,7 @@ LARGE = {"paper": (300, 300, 500, 300), "wide": (100, 1024, 1024, 1024), "five d
 
 
 def compare(kind, sizes, lengths, tolerance, dtype=torch.float32, **settings):
-    fast, plain = twins(kind, sizes, "cuda", quiet=True, dtype=dtype, **settings)
+    fast, plain = twins(kind, sizes, "cuda", biased=True, dtype=dtype, **settings)
     sequences = [torch.randn(length, sizes[0], device="cuda") for length in lengths]
     ours = results(fast.cuda(), [s.to(dtype) for s in sequences])
     theirs = results(plain.cuda(), [s.double() for s in sequences])

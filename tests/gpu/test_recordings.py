@@ -27,9 +27,9 @@ def pair(kind, slots, layers=1, dtype=torch.float32):
     torch.manual_seed(0)
     layer = kind(30, 50, slots=slots, num_layers=layers, bidirectional=True, device="cuda", backend="cuda", dtype=dtype)
     if slots:
-        layer.grow(slots=8, quiet=1.0)
+        layer.grow(slots=8, initial_logit_bias=-1.0)
     plain = copy.deepcopy(layer)
-    plain.recordings = None
+    plain.recordings, plain.cuda_graphs = None, False
     return layer, plain
 
 

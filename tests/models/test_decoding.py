@@ -26,17 +26,17 @@ def practised(request):
     torch.manual_seed(5)
     settings = ModelSettings(**{"embedding": 6, "hidden": 7, "slots": 4, "dropout": 0.1, **request.param})
     model = build("reply", settings, WORDS, domain="first")
-    model.grow(slots=3, quiet=1.0, domain="second")
+    model.grow(slots=3, initial_logit_bias=-1.0, domain="second")
     model.add_column(5, 2, "third")
     model.double()
     words, lengths = messages()
     replies, ends = torch.randint(2, WORDS, (len(words), 8)), torch.arange(len(words)) % 9
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.03)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
     for _ in range(40):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model(words, lengths, replies, ends).mean.backward()
-        optimiser.step()
-    optimiser.zero_grad()
+        optimizer.step()
+    optimizer.zero_grad()
     return model
 
 

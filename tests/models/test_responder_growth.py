@@ -35,12 +35,12 @@ def pairs():
 
 
 def trained(model):
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(3):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model(*pairs()).mean.backward()
-        optimiser.step()
-    return optimiser
+        optimizer.step()
+    return optimizer
 
 
 def all_scores(model):
@@ -77,17 +77,17 @@ def test_new_words_take_no_more_than_their_part_of_the_probability(new):
 
 
 def test_slots_and_words_come_behind_the_old_ones_with_zero_moments(model):
-    optimiser = trained(model)
+    optimizer = trained(model)
     objects = {name: id(parameter) for name, parameter in model.named_parameters()}
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    moments = {name: optimiser.state[p]["exp_avg"].clone() for name, p in model.named_parameters() if p.numel()}
+    moments = {name: optimizer.state[p]["exp_avg"].clone() for name, p in model.named_parameters() if p.numel()}
     rows = torch.randn(2, 6)
-    model.grow(slots=3, domain="new", quiet=1.0, words=rows, optimiser=optimiser)
+    model.grow(slots=3, domain="new", initial_logit_bias=-1.0, words=rows, optimizer=optimizer)
     for name, parameter in model.named_parameters():
-        assert objects[name] == id(parameter), "the optimiser must go on holding the parameter"
+        assert objects[name] == id(parameter), "the optimizer must go on holding the parameter"
         assert torch.equal(old_part(parameter, before[name].shape), before[name]), name
         if name in moments:
-            moment = optimiser.state[parameter]["exp_avg"]
+            moment = optimizer.state[parameter]["exp_avg"]
             assert moment.shape == parameter.shape
             assert torch.equal(old_part(moment, before[name].shape), moments[name])
             torch.testing.assert_close(moment.abs().sum(), moments[name].abs().sum())
@@ -129,26 +129,26 @@ def _units(side, sides, old):
     return range(start, start + old)
 
 
-def test_everything_grown_is_trained_by_the_optimiser_handed_in(model):
-    optimiser = trained(model)
-    model.grow(slots=3, hidden=2, quiet=1.0, words=torch.randn(2, 6), optimiser=optimiser)
+def test_everything_grown_is_trained_by_the_optimizer_handed_in(model):
+    optimizer = trained(model)
+    model.grow(slots=3, hidden=2, initial_logit_bias=-1.0, words=torch.randn(2, 6), optimizer=optimizer)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
-    optimiser.zero_grad()
+    optimizer.zero_grad()
     words, lengths, _, ends = pairs()
     model(words, lengths, torch.randint(2, WORDS + 2, (3, 5)), ends).mean.backward()
-    optimiser.step()
+    optimizer.step()
     for name, parameter in model.named_parameters():
         if name != "encoder.embedding.weight":  # not every word occurs
             assert (parameter != before[name]).double().mean() > 0.8, name
 
 
 def test_growth_that_fails_changes_nothing(model):
-    optimiser = trained(model)
+    optimizer = trained(model)
     before, shape = {name: p.detach().clone() for name, p in model.named_parameters()}, model.shape()
     with pytest.raises(RuntimeError):
-        model.grow(slots=3, hidden=2, words=torch.randn(2, 7), optimiser=optimiser)  # vectors of another size
+        model.grow(slots=3, hidden=2, words=torch.randn(2, 7), optimizer=optimizer)  # vectors of another size
     with pytest.raises(SettingsError, match="does not hold it"):
-        model.grow(slots=3, optimiser=torch.optim.Adam([model.decoder.start]))
+        model.grow(slots=3, optimizer=torch.optim.Adam([model.decoder.start]))
     assert all(torch.equal(p, before[name]) for name, p in model.named_parameters())
     assert model.shape() == shape
 
@@ -169,7 +169,7 @@ def test_hidden_growth_matches_the_slots_of_both_banks_in_parameters(model, slot
 
 def test_a_model_built_from_its_shape_takes_the_weights_and_answers_alike(model):
     model.grow(slots=3, hidden=2, domain="second", words=torch.randn(4, 6))
-    model.grow(slots=2, domain="third", quiet=2.0)
+    model.grow(slots=2, domain="third", initial_logit_bias=-2.0)
     model.add_column(7, 3, "fourth")
     model.grow(hidden=1, domain="fifth", words=torch.randn(1, 6))
     again = rebuild("reply", model.settings, 0, model.shape())
@@ -180,15 +180,15 @@ def test_a_model_built_from_its_shape_takes_the_weights_and_answers_alike(model)
 
 
 def test_a_new_column_alone_can_train_and_leaves_the_others_as_they_were(model):
-    optimiser = trained(model)
+    optimizer = trained(model)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     model.requires_grad_(False)
-    model.add_column(4, 2, "second", optimiser=optimiser)
+    model.add_column(4, 2, "second", optimizer=optimizer)
     for _ in range(2):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss = model(*pairs()).mean
         loss.backward()
-        optimiser.step()
+        optimizer.step()
     new = {name for name, p in model.named_parameters() if name not in before and p.numel()}
     assert {name.rsplit(".", 1)[0].removesuffix(".banks.0") for name in new} >= {"encoder.columns.1", "heads.1.output"}
     assert all(name.startswith(("encoder.columns.1.", "decoder.columns.1.", "heads.1.")) for name in new)

@@ -19,10 +19,10 @@ LENGTHS = {
 SIZES = {"odd": (5, 7, 11, 3), "smallest": (1, 1, 1, 1), "no memory": (6, 9, 0, None), "thousands": (3, 8, 3001, 4)}
 
 
-def results(layer, sequences, segments=None):
+def results(layer, sequences):
     """What a layer gives on sequences and what flows back into everything that went in."""
     inputs = [sequence.clone().requires_grad_() for sequence in sequences]
-    output, states = layer(pack_sequence(inputs, enforce_sorted=False), segments=segments)
+    output, states = layer(pack_sequence(inputs, enforce_sorted=False))
     states = states if isinstance(states, tuple) else (states,)
     (output.data.sin().sum() + sum((state * state).sum() for state in states)).backward()
     found = {"output": output.data, "dx": torch.cat([x.grad for x in inputs])}
@@ -34,14 +34,14 @@ def distance(a, b):
     return ((a.double() - b.double()).norm() / b.double().norm().clamp_min(1e-12)).item()
 
 
-def twins(kind, sizes, backend, quiet, dtype=torch.float32, **settings):
+def twins(kind, sizes, backend, biased, dtype=torch.float32, **settings):
     torch.manual_seed(0)
     inputs, hidden, slots, slot_size = sizes
     layers = []
     for name in (backend, "naive"):
         layer = kind(inputs, hidden, slots=slots, slot_size=slot_size, backend=name, **settings)
-        if quiet and slots:
-            layer.grow(slots=3, quiet=2.0)
+        if biased and slots:
+            layer.grow(slots=3, initial_logit_bias=-2.0)
         layers.append(layer)
     layers[0].load_state_dict(layers[1].state_dict())
     return layers[0].to(dtype), layers[1].double()

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from memgrow.errors import ModelError
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier, tally_of
 from memgrow.models.encoder import ENCODERS, Encoder, ModelSettings
 from memgrow.models.model import Model, StepOutput, Tally
@@ -20,12 +21,15 @@ TASKS = tuple(MODELS)
 
 def described(settings: ModelSettings) -> dict[str, Any]:
     """Settings as JSON; one that is newer than the format is left out at its default, so that older ones read it."""
-    newer = ("domains_read", "lowercase")
+    newer = ("lowercase",)
     return {name: value for name, value in asdict(settings).items() if name not in newer or value}
 
 
 def settings_from(values: Mapping[str, Any]) -> ModelSettings:
     """The settings that `described` made JSON of."""
+    values = dict(values)
+    if values.pop("domains_read", 0):
+        raise ModelError("this model reads the nearest domains alone (domains_read), which only memgrow 0.2 can do")
     return (PretrainedSettings if values["cell"] == CELL else ModelSettings)(**values)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memgrow.nn.autograd import Gradients, first_order
+from memgrow.nn.kernels.autograd import Gradients, first_order
 
 BUDGET = 2**24  # numbers in a chunk of the scores: 64 MiB
 LARGER = {"cuda": 2**26}  # where a chunk costs more to start than its memory matters: 256 MiB

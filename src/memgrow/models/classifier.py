@@ -1,7 +1,7 @@
 """Classifiers of texts and of pairs of texts: an encoder, features, and a small perceptron."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
@@ -110,16 +110,16 @@ class Classifier(Model):
     def tally(self, data: Encoded) -> Tally:
         return tally_of(self.correct(data))
 
-    def answer_by(self, head: Mapping[str, Tensor], blocks: Sequence[int]) -> None:
-        """Answer by other weights of the newest head from now on, whose labels came together in such blocks."""
-        for name, tensor in head.items():
-            owner, _, last = name.rpartition(".")
-            setattr(self.heads[-1].get_submodule(owner), last, nn.Parameter(tensor, requires_grad=False))
-        self._answering._arrange(blocks)
-        self.labels = sum(blocks)
-
     def _plan(
-        self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
+        self,
+        growth: Growth,
+        *,
+        slots: int,
+        hidden: int,
+        domain: str | None,
+        initial_logit_bias: float,
+        words: int,
+        labels: int,
     ) -> None:
         first = cast(nn.Linear, self.heads[-1][0])
         layout = list(self.encoder.layout(hidden)) * self.copies

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
-from memgrow.errors import SettingsError
 from memgrow.models.encoder import ModelSettings
 from memgrow.nn import LAYERS, MemoryBank, MemoryRecurrent
 from memgrow.nn.growth import Layout
@@ -42,8 +41,6 @@ class Columns(nn.Module):
     def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
         """Add a column that reads those that are there."""
         settings = self.settings
-        if len(self.columns) and settings.domains_read:
-            raise SettingsError("a model of several columns reads the slots of all domains: leave domains_read at 0")
         slot_size = settings.hidden if settings.slot_size is None else settings.slot_size
         column = LAYERS[settings.cell](
             settings.embedding + sum(self.sizes),
@@ -91,13 +88,11 @@ class Columns(nn.Module):
         weights = self.attention(packed, first)
         return [bank.share(each) for bank, each in zip(self.newest.banks, weights, strict=True)]
 
-    def attention(
-        self, packed: PackedSequence, first: Sequence[State] | None = None, segments: Sequence[int] | None = None
-    ) -> list[Tensor]:
+    def attention(self, packed: PackedSequence, first: Sequence[State] | None = None) -> list[Tensor]:
         """For each bank of the newest column: the weight of every slot at every step, (B, steps, slots)."""
         earlier, _ = run_columns(self.columns[:-1], packed, first)
         seen = packed._replace(data=torch.cat((packed.data, earlier), dim=-1))
-        weights = self.newest.reading(seen, None if first is None else first[-1], segments)
+        weights = self.newest.reading(seen, None if first is None else first[-1])
         return [pad_packed_sequence(each, batch_first=True)[0] for each in weights]
 
 
@@ -105,6 +100,6 @@ def grow_by(column: MemoryRecurrent, segments: Iterable[Mapping[str, Any]]) -> N
     """Give a column the slots that a shape tells of."""
     every = [(one["domain"], one["count"], bool(one["quiet"])) for one in segments]
     for domain, count, quiet in every[:1]:  # it brings the weights that read slots
-        column.grow(slots=count, domain=domain, quiet=float(quiet))
+        column.grow(slots=count, domain=domain, initial_logit_bias=-float(quiet))
     for bank in column.banks:
         bank.restore(every[1:], torch.empty)

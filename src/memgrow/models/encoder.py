@@ -26,10 +26,9 @@ from memgrow.errors import SettingsError
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import Growth, MemoryBank, ResidualMemory
 from memgrow.nn.growth import Layout
-from memgrow.nn.state_dicts import NumbersAlone
+from memgrow.nn.state_dict import WithoutExtraState
 
 SPREAD = 0.4  # of a word vector's entries where no file gives them: about that of the usual 300-dimensional files
-ROUTED_TEXTS = 1024  # of a domain, at most, that a router is told of
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ class ModelSettings:
     perceptron: int = 300  # hidden units between features and labels
     dropout: float = 0.0  # on word vectors, between layers and in the perceptron
     tied: bool = False  # a responder scores words by their own vectors; a classifier has no use for it
-    domains_read: int = 0  # a text reads the slots of so many domains, the nearest ones; 0: of all
     lowercase: bool = False  # texts are read in lower case; replies are learnt and written as they are
 
     poolings: ClassVar[tuple[str, ...]] = ("mean", "last")
@@ -63,8 +61,6 @@ class ModelSettings:
                 raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
         if self.slots < 0 or (self.slot_size is not None and self.slot_size < 1):
             raise SettingsError(f"slots must be 0 or more and slot_size 1 or more, not {self.slots}, {self.slot_size}")
-        if self.domains_read < 0:
-            raise SettingsError(f"domains_read must be 0 or more, not {self.domains_read}")
         if not 0 <= self.dropout < 1:
             raise SettingsError(f"dropout must be at least 0 and below 1, not {self.dropout}")
 
@@ -87,7 +83,7 @@ class ModelSettings:
         return self
 
 
-class Encoder(NumbersAlone, ABC):
+class Encoder(WithoutExtraState, ABC):
     """Reads token indices (R, T) and lengths (R); returns a vector (R, sum of sizes) for each row.
 
     What is here suits an encoder of one column whose memory is in `banks` and whose words have `word_vectors`; one
@@ -180,11 +176,6 @@ class Encoder(NumbersAlone, ABC):
         return ()
 
     @property
-    def read_in_part(self) -> Sequence[MemoryBank]:
-        """Those of which a batch reads the segments alone that it has told them of, by `will_read`."""
-        return ()
-
-    @property
     def hidden_units(self) -> list[int]:
         """The hidden units of each column, for reports; none where nothing of the kind can be counted."""
         return []
@@ -218,9 +209,6 @@ class Encoder(NumbersAlone, ABC):
     def start_slots(self, domain: str, data: Encoded) -> None:
         """Begin with a domain's new slots where its data says; by default where they were drawn."""
 
-    def note_texts(self, data: Encoded) -> None:
-        """Take note of a domain's texts, which the newest slots are for; by default nothing is noted."""
-
     def plan(
         self,
         growth: Growth,
@@ -228,14 +216,14 @@ class Encoder(NumbersAlone, ABC):
         slots: int = 0,
         hidden: int = 0,
         domain: str | None = None,
-        quiet: float = 0.0,
+        initial_logit_bias: float = 0.0,
         words: Tensor | None = None,
     ) -> None:
         """Make new slots and units, and vectors (new, embedding) of new words, part of a larger growth."""
         if hidden:
             self._refuse("hidden units")
         for part in self.growing:
-            part.plan(growth, slots=slots, domain=domain, quiet=quiet)
+            part.plan(growth, slots=slots, domain=domain, initial_logit_bias=initial_logit_bias)
         self._plan_words(growth, words)
 
     def layout(self, hidden: int) -> Layout:
@@ -262,7 +250,9 @@ class Encoder(NumbersAlone, ABC):
         new = cls(replace(settings, slots=0), shape["words"])
         for segment in shape["slots"]:
             growth = Growth()
-            new.plan(growth, slots=segment["count"], domain=segment["domain"], quiet=float(segment["quiet"]))
+            new.plan(
+                growth, slots=segment["count"], domain=segment["domain"], initial_logit_bias=-float(segment["quiet"])
+            )
             growth.commit()
         new.settings = settings
         return new
@@ -287,7 +277,7 @@ ENCODERS: dict[str, type[Encoder]] = {}
 
 def segments_of(bank: MemoryBank) -> list[dict[str, Any]]:
     """The slots of a bank by the domain that they came with, as JSON."""
-    return [{"domain": s.domain, "count": s.stop - s.start, "quiet": s.quiet} for s in bank.segments]
+    return [{"domain": s.domain, "count": s.stop - s.start, "quiet": s.biased} for s in bank.segments]
 
 
 def first_vectors(words: Sequence[str], size: int, file: str | Path | None = None) -> tuple[Tensor, int]:

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded
 from memgrow.models.encoder import Encoder, ModelSettings
 from memgrow.nn import Growth, MemoryBank
-from memgrow.nn.state_dicts import NumbersAlone
+from memgrow.nn.growth import renamed_optimizer
+from memgrow.nn.state_dict import WithoutExtraState
 
 LARGE = 256  # examples in a batch where no gradient is needed
 
@@ -52,7 +53,7 @@ class Tally(NamedTuple):
         return math.exp(self.mean) if self.logarithmic else self.mean
 
 
-class Model(NumbersAlone, ABC):
+class Model(WithoutExtraState, ABC):
     """Reads texts by an encoder, and grows. It has a head for each column of the encoder; the newest one answers."""
 
     encoder: Encoder
@@ -84,21 +85,36 @@ class Model(NumbersAlone, ABC):
         slots: int = 0,
         hidden: int = 0,
         domain: str | None = None,
-        quiet: float = 0.0,
+        initial_logit_bias: float = 0.0,
         words: Tensor | None = None,
         labels: int = 0,
-        optimiser: torch.optim.Optimizer | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
         generator: torch.Generator | None = None,
+        **deprecated: Any,
     ) -> None:
         """Add slots, hidden units, words (vectors, (new, embedding)) and labels in one call, or nothing at all."""
-        growth = Growth(optimiser, generator)
-        self.encoder.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet, words=words)
-        self._plan(growth, slots, hidden, domain, quiet, 0 if words is None else len(words), labels)
+        growth = Growth(renamed_optimizer(optimizer, deprecated), generator)
+        planned: dict[str, Any] = {
+            "slots": slots,
+            "hidden": hidden,
+            "domain": domain,
+            "initial_logit_bias": initial_logit_bias,
+        }
+        self.encoder.plan(growth, words=words, **planned)
+        self._plan(growth, words=0 if words is None else len(words), labels=labels, **planned)
         growth.commit()
 
     @abstractmethod
     def _plan(
-        self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
+        self,
+        growth: Growth,
+        *,
+        slots: int,
+        hidden: int,
+        domain: str | None,
+        initial_logit_bias: float,
+        words: int,
+        labels: int,
     ) -> None:
         """Plan the growth of all but the encoder."""
 
@@ -107,12 +123,12 @@ class Model(NumbersAlone, ABC):
         hidden: int,
         slots: int = 0,
         domain: str | None = None,
-        optimiser: torch.optim.Optimizer | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
     ) -> None:
         """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
         self._widen(hidden, slots, domain)
-        if optimiser is not None:
-            optimiser.add_param_group({"params": self.newest_parameters()})
+        if optimizer is not None:
+            optimizer.add_param_group({"params": self.newest_parameters()})
 
     @abstractmethod
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:

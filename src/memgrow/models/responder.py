@@ -91,8 +91,6 @@ class Responder(Model):
                 f"a reply is written by a recurrent network that starts from the encoder's last state, which "
                 f"{encoder.settings.cell!r} has not: set cell to lstm, gru or rnn"
             )
-        if encoder.settings.domains_read:
-            raise SettingsError("a model that replies reads the slots of all domains: leave domains_read at 0")
         self.encoder = encoder
         self.decoder = ReplyDecoder(encoder.settings, encoder.shape()["columns"])
         self.dropout = nn.Dropout(encoder.settings.dropout)
@@ -166,11 +164,21 @@ class Responder(Model):
         return [*self.encoder.slot_weights(words, lengths), *decoder]
 
     def _plan(
-        self, growth: Growth, slots: int, hidden: int, domain: str | None, quiet: float, words: int, labels: int
+        self,
+        growth: Growth,
+        *,
+        slots: int,
+        hidden: int,
+        domain: str | None,
+        initial_logit_bias: float,
+        words: int,
+        labels: int,
     ) -> None:
         if labels:
             raise SettingsError("a model of replies has no labels that more could join: start a model for labels")
-        self.decoder.newest.plan(growth, slots=slots, hidden=hidden, domain=domain, quiet=quiet)
+        self.decoder.newest.plan(
+            growth, slots=slots, hidden=hidden, domain=domain, initial_logit_bias=initial_logit_bias
+        )
         for head in self.heads:  # all speak of the same words
             head.output.plan_words(growth, words)
         self.heads[-1].plan(growth, self.encoder.layout(hidden), self.decoder.layout(hidden), hidden)

@@ -16,7 +16,7 @@ from memgrow.nn.state_dict import EXTRA, GrowingModule, pack_json, unpack_json
 
 @dataclass(frozen=True)
 class Segment:
-    """Slots `start` to `stop` (exclusive) were added for `domain`; `biased` ones have a learnable bias on their logits."""
+    """Slots `start` to `stop` (exclusive), added for `domain`; logits of `biased` ones have a learnable bias."""
 
     domain: str
     start: int
@@ -120,7 +120,9 @@ class MemoryBank(GrowingModule):
     ) -> None:
         """Make new slots and wider keys part of a larger growth; new slots may be drawn in other ways than usual."""
         if slots < 0 or keys < 0 or not initial_logit_bias <= 0:
-            raise SettingsError(f"slots must be 0 or more and initial_logit_bias at most 0: {slots}, {initial_logit_bias}")
+            raise SettingsError(
+                f"slots must be 0 or more and initial_logit_bias at most 0: {slots}, {initial_logit_bias}"
+            )
         count, width = self.keys.shape
         draw = growth.uniform(1 / math.sqrt(width + keys))
         growth.enlarge(self.keys, 1, [(width, keys)], draw)
@@ -129,9 +131,7 @@ class MemoryBank(GrowingModule):
         if not slots:
             return
         if initial_logit_bias:
-            growth.enlarge(
-                self.bias, 0, [(len(self.bias), slots)], lambda shape: torch.full(shape, initial_logit_bias)
-            )
+            growth.enlarge(self.bias, 0, [(len(self.bias), slots)], lambda shape: torch.full(shape, initial_logit_bias))
         segment = Segment(domain or str(len(self.domains) + 1), count, count + slots, bool(initial_logit_bias))
         growth.then(lambda: setattr(self, "segments", (*self.segments, segment)))
 

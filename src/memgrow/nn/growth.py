@@ -149,7 +149,8 @@ def renamed_optimizer(
         raise TypeError(f"grow() got an unexpected keyword argument {min(unknown)!r}")
     if "optimiser" in keywords:
         warnings.warn("grow(optimiser=...) is spelled optimizer now", DeprecationWarning, stacklevel=3)
-    return keywords.get("optimiser", optimizer)
+        return cast(torch.optim.Optimizer | None, keywords["optimiser"])
+    return optimizer
 
 
 def without_data(model: Module) -> Module:

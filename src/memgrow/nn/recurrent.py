@@ -314,7 +314,7 @@ class _Packed(NamedTuple):
         return steps.transpose(0, 1) if batch_first else steps
 
     def restore_states(self, states: Tensor) -> Tensor:
-        """States (layers * directions, B, H) with rows in the order of the input, without B where the input has none."""
+        """States (layers * directions, B, H) in the order of the input, without B where the input has none."""
         source = self.source
         if isinstance(source, PackedSequence):
             return states if source.unsorted_indices is None else states.index_select(1, source.unsorted_indices)

@@ -229,7 +229,7 @@ class ResidualMemory(GrowingModule):
         if any(type(one["slots"]) is not int or one["slots"] < 1 for one in growths):
             raise SettingsError("a memory has a growth without a number of slots")
         if any(one.get("apart") for one in growths):
-            raise SettingsError("this memory holds domains that were imported by memgrow 0.2, which are not read any more")
+            raise SettingsError("this memory holds domains that were imported by memgrow 0.2, which cannot be read")
         return [self.matching_units(one["slots"]) if self._is_adapter else one["slots"] for one in growths]
 
     def get_extra_state(self) -> Tensor | None:

@@ -1,7 +1,7 @@
 """State dicts of layers that grow: empty tensors are left out, and the owners of slots are part of them.
 
-The owners are JSON in a tensor of bytes under torch's name for extra state: safetensors stores only tensors, and programs
-that move or cast all entries of a state dict expect tensors.
+The owners are JSON in a tensor of bytes under torch's name for extra state: safetensors stores only tensors, and
+programs that move or cast all entries of a state dict expect tensors.
 """
 
 import json
@@ -43,11 +43,14 @@ class GrowingModule(nn.Module):
         return type(self).get_extra_state is not nn.Module.get_extra_state
 
 
-def without_extra_state(state_dict: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The same state dict after the owners of slots were removed from it: a saved model has them in its config."""
-    for name in [name for name in state_dict if name.startswith(prefix) and name.endswith(f".{EXTRA}")]:
-        del state_dict[name]
-    return state_dict
+class WithoutExtraState(nn.Module):
+    """A module whose state dict leaves the owners of slots out: a saved model has them in its config."""
+
+    def state_dict(self, *, destination: Any = None, prefix: str = "", keep_vars: bool = False) -> Any:
+        found = super().state_dict(destination=destination, prefix=prefix, keep_vars=keep_vars)
+        for name in [name for name in found if name.startswith(prefix) and name.endswith(f".{EXTRA}")]:
+            del found[name]
+        return found
 
 
 def pack_json(value: object) -> Tensor:

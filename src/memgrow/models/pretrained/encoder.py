@@ -27,7 +27,6 @@ from memgrow.models.pretrained.files import WORKS, EncoderFiles
 from memgrow.models.pretrained.memories import WithMemories
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
-from memgrow.nn import Growth
 
 TRIED = ("bert", "distilbert", "roberta", "modernbert")  # families that the tests hold against transformers
 LONG = 600  # pieces, at most, with which other families are tried: more than most have positions
@@ -123,7 +122,7 @@ class PretrainedEncoder(WithMemories):
             separators = words.eq(self._separator).long()
             given["token_type_ids"] = ((separators.cumsum(1) - separators) > 0).long() * there
         pieces = words.masked_fill(~there, self.padding)
-        with self._routed(pieces, there), self._in_precision() as backbone, self._attention():
+        with self._in_precision() as backbone, self._attention():
             mask = None if full else self._mask(there)
             return cast(Tensor, backbone(input_ids=pieces, attention_mask=mask, **given)[0])
 
@@ -246,10 +245,6 @@ class PretrainedEncoder(WithMemories):
         tokenizer_of(files).check(cast(Any, new.backbone).get_input_embeddings().num_embeddings)
         for memory in new.memories:
             memory.restore(shape["memory"], torch.empty)
-        if new.router is not None:
-            growth = Growth()
-            new.router.plan(growth, len(shape["memory"]))
-            growth.commit()
         return new
 
 

@@ -2,21 +2,19 @@
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded, by_length, collate, token_mask
 from memgrow.errors import SettingsError
-from memgrow.models.encoder import ROUTED_TEXTS, Encoder
+from memgrow.models.encoder import Encoder
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.models.pretrained.settings import PretrainedSettings
 from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.residual_memory import ResidualMemory
-from memgrow.nn.routing import DomainRouter, routed
 
 FIRST_TEXTS = 256  # of a domain, whose queries its slots may start at
 
@@ -57,11 +55,9 @@ class WithMemories(Encoder):
         if places[-1] >= len(layers):
             asked, name = self.settings.memory_layers, self.files.name
             raise SettingsError(f"memory_layers {asked!r}: {name} has {len(layers)} layers: choose among these")
-        key_size, best, reading = self.settings.key_size, self.settings.best, self.settings.memory
-        memories = [ResidualMemory(self.width, key_size=key_size, best=best, reading=reading) for _ in places]
+        key_size, best, kind = self.settings.key_size, self.settings.best, self.settings.memory
+        memories = [ResidualMemory(self.width, key_size=key_size, best=best, kind=kind) for _ in places]
         self.memories = cast(list[ResidualMemory], nn.ModuleList(memories))
-        table = cast(nn.Embedding, cast(Any, self.backbone).get_input_embeddings())
-        self.router = DomainRouter(table.embedding_dim) if self.settings.domains_read else None
         self._hooks = [MemoryHook(memory) for memory in self.memories]
         for place, hook in zip(places, self._hooks, strict=True):
             layers[place].register_forward_hook(hook)
@@ -81,20 +77,6 @@ class WithMemories(Encoder):
     def states(self, words: Tensor, there: Tensor, full: bool = False) -> Tensor:
         """The states of the last layer (R, T, width) at pieces (R, T), of which only some are there, or `full` all."""
 
-    def _routed(self, pieces: Tensor, there: Tensor) -> AbstractContextManager[None]:
-        """Within, each row reads the slots of the domains that are nearest to it, where not all are read."""
-        read, count = self.memories[0].read_segments, self.settings.domains_read
-        if self.router is None or len(read) <= count:
-            return nullcontext()
-        return routed(self.router.choose(self._mean_vectors(pieces, there), read, count))
-
-    @torch.no_grad()
-    def _mean_vectors(self, pieces: Tensor, there: Tensor) -> Tensor:
-        """The mean of each row's vectors as they are before the first layer, (R, embedding)."""
-        table = cast(nn.Embedding, cast(Any, self.backbone).get_input_embeddings())
-        vectors = F.embedding(pieces, table.weight).float() * there.unsqueeze(-1)
-        return vectors.sum(1) / there.sum(1, keepdim=True)
-
     @torch.no_grad()
     def reading(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
         weights = self.slot_weights(words, lengths)
@@ -104,11 +86,8 @@ class WithMemories(Encoder):
         there = token_mask(words, lengths)
         with self.memory_inputs() as inputs:
             self.states(words, there)
-        with self._routed(words, there):
-            return [
-                memory.weights(states.float()) * there.unsqueeze(-1)
-                for memory, states in zip(self.memories, inputs, strict=True)
-            ]
+        pairs = zip(self.memories, inputs, strict=True)
+        return [memory.weights(states.float()) * there.unsqueeze(-1) for memory, states in pairs]
 
     @torch.no_grad()
     def additions(self, words: Tensor, lengths: Tensor) -> list[dict[str, float]]:
@@ -149,7 +128,6 @@ class WithMemories(Encoder):
         self.eval()
         device = next(self.parameters()).device
         chosen = data.some(torch.randperm(len(data))[:FIRST_TEXTS].tolist())
-        self.note_texts(data)
         asked: list[list[Tensor]] = [[] for _ in self.memories]
         for indices in by_length(chosen, 32):
             batch = collate(chosen, indices, device)
@@ -162,50 +140,7 @@ class WithMemories(Encoder):
             memory.start_keys(domain, torch.cat(queries))
         self.train(was_training)
 
-    @torch.no_grad()
-    def note_texts(self, data: Encoded) -> None:
-        """Let the router, if there is one, take note of the texts that the newest slots are for."""
-        if self.router is None:
-            return
-        some = data.some(range(0, len(data), 1 + len(data) // ROUTED_TEXTS))
-        vectors = []
-        for indices in by_length(some, 32):
-            batch = collate(some, indices, self.router.means.device)
-            there = token_mask(batch.words, batch.lengths)
-            vectors.append(self._mean_vectors(batch.words.masked_fill(~there, self.padding), there))
-        self.router.fit(len(self.router.means) - 1, torch.cat(vectors))
-
-    def plan(self, growth: Growth, *, slots: int = 0, **planned: Any) -> None:
-        super().plan(growth, slots=slots, **planned)
-        if slots and self.router is not None:
-            self.router.plan(growth)
-
-    def segment_tensors(self, number: int) -> dict[str, Tensor]:
-        """All numbers that one segment of slots is made of, in all memories: views, which may be written to."""
-        found = {
-            f"{place}/{name}": tensor
-            for place, memory in enumerate(self.memories)
-            for name, tensor in memory.segment_tensors(number).items()
-        }
-        known = {} if self.router is None else self.router.rows(number)
-        return {**found, **{f"router/{name}": tensor for name, tensor in known.items()}}
-
-    def _grow(self, slots: int, domain: str | None, quiet: float = 0.0) -> None:
+    def _grow(self, slots: int, domain: str | None, initial_logit_bias: float = 0.0) -> None:
         growth = Growth()
-        self.plan(growth, slots=slots, domain=domain, quiet=quiet)
+        self.plan(growth, slots=slots, domain=domain, initial_logit_bias=initial_logit_bias)
         growth.commit()
-
-    def add_apart(self, slots: int, domain: str, quiet: float = 0.0) -> int:
-        """Add slots that are read only by `read_only`, to be filled in; the number of their segment."""
-        growth = Growth()
-        for memory in self.memories:
-            memory.plan(growth, slots=slots, domain=domain, quiet=quiet, apart=True)
-        if self.router is not None:
-            self.router.plan(growth)
-        growth.commit()
-        return len(self.memories[0].bank.segments) - 1
-
-    def read_only(self, numbers: Sequence[int]) -> None:
-        """Let its memories read the segments of these numbers alone, in this order, from now on."""
-        for memory in self.memories:
-            memory.read_only(numbers)

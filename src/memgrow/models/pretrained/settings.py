@@ -7,12 +7,12 @@ from memgrow.errors import SettingsError
 from memgrow.models.encoder import ModelSettings
 from memgrow.models.pretrained.catalogue import find_encoder
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.nn.readings import READINGS
+from memgrow.nn import MEMORY_KINDS
 
 CELL = "pretrained"
 PAIRS = ("one", "two")
 PRECISIONS = ("auto", "float32", "bfloat16")
-OF_SLOTS = ("memory", "memory_layers", "key_size", "best", "domains_read")  # without any effect where there are none
+OF_SLOTS = ("memory", "memory_layers", "key_size", "best")  # without any effect where there are none
 OF_ITS_OWN = (
     "embedding",
     "hidden",
@@ -53,7 +53,7 @@ class PretrainedSettings(ModelSettings):
                 raise SettingsError(
                     f"{name} is a setting of recurrent encoders; {self.encoder} has its own: leave it out"
                 )
-        for name, known in (("pairs", PAIRS), ("precision", PRECISIONS), ("memory", READINGS)):
+        for name, known in (("pairs", PAIRS), ("precision", PRECISIONS), ("memory", MEMORY_KINDS)):
             if getattr(self, name) not in known:
                 raise SettingsError(f"{name} {getattr(self, name)!r} is not known; there are {', '.join(known)}")
         if self.key_size < 2:

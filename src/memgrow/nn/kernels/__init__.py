@@ -125,7 +125,7 @@ def _run_torch(
     states = [torch.stack(parts) for parts in zip(*(d.state for d in directions), strict=True)]
     weights = [t for d in directions for t in d.weights if t is not None]
     biased, both = directions[0].weights.bias_ih is not None, len(directions) > 1
-    function: Any = getattr(torch._VF, cell)  # type: ignore[attr-defined]
+    function: Any = getattr(torch._VF, cell)
     output, *last = function(
         data, torch.tensor(batch_sizes), states if cell == "lstm" else states[0], weights, biased, 1, 0.0, False, both
     )

@@ -1,6 +1,6 @@
 """The stepped backend as an operator of torch's, which a compiled graph holds as one piece, forward and backward.
 
-Traced, its hand-written passes would come out of Inductor with other gradients (kernels/uncompiled.py); an operator is not
+Traced, its hand-written passes would come out of Inductor with other gradients (uncompiled.py); an operator is not
 looked into. This module is imported while a graph is traced and at no other time.
 """
 

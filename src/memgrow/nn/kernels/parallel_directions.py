@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from memgrow.nn.kernels.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels import stepped
+from memgrow.nn.kernels.autograd import NAIVE, Gradients, first_order
 from memgrow.nn.kernels.naive import NO_MEMORY, Direction, State
 from memgrow.nn.kernels.stepped import Tensors
 

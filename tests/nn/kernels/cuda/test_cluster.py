@@ -122,7 +122,7 @@ def test_messages_may_come_late_and_in_any_order(case, emulated, monkeypatch):
 
 
 def check(kind, sizes, lengths, both):
-    fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
+    fast, plain = twins(kind, sizes, "auto", biased=True, bidirectional=both)
     with torch.no_grad():
         for name, parameter in [*fast.named_parameters(), *plain.named_parameters()]:
             parameter.mul_(STRONG if "keys" in name or "values" in name or "weight_hh" in name else 1)

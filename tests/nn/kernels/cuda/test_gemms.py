@@ -15,7 +15,7 @@ from tests.support.layers import LENGTHS, SIZES, distance, results, twins
 @pytest.mark.parametrize("costs", [False, True], ids=["through slots", "through contents"])
 def test_the_products_around_a_kernel_give_every_gradient(kind, sizes, lengths, both, costs, on_the_cpu, monkeypatch):
     monkeypatch.setattr(gemms, "_slots_cost_more", lambda *_: costs)
-    fast, plain = twins(kind, sizes, "auto", quiet=True, bidirectional=both)
+    fast, plain = twins(kind, sizes, "auto", biased=True, bidirectional=both)
     sequences = [torch.randn(length, sizes[0]) for length in lengths]
     ours = results(fast, sequences)
     with pytest.MonkeyPatch.context() as undone:

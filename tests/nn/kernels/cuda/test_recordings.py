@@ -46,9 +46,9 @@ def pair(kind, **settings):
     """A layer whose calls are recorded, and the same layer without."""
     torch.manual_seed(0)
     layer = kind(3, 4, slots=5, slot_size=2, bidirectional=True, **settings)
-    layer.grow(slots=2, quiet=1.5)
+    layer.grow(slots=2, initial_logit_bias=-1.5)
     plain = copy.deepcopy(layer)
-    plain.recordings = None
+    layer.recordings = recordings.Recordings()
     return layer, plain
 
 
@@ -207,6 +207,7 @@ def test_a_parameter_that_lies_elsewhere_is_never_taken_for_the_old_one():
 def test_the_same_call_on_another_device_is_another_call():
     """Replicas of a layer on several GPUs share what it has recorded, and their weights are no parameters."""
     layer, kept = MemoryLSTM(3, 4, slots=5), []
+    layer.recordings = recordings.Recordings()
     replay = layer.recordings.replay
 
     def noted(call, tensors):
