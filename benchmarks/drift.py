@@ -33,9 +33,8 @@ from memgrow.adaptation import Adaptation
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.batches import collate
 from memgrow.data.corpora import open_corpus
-from memgrow.drift import ALPHA, WINDOW, DomainReference
-from memgrow.drift.random_features import DIRECTIONS
-from memgrow.drift.two_sample import Window, judge
+from memgrow.evaluation.drift import ALPHA, WINDOW, DomainReference, Window, judge
+from memgrow.evaluation.random_features import DIRECTIONS
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings

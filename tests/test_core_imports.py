@@ -83,9 +83,9 @@ assert again.predict([("a", "b")]) == learner.predict([("a", "b")])
 STEPS = (
     "import torch",
     "from memgrow import *",
-    "import memgrow.metrics.significance",
+    "import memgrow.evaluation.significance",
     "from memgrow.report.plots import draw_matrices",
-    "import io; matrix = memgrow.metrics.AccuracyMatrix().with_row(['a'], {'a': 1.0}); "
+    "import io; matrix = memgrow.evaluation.history.AccuracyMatrix().with_row(['a'], {'a': 1.0}); "
     "draw_matrices({'F': matrix}, io.BytesIO(), '')",
 )
 TELLING = f"""

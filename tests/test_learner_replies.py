@@ -8,11 +8,11 @@ import torch
 from memgrow.data import Domain, Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
 from memgrow.errors import DataError, ModelError, SettingsError
+from memgrow.evaluation.attention import reply_attention
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
-from memgrow.report.reading import reply_shares
 from memgrow.training.settings import TrainingSettings
 
 MODEL = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional=False)
@@ -88,7 +88,7 @@ def test_the_figures_of_a_domain(trained, stream):
 def test_whose_slots_are_read_adds_up(trained, stream):
     message = stream[0].test[0].text
     (answer,) = trained.reply([message])
-    shares = reply_shares(trained, message, answer)
+    shares = reply_attention(trained, message, answer)
     assert set(shares) == set(stream.names)
     assert sum(shares.values()) == pytest.approx(1)
 

@@ -71,6 +71,11 @@ MOVED = {
     "memgrow.versions": "memgrow.storage.versions",
     "memgrow.export": "memgrow.storage.export",
     "memgrow.defaults": "memgrow.training.defaults",
+    "memgrow.history": "memgrow.evaluation.history",
+    "memgrow.metrics": "memgrow.evaluation.history",
+    "memgrow.calibration": "memgrow.evaluation.calibration",
+    "memgrow.drift": "memgrow.evaluation.drift",
+    "memgrow.reading": "memgrow.evaluation.attention",
 }
 
 

@@ -9,7 +9,6 @@ from typing import Any, TypedDict, Unpack, cast
 
 import torch
 
-from memgrow.calibration import Calibration
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
 from memgrow.data.domain import as_label
@@ -19,12 +18,12 @@ from memgrow.data.values import kind_of, lone_surrogate
 from memgrow.data.vectors import RememberedVectors, detect
 from memgrow.data.vocabulary import Vocabulary
 from memgrow.device import find_device, suited_threads, using_threads
-from memgrow.drift import ALPHA, WINDOW, DriftMonitor, Reference
 from memgrow.errors import DataError, ModelError, SettingsError, listed
-from memgrow.history import History, Stage
+from memgrow.evaluation.calibration import Calibration, Reliability, reliability
+from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
+from memgrow.evaluation.history import History, Stage
+from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
-from memgrow.metrics.calibration import Reliability, reliability
-from memgrow.metrics.confusion import Confusion, confusion_of
 from memgrow.models import REPLY, TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
 from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.model import LARGE
@@ -406,7 +405,8 @@ class Learner:
         kind = self.settings.kind
         vocabulary = None if kind.is_pretrained else self.vocabulary
         tokenizer = kind.tokenizer(self.settings)
-        return DriftMonitor(self.reference, vocabulary, self.history.domains, tokenizer, window, alpha)
+        learned = self.history.domains
+        return DriftMonitor(self.reference, vocabulary, learned, tokenizer=tokenizer, window=window, alpha=alpha)
 
     def split(self, domain: Domain, name: Split, unknown_labels: bool = False) -> Encoded:
         """One split of a domain, encoded."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from memgrow.evaluation.comparison import REPLIES, Comparison, RunResult
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from tests.support.stored import stored
 
 ROOT = Path(__file__).parents[2]

@@ -1,62 +1,90 @@
-"""Whose slots the texts of a domain read: batches give what one text after another gives."""
+"""Attention to slots: by word, by bank, and over the texts of a domain."""
 
 from dataclasses import replace
 from statistics import fmean
 
 import pytest
 
+from memgrow.data import Example
 from memgrow.data.synthetic_dialogue import synthetic_dialogue
-from memgrow.evaluation.attention import MemoryUse, measure_attention
+from memgrow.evaluation.attention import (
+    MemoryUse,
+    attention_by_bank,
+    measure_attention,
+    read_reply,
+    read_words,
+    reply_attention,
+)
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
-from memgrow.report.reading import reading_shares
 
 
-@pytest.fixture(scope="module")
-def learner(stream, tiny, short):
-    learner = Learner.create("F+M+V", model=tiny, training=replace(short, epochs=1), device="cpu")
-    learner.learn(stream[:2])
+def taught(stream, short, method: str = "F+M+V", **sizes) -> Learner:
+    model = ModelSettings(**{"embedding": 4, "hidden": 4, "slots": 4, "perceptron": 4, **sizes})
+    learner = Learner.create(method, model=model, training=replace(short, epochs=1), device="cpu")
+    learner.learn(stream)
     return learner
 
 
-def test_shares_are_those_of_the_texts_one_by_one_each_by_its_length(learner, stream):
-    use = measure_attention(learner, stream)
-    for domain in stream:
-        words = [sum(map(len, learner.tokens(example))) for example in domain.test]
-        read = [reading_shares(learner, example) for example in domain.test]
-        for owner in ("kitchen", "harbour"):
-            each = [count * fmean(bank[owner] for bank in banks) for count, banks in zip(words, read, strict=True)]
-            assert use.shares[domain.name][owner] == pytest.approx(sum(each) / sum(words), abs=1e-5)
-    assert use.slots == {"kitchen": 4, "harbour": 4}
-    assert use.texts == {domain.name: 24 for domain in stream}
+@pytest.fixture(scope="module")
+def learner(stream, short):
+    return taught(stream[:2], short)
 
 
-def test_the_most_read_slots_come_first_and_belong_to_who_brought_them(learner, stream):
-    slots = measure_attention(learner, stream).most_read
-    means = [one.mean for one in slots]
-    assert means == sorted(means, reverse=True)
-    assert means[0] > slots[0].even
-    assert all(one.domain == ("kitchen" if one.slot <= 4 else "harbour") for one in slots)
-
-
-def test_at_most_so_many_texts_are_read_and_the_figures_survive_json(learner, stream):
-    use = measure_attention(learner, stream, texts=5)
-    assert set(use.texts.values()) == {5}
-    assert MemoryUse.from_json(use.to_json()) == use
-
-
-def test_messages_and_replies_are_read_together(short):
+@pytest.fixture(scope="module")
+def responder(short):
     stream = synthetic_dialogue(train=40, validation=8, test=8)
-    model = ModelSettings(cell="gru", embedding=6, hidden=8, slots=4, bidirectional=False)
-    learner = Learner.create("F+M+V", model=model, training=replace(short, epochs=1), device="cpu")
-    learner.learn(stream)
+    return taught(stream, short, cell="gru", bidirectional=False), stream
+
+
+@pytest.mark.parametrize("method", ["F+M+V", "progressive"])
+def test_the_shares_of_a_word_add_up_to_one_and_their_sum_is_what_the_text_reads(stream, short, method):
+    learner = taught(stream[:2], short, method)
+    example = Example("a man sleeps in the old garden by the river", "nobody sleeps")
+    reading, banks = read_words(learner, example), learner.attention(example)
+    assert reading.domains == tuple(dict.fromkeys(name for bank in banks for name in bank))
+    assert [[one.word for one in reading.words if one.text == text] for text in (0, 1)] == list(learner.tokens(example))
+    assert [sum(one.shares) for one in reading.words] == pytest.approx([1] * len(reading.words))
+    for place, name in enumerate(reading.domains):
+        whole = sum(float(bank[name].sum()) for bank in banks if name in bank) / len(banks)
+        assert sum(one.shares[place] for one in reading.words) == pytest.approx(whole, abs=1e-5)
+
+
+def test_a_model_without_slots_has_no_shares(stream, short):
+    learner = taught(stream[:1], short, "F", slots=0)
+    reading = read_words(learner, Example("a man", "a dog"))
+    assert reading.domains == ()
+    assert [(one.word, one.text, one.shares) for one in reading.words][1:3] == [("man", 0, ()), ("a", 1, ())]
+    assert measure_attention(learner, stream) is None
+
+
+def test_a_reply_is_read_together_with_its_message(responder):
+    learner, stream = responder
+    message = Example("where is the garden")
+    (answer,) = learner.reply([message], max_words=3)
+    reading = read_reply(learner, message, answer)
+    assert " ".join(one.word for one in reading.words if one.text == 0) == message.text
+    assert " ".join(one.word for one in reading.words if one.text == 1) == answer.text
+    assert [sum(one.shares) for one in reading.words] == pytest.approx([1] * len(reading.words))
+    assert sum(reply_attention(learner, message.text, answer).values()) == pytest.approx(1)
     use = measure_attention(learner, stream)
     for shares in use.shares.values():
         assert sum(shares.values()) == pytest.approx(1)
     assert {one.bank for one in use.most_read} <= {"message, bank 1", "reply, bank 1"}
 
 
-def test_a_model_without_slots_has_nothing_to_tell(stream, tiny, short):
-    learner = Learner.create("F", model=replace(tiny, slots=0), training=replace(short, epochs=1), device="cpu")
-    learner.learn(stream[:1])
-    assert measure_attention(learner, stream) is None
+def test_batches_give_the_mean_of_single_texts_weighted_by_length(learner, stream):
+    use = measure_attention(learner, stream)
+    for domain in stream:
+        words = [sum(map(len, learner.tokens(example))) for example in domain.test]
+        read = [attention_by_bank(learner, example) for example in domain.test]
+        for owner in ("kitchen", "harbour"):
+            each = [count * fmean(bank[owner] for bank in banks) for count, banks in zip(words, read, strict=True)]
+            assert use.shares[domain.name][owner] == pytest.approx(sum(each) / sum(words), abs=1e-5)
+    assert use.slots == {"kitchen": 4, "harbour": 4}
+    means = [one.mean for one in use.most_read]
+    assert means == sorted(means, reverse=True)
+    assert all(one.domain == ("kitchen" if one.slot <= 4 else "harbour") for one in use.most_read)
+    few = measure_attention(learner, stream, texts=5)
+    assert set(few.texts.values()) == {5}
+    assert MemoryUse.from_json(few.to_json()) == few

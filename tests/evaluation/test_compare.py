@@ -16,8 +16,8 @@ from memgrow.errors import DataError, SettingsError
 from memgrow.evaluation import compare as comparing
 from memgrow.evaluation.compare import Records, Run, Settings, Watcher, compare, convergence, plan, retraining_settings
 from memgrow.evaluation.comparison import Comparison, RunResult
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.learner import Learner
-from memgrow.metrics import AccuracyMatrix
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
 

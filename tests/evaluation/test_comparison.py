@@ -8,7 +8,7 @@ import pytest
 
 from memgrow.evaluation.comparison import KINDS, REPLIES, Comparison, RunResult, keeps_rows, sees_old_data
 from memgrow.evaluation.demo import Demo
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.comparison import compared_table, verdict
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from memgrow.data import Domain, Example
 from memgrow.evaluation.attention import measure_attention
 from memgrow.evaluation.comparison import REPLIES, Comparison, RunResult
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.learner import Learner
-from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.axes import Axes
 from memgrow.report.html.page import render
 from memgrow.report.lines import shown_domains

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 import pytest
 
 from memgrow.data import Domain, Example
+from memgrow.evaluation.history import AccuracyMatrix, Stage
 from memgrow.evaluation.replies import evaluate_replies
-from memgrow.history import Stage
 from memgrow.methods import Grew
-from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.page import render
 from memgrow.report.learner import replies_table
 from memgrow.report.measures import MEASURES, Scale

@@ -3,12 +3,11 @@
 import pytest
 from rich.console import Console
 
+from memgrow.evaluation.calibration import Reliability
 from memgrow.evaluation.comparison import Comparison, RunResult
+from memgrow.evaluation.history import AccuracyMatrix, History, Stage
 from memgrow.evaluation.replies import ReplyFigures
-from memgrow.history import History, Stage
 from memgrow.methods import RECOMMENDED, Grew
-from memgrow.metrics import AccuracyMatrix
-from memgrow.metrics.calibration import Reliability
 from memgrow.report.comparison import demo_table, demo_verdict
 from memgrow.report.learner import (
     growth,

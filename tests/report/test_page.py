@@ -9,9 +9,8 @@ import pytest
 
 from memgrow.evaluation.attention import MemoryUse, SlotUse
 from memgrow.evaluation.comparison import Comparison, RunResult
-from memgrow.history import History, Stage
+from memgrow.evaluation.history import AccuracyMatrix, History, Stage
 from memgrow.methods import Grew
-from memgrow.metrics import AccuracyMatrix
 from memgrow.report.html.page import render
 from memgrow.report.measures import MEASURES, Scale
 from memgrow.report.run_report import RunReport, report_of_comparison

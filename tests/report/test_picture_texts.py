@@ -9,8 +9,8 @@ import pytest
 
 from memgrow.evaluation.attention import MemoryUse
 from memgrow.evaluation.comparison import Comparison, RunResult
-from memgrow.metrics import AccuracyMatrix
-from memgrow.metrics.confusion import Confusion
+from memgrow.evaluation.history import AccuracyMatrix
+from memgrow.evaluation.metrics import Confusion
 from memgrow.report.confusion import draw_confusions
 from memgrow.report.picture_layout import path_text
 from memgrow.report.plots import DPI, draw_comparison, draw_matrices

@@ -10,10 +10,9 @@ import pytest
 
 from memgrow.errors import SettingsError
 from memgrow.evaluation.comparison import Comparison, RunResult
-from memgrow.history import Stage
+from memgrow.evaluation.history import AccuracyMatrix, Stage
+from memgrow.evaluation.metrics import Confusion
 from memgrow.methods import Grew
-from memgrow.metrics import AccuracyMatrix
-from memgrow.metrics.confusion import Confusion
 from memgrow.report import confusion
 from memgrow.report.measures import MEASURES
 from memgrow.report.plots import ACCURACY, Look, draw_matrices

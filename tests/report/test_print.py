@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from memgrow.evaluation.attention import MemoryUse
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.html.page import render
 from memgrow.report.measures import MEASURES
 from memgrow.report.run_report import RunReport

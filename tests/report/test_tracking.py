@@ -15,7 +15,7 @@ import pytest
 
 from memgrow.cli import learning
 from memgrow.errors import SettingsError
-from memgrow.history import History, Stage
+from memgrow.evaluation.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew
 from memgrow.report import tracking
@@ -147,7 +147,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from memgrow.data import synthetic_stream
-from memgrow.history import History, Stage
+from memgrow.evaluation.history import History, Stage
 from memgrow.learner import Learner
 from memgrow.methods import Grew
 from memgrow.models import ModelSettings

@@ -34,7 +34,9 @@ def two_domains(
     folder = tmp_path_factory.mktemp("served") / "model"
     learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
     for domain in list(stream)[:2]:
-        learner.adapt(domain, folder=folder)
+        with pytest.MonkeyPatch.context() as patch:  # so few texts have no drift statistics otherwise
+            patch.setattr("memgrow.evaluation.drift.MIN_TEXTS", 30)
+            learner.adapt(domain, folder=folder)
     return folder
 
 

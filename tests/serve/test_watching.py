@@ -9,8 +9,8 @@ import pytest
 from memgrow.versions import undo
 
 from memgrow.data import Example, Stream
-from memgrow.drift import DriftMonitor
 from memgrow.errors import ModelError
+from memgrow.evaluation.drift import DriftMonitor
 from memgrow.learner import Learner
 from memgrow.serve.service import Service
 from tests.serve.conftest import PAIR, Serve, Served, soon

@@ -23,8 +23,8 @@ from memgrow.errors import SettingsError
 
 if TYPE_CHECKING:
     from memgrow.data import Stream
+    from memgrow.evaluation.metrics import SideBySide
     from memgrow.learner import Learner
-    from memgrow.metrics.confusion import SideBySide
 
 ALL = "all of them"  # the row of all domains together
 
@@ -72,10 +72,10 @@ def evaluate(
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
     from memgrow.data import load_for_evaluation
+    from memgrow.evaluation.calibration import reliability
+    from memgrow.evaluation.metrics import confusion_of
     from memgrow.evaluation.replies import evaluate_replies
     from memgrow.learner import Learner
-    from memgrow.metrics.calibration import reliability
-    from memgrow.metrics.confusion import confusion_of
     from memgrow.models import REPLY
     from memgrow.report.confusion import confusion_table, draw_confusions, labels_table, side_by_side_table, verdict
     from memgrow.report.learner import replies_table, scores_table
@@ -171,7 +171,7 @@ def _calibrated(figures: dict[str, Any], temperature: float, uncalibrated: float
 
 def _beside(right: Mapping[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:
     """Whether one model does better than another on each domain and, where there are several, on all together."""
-    from memgrow.metrics.confusion import compare_counts, side_by_side
+    from memgrow.evaluation.metrics import compare_counts, side_by_side
 
     found = {domain.name: side_by_side(right[domain.name], other.correct(domain)) for domain in stream}
     if len(found) < 2:

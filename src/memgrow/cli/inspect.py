@@ -28,10 +28,11 @@ def inspect(
     Example: memgrow inspect model/ "a quiet, moving book"
     """
     from memgrow.data.inputs import inputs_from_arguments
+    from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
     from memgrow.learner import Learner
     from memgrow.report.learner import about, about_table, matrix_title, stages_table, summary_line
     from memgrow.report.matrix import MatrixTable
-    from memgrow.report.reading import added_shares, reading_shares, reading_table, unknown_words
+    from memgrow.report.reading import reading_table
 
     learner = Learner.load(model, device)
     examples = [one.example for one in inputs_from_arguments(texts or [], learner.task)]
@@ -41,8 +42,8 @@ def inspect(
                 "texts": example.texts,
                 "tokens": learner.tokens(example),
                 "unknown": unknown_words(learner, example),
-                "banks": reading_shares(learner, example),
-                **({"adds": adds} if (adds := added_shares(learner, example)) else {}),
+                "banks": attention_by_bank(learner, example),
+                **({"adds": adds} if (adds := additions_by_bank(learner, example)) else {}),
             }
             for example in examples
         ]

@@ -16,7 +16,7 @@ from memgrow.data import Domain, Stream
 from memgrow.data.files import is_data_file
 from memgrow.device import allow_tf32
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
-from memgrow.history import Stage
+from memgrow.evaluation.history import Stage
 from memgrow.learner import Learner
 from memgrow.models import REPLY
 from memgrow.models.pretrained.catalogue import find_encoder

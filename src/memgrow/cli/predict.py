@@ -131,9 +131,9 @@ def chat(
     Example: memgrow chat model/ --beam 5
     """
     from memgrow.data.files import decode_lines
+    from memgrow.evaluation.attention import reply_attention
     from memgrow.learner import Learner
     from memgrow.models import REPLY
-    from memgrow.report.reading import reply_shares
     from memgrow.report.table import percent
 
     standard_output()  # a reply that nobody can hear is not worth its while
@@ -149,7 +149,7 @@ def chat(
         (reply,) = learner.reply(
             [message], beam=beam, temperature=temperature, max_words=max_words, seed=(seed or 0) + turn
         )
-        shares = reply_shares(learner, message, reply)
+        shares = reply_attention(learner, message, reply)
         text = reply.text + ("" if reply.ended else " …")
         if as_json:
             write_json({"reply": reply.text, "ended": reply.ended, "reads": shares})

@@ -13,7 +13,7 @@ from memgrow.errors import ModelError
 
 if TYPE_CHECKING:
     from memgrow.data import Example
-    from memgrow.drift import DriftMonitor, Verdict
+    from memgrow.evaluation.drift import DriftMonitor, Verdict
     from memgrow.learner import Learner
 
 SHOWN = 20  # windows that have a line of their own
@@ -50,7 +50,7 @@ def watch(
     from memgrow.data import Example
     from memgrow.data.files import line_chunks
     from memgrow.data.inputs import in_chunks, inputs_from_file, inputs_from_lines
-    from memgrow.drift import Verdict, together
+    from memgrow.evaluation.drift import Verdict, together
     from memgrow.learner import Learner
 
     if file is None:
@@ -72,15 +72,15 @@ def watch(
     found: list[Verdict] = []
     texts = 0
     for chunk in in_chunks(examples, window):
-        full = monitor.add(chunk, _confidences(learner, chunk))
         texts += len(chunk)
-        if len(chunk) < window and (rest := monitor.finish()) is not None:
-            full.append(rest)
-        for verdict in full:
+        for verdict in monitor.add(chunk, _confidences(learner, chunk)):
             found.append(verdict)
             _show(monitor, verdict, len(found), texts, as_json)
         if sys.stdout is not None:
             sys.stdout.flush()
+    if (rest := monitor.finish()) is not None:
+        found.append(rest)
+        _show(monitor, rest, len(found), texts, as_json)
     if len(found) > SHOWN and not as_json:
         say(f"... {len(found):,} windows in all")
     due, sentence = together(found, alpha, texts)
@@ -101,9 +101,9 @@ def _confidences(learner: "Learner", examples: "list[Example]") -> list[float] |
 
 
 def _show(monitor: "DriftMonitor", verdict: "Verdict", number: int, texts: int, as_json: bool) -> None:
-    from memgrow.drift import in_words
+    from memgrow.evaluation.drift import in_words
 
     if as_json:
         write_json({"until": texts, **vars(verdict), "alarm": verdict.p <= monitor.alpha})
     elif number <= SHOWN:
-        say(f"{texts - verdict.texts + 1:,} to {texts:,}: {in_words(verdict, monitor.alpha)}", soft_wrap=True)
+        say(f"up to text {texts:,}: {in_words(verdict, monitor.alpha)}", soft_wrap=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from memgrow.data import Example, Stream
 from memgrow.data.text import tokenize
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 
 FEATURES, ALPHA, EPOCHS = 2**18, 3e-6, 5  # hashing, and SGD on each domain
 STRENGTH, ITERATIONS = 10.0, 1000  # logistic regression: inverse penalty

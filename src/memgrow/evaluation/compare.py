@@ -31,12 +31,11 @@ from memgrow.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.errors import DataError, MemgrowError, SettingsError, listed
 from memgrow.evaluation.baselines import REFERENCES, is_installed, run_baseline
 from memgrow.evaluation.comparison import BASELINE, LABELS, REPLIES, RETRAINING, Comparison, Failure, RunResult
+from memgrow.evaluation.history import AccuracyMatrix, Stage
 from memgrow.evaluation.ray_executor import LOCAL, PER_GPU, RayExecutor
 from memgrow.evaluation.replies import evaluate_replies
-from memgrow.history import Stage
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
-from memgrow.metrics import AccuracyMatrix
 from memgrow.models import REPLY, ModelSettings
 from memgrow.progress import Step
 from memgrow.storage import atomic_write, finite, pack_json

@@ -11,10 +11,9 @@ import numpy as np
 
 from memgrow.errors import SettingsError
 from memgrow.evaluation.baselines import REFERENCES
-from memgrow.history import History
+from memgrow.evaluation.history import AccuracyMatrix, History
+from memgrow.evaluation.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.methods import find_method
-from memgrow.metrics import AccuracyMatrix
-from memgrow.metrics.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.storage import finite
 
 BASELINE, RETRAINING = "F", "multi-task"  # the methods that every other one is measured against

@@ -8,7 +8,7 @@ from typing import Any
 from memgrow.data import synthetic_stream
 from memgrow.evaluation.attention import MemoryUse, measure_attention
 from memgrow.evaluation.comparison import Comparison, RunResult
-from memgrow.history import History
+from memgrow.evaluation.history import History
 from memgrow.learner import Learner
 from memgrow.methods import RECOMMENDED, find_method
 from memgrow.models import ModelSettings

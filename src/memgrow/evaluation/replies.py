@@ -8,9 +8,9 @@ from memgrow.data import Domain
 from memgrow.data.text import tokenize
 from memgrow.data.vectors import read_vectors
 from memgrow.errors import DataError
+from memgrow.evaluation.history import perplexity_of
+from memgrow.evaluation.metrics import bleu2_counts, distinct, w2v_similarity, words_to_look_up
 from memgrow.learner import Learner
-from memgrow.metrics import perplexity_of
-from memgrow.metrics.replies import bleu2_counts, distinct, w2v_similarity, words_to_look_up
 from memgrow.storage import finite
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from memgrow.errors import counted
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, keeps_rows, sees_old_data
+from memgrow.evaluation.significance import NO_SPREAD, Paired
 from memgrow.methods import RECOMMENDED
-from memgrow.metrics.significance import NO_SPREAD, Paired
 from memgrow.report.table import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
 CLEAR, KEEPS, PERPLEXITY = "*", "†", "perpl."

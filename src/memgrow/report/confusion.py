@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from memgrow.metrics.confusion import Confusion, SideBySide
+from memgrow.evaluation.metrics import Confusion, SideBySide
 from memgrow.report.picture_layout import LINE, HeatMaps, set_names, wrapped
 from memgrow.report.plots import DPI, new_figure
 from memgrow.report.table import Column, Table, numbers, p_value, percent, signed

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from statistics import fmean
 
-from memgrow.history import History, Stage
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix, History, Stage
 from memgrow.models import REPLY
 from memgrow.report.table import MISSING, Column, Table, numbers, percent, score_cell
 from memgrow.storage.versions import SavedVersion

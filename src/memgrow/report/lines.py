@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from memgrow.evaluation.comparison import BASELINE, RETRAINING
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.run_report import RunReport
 from memgrow.report.table import shortened
 

@@ -8,7 +8,7 @@ from statistics import fmean
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.table import Cell, Column, Table, numbers, percent
 
 STAGE, DOMAIN = 24, 12  # letters of a name in a row and in a column; longer ones are folded

@@ -10,7 +10,7 @@ from math import exp, inf, isfinite, log
 from statistics import fmean, geometric_mean
 
 from memgrow.evaluation.comparison import LABELS, REPLIES, Kind
-from memgrow.metrics import AccuracyMatrix, perplexity_of
+from memgrow.evaluation.history import AccuracyMatrix, perplexity_of
 from memgrow.models import REPLY
 from memgrow.report.table import UNKNOWN, percent, perplexity_text, signed
 

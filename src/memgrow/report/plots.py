@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from memgrow.errors import SettingsError
 from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.comparison import marked
 from memgrow.report.measures import MEASURES, Measure
 from memgrow.report.picture_layout import HEAD, LINE, HeatMaps, set_names, wrapped

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from memgrow.evaluation.attention import MemoryUse
-from memgrow.history import Stage
+from memgrow.evaluation.history import Stage
 from memgrow.report.lines import NAMED, Line, report_lines, shown_domains, stage_marks, tested_domains
 from memgrow.report.matrix import MANY, is_readable
 from memgrow.report.measures import Measure, validation_axis

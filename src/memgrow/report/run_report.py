@@ -7,18 +7,17 @@ from importlib.metadata import PackageNotFoundError, version
 from statistics import stdev
 from typing import Any
 
-from memgrow.calibration import Calibration
 from memgrow.data import Domain
 from memgrow.errors import DataError, SettingsError, listed
 from memgrow.evaluation.attention import MemoryUse, measure_attention
 from memgrow.evaluation.baselines import REFERENCES
+from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.comparison import Comparison, sees_old_data
 from memgrow.evaluation.demo import Demo
+from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.replies import evaluate_replies
-from memgrow.history import History
 from memgrow.learner import Learner
 from memgrow.methods import find_method
-from memgrow.metrics import AccuracyMatrix
 from memgrow.models import REPLY
 from memgrow.report.learner import replies_table, scores_table
 from memgrow.report.measures import MEASURES, Measure, measure_of_task

@@ -9,7 +9,7 @@ from rich import box
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from memgrow.metrics import perplexity_of
+from memgrow.evaluation.history import perplexity_of
 
 UNKNOWN, MISSING = "·", "-"  # of a matrix that is yet to be filled; of a run that was not made or failed
 WIDE, HUGE = 100, 1e6  # perplexities from these on have no fraction, and are a power of ten: a failed run's may be any

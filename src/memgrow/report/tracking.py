@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 from memgrow.errors import MissingExtraError, SettingsError
-from memgrow.history import History
+from memgrow.evaluation.history import History
 from memgrow.printable import printable
 from memgrow.progress import NoProgress, Progress, Step
 from memgrow.report.matrix import is_readable

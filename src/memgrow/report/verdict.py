@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from statistics import fmean, geometric_mean
 
 from memgrow.errors import counted, listed
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.measures import Measure
 from memgrow.report.table import percent
 

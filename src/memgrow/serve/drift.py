@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from memgrow.data import Example
-from memgrow.drift import WINDOW, DriftMonitor, DriftReport
 from memgrow.errors import counted
+from memgrow.evaluation.drift import WINDOW, DriftMonitor, DriftReport
 from memgrow.serve.logs import Log
 from memgrow.serve.metrics import Gauge
 from memgrow.serve.model import ServedModel

@@ -16,9 +16,9 @@ from typing import Any
 from memgrow import __version__
 from memgrow.data import Example
 from memgrow.errors import ModelError, listed
+from memgrow.evaluation.attention import read_reply, read_words
 from memgrow.learner import Learner
 from memgrow.models import REPLY
-from memgrow.reading import read_reply, read_words
 from memgrow.report.learner import about
 from memgrow.storage import finite, versions
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, hold

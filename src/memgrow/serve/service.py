@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from memgrow.data import load_for_evaluation
-from memgrow.drift import WINDOW
 from memgrow.errors import MemgrowError, SettingsError, brief, listed
+from memgrow.evaluation.drift import WINDOW
 from memgrow.serve.batching import Batcher
 from memgrow.serve.drift import DriftWatch
 from memgrow.serve.jobs import JobQueue

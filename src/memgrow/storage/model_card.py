@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from memgrow.errors import counted
-from memgrow.metrics import perplexity_of
+from memgrow.evaluation.history import perplexity_of
 from memgrow.models import REPLY, PretrainedSettings
 from memgrow.models.pretrained.catalogue import HUB_NAME, KNOWN, public_name
 from memgrow.models.pretrained.files import EncoderFiles

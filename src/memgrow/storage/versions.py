@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memgrow.errors import ModelError, SettingsError
-from memgrow.history import History, Stage
+from memgrow.evaluation.history import History, Stage
 from memgrow.storage.checkpoint import (
     BASE,
     CONFIG,

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from memgrow.calibration import calibrate
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
 from memgrow.data.vocabulary import StoredWords, store_words
 from memgrow.device import suited_threads, using_threads, warm_up
-from memgrow.drift import Reference, summarise
 from memgrow.errors import ForgettingError, SettingsError, counted, listed
-from memgrow.history import Stage
+from memgrow.evaluation.calibration import calibrate
+from memgrow.evaluation.drift import Reference, summarize
+from memgrow.evaluation.history import Stage
 from memgrow.methods import FinishedDomain, Grew, MethodSpec
 from memgrow.methods.base import Weights, newly_trained
 from memgrow.models import REPLY, Classifier, Model, Tally, build
@@ -234,12 +234,21 @@ def _with_statistics(
     if isinstance(model, Classifier):
         logits, labels = model.logits(validation), torch.tensor(validation.labels)
         parts = dict(zip(stage.learned, sizes, strict=True))
-        calibration = calibrate(logits, labels, parts, before.calibration, state.history.domains, number)
+        calibration = calibrate(
+            logits, labels, sizes=parts, before=before.calibration, learned=state.history.domains, stage=number
+        )
         confidences = torch.split((logits / calibration.temperature).softmax(-1).max(-1).values, sizes)
     kind = config.model.kind
     tokenizer, vocabulary = kind.tokenizer(config.model), None if kind.is_pretrained else state.vocabulary
     found = {
-        domain.name: summarise(domain.train, domain.validation, tokenizer, vocabulary, one.tolist(), number)
+        domain.name: summarize(
+            domain.train,
+            domain.validation,
+            tokenizer=tokenizer,
+            vocabulary=vocabulary,
+            confidences=one.tolist(),
+            stage=number,
+        )
         for domain, one in zip(stage.domains, confidences, strict=True)
     }
     earlier = {} if config.method.reinit else before.reference.domains

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from memgrow.calibration import Calibration
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, Tokenized, encode
 from memgrow.data.vectors import RememberedVectors
 from memgrow.data.vocabulary import Vocabulary
-from memgrow.drift import Reference
-from memgrow.history import History
+from memgrow.evaluation.calibration import Calibration
+from memgrow.evaluation.drift import Reference
+from memgrow.evaluation.history import History
 from memgrow.methods import CombinedMethod, MethodSettings, MethodSpec
 from memgrow.models import Model, ModelSettings
 from memgrow.models.pretrained.files import EncoderFiles

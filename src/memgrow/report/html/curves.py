@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.html.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axes
 from memgrow.report.html.element import Html, element
 from memgrow.report.lines import Line, stage_marks

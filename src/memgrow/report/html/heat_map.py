@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from memgrow.evaluation.attention import MemoryUse
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.html.element import Html, element, joined
 from memgrow.report.measures import Measure, Scale
 from memgrow.report.table import UNKNOWN, percent

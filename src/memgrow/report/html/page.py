@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from memgrow.errors import counted
 from memgrow.evaluation.comparison import keeps_rows, sees_old_data
-from memgrow.metrics import AccuracyMatrix
+from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.report.comparison import legend, marked, verdict
 from memgrow.report.html.curves import axes_of, curve_legend, panel
 from memgrow.report.html.element import Html, element

@@ -1,6 +1,6 @@
 """How each stage was trained, epoch by epoch, as inline SVG: validation, and the loss with an axis of its own."""
 
-from memgrow.history import Stage
+from memgrow.evaluation.history import Stage
 from memgrow.report.html.axes import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Axes
 from memgrow.report.html.element import Html, element
 from memgrow.report.html.parts import section

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memgrow.drift.random_features import CHUNK, FEATURES, naive_features, text_features
+from memgrow.evaluation.random_features import CHUNK, FEATURES, naive_features, text_features
 
 words = st.lists(st.text(max_size=6), max_size=12)
 examples = st.lists(st.tuples(words) | st.tuples(words, words), min_size=1, max_size=3)

@@ -1,0 +1,301 @@
+"""Drift: false alarms are as rare as promised, new domains are found, and no text is kept or can be recovered."""
+
+import gc
+import json
+import threading
+from collections import Counter
+from itertools import chain, product
+
+import numpy as np
+import pytest
+
+from memgrow import Learner
+from memgrow.data import Domain, Example, synthetic_stream
+from memgrow.data.text import tokenize
+from memgrow.data.vocabulary import Vocabulary
+from memgrow.errors import SettingsError
+from memgrow.evaluation.drift import (
+    MIN_TEXTS,
+    DomainReference,
+    DriftMonitor,
+    Reference,
+    Shares,
+    Verdict,
+    Window,
+    judge,
+    nearest_mixture,
+    summarize,
+    together,
+    weighted_chi_square_tail,
+)
+from memgrow.evaluation.random_features import FEATURES, text_features
+
+RNG = np.random.default_rng(0)
+WINDOWS = 80
+SCALES = np.linspace(0.02, 0.2, FEATURES)  # a falling spectrum
+
+
+# The test of a window
+
+
+def drawn_reference(shift: float, texts: int = 1000, stage: int = 1) -> DomainReference:
+    variances = SCALES**2
+    mean = (RNG.normal(size=(texts, FEATURES)) * SCALES).mean(0)
+    mean[0] += shift
+    spread = (variances.sum(), (variances**2).sum(), (variances**3).sum())
+    unknown, confidence = Shares(200, 0.05, 0.01), Shares(200, 0.8, 0.02)
+    return DomainReference(stage, texts, tuple(map(float, mean)), tuple(map(float, spread)), unknown, confidence)
+
+
+def drawn(shift: float, texts: int = 50, unknown: float = 0.05, confidence: float = 0.8) -> Window:
+    features = (RNG.normal(size=(texts, FEATURES)) * SCALES).mean(0)
+    features[0] += shift
+    return Window(texts, features, unknown, confidence)
+
+
+@pytest.mark.parametrize("weights", [[1.0] * 10, [3.0, 1.0, 0.5, 0.1], list(0.9 ** np.arange(60))])
+def test_the_tail_is_that_of_weighted_chi_squares(weights):
+    weights = np.array(weights)
+    draws = (RNG.normal(size=(30_000, len(weights))) ** 2) @ weights
+    sums = tuple(float((weights**power).sum()) for power in (1, 2, 3))
+    for level in (0.3, 0.05, 0.01):
+        assert weighted_chi_square_tail(float(np.quantile(draws, 1 - level)), sums) == pytest.approx(level, rel=0.2)
+
+
+def test_the_nearest_mixture_is_the_one_that_a_grid_finds():
+    means = RNG.normal(size=(3, 5))
+    steps = np.linspace(0, 1, 51)
+    grid = np.array([(a, b, 1 - a - b) for a, b in product(steps, steps) if a + b <= 1 + 1e-9])
+    for point in RNG.normal(size=(10, 5)):
+        found = nearest_mixture(point, means)
+        assert found.sum() == pytest.approx(1)
+        assert (found >= 0).all()
+        assert np.linalg.norm(found @ means - point) <= np.linalg.norm(grid @ means - point, axis=1).min() + 1e-6
+
+
+@pytest.mark.parametrize("domains", [1, 3])
+def test_windows_of_known_domains_alarm_no_more_often_than_alpha(domains):
+    known = {str(number): drawn_reference(0.3 * number) for number in range(domains)}
+    p = np.array([judge(drawn(0.3 * RNG.integers(domains)), known).tests["distance"] for _ in range(WINDOWS)])
+    for alpha in (0.05, 0.2):
+        assert (p <= alpha).mean() < alpha + 3 * (alpha * (1 - alpha) / WINDOWS) ** 0.5
+    if domains == 1:  # with mixtures to choose from they alarm less often
+        assert (p <= 0.2).mean() > 0.1
+
+
+def test_mixtures_are_known_and_what_lies_beyond_is_not():
+    known = {"a": drawn_reference(0.0), "b": drawn_reference(0.6)}
+    between, beyond = judge(drawn(0.3), known), judge(drawn(1.2), known)
+    assert between.p > 0.01
+    assert between.mixture == pytest.approx({"a": 0.5, "b": 0.5}, abs=0.2)
+    assert beyond.tests["distance"] < 1e-6
+    assert beyond.mixture == {"b": 1.0}
+
+
+def test_unknown_words_and_confidence_are_tested_on_one_side_and_where_comparable():
+    known = {"a": drawn_reference(0.0)}
+    assert judge(drawn(0, unknown=0.3), known).rejected(0.01) == ["unknown words"]
+    assert judge(drawn(0, confidence=0.5), known).rejected(0.01) == ["confidence"]
+    assert judge(drawn(0, unknown=0.0, confidence=1.0), known).rejected(0.01) == []
+    assert "confidence" not in judge(drawn(0, confidence=0.5), known, all_known=False).tests
+    later = {"a": drawn_reference(0.0), "b": drawn_reference(0.0, stage=2)}
+    assert "confidence" not in judge(drawn(0, confidence=0.5), later).tests
+
+
+def test_holm_rejects_further_tests_after_the_first():
+    def verdict(**tests: float) -> Verdict:
+        return Verdict(50, min(1, len(tests) * min(tests.values())), tests, 1, {}, None, None, None, None)
+
+    assert verdict(a=0.004, b=0.5, c=0.5).rejected(0.01) == []
+    assert verdict(a=0.5, b=0.003, c=0.5).rejected(0.01) == ["b"]
+    assert verdict(a=0.006, b=0.003, c=0.004).rejected(0.01) == ["a", "b", "c"]
+
+
+# The monitor
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """Enough distinct texts of three domains."""
+    return synthetic_stream(domains=3, train=300, validation=60, test=200)
+
+
+@pytest.fixture(scope="module")
+def vocabulary(texts) -> Vocabulary:
+    known = chain.from_iterable(one.texts for domain in texts[:2] for one in domain.train)
+    return Vocabulary().extended_by(Counter(chain.from_iterable(map(tokenize, known))))
+
+
+def summary(train, validation=(), vocabulary=None, confidences=()) -> DomainReference | None:
+    return summarize(train, validation, tokenizer=tokenize, vocabulary=vocabulary, confidences=confidences, stage=1)
+
+
+@pytest.fixture(scope="module")
+def reference(texts, vocabulary) -> Reference:
+    sure = [0.9] * 30 + [0.7] * 30
+    return Reference({one.name: summary(one.train, one.validation, vocabulary, sure) for one in texts[:2]})
+
+
+@pytest.fixture
+def monitor(reference, vocabulary) -> DriftMonitor:
+    return DriftMonitor(reference, vocabulary, reference.domains, window=50)
+
+
+def test_known_domains_pass_and_a_new_one_is_found(monitor, texts):
+    known = [example for pair in zip(texts[0].test, texts[1].test, strict=True) for example in pair]
+    assert all(verdict.p > 0.01 for verdict in monitor.add(known, [0.8] * len(known)))
+    report = monitor.report()
+    assert (report.texts, report.due) == (400, False)
+    assert report.verdict.mixture == pytest.approx({"kitchen": 0.5, "harbour": 0.5}, abs=0.15)
+    monitor.add(texts[2].test, [0.5] * 200)
+    report = monitor.report()
+    assert report.due
+    assert report.verdict.rejected(0.01) == ["distance", "unknown words", "confidence"]
+    assert report.sentence.startswith("adapting seems due")
+    told = json.loads(json.dumps(report.to_json(), allow_nan=False))
+    assert {"texts", "due", "sentence", "unknown_words", "distance", "p", "confidence", "mixture"} <= told.keys()
+    monitor.add(known[:100])
+    assert not monitor.report().due
+
+
+def test_verdicts_do_not_depend_on_the_size_of_the_calls(reference, vocabulary, texts):
+    examples, confidences = [*texts[0].test[:70], *texts[2].test[:80]], list(np.linspace(0.5, 1, 150))
+    found = []
+    for sizes in ([150], [1] * 150, [37, 13, 100]):
+        monitor, verdicts, start = DriftMonitor(reference, vocabulary, window=50), [], 0
+        for size in sizes:
+            verdicts += monitor.add(examples[start : start + size], confidences[start : start + size])
+            start += size
+        found.append([verdict.p for verdict in verdicts])
+    assert found[1] == found[2] == pytest.approx(found[0], rel=1e-6)
+
+
+def test_repeated_texts_fill_no_window(monitor, texts):
+    assert monitor.add([texts[2].test[0]] * 500) == []
+    assert (monitor.report().texts, monitor.report().windows) == (500, 0)
+    assert monitor.finish() is None
+
+
+def test_threads_lose_no_text(monitor, texts):
+    def ask(part: int) -> None:
+        for example in texts[0].test[part::4]:
+            monitor.add([example], [0.8])
+            monitor.report()
+
+    threads = [threading.Thread(target=ask, args=(part,)) for part in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    distinct = len({frozenset(tokenize(one.text)) | {tuple(tokenize(one.pair or ""))} for one in texts[0].test})
+    assert monitor.report().texts == 200
+    assert monitor.report().windows in range(distinct // 50, 5)
+
+
+def test_a_window_that_cannot_be_tested_is_dropped(monitor, texts, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("memgrow.evaluation.drift.judge", lambda *given: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            monitor.add(texts[2].test)
+    known = [example for pair in zip(texts[0].test[:60], texts[1].test[:60], strict=True) for example in pair]
+    assert monitor.add(known)[0].p > 0.01
+
+
+def test_missing_statistics_are_reported(reference, texts):
+    empty = DriftMonitor(Reference(), None, ["kitchen"])
+    empty.add(texts[0].test)
+    assert (empty.report().texts, empty.report().due, empty.report().verdict) == (200, False, None)
+    assert "no drift statistics" in empty.report().sentence
+    partly = DriftMonitor(reference, None, ["kitchen", "harbour", "old"], window=50)
+    partly.add(texts[0].test)
+    assert "texts of old may count as new" in partly.report().sentence
+    for options in ({"window": 5}, {"alpha": 0.0}, {"alpha": float("nan")}):
+        with pytest.raises(SettingsError):
+            DriftMonitor(reference, **options)
+
+
+def test_many_windows_share_alpha(monitor, texts):
+    assert not together([], 0.01, 7)[0]
+    known = monitor.add(texts[0].test)
+    assert not together(known, 0.01, 200)[0]
+    due, sentence = together([*known, *monitor.add(texts[2].test)], 0.01, 400)
+    assert due
+    assert "adapting seems due" in sentence
+
+
+# Privacy
+
+
+def test_the_monitor_keeps_no_text(monitor):
+    text = "zebrafish " * 3 + "quokka"
+    example = Example(text, text)
+    monitor.add([example] * 70, [0.5] * 70)
+    assert not any(isinstance(one, DriftMonitor) for one in gc.get_referrers(text))
+    state = repr({name: value for name, value in vars(monitor).items() if name not in ("_reference", "_vocabulary")})
+    assert "quokka" not in state
+
+
+def test_a_repeated_text_weighs_as_much_as_any_other(texts):
+    secret = Example("patient jane doe code zebra 9481 kappa")
+    plain = [Example(one.text) for one in texts[0].train]
+    once, often = summary([*plain, secret]), summary([*plain, *[secret] * 700])
+    np.testing.assert_allclose(once.mean, often.mean, atol=1e-6)
+    assert once.texts == often.texts
+    own = text_features([(tokenize(secret.text),)])[0]
+    assert np.linalg.norm(np.array(often.mean) - own) > 0.5
+
+
+def test_few_distinct_texts_have_no_summary(texts):
+    few = [Example(f"word {number}") for number in range(MIN_TEXTS)]
+    assert summary(few * 20).texts == MIN_TEXTS
+    assert summary(few[1:] * 20) is None
+    assert summary([Example("word") if number % 3 else one for number, one in enumerate(few * 2)]) is None
+
+
+# As part of a model
+
+
+def test_each_stage_adds_its_domain_and_leaves_the_others(texts, tiny, short, tmp_path):
+    domains = [Domain(one.name, one.train[:150], one.validation, one.test) for one in texts[:2]]
+    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    for domain in domains:
+        learner.adapt(domain, folder=tmp_path / "model")
+    first, both = (Learner.load(tmp_path / "model", device="cpu", version=number).reference for number in (1, 2))
+    assert list(both.domains) == [domain.name for domain in domains]
+    assert first.domains[domains[0].name] == both.domains[domains[0].name]
+    assert MIN_TEXTS <= both.domains[domains[1].name].texts <= 150
+    assert Reference.from_json(json.loads(json.dumps(both.to_json()))) == both
+    monitor = learner.drift_monitor(window=40)
+    assert set(monitor.add(domains[0].test)[0].tests) == {"distance", "unknown words"}
+    alone = Learner.create("in-domain", model=tiny, training=short, device="cpu")
+    alone.learn(domains)
+    assert list(alone.reference.domains) == [domains[1].name]
+
+
+GOOD = {"stage": 1, "texts": 40, "mean": [0.0] * 128, "spread": [1.0, 1.0, 1.0], "unknown": None, "confidence": None}
+
+
+def stored(**changes):
+    return {**Reference().to_json(), "domains": {"a": GOOD | changes}}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {**stored(), "domains": None},
+        {**stored(), "domains": []},
+        {**stored(), "domains": {"a": None}},
+        {**stored(), "domains": {"a": {"stage": 1}}},
+        stored(mean=[0.0]),
+        stored(spread=[1.0, 1.0, float("nan")]),
+        stored(spread=[1.0, -1.0, 1.0]),
+        stored(texts=0),
+        stored(unknown={"examples": 0, "mean": 0.0, "variance": 0.0}),
+        stored(confidence={"examples": 9, "mean": 0.0, "variance": -1.0}),
+    ],
+)
+def test_a_damaged_file_is_refused_and_an_old_one_is_read(wrong):
+    assert Reference.from_json(stored()).domains["a"].texts == 40  # of a version that needed only 30 texts
+    assert Reference.from_json({**stored(), "features": "other"}) == Reference()
+    with pytest.raises((ValueError, KeyError, TypeError, AttributeError)):
+        Reference.from_json(wrong)
