@@ -184,16 +184,13 @@ def _settings(asked: "Recipe", vectors: Path | None, device: str, is_dialogue: b
             )
         model, _ = asked.section("model", usual.model).resolved()
     else:
-        own = usual
         if is_public:
             training = replace(usual.training, **CORPUS_TRAINING)
-            own = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
-        model, usual = asked.model(own.model, vectors), own
+            usual = replace(usual, model=replace(usual.model, **CORPUS_MODEL), training=training)
+        model = asked.model(usual.model, vectors)
     settings = Settings(model, asked.section("training", usual.training), asked.section("options", usual.options))
-    if asked.encoder is not None:
-        say(f"encoder {asked.encoder}, {training_line(settings.training)}", "dim")
-    else:
-        say(sizes_line(usual, model, settings.training), "dim")
+    encoder = f"encoder {asked.encoder}, {training_line(settings.training)}" if asked.encoder else ""
+    say(encoder or sizes_line(usual, model, settings.training), "dim")
     return settings
 
 
