@@ -108,10 +108,10 @@ class Trained:
     steps: int
 
 
-def train_with_memgrow(asked: argparse.Namespace, domain: Domain, loop: str | None) -> Trained:
+def train_with_memgrow(asked: argparse.Namespace, domain: Domain) -> Trained:
     settings = replace(FINE_TUNING, batch=BATCH, epochs=asked.epochs, patience=asked.epochs)
     learner = new_learner(asked, training=settings)
-    stage = learner.adapt(replace(domain, test=()), loop=loop)
+    stage = learner.adapt(replace(domain, test=()))
     return Trained(stage.validation, stage.epochs * -(-len(domain.train) // BATCH))
 
 

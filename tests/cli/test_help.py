@@ -148,10 +148,8 @@ def test_a_quiet_command_prints_nothing_but_what_is_wrong(memgrow, data, model):
     ("typed", "offered"),
     [
         ("memgrow ad", {"adapt"}),
-        ("memgrow rec", {"recipes"}),
         ("memgrow adapt --rec", {"--recipe"}),
         ("memgrow adapt m d --recipe small", {"small", "small-dialogue"}),
-        ("memgrow recipes paper", {"paper-nli", "paper-dialogue"}),
         ("memgrow data g", {"get"}),
         ("memgrow adapt m d --method ri", {"ridge"}),
     ],

@@ -27,6 +27,8 @@ def leaves(command: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 
 def test_every_command_that_prints_has_json_and_can_be_quiet():
     for name, command in leaves(get_command(app)):
+        if command.hidden:
+            continue
         options = {option for parameter in command.params for option in parameter.opts}
         assert "--quiet" in options, name
         assert "--json" in options or name in GO_TO_A_BROWSER, name

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from memgrow.cli import app
-from memgrow.cli.recipes import SHIPPED
+from memgrow.cli.recipe import SHIPPED
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
 from memgrow.models.pretrained import settings

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.result_commands import what_is_wrong
 from research.common.runs import Run
 from research.common.settings import MethodSettings, ModelSettings, PretrainedSettings, TrainingSettings
 from research.common.store import Store
@@ -102,3 +103,7 @@ def test_every_committed_record_is_read_and_written_as_it_was():
         for record in list(Store(RESULTS / name).records().values())[:50]:
             value = json.loads(json.dumps(record.to_json()))
             assert type(record).from_json(value).to_json() == value
+
+
+def test_every_file_of_figures_names_its_command():
+    assert not list(what_is_wrong(ROOT))

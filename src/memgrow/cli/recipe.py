@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import yaml
 
-from memgrow.cli.recipes import find_recipe, unknown_recipe
 from memgrow.data.vectors import detect
 from memgrow.device import find_device
 from memgrow.errors import SettingsError
@@ -25,6 +24,7 @@ SECTIONS: dict[str, type[Any]] = {
     "training": TrainingSettings,
     "options": MethodSettings,
 }
+SHIPPED = {file.stem: file for file in sorted((Path(__file__).parents[1] / "recipes").glob("*.yaml"))}  # by name
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 KINDS = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
 LARGEST = 2**31 - 1  # no size comes near, and torch ends in a riddle beyond it
@@ -100,6 +100,12 @@ def read_recipe(path: str | Path | None, words: Iterable[str] = (), encoder: str
     return Recipe(**single, sections=sections, is_named=path is not None)
 
 
+def find_recipe(given: str | Path) -> Path:
+    """The file of a recipe: a path, or the name of one that comes with memgrow."""
+    path = Path(given)
+    return path if path.is_file() else SHIPPED.get(str(given).removesuffix(".yaml"), path)
+
+
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """The content of a file: the single values, and the sections."""
     try:
@@ -107,7 +113,11 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     except SettingsError:
         raise
     except FileNotFoundError as error:
-        raise SettingsError(unknown_recipe(path)) from error
+        near = get_close_matches(path.stem.lower(), SHIPPED, n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise SettingsError(
+            f"there is no recipe {path}: {meant}it is a file, or one of {', '.join(SHIPPED)}"
+        ) from error
     except OSError as error:
         raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:

@@ -9,6 +9,7 @@ from memgrow.errors import SettingsError
 REMOVED_COMMANDS = {
     "paper": "run `python -m research.paper` in a checkout of the repository",
     "theorem": "run `python -m research.theorem` in a checkout of the repository",
+    "recipes": "--recipe takes small, small-dialogue, demo or a YAML file of settings",
     "tune": "use scikit-learn's search with memgrow.sklearn.MemgrowClassifier",
 }
 ANY_ARGUMENTS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
