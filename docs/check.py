@@ -20,11 +20,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from memgrow.cli.recipe import SECTIONS
 from PIL import Image
 from typer.main import get_command
 
 from memgrow.cli import app
-from memgrow.cli.recipe import SECTIONS
 from memgrow.methods import LETTERS, METHODS, RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES
 from memgrow.models import PretrainedSettings
 from memgrow.models.pretrained.settings import OF_ITS_OWN

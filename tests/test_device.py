@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-
 from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe
+
 from memgrow.device import (
     SAID,
     WORTHWHILE,

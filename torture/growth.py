@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from memgrow.cli.recipe import LARGEST_FILE, read_recipe
+
 from memgrow.data import load_stream
 from memgrow.data.columns import DEFAULT_COLUMNS
 from memgrow.data.files import line_chunks

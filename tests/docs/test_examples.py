@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from memgrow.cli.recipe import SHIPPED
 from typer.testing import CliRunner
 
 from memgrow.cli import app
-from memgrow.cli.recipe import SHIPPED
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
 from memgrow.models.pretrained import settings

@@ -26,7 +26,6 @@ COMMANDS = {
     "evaluate": "evaluate model kitchen.jsonl harbour.jsonl",
     "inspect": "inspect model",
     "inspect-text": "inspect model a-fine-pan",
-    "history": "history model",
     "verify": "verify model",
     "watch": "watch model asked.jsonl",
     "report": "report model kitchen.jsonl harbour.jsonl -o page.html",

@@ -1,86 +1,68 @@
-"""The command line: thin commands over the library. A user's mistake is one sentence and exit code 2."""
+"""The command line: thin commands over the library."""
 
 import sys
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from memgrow import __version__
-from memgrow.cli import (
-    adapt,
-    compare,
-    data,
-    encoder,
-    evaluate,
-    export,
-    history,
-    inspect,
-    predict,
-    report,
-    serve,
-    undo,
-    verify,
-    watch,
-)
-from memgrow.cli.errors import (
-    BROKEN_PIPE,
-    EXIT_CODES,
-    end_output,
-    hear_sigterm,
-    say_stopped,
-    stop_hearing,
-)
-from memgrow.cli.groups import Command, Commands, Group
-from memgrow.cli.output import replace_unwritable_signs
-from memgrow.cli.removed import ANY_ARGUMENTS, REMOVED_COMMANDS, removed
-from memgrow.errors import interruption
-
-COMMANDS: dict[str, Callable[..., None] | typer.Typer] = {  # in the order of --help
-    "demo": compare.demo,
-    "adapt": adapt.adapt,
-    "inspect": inspect.inspect,
-    "history": history.history,
-    "undo": undo.undo,
-    "verify": verify.verify,
-    "export": export.export,
-    "doctor": inspect.doctor,
-    "methods": inspect.methods,
-    "evaluate": evaluate.evaluate,
-    "predict": predict.predict,
-    "chat": predict.chat,
-    "watch": watch.watch,
-    "serve": serve.serve,
-    "compare": compare.compare,
-    "report": report.report,
-    "data": data.commands,
-    "encoder": encoder.commands,
-}
+from memgrow.cli import adapt, compare, evaluate, fetch, model, predict, report, serve
+from memgrow.cli.app import EXIT_CODES, Application, Command, run
+from memgrow.cli.removed import REMOVED_COMMANDS
+from memgrow.errors import SettingsError
 
 NAME = "memgrow"
+GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+    "Learn": {"adapt": adapt.adapt, "undo": model.undo, "verify": model.verify},
+    "Use": {
+        "predict": predict.predict,
+        "chat": predict.chat,
+        "evaluate": evaluate.evaluate,
+        "inspect": model.inspect,
+        "watch": evaluate.watch,
+        "serve": serve.serve,
+        "export": model.export,
+    },
+    "Compare": {"report": report.report, "compare": compare.compare, "demo": compare.demo, "methods": model.methods},
+    "Set up": {"data": fetch.data, "encoder": fetch.encoder},
+}
 
 app = typer.Typer(
-    cls=Commands,
+    cls=Application,
     no_args_is_help=True,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},  # of all commands
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-for name, command in COMMANDS.items():
-    if isinstance(command, typer.Typer):
-        for part in command.registered_commands:
-            part.cls = Command
-        app.add_typer(command, name=name, cls=Group)
-    else:
-        app.command(name, cls=Command)(command)
-for name, advice in REMOVED_COMMANDS.items():
-    app.command(name, hidden=True, context_settings=ANY_ARGUMENTS)(removed(name, advice))
+
+
+def _removed(name: str, instead: str) -> Callable[..., None]:
+    def explain(words: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        raise SettingsError(f"memgrow {name} no longer exists: {instead}")
+
+    return explain
+
+
+for _group, _commands in GROUPS.items():
+    for _name, _command in _commands.items():
+        if isinstance(_command, typer.Typer):
+            for _part in _command.registered_commands:
+                _part.cls = Command
+            app.add_typer(_command, name=_name, rich_help_panel=_group)
+        else:
+            app.command(_name, cls=Command, rich_help_panel=_group)(_command)
+for _name, _instead in REMOVED_COMMANDS.items():
+    _settings: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": []}
+    app.command(_name, hidden=True, context_settings=_settings)(_removed(_name, _instead))
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        if sys.stdout is not None:
-            sys.stdout.write(f"memgrow {__version__}\n")
+        from importlib.metadata import version
+
+        python = ".".join(map(str, sys.version_info[:3]))
+        print(f"memgrow {__version__} (torch {version('torch')}, Python {python})")
         raise typer.Exit
 
 
@@ -90,23 +72,8 @@ def memgrow(
         bool, typer.Option("--version", help="Show the version and exit.", callback=_print_version, is_eager=True)
     ] = False,
 ) -> None:
-    """One text model that learns domain after domain without the old data, and shows what was forgotten."""
+    """Teach one text model domain after domain without the old data, and measure what it forgets."""
 
 
 def main() -> None:
-    streams = sys.stdout, sys.stderr
-    try:  # around all that runs once signals are heard
-        hear_sigterm()
-        replace_unwritable_signs()
-        app(prog_name=NAME)
-    except BaseException as end:  # an interruption may arrive as another error, inside an import say
-        sys.stdout, sys.stderr = streams  # typer may have put others in their place, which hide that nobody reads
-        stop_hearing()
-        failed = end_output()
-        if stopped := interruption(end):  # perhaps while options were read, or just before the end
-            sys.exit(say_stopped(stopped, next(iter(sys.argv[1:]), None)))
-        if isinstance(end.__context__, BrokenPipeError):  # so rich ends a help page that nobody reads
-            sys.exit(BROKEN_PIPE)
-        if failed is not None and isinstance(end, SystemExit) and not end.code:
-            sys.exit(failed)
-        raise
+    run(app, NAME)

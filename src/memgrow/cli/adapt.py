@@ -1,84 +1,87 @@
-"""`memgrow adapt`: create a model or go on from it, domain by domain, with a bar and a line for each."""
+"""`memgrow adapt`: create a model or go on from it, domain by domain."""
 
+import os
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from math import inf
-from typing import Annotated
+from math import ceil, inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, notice, progress_console, say, split_names, write_json
-from memgrow.storage.folder import hold
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
+
+if TYPE_CHECKING:
+    from memgrow.cli.settings import SettingChanges
+    from memgrow.data import Domain, Stream
+    from memgrow.evaluation.history import Stage
+    from memgrow.learner import Learner
+    from memgrow.models.pretrained.files import EncoderFiles
+    from memgrow.report.progress_bars import TrainingBar
+    from memgrow.report.tracking import Tracking
 
 
+@opt.grouped
 def adapt(
     model: opt.Model,
     data: opt.Files,
-    method: opt.Method = None,
-    encoder: opt.Encoder = None,
-    vectors: opt.Vectors = None,
-    recipe: opt.Recipe = None,
-    set_: opt.Set = None,
-    seed: opt.Seed = None,
-    device: opt.Device = "auto",
-    text: opt.Text = None,
-    pair: opt.Pair = None,
-    label: opt.Label = None,
-    reply: opt.Reply = None,
-    by: opt.By = None,
-    domains: opt.Domains = None,
-    group: opt.Group = None,
-    split_column: opt.SplitColumn = None,
-    validation: opt.Validation = None,
-    test: opt.Test = None,
-    held_out: opt.HeldOut = None,
-    watch: opt.Watch = None,
+    settings: opt.SettingOptions,
+    rows: opt.TrainingDataOptions,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How to learn a new domain: see memgrow methods.",
+            rich_help_panel=opt.SETTINGS,
+            autocompletion=opt.method_names,
+        ),
+    ] = None,
+    watch: Annotated[
+        list[Path] | None,
+        typer.Option(
+            readable=False,
+            metavar="FILE",
+            help="Test examples of an earlier domain, or its name in the data; evaluated after each domain.",
+            rich_help_panel=opt.DATA,
+        ),
+    ] = None,
     max_forgetting: Annotated[
         float | None,
         typer.Option(
             metavar="POINTS",
-            help="Keep no domain that costs more than this on one that is watched.",
+            help="Keep no domain that costs a watched one more than this.",
             rich_help_panel=opt.SETTINGS,
         ),
     ] = None,
     keep_versions: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="Earlier versions that undo can go back to; 1 at first.", rich_help_panel=opt.SETTINGS
-        ),
+        typer.Option(metavar="N", help="Earlier versions to keep for undo [1].", rich_help_panel=opt.SETTINGS),
     ] = None,
-    threads: opt.Threads = None,
-    track: opt.Track = None,
-    track_to: opt.TrackTo = "memgrow-track",
-    limit: opt.Limit = None,
-    skip_empty: opt.SkipEmpty = False,
-    delimiter: opt.Delimiter = None,
-    encoding: opt.Encoding = None,
-    map_label: opt.MapLabel = None,
-    again: Annotated[bool, typer.Option("--again", help="Learn anew what was learnt from the same data.")] = False,
+    track: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Log the training to a tracker: tensorboard.", rich_help_panel=opt.SETTINGS),
+    ] = None,
+    track_to: Annotated[
+        str, typer.Option("--track-to", metavar="FOLDER", help="Folder of the tracker.", rich_help_panel=opt.SETTINGS)
+    ] = "memgrow-track",
+    again: Annotated[bool, typer.Option("--again", help="Learn data again that was learned before.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait while another process changes the model.")] = False,
     as_json: opt.AsJson = False,
 ) -> None:
-    """Learn domains in turn, in a new MODEL or going on from it; resumes if killed.
+    """Learn domains one after another, in a new or an existing model. Run again to resume.
 
-    Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz --method F+M+V
+    Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
-    from memgrow.cli.learning import (
-        files_and_names,
-        is_free,
-        learn_stream,
-        open_or_create,
-        parted,
-        sizes_note,
-        tracking,
-    )
-    from memgrow.cli.recipe import read_recipe
-    from memgrow.data import Loaded, Stream, load_for_evaluation, load_stream
-    from memgrow.errors import SettingsError
+    from memgrow.data import Loaded, Stream, load_for_evaluation
     from memgrow.report.learner import matrix_title, summary_line
     from memgrow.report.matrix import MatrixTable
     from memgrow.report.progress_bars import TrainingBar
     from memgrow.report.tracking import check_tracker
+    from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
 
     if track is not None:
@@ -86,67 +89,233 @@ def adapt(
     check_keep_versions(keep_versions)
     if max_forgetting is not None and not max_forgetting >= 0:
         raise SettingsError(f"--max-forgetting must be 0 or more points, not {max_forgetting:g}")
-    is_free(model)  # before anything is made beside it
+    is_new(model)
     with hold(model, *((inf, notice) if wait else ())):
-        # What is quick to check comes first: a long file need not be read for a misspelt method.
-        asked = read_recipe(recipe, set_ or (), encoder)
-        forgets, vectors = str(vectors) == opt.NO_VECTORS, opt.vectors_file(vectors)
-        learner = open_or_create(model, asked, method, seed, device, vectors)
-        columns = opt.columns(
-            text=text,
-            pair=pair,
-            label=label,
-            by=by,
-            group=group,
-            split_column=split_column,
-            reply=reply,
-            map_label=map_label,
-            delimiter=delimiter,
-            encoding=encoding,
-        )
-        chosen, watch_files, watch_names = split_names(domains), *files_and_names(watch or ())
-        loaded = load_stream(
-            data,
-            columns=columns,
-            validation=validation or (),
-            test=test or (),
-            held_out=held_out or (),
-            domains=chosen and list(dict.fromkeys([*chosen, *watch_names])),
-            limit=limit,
-            skip_empty=skip_empty,
-        )
-        stream, watched_too = parted(loaded.stream, chosen, watch_names)
+        # Quick checks come first: a long file need not be read for a misspelled method.
+        learner = open_or_create(model, settings, method)
+        chosen, (watch_files, watch_names) = split_names(rows.domains), _files_and_names(watch or ())
+        names = chosen and list(dict.fromkeys([*chosen, *watch_names]))
+        loaded = rows.load(data, names)
+        stream, watched_too = _split_watched(loaded.stream, chosen, watch_names)
         watched = (
-            load_for_evaluation(watch_files, replace(columns, group=None), skip_empty=skip_empty)
+            load_for_evaluation(watch_files, rows.columns(), skip_empty=rows.skip_empty)
             if watch_files
             else Loaded(Stream(()))
         )
         if learner.model is None and any(domain.has_replies for domain in stream):
-            learner = open_or_create(model, asked, method, seed, device, vectors, replies=True)
+            learner = open_or_create(model, settings, method, replies=True)
         if learner.model is None:
-            notice(sizes_note(learner, asked, device))
+            notice(_sizes_note(learner, settings))
         for sentence in (*loaded.notices, *watched.notices):
             notice(sentence)
-        learner.vectors = None if forgets else learner.vectors
-        with TrainingBar(progress_console()) as bar, tracking(track, track_to, model, bar) as tracked:
+        if str(settings.vectors) == opt.NO_VECTORS:
+            learner.vectors = None
+        with TrainingBar(progress_console()) as bar, _tracking(track, track_to, model, bar) as tracked:
             stages = learn_stream(
                 learner,
                 stream,
-                [*watched.stream, *watched_too],
                 folder=model,
+                watch=[*watched.stream, *watched_too],
                 again=again,
                 bar=bar,
                 tracked=tracked,
-                vectors=vectors,
+                vectors=settings.vectors_file,
                 max_forgetting=max_forgetting,
                 keep_versions=keep_versions,
-                threads=threads,
+                threads=settings.threads,
             )
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
         console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
         say(summary_line(learner.history, learner.task))
         if as_json:
-            learnt = [stage.to_json() for stage in stages]
-            write_json({"model": str(model), "stages": learnt, "history": learner.history.to_json()}, indent=1)
-        say(f"Saved as {model}." if stages else f"There was nothing new to learn: {model} is as it was.")
+            new = [stage.to_json() for stage in stages]
+            write_json({"model": str(model), "stages": new, "history": learner.history.to_json()}, indent=1)
+        say(f"Saved as {model}." if stages else f"Nothing new to learn: {model} is unchanged.")
+
+
+def learn_stream(
+    learner: "Learner",
+    stream: "Stream",
+    *,
+    folder: Path,
+    watch: "Iterable[Domain]",
+    again: bool,
+    bar: "TrainingBar",
+    tracked: "Tracking | None" = None,
+    **arguments: Any,
+) -> "list[Stage]":
+    """Learn each domain that the model has not learned yet; `arguments` are those of `Learner.adapt`."""
+    from memgrow.models import REPLY
+    from memgrow.report.learner import stage_line
+    from memgrow.training.defaults import defaults_for
+
+    if unread := learner.method.unread(learner.options, defaults_for(learner.settings).options):
+        bar.note(f"{learner.method.name} does not use {', '.join(unread)}")
+    stages: list[Stage] = []
+    bar.replies = learner.task == REPLY or any(domain.has_replies for domain in stream)
+    if not learner.method.joint:
+        bar.coming = _most_steps(learner, stream)
+
+    def show(stage: "Stage", new: bool) -> None:
+        for learned in stage.learned:
+            bar.coming.pop(learned, None)
+        if not new:
+            bar.note(f"{' and '.join(stage.learned)}: skipped, learned from the same data (--again learns it again)")
+            return
+        bar.clear()
+        bar.say(stage_line(stage, learner.task))
+        stages.append(stage)
+        if tracked is not None:
+            tracked.stage(learner.history, learner.task)
+
+    arguments["progress"] = tracked or bar
+    learner.learn(stream, watch=watch, again=again, on_stage=show, folder=Path(os.path.realpath(folder)), **arguments)
+    return stages
+
+
+def open_or_create(folder: Path, settings: opt.SettingOptions, method: str | None, replies: bool = False) -> "Learner":
+    """The model of the folder with the settings that are given, or a new one."""
+    from memgrow.device import allow_tf32
+
+    changes = settings.changes()
+    method = method or changes.method
+    seed = changes.seed if settings.seed is None else settings.seed
+    if is_new(folder):
+        learner = _create(changes, settings, method=method, seed=seed, replies=replies)
+    else:
+        learner = _open(folder, changes, settings.device, method=method, seed=seed)
+    allow_tf32(learner.device)
+    return learner
+
+
+def is_new(folder: Path) -> bool:
+    """Whether a model can be created here; an error if something else is in the way."""
+    from memgrow.storage.folder import MANIFEST, foreign_names
+
+    if folder.is_dir():
+        if (folder / MANIFEST).exists():
+            return False
+        if foreign_names(folder):
+            raise ModelError(f"{folder} is not a memgrow model and holds other files: choose another name")
+        return True
+    if folder.exists():
+        raise ModelError(f"{folder} is a file, and a model is a folder: choose another name")
+    parent = next(parent for parent in folder.absolute().parents if parent.exists())
+    if not parent.is_dir():
+        raise ModelError(f"{folder} cannot be created, as {parent} is a file: choose another place")
+    return True
+
+
+def _create(
+    changes: "SettingChanges", settings: opt.SettingOptions, *, method: str | None, seed: int | None, replies: bool
+) -> "Learner":
+    from memgrow.learner import Learner
+    from memgrow.models import REPLY
+
+    usual = changes.defaults(settings.device, replies)
+    return Learner.create(
+        method or usual.method,
+        task=REPLY if replies else None,
+        model=changes.model(usual.model, settings.vectors_file),
+        training=changes.section("training", usual.training),
+        options=changes.section("options", usual.options),
+        seed=seed or 0,
+        device=settings.device,
+    )
+
+
+def _open(folder: Path, changes: "SettingChanges", device: str, *, method: str | None, seed: int | None) -> "Learner":
+    from memgrow.learner import Learner
+
+    learner = Learner.load(folder, device)
+    wanted = changes.section("model", learner.settings)
+    if changes.encoder is not None and learner.encoder is not None:
+        files = _same_encoder(folder, changes.encoder, learner.encoder)
+        learner.config = replace(learner.config, encoder=files)
+        wanted = replace(wanted, encoder=files.name)
+    other = [
+        f"{name} {ours} (not {value})"
+        for name, value in vars(wanted).items()
+        if value != (ours := getattr(learner.settings, name))
+    ]
+    if other:
+        raise SettingsError(f"{folder} has {', '.join(other)}, which cannot change: leave it out, or start a new model")
+    training = changes.section("training", learner.training)
+    learner.config = replace(learner.config, training=training, seed=learner.seed if seed is None else seed)
+    kept = learner.state.method_state.rows
+    learner.use(method or learner.method.name, changes.section("options", learner.options))
+    if kept and not learner.method.keeps_rows:
+        rows = counted(sum(map(len, kept.values())), "row")
+        notice(f"{folder} keeps {rows} of {listed(kept)}: {learner.method.name} drops them with the next save")
+    return learner
+
+
+def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFiles":
+    """The files of the model's encoder, if the one that is asked for has the same weights."""
+    from memgrow.models.pretrained.catalogue import find_encoder
+
+    try:
+        found = find_encoder(name)
+    except MemgrowError:
+        if name != ours.name:
+            raise
+        return ours  # a model has all that it needs, even where its encoder is no longer found
+    if found.sha256 != ours.sha256:
+        raise SettingsError(f"{folder} has the encoder {ours.name} with other weights: leave --encoder out")
+    return replace(ours, weights=found.weights)
+
+
+def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
+    """A line about the default sizes of a new model."""
+    from memgrow.models import REPLY
+    from memgrow.training.defaults import sizes_line
+
+    usual = settings.changes().defaults(settings.device, learner.task == REPLY)
+    return f"{sizes_line(usual, learner.settings, learner.training)} (--set changes them)" if usual.suits else ""
+
+
+def _most_steps(learner: "Learner", stream: "Stream") -> dict[str, int]:
+    """The number of training steps of each domain, at most."""
+    steps, first = {}, learner.model is None
+    for domain in stream:
+        batches = ceil(len(domain.train) / learner.training.batch)
+        steps[domain.name] = batches * learner.training.epochs_for(batches, first or learner.method.reinit)
+        first = False
+    return steps
+
+
+@contextmanager
+def _tracking(name: str | None, folder: str, model: Path, bar: "TrainingBar") -> "Iterator[Tracking | None]":
+    from memgrow.report.tracking import SHOWN, Tracking, find_tracker
+
+    if name is None:
+        yield None
+        return
+    bar.note(f"To watch it: {SHOWN[name].format(shlex.quote(folder))}")
+    with Tracking(find_tracker(name, folder, Path(os.path.realpath(model)).name), bar) as tracked:
+        yield tracked
+
+
+def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:
+    """--watch takes files and names of domains: a word that is no file and has no file's ending is a name."""
+    from memgrow.data.files import is_data_file
+
+    given = list(watch)
+    names = [path for path in given if path.name == str(path) and not is_data_file(path) and not path.exists()]
+    return [path for path in given if path not in names], [str(path) for path in names]
+
+
+def _split_watched(
+    stream: "Stream", chosen: Sequence[str] | None, watched: Sequence[str]
+) -> "tuple[Stream, list[Domain]]":
+    """The domains to learn, and those that are only watched."""
+    from memgrow.data import Domain, Stream
+
+    if unknown := [name for name in watched if name not in stream.names]:
+        raise DataError(f"--watch {listed(unknown)} is no file and no domain of the data ({listed(stream.names)})")
+    learns = set(chosen or stream.names)
+    only = [Domain(domain.name, test=domain.test) for domain in stream if domain.name not in learns]
+    if untested := [domain.name for domain in only if not domain.test]:
+        raise DataError(f"--watch {listed(untested)} has no test examples: give some, or leave it out")
+    return Stream(domain for domain in stream if domain.name in learns), only

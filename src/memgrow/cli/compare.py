@@ -12,7 +12,7 @@ from memgrow.cli.report import REPORT, check_replaceable, write_report
 from memgrow.errors import SettingsError, counted
 
 if TYPE_CHECKING:
-    from memgrow.cli.recipe import Recipe
+    from memgrow.cli.settings import SettingChanges
     from memgrow.data import Stream
     from memgrow.evaluation.compare import Settings
     from memgrow.evaluation.comparison import Comparison
@@ -34,35 +34,16 @@ CORPUS_MODEL: dict[str, Any] = {"lowercase": False}
 CORPUS_TRAINING: dict[str, Any] = {"min_documents": 1, "patience": 2}
 
 
+@opt.grouped
 def compare(
     stream: Given,
+    settings: opt.SettingOptions,
+    rows: opt.TrainingDataOptions,
     methods: Methods = None,
     seeds: Seeds = 3,
     out: Out = Path("memgrow-compare"),
     workers: Workers = None,
     on: opt.On = opt.LOCAL,
-    encoder: opt.Encoder = None,
-    vectors: opt.Vectors = None,
-    recipe: opt.Recipe = None,
-    set_: opt.Set = None,
-    seed: opt.Seed = None,
-    device: opt.Device = "auto",
-    text: opt.Text = None,
-    pair: opt.Pair = None,
-    label: opt.Label = None,
-    reply: opt.Reply = None,
-    by: opt.By = None,
-    domains: opt.Domains = None,
-    group: opt.Group = None,
-    split_column: opt.SplitColumn = None,
-    validation: opt.Validation = None,
-    test: opt.Test = None,
-    held_out: opt.HeldOut = None,
-    limit: opt.Limit = None,
-    skip_empty: opt.SkipEmpty = False,
-    delimiter: opt.Delimiter = None,
-    encoding: opt.Encoding = None,
-    map_label: opt.MapLabel = None,
     as_json: opt.AsJson = False,
 ) -> None:
     """Compare methods on your own domains: accuracy, forgetting, size, time; for replies BLEU-2 and perplexity.
@@ -71,7 +52,6 @@ def compare(
 
     Example: memgrow compare sentiment --methods F+V,F+M+V --seeds 3
     """
-    from memgrow.cli.recipe import read_recipe
     from memgrow.data.corpora import CORPORA
     from memgrow.evaluation import compare as comparing
     from memgrow.evaluation.baselines import INSTALL_SKLEARN, is_installed
@@ -82,39 +62,28 @@ def compare(
     # Quick checks first: a misspelt method should not wait for a long file.
     check_place(on)
     check_replaceable(out / REPORT)
-    asked, vectors = read_recipe(recipe, set_ or (), encoder), opt.vectors_file(vectors)
+    asked, vectors, device = settings.changes(), settings.vectors_file, settings.device
     usual = comparing.METHODS if asked.encoder is None else comparing.ENCODER_METHODS
     names = split_names(methods) or [*usual, *([asked.method] if asked.method else [])]
     for name in names:
         find_method(name)
-    columns = opt.columns(
-        text=text,
-        pair=pair,
-        label=label,
-        by=by,
-        group=group,
-        split_column=split_column,
-        reply=reply,
-        map_label=map_label,
-        delimiter=delimiter,
-        encoding=encoding,
-    )
-    files = {"validation": validation or (), "test": test or (), "held_out": held_out or (), "skip_empty": skip_empty}
-    loaded = _open(stream, files, columns=columns, domains=split_names(domains), limit=limit)
+    loaded = _open(stream, rows)
     is_dialogue = any(domain.has_replies for domain in loaded)
-    settings = _settings(asked, vectors, device, is_dialogue, all(name in CORPORA for name in stream))
+    used = _settings(
+        asked, vectors, device=device, is_dialogue=is_dialogue, is_public=all(name in CORPORA for name in stream)
+    )
     sizes = [sum(len(getattr(domain, part)) for domain in loaded) for part in PARTS]
     say(f"{' → '.join(loaded.names)}: {sizes[0]:,} training, {sizes[1]:,} validation, {sizes[2]:,} test examples")
     if not is_dialogue and not is_installed():
         notice(INSTALL_SKLEARN)
-    first = (asked.seed or 0) if seed is None else seed
+    first = (asked.seed or 0) if settings.seed is None else settings.seed
     with RunsBar(progress_console()) as bar:
         comparison = comparing.compare(
             loaded,
             names,
             folder=out / "runs",
             seeds=range(first, first + seeds),
-            settings=settings,
+            settings=used,
             vectors=vectors,
             device=device,
             workers=workers,
@@ -122,14 +91,14 @@ def compare(
             watch=bar,
         )
     if comparison.results:
-        retraining = comparing.retraining_settings(settings.training, loaded)
+        retraining = comparing.retraining_settings(used.training, loaded)
         reference = comparing.convergence(comparison, retraining)
         _show(comparison, seeds, reference)
         content = {
             "domains": {domain.name: {part: len(getattr(domain, part)) for part in PARTS} for domain in loaded},
             "seeds": list(range(first, first + seeds)),
             "measure": comparison.kind.measure,
-            "settings": settings.to_json(),
+            "settings": used.to_json(),
             "methods": comparison.to_json(),
             **({"reference": reference} if reference else {}),
             "failures": [vars(failure) for failure in comparison.failures],
@@ -145,32 +114,32 @@ def compare(
         )
 
 
-def _open(given: list[str], files: dict[str, Any], **options: Any) -> "Stream":
+def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
     """The stream that was named: a corpus, a folder or files."""
-    from memgrow.data import Stream, load_stream
+    from memgrow.data import Stream
     from memgrow.data.corpora import CORPORA, open_corpus
     from memgrow.data.splits import fair_slice
 
+    domains, limit = split_names(rows.domains), rows.limit
     if any(name in CORPORA or Path(name).is_dir() for name in given):
-        if any(files.values()):
-            raise SettingsError(
-                f"{given[0]} is a corpus or a folder, and has its parts: leave out --validation, --test, --held-out "
-                "and --skip-empty, or give files"
-            )
-        loaded, limit = open_corpus(given, **options), options["limit"]
+        if rows.validation or rows.test or rows.held_out or rows.skip_empty:
+            raise SettingsError(f"{given[0]} has its own splits: leave out --validation, --test and --held-out")
+        loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=limit)
         stream = Stream(
             replace(domain, validation=fair_slice(domain.validation, limit), test=fair_slice(domain.test, limit))
             for domain in loaded.stream
         )
     else:
-        loaded = load_stream(given, **files, **options)
+        loaded = rows.load([Path(name) for name in given], domains)
         stream = loaded.stream
     for sentence in loaded.notices:
         notice(sentence)
     return stream
 
 
-def _settings(asked: "Recipe", vectors: Path | None, device: str, is_dialogue: bool, is_public: bool) -> "Settings":
+def _settings(
+    asked: "SettingChanges", vectors: Path | None, *, device: str, is_dialogue: bool, is_public: bool
+) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
     from memgrow.training.defaults import sizes_line, training_line

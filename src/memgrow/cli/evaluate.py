@@ -1,6 +1,7 @@
-"""`memgrow evaluate`: how well a model does on files, and whether it does better than another."""
+"""`memgrow evaluate` and `watch`: how well a model does on files, and whether texts have drifted."""
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,37 +17,27 @@ from memgrow.cli.output import (
     picture_format,
     save_picture,
     say,
-    split_names,
+    standard_input,
     write_json,
 )
-from memgrow.errors import SettingsError
+from memgrow.errors import ModelError, SettingsError
 
 if TYPE_CHECKING:
-    from memgrow.data import Stream
+    from memgrow.data import Example, Stream
     from memgrow.evaluation.metrics import SideBySide
     from memgrow.learner import Learner
 
 ALL = "all of them"  # the row of all domains together
+SHOWN = 20  # windows of `watch` that are printed
 
 
+@opt.grouped
 def evaluate(
     model: opt.Model,
     data: opt.Files,
-    text: opt.Text = None,
-    pair: opt.Pair = None,
-    label: opt.Label = None,
-    reply: opt.Reply = None,
-    by: opt.By = None,
-    domains: opt.Domains = None,
-    split_column: opt.SplitColumn = None,
-    skip_empty: opt.SkipEmpty = False,
-    delimiter: opt.Delimiter = None,
-    encoding: opt.Encoding = None,
-    map_label: opt.MapLabel = None,
-    for_domain: opt.ForDomain = None,
+    rows: opt.DataOptions,
     against: Annotated[
-        Path | None,
-        typer.Option(readable=False, metavar="MODEL", help="Another model, to be held against this one."),
+        Path | None, typer.Option(readable=False, metavar="MODEL", help="Another model to compare with.")
     ] = None,
     by_label: Annotated[
         bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
@@ -55,122 +46,111 @@ def evaluate(
         Path | None,
         typer.Option(readable=False, metavar="FILE", help="Draw the confusion matrices: .png, .svg or .pdf."),
     ] = None,
+    calibration: Annotated[bool, typer.Option("--calibration", help="Show calibration in detail.")] = False,
     beam: opt.Beam = 1,
     vectors: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="word2vec vectors, to compare replies by their meaning.")
+        Path | None, typer.Option(metavar="FILE", help="word2vec vectors, for the similarity of replies.")
     ] = None,
-    calibration: Annotated[
-        bool, typer.Option("--calibration", help="Say more of how far the probabilities can be believed.")
-    ] = False,
-    as_json: opt.AsJson = False,
     device: opt.Device = "auto",
+    as_json: opt.AsJson = False,
 ) -> None:
-    """Accuracy, baseline, F1 and calibration error on every file, or on every value of --by; of replies, other figures.
-
-    The baseline is what whoever always gives the most frequent label gets right.
+    """Accuracy, majority-class baseline, F1 and calibration error on test files; for replies, BLEU-2 and perplexity.
 
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
-    from memgrow.data import load_for_evaluation
-    from memgrow.evaluation.calibration import reliability
-    from memgrow.evaluation.metrics import confusion_of
     from memgrow.evaluation.replies import evaluate_replies
     from memgrow.learner import Learner
     from memgrow.models import REPLY
-    from memgrow.report.confusion import confusion_table, draw_confusions, labels_table, side_by_side_table, verdict
-    from memgrow.report.learner import replies_table, scores_table
+    from memgrow.report.learner import replies_table
     from memgrow.storage import check_output
 
-    drawn = None if plot is None else picture_format(plot)
     if plot is not None:
+        picture_format(plot)
         check_output(plot)
-    columns = opt.columns(
-        text=text,
-        pair=pair,
-        label=label,
-        by=by,
-        split_column=split_column,
-        reply=reply,
-        map_label=map_label,
-        delimiter=delimiter,
-        encoding=encoding,
-    )
     learner = Learner.load(model, device)
-    for_labels = {
-        "--calibration": calibration,
-        "--by-label": by_label,
-        "--plot": plot,
-        "--against": against,
-        "--for-domain": for_domain,
-    }
-    if learner.task == REPLY and (asked := [name for name, value in for_labels.items() if value]):
-        raise SettingsError(f"{asked[0]} is about models that answer with labels, and this model replies: leave it out")
-    for_replies = {"--beam": beam > 1, "--vectors": opt.vectors_file(vectors)}
-    if learner.task != REPLY and (asked := [name for name, value in for_replies.items() if value]):
-        raise SettingsError(f"{asked[0]} is for replies, and this model answers with labels: leave it out")
+    label_options = {"--calibration": calibration, "--by-label": by_label, "--plot": plot, "--against": against}
+    reply_options = {"--beam": beam > 1, "--vectors": vectors}
+    for name, value in (label_options if learner.task == REPLY else reply_options).items():
+        if value:
+            kind = "replies" if learner.task == REPLY else "labels"
+            raise SettingsError(f"{name} does not go with a model of {kind}: leave it out")
     other = None if against is None else Learner.load(against, device)
-    if other is not None and other.task == REPLY:
-        raise SettingsError(f"{against} replies, and {model} answers with labels: give another model of labels")
-    loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
-
-    def tell() -> None:  # once there are answers: what is refused is one sentence
-        for notice in loaded.notices:
-            note_to_stderr(notice)
-        note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
-
+    loaded = rows.load_for_evaluation(data)
     if learner.task == REPLY:
-        similar = opt.vectors_file(vectors)
-        found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=similar) for domain in loaded.stream}
-        tell()
+        found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=vectors) for domain in loaded.stream}
         if as_json:
             write_json({name: figures.to_json() for name, figures in found.items()})
         else:
             console.print(replies_table(found))
-        return
-    answers = {one.name: learner.logits(one) for one in loaded.stream}
+    else:
+        _evaluate_labels(
+            learner,
+            loaded.stream,
+            model=model,
+            other=other,
+            against=against,
+            by_label=by_label,
+            calibration=calibration,
+            plot=plot,
+            as_json=as_json,
+        )
+    for notice in loaded.notices:
+        note_to_stderr(notice)
+    note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
+
+
+def _evaluate_labels(
+    learner: "Learner",
+    stream: "Stream",
+    *,
+    model: Path,
+    other: "Learner | None",
+    against: Path | None,
+    by_label: bool,
+    calibration: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    from memgrow.evaluation.calibration import reliability
+    from memgrow.evaluation.metrics import confusion_of
+    from memgrow.report.confusion import confusion_table, draw_confusions, labels_table, side_by_side_table, verdict
+    from memgrow.report.learner import scores_table
+
+    outputs = {domain.name: learner.logits(domain) for domain in stream}
     labels, temperature = learner.labels or (), learner.calibration.temperature
-    tell()
-    scores = {name: reliability(*one, temperature) for name, one in answers.items()}
-    plain = {name: reliability(*one) for name, one in answers.items() if calibration}
-    confusions = {name: confusion_of(labels, *one) for name, one in answers.items()}
-    right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in answers.items()}
-    beside: dict[str, SideBySide] = {}
-    if other is not None:
-        beside = _beside(right, other, loaded.stream)
+    scores = {name: reliability(*one, temperature) for name, one in outputs.items()}
+    uncalibrated = {name: reliability(*one) for name, one in outputs.items() if calibration}
+    confusions = {name: confusion_of(labels, *one) for name, one in outputs.items()}
+    right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in outputs.items()}
+    compared = {} if other is None else _compared(right, other, stream)
     if as_json:
-        figures: dict[str, Any] = {
-            name: one.accuracy
-            if not (by_label or calibration or beside)
-            else {
-                **(confusions[name].to_json() if by_label else {}),
-                **(_calibrated(asdict(one), temperature, plain[name].ece) if calibration else {}),
-                "accuracy": one.accuracy,
-                **({"against": beside[name].to_json()} if beside else {}),
-            }
-            for name, one in scores.items()
-        }
-        if ALL in beside:
-            of_all = [is_right for one in right.values() for is_right in one]
-            figures[ALL] = {"accuracy": sum(of_all) / len(of_all), "against": beside[ALL].to_json()}
+        figures: dict[str, Any] = {}
+        for name, one in scores.items():
+            details: dict[str, Any] = {**confusions[name].to_json()} if by_label else {}
+            if calibration:
+                details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
+            if compared:
+                details["against"] = compared[name].to_json()
+            figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
+        if ALL in compared:
+            every = [is_right for one in right.values() for is_right in one]
+            figures[ALL] = {"accuracy": sum(every) / len(every), "against": compared[ALL].to_json()}
         write_json(figures)
     else:
-        console.print(scores_table(scores, plain, confusions))
+        console.print(scores_table(scores, uncalibrated, confusions))
         for name, confusion in confusions.items() if by_label else ():
             console.print(labels_table(name, confusion))
             console.print(confusion_table(name, confusion))
-        if beside:
-            console.print(side_by_side_table(str(model), str(against), beside))
-            say(verdict(str(model), str(against), list(beside.values())[-1]))
+        if compared:
+            console.print(side_by_side_table(str(model), str(against), compared))
+            say(verdict(str(model), str(against), list(compared.values())[-1]))
     if plot is not None:
-        save_picture(plot, lambda file: draw_confusions(confusions, file, f"{model}: labels and answers", drawn))
+        title, form = f"{model}: labels and predictions", picture_format(plot)
+        save_picture(plot, lambda file: draw_confusions(confusions, file, title, form))
 
 
-def _calibrated(figures: dict[str, Any], temperature: float, uncalibrated: float) -> dict[str, Any]:
-    return {**figures, "temperature": temperature, "ece_uncalibrated": uncalibrated}
-
-
-def _beside(right: Mapping[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:
-    """Whether one model does better than another on each domain and, where there are several, on all together."""
+def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:
+    """One model against another on each domain and, if there are several, on all together."""
     from memgrow.evaluation.metrics import compare_counts, side_by_side
 
     found = {domain.name: side_by_side(right[domain.name], other.correct(domain)) for domain in stream}
@@ -178,3 +158,72 @@ def _beside(right: Mapping[str, list[bool]], other: "Learner", stream: "Stream")
         return found
     sums = [sum(getattr(one, name) for one in found.values()) for name in ("examples", "only_first", "only_second")]
     return {**found, ALL: compare_counts(*sums)}
+
+
+@opt.grouped
+def watch(
+    model: opt.Model,
+    rows: opt.FileOptions,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            readable=False,
+            metavar="TEXTS",
+            help="JSONL, CSV, TSV or Parquet file of texts; default: standard input.",
+            show_default=False,
+        ),
+    ] = None,
+    window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = opt.WINDOW,
+    alpha: Annotated[float, typer.Option(metavar="SHARE", help="False alarm rate per window.")] = opt.ALPHA,
+    device: opt.Device = "auto",
+    as_json: opt.AsJson = False,
+) -> None:
+    """Test whether unlabeled texts have drifted from what the model has learned.
+
+    Prints a line for each window of texts, and a conclusion.
+
+    Example: memgrow watch model/ requests.jsonl
+    """
+    from memgrow.data.files import line_chunks
+    from memgrow.data.inputs import in_chunks, inputs_from_file, inputs_from_lines
+    from memgrow.evaluation.drift import Verdict, in_words, together
+    from memgrow.learner import Learner
+    from memgrow.models import REPLY
+
+    if file is None:
+        rows.check_no_file()
+    learner = Learner.load(model, device)
+    monitor = learner.drift_monitor(window, alpha)
+    if not learner.reference.domains:
+        raise ModelError(f"{model}: {monitor.report().sentence}")
+    if file is not None:
+        examples: Iterable[Example] = (one.example for one in inputs_from_file(file, rows.columns()))
+    else:
+        chunks = inputs_from_lines(line_chunks(standard_input()), rows.columns(), learner.task)
+        examples = (one.example for chunk in chunks for one in chunk)
+    found: list[Verdict] = []
+    texts = 0
+    for chunk in in_chunks(examples, window):
+        confidences = None if learner.task == REPLY else [one.confidence for one in learner.predict(chunk)]
+        full = monitor.add(chunk, confidences)
+        texts += len(chunk)
+        if len(chunk) < window and (rest := monitor.finish()) is not None:
+            full.append(rest)
+        for verdict in full:
+            found.append(verdict)
+            if as_json:
+                write_json({"until": texts, **vars(verdict), "alarm": verdict.p <= alpha})
+            elif len(found) <= SHOWN:
+                first = texts - verdict.texts + 1
+                say(f"{first:,} to {texts:,}: {in_words(verdict, alpha)}", soft_wrap=True)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    if len(found) > SHOWN and not as_json:
+        say(f"... {len(found):,} windows in all")
+    due, sentence = together(found, alpha, texts)
+    if monitor.note:
+        note_to_stderr(monitor.note)
+    if as_json:
+        write_json({"texts": texts, "windows": len(found), "due": due, "sentence": sentence, "alpha": alpha})
+    else:
+        say(sentence, soft_wrap=True)

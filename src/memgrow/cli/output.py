@@ -1,8 +1,6 @@
 """The input and output of commands: names in, sentences, JSON and pictures out."""
 
-import codecs
 import errno
-import io
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -113,15 +111,6 @@ def standard_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
-def replace_unwritable_signs() -> None:
-    """Let an output that is not UTF-8 have a question mark for what it has no sign for: an arrow in a table, say.
-
-    Standard error never refuses a sign.
-    """
-    if isinstance(sys.stdout, io.TextIOWrapper) and codecs.lookup(sys.stdout.encoding).name != "utf-8":
-        sys.stdout.reconfigure(errors="replace")
-
-
 def standard_input() -> BinaryIO:
     """What is piped or typed, as bytes."""
     if sys.stdin is None:
@@ -154,14 +143,14 @@ def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
     """The number of texts that are longer than the model reads."""
     from memgrow.data.inputs import in_chunks
 
-    limit = learner.setup.limit
+    limit = learner.config.max_tokens
     # A token has a byte at least (and special ones are few), so that most texts need no splitting.
     long = (one for one in examples if sum(len(text.encode(errors="replace")) for text in one.texts) + SPECIAL > limit)
-    return sum(learner.setup.tokenized(some).cut for some in in_chunks(long, AT_ONCE))
+    return sum(learner.config.tokenize(some).cut for some in in_chunks(long, AT_ONCE))
 
 
 def note_cut_texts(cut: int, learner: "Learner") -> None:
     """Say how many texts are longer than the model reads."""
     if cut:
-        long = f"{counted(cut, 'text')} longer than {learner.setup.limit} {learner.settings.kind.unit}"
+        long = f"{counted(cut, 'text')} longer than {learner.config.max_tokens} {learner.settings.kind.unit}"
         note_to_stderr(f"{long}: only the beginning is read")

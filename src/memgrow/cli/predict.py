@@ -1,7 +1,10 @@
 """`memgrow predict` and `chat`: labels for texts, or replies to them."""
 
+import csv
+import io
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,7 +12,6 @@ import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.answers import answer_format, answers_to, is_watched
 from memgrow.cli.output import (
     console,
     count_cut_texts,
@@ -22,43 +24,47 @@ from memgrow.cli.output import (
     write_json,
     write_line,
 )
-from memgrow.errors import ModelError, SettingsError
+from memgrow.errors import DataError, ModelError, SettingsError, listed
+from memgrow.printable import json_text
 
 if TYPE_CHECKING:
     from memgrow.data import Example
+    from memgrow.data.inputs import Input
     from memgrow.learner import Learner
 
-CHUNK = 1024  # texts that are answered together: a pipe or a file of any length takes little memory
+CHUNK = 1024  # texts that are predicted together: a pipe or a file of any length takes little memory
+FORMATS = ("jsonl", "csv")
+OUTPUT_NAMES = ("texts", "label", "probability", "probabilities", "reply", "ended")
 
 
+@opt.grouped
 def predict(
     model: opt.Model,
+    rows: opt.FileOptions,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts; for a model of pairs, two for each answer.", show_default=False),
+        typer.Argument(metavar="TEXT", help="Texts; two for each prediction of a pair model.", show_default=False),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", metavar="FILE", help="JSONL, CSV, TSV or Parquet file of texts.")
     ] = None,
-    text: opt.Text = None,
-    pair: opt.Pair = None,
-    delimiter: opt.Delimiter = None,
-    encoding: opt.Encoding = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write answers to a .jsonl or .csv file.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a .jsonl or .csv file.")
     ] = None,
     format_: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="Of answers: jsonl or csv.", show_default=False)
+        str | None, typer.Option("--format", metavar="NAME", help="Output: jsonl or csv.", show_default=False)
     ] = None,
-    for_domain: opt.ForDomain = None,
+    for_domain: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Texts are of this domain: predict its labels only.")
+    ] = None,
     beam: opt.Beam = 1,
     device: opt.Device = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON lines, as without it: all commands have it.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON lines (the default).")] = False,
 ) -> None:
-    """Label texts, or reply to them, from arguments, a file or standard input; JSON lines or CSV out.
+    """Label texts, or reply to them, from arguments, a file or standard input.
 
-    On standard input a line is a JSON object or a plain text; for a model of pairs, two texts with a tab between.
-    Answers have the other fields of their row.
+    A line of standard input is a JSON object or a plain text; for a pair model, two texts with a tab between. The
+    output keeps the other fields of a row.
 
     Example: memgrow predict model/ "a quiet, moving book"
     """
@@ -72,41 +78,39 @@ def predict(
 
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
-    written = answer_format(format_, output)
-    if as_json and written != "jsonl":
-        raise SettingsError(f"give --json or answers as {written}, not both")
+    format_ = _output_format(format_, output)
+    if as_json and format_ != "jsonl":
+        raise SettingsError("give --json or --format csv, not both")
     if output is not None:
         check_output(output)
-    if texts and encoding is not None:
-        raise SettingsError("--encoding is for files and standard input, and texts are given: leave it out")
     if not file:
-        opt.refuse_delimiter(delimiter, "texts are given" if texts else "standard input has a text or an object a line")
-    columns = opt.columns(text=text, pair=pair, delimiter=delimiter, encoding=encoding)
+        rows.check_no_file()
     learner = Learner.load(model, device)
     if learner.task != REPLY and beam > 1:
-        raise SettingsError("--beam is for replies, and this model answers with labels: leave it out")
+        raise SettingsError("--beam is for replies, and this model predicts labels: leave it out")
     if texts:
         chunks = in_chunks(inputs_from_arguments(texts, learner.task), CHUNK)
     elif file:
-        chunks = in_chunks(inputs_from_file(file, columns), CHUNK)
+        chunks = in_chunks(inputs_from_file(file, rows.columns()), CHUNK)
     else:
-        chunks = inputs_from_lines(line_chunks(standard_input(), CHUNK), columns, learner.task)
+        chunks = inputs_from_lines(line_chunks(standard_input(), CHUNK), rows.columns(), learner.task)
         if sys.stdin.isatty():
             note_to_stderr("Type a text a line; Ctrl-D ends.")
     cut, done, unknown = 0, 0, UnknownWords()
-    with answers_to(output, written) as answers, ProgressBar(notes) as bar:
+    with _output(output) as write, ProgressBar(notes) as bar:
+        writer = (CsvRows if format_ == "csv" else JsonLines)(write)
         for chunk in chunks:
             examples = [one.example for one in chunk]
             cut += count_cut_texts(examples, learner)
             if done < SOME:
                 unknown += learner.count_unknown(examples)
-            for one, answer in zip(chunk, _answers(learner, examples, beam, for_domain), strict=True):
-                answers.add(one, answer)
+            for one, prediction in zip(chunk, _predictions(learner, examples, beam, for_domain), strict=True):
+                writer.add(one, prediction)
             if output is None:
                 sys.stdout.flush()
             done += len(chunk)
-            if done > CHUNK and is_watched(output):
-                bar.show("texts", done, None, f"{done:,} answered")
+            if done > CHUNK and _shows_progress(output):
+                bar.show("texts", done, None, f"{done:,} done")
     note_cut_texts(cut, learner)
     if (sentence := unknown.sentence("these texts")) is not None:
         note_to_stderr(sentence)
@@ -116,17 +120,16 @@ def chat(
     model: opt.Model,
     beam: opt.Beam = 1,
     temperature: Annotated[
-        float | None,
-        typer.Option(metavar="T", help="Draw words by chance: 1 as probable as they are, less is calmer.", min=0.01),
+        float | None, typer.Option(metavar="T", help="Sample with this temperature.", min=0.01)
     ] = None,
-    max_words: Annotated[int, typer.Option(metavar="N", help="A longer reply is cut.", min=1)] = 40,
+    max_words: Annotated[int, typer.Option(metavar="N", help="Longest reply.", min=1)] = 40,
     seed: opt.Seed = 0,
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
-    """Talk to a model that has learnt replies; shows whose slots each reply read.
+    """Talk to a model that has learned replies, and see which domains' slots each reply reads.
 
-    A line is a message, and has no memory of the one before it. An empty line or Ctrl-D ends.
+    Each line is a message of its own. An empty line or Ctrl-D ends.
 
     Example: memgrow chat model/ --beam 5
     """
@@ -136,10 +139,10 @@ def chat(
     from memgrow.models import REPLY
     from memgrow.report.table import percent
 
-    standard_output()  # a reply that nobody can hear is not worth its while
+    standard_output()
     learner = Learner.load(model, device)
     if learner.task != REPLY:
-        raise ModelError(f"{model} answers with labels, not with words: use memgrow predict")
+        raise ModelError(f"{model} predicts labels: use memgrow predict")
     messages = decode_lines(standard_input())
     if sys.stdin.isatty():
         note_to_stderr("Type a message a line; an empty line ends.")
@@ -154,22 +157,117 @@ def chat(
         if as_json:
             write_json({"reply": reply.text, "ended": reply.ended, "reads": shares})
         elif console.quiet:
-            write_line(text)  # the answer is what was asked for: --quiet leaves out whose slots were read
+            write_line(text)
         sys.stdout.flush()
         console.print(Text(text))
         if shares:
             say("   " + ", ".join(f"{name} {percent(share)}%" for name, share in shares.items()), "dim")
 
 
-def _answers(
-    learner: "Learner", examples: "Sequence[Example]", beam: int, for_domain: str | None = None
+def _predictions(
+    learner: "Learner", examples: "Sequence[Example]", beam: int, for_domain: str | None
 ) -> Iterator[dict[str, Any]]:
     from memgrow.models import REPLY
 
-    if learner.task != REPLY or for_domain is not None:
-        asked = learner if for_domain is None else learner.for_domain(for_domain)
-        for answer in asked.predict(examples):
-            yield {"label": answer.label, "probabilities": answer.probabilities}
+    if learner.task == REPLY:
+        for reply in learner.reply(examples, beam=beam):
+            yield {"reply": reply.text, "ended": reply.ended}
         return
-    for reply in learner.reply(examples, beam=beam):
-        yield {"reply": reply.text, "ended": reply.ended}
+    model = learner if for_domain is None else learner.for_domain(for_domain)
+    for one in model.predict(examples):
+        yield {"label": one.label, "probabilities": one.probabilities}
+
+
+class JsonLines:
+    """One object a line: the other fields of the row, the texts, and the prediction."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
+        from memgrow.storage import finite
+
+        others = {name: value for name, value in given.fields.items() if name not in given.text_columns}
+        names = _renamed(others, prediction)
+        kept = {names[name]: value for name, value in others.items()}
+        self._write(json_text(finite({**kept, "texts": given.example.texts, **prediction})))
+
+
+class CsvRows:
+    """Rows below a header: all fields of the row, then the prediction with a column for each label."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write, self._header = write, list[str]()
+        self._names: dict[str, str] = {}
+
+    def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
+        texts = dict(zip(("text", "pair"), given.example.texts, strict=False))
+        row, columns = given.fields or texts, _flat(prediction)
+        if not self._header:
+            self._names = _renamed(row, columns)
+            self._header = [*self._names.values(), *columns]
+            self._line(self._header)
+        if unknown := [name for name in row if name not in self._names]:
+            raise DataError(
+                f"{given.example.where} has a field that the first row lacks ({listed(unknown)}): use --format jsonl"
+            )
+        values = {self._names[name]: value for name, value in row.items()} | columns
+        self._line([_cell(values.get(name)) for name in self._header])
+
+    def _line(self, cells: list[str]) -> None:
+        line = io.StringIO()
+        csv.writer(line, lineterminator="").writerow(cells)
+        self._write(line.getvalue().encode(errors="backslashreplace").decode())
+
+
+def _output_format(name: str | None, output: Path | None) -> str:
+    found = name or (output.suffix.lower().removeprefix(".") if output else "jsonl")
+    if found not in FORMATS:
+        raise SettingsError(f"the output format must be one of {', '.join(FORMATS)}, not {found!r}: give --format")
+    return found
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
+    """Writes lines to standard output, or to a file that appears once all are written."""
+    if path is None:
+        yield write_line
+        return
+    from memgrow.storage import open_output
+
+    with open_output(path) as file:
+
+        def write(line: str) -> None:
+            file.write(f"{line}\n".encode())
+
+        yield write
+
+
+def _shows_progress(output: Path | None) -> bool:
+    """Whether the user is at a terminal and does not see the output."""
+    if sys.stderr is None or not sys.stderr.isatty():
+        return False
+    return output is not None or sys.stdout is None or not sys.stdout.isatty()
+
+
+def _renamed(fields: Collection[str], prediction: Collection[str]) -> dict[str, str]:
+    """The name of each field in the output: given_NAME where the prediction has one of that name."""
+    names: dict[str, str] = {}
+    for name in fields:
+        new = name
+        while new in OUTPUT_NAMES or new in prediction or (new != name and new in fields):
+            new = f"given_{new}"
+        names[name] = new
+    return names
+
+
+def _flat(prediction: Mapping[str, Any]) -> dict[str, Any]:
+    if "probabilities" not in prediction:
+        return dict(prediction)
+    shares = prediction["probabilities"]
+    each = {f"probability_{label}": share for label, share in shares.items()}
+    return {"label": prediction["label"], "probability": shares[prediction["label"]], **each}
+
+
+def _cell(value: object) -> str:
+    return value or "" if value is None or isinstance(value, str) else json_text(value)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import note_to_stderr, progress_console, say, split_names, write_json
+from memgrow.cli.output import note_to_stderr, progress_console, say, write_json
 from memgrow.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -35,42 +35,30 @@ Data = Annotated[
 ]
 
 
+@opt.grouped
 def report(
     what: What,
+    rows: opt.DataOptions,
     data: Data = None,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(REPORT),
     comparison: Annotated[
         Path | None,
-        typer.Option(
-            readable=False,
-            metavar="FOLDER",
-            help="Of a model: what compare wrote of the same domains, to stand beside it.",
-        ),
+        typer.Option(readable=False, metavar="FOLDER", help="For a model: output of compare on the same domains."),
     ] = None,
     method: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a comparison: which method it is about; else the best.")
+        str | None, typer.Option(metavar="NAME", help="For a comparison: the method to report on [the best].")
     ] = None,
     plots: Annotated[
-        Path | None, typer.Option(readable=False, metavar="FOLDER", help="Its pictures as well, as PNG and SVG.")
+        Path | None, typer.Option(readable=False, metavar="FOLDER", help="Write the plots as PNG and SVG too.")
     ] = None,
-    text: opt.Text = None,
-    pair: opt.Pair = None,
-    label: opt.Label = None,
-    reply: opt.Reply = None,
-    by: opt.By = None,
-    domains: opt.Domains = None,
-    split_column: opt.SplitColumn = None,
-    skip_empty: opt.SkipEmpty = False,
-    delimiter: opt.Delimiter = None,
-    encoding: opt.Encoding = None,
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
-    """What the new domain brought and what it cost, as a page that needs nothing beside it.
+    """Write an HTML report: what each domain gained, what was forgotten, and what it cost.
 
     Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
     """
-    from memgrow.data import Stream, load_for_evaluation
+    from memgrow.data import Stream
     from memgrow.learner import Learner
     from memgrow.report.plots import new_figure
     from memgrow.report.run_plots import save_pictures
@@ -94,17 +82,7 @@ def report(
         learner = Learner.load(what, device)
         stream = Stream(())
         if data:
-            columns = opt.columns(
-                text=text,
-                pair=pair,
-                label=label,
-                reply=reply,
-                by=by,
-                split_column=split_column,
-                delimiter=delimiter,
-                encoding=encoding,
-            )
-            loaded = load_for_evaluation(data, columns, split_names(domains), skip_empty=skip_empty)
+            loaded = rows.load_for_evaluation(data)
             stream = loaded.stream
             for notice in loaded.notices:
                 note_to_stderr(notice)

@@ -1,0 +1,198 @@
+"""The command line application: errors become one sentence and an exit code, whichever command they happen in."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from memgrow.cli.output import console, notes, stderr
+from memgrow.errors import ForgettingError, MemgrowError, SettingsError, interruption
+
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 an internal error, or a damaged model (verify); 2 a mistake, explained in one sentence; "
+    "3 a domain was not kept (--max-forgetting); 130 Ctrl-C; 141 broken pipe; 143 SIGTERM."
+)
+USER_ERROR, FORGOT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 3, 130, 141, 143
+RESUMABLE = ("adapt", "compare", "data", "encoder")
+REPORTED = "reported"  # note on an interruption that the user has been told about
+
+REMOVED_OPTIONS = {
+    "--processes": "it will return with accelerate",
+    "--loop": "there is one training loop",
+}
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM: a command ends as by Ctrl-C."""
+
+
+def _set_quiet(quiet: bool) -> None:
+    console.quiet = notes.quiet = quiet
+
+
+def _common(
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="Print errors and requested JSON only.", callback=_set_quiet, expose_value=False
+        ),
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+def _common_options() -> list[Any]:
+    one = typer.Typer(add_completion=False)
+    one.command()(_common)
+    return get_command(one).params
+
+
+def _without_flag_types(params: list[Any]) -> list[Any]:
+    """Flags take no value: show no type beside them in --help."""
+    for param in params:
+        if getattr(param, "is_flag", False) and param.metavar is None:
+            param.metavar = ""
+    return params
+
+
+class Command(TyperCommand):
+    """A command with the common options; options that no longer exist are explained."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_flag_types(super().get_params(ctx))
+
+    def __init__(self, *arguments: Any, params: Any = None, **named: Any) -> None:
+        super().__init__(*arguments, params=[*(params or ()), *_common_options()], **named)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for word in args:
+            if (name := word.partition("=")[0]) in REMOVED_OPTIONS:
+                raise SettingsError(f"{name} no longer exists: {REMOVED_OPTIONS[name]}")
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        if ctx.params.get("as_json"):
+            console.quiet = True  # nothing but the JSON goes to standard output
+        return super().invoke(ctx)
+
+
+class Application(TyperGroup):
+    """The group of all commands: turns errors into sentences."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_flag_types(super().get_params(ctx))
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            _discard_output()
+            ctx.exit(BROKEN_PIPE)
+        except KeyboardInterrupt as stopped:
+            ctx.exit(_report_stop(stopped, ctx.invoked_subcommand))
+        except (ImportError, SystemError) as error:  # Ctrl-C during an import may arrive as one of these
+            if (interrupted := interruption(error)) is None:
+                raise
+            ctx.exit(_report_stop(interrupted, ctx.invoked_subcommand))
+        except (MemgrowError, OSError, MemoryError, RuntimeError) as error:
+            if (sentence := explain(error)) is None:
+                raise
+            complain(sentence)
+            _discard_output()
+            ctx.exit(FORGOT if isinstance(error, ForgettingError) else USER_ERROR)
+
+
+def run(app: Callable[..., None], name: str) -> None:
+    """Run the application; Ctrl-C and SIGTERM end it with a sentence."""
+    streams = sys.stdout, sys.stderr
+    try:
+        with suppress(ValueError):  # not the main thread
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                signal.signal(signal.SIGTERM, _terminate)
+        app(prog_name=name)
+    except BaseException as end:
+        sys.stdout, sys.stderr = streams  # typer may have replaced them
+        _ignore_signals()
+        failed = _flush_output()
+        if stopped := interruption(end):
+            sys.exit(_report_stop(stopped, next(iter(sys.argv[1:]), None)))
+        if isinstance(end.__context__, BrokenPipeError):
+            sys.exit(BROKEN_PIPE)
+        if failed is not None and isinstance(end, SystemExit) and not end.code:
+            sys.exit(failed)
+        raise
+
+
+def explain(error: Exception) -> str | None:
+    """A sentence for an error that the user can fix; None for an internal one, which needs its traceback."""
+    if isinstance(error, MemgrowError):
+        return str(error)
+    if isinstance(error, OSError):
+        what = f"{error.filename}: " if error.filename else ""
+        return f"{what}{error.strerror or error}; check that it can be read and written"
+    if "torch" not in sys.modules:  # importing it takes seconds
+        lacks_memory = isinstance(error, MemoryError)
+    else:
+        from memgrow.device import is_out_of_memory
+
+        lacks_memory = is_out_of_memory(error)
+    return "out of memory: use a smaller batch, hidden, slots or max_words (--set)" if lacks_memory else None
+
+
+def complain(sentence: str) -> None:
+    """Print an error to standard error."""
+    stderr.print(Text.assemble(("memgrow:", "red"), " ", sentence), soft_wrap=True)
+
+
+def _terminate(number: int, frame: Any) -> None:
+    raise Terminated
+
+
+def _ignore_signals() -> None:
+    """The command is about to end: a signal would only turn its sentence into a traceback."""
+    if signal.getsignal(signal.SIGTERM) is _terminate:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _report_stop(stopped: KeyboardInterrupt, command: str | None) -> int:
+    """Say once that a command was stopped; returns its exit code."""
+    _ignore_signals()
+    if REPORTED not in getattr(stopped, "__notes__", ()):
+        stopped.add_note(REPORTED)
+        resumes = "; run the same command again to resume" if command in RESUMABLE else ""
+        complain(f"stopped; what was saved before is unchanged{resumes}")
+    return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
+
+
+def _flush_output() -> int | None:
+    """Write what is left; returns an exit code if that fails."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return BROKEN_PIPE
+    except OSError as error:
+        complain(explain(error) or str(error))
+        _discard_output()
+        return USER_ERROR
+    return None
+
+
+def _discard_output() -> None:
+    """Drop output that cannot be written: Python would fail once more at exit and change the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            if stream is not None:
+                stream.flush()
+        except (OSError, ValueError):
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

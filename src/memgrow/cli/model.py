@@ -1,0 +1,171 @@
+"""`memgrow inspect`, `undo`, `verify`, `export` and `methods`."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memgrow.cli import options as opt
+from memgrow.cli.output import console, progress_console, say, write_json, write_line
+from memgrow.errors import ModelError, SettingsError, counted
+from memgrow.printable import json_text, printable
+
+DAMAGED = 1  # exit code
+EXPORTS = {
+    "onnx": "{output}/memgrow-export.json describes inputs and outputs.",
+    "huggingface": "Read README.md before you share it: hf upload OWNER/NAME {output}",
+}
+
+
+def inspect(
+    model: opt.Model,
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help="A text (two for a pair model) to see what it reads.", show_default=False),
+    ] = None,
+    as_json: opt.AsJson = False,
+    device: opt.Device = "auto",
+) -> None:
+    """What a model has learned, which versions are kept, and which domains' slots a text reads.
+
+    Example: memgrow inspect model/ "a quiet, moving book"
+    """
+    from memgrow.data.inputs import inputs_from_arguments
+    from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
+    from memgrow.learner import Learner
+    from memgrow.report.history import history_table, in_bytes
+    from memgrow.report.learner import about, about_table, matrix_title, summary_line
+    from memgrow.report.matrix import MatrixTable
+    from memgrow.report.reading import reading_table
+    from memgrow.storage.versions import list_versions
+
+    learner = Learner.load(model, device)
+    versions = list_versions(model)
+    examples = [one.example for one in inputs_from_arguments(texts or [], learner.task)]
+    if as_json:
+        read = [
+            {
+                "texts": example.texts,
+                "tokens": learner.tokens(example),
+                "unknown": unknown_words(learner, example),
+                "banks": attention_by_bank(learner, example),
+                **({"adds": adds} if (adds := additions_by_bank(learner, example)) else {}),
+            }
+            for example in examples
+        ]
+        sizes = [{"stage": one.number, "bytes": one.size, "bytes_of_its_own": one.own} for one in versions]
+        about_it = {"about": asdict(about(learner)), "history": learner.history.to_json()}
+        write_json({**about_it, "versions": sizes, "reading": read}, indent=1)
+        return
+    console.print(about_table(learner))
+    console.print(history_table(learner.history, versions, learner.task))
+    console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
+    say(summary_line(learner.history, learner.task))
+    say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
+    for example in examples:
+        console.print(reading_table(learner, example))
+
+
+def undo(
+    model: opt.Model,
+    to: Annotated[
+        int | None, typer.Option(metavar="STAGE", help="Go back to after this stage: see memgrow inspect.", min=1)
+    ] = None,
+    as_json: opt.AsJson = False,
+) -> None:
+    """Take back the domain that a model learned last.
+
+    Example: memgrow undo model/
+    """
+    from memgrow.report.learner import matrix_title, summary_line
+    from memgrow.report.matrix import MatrixTable
+    from memgrow.storage import versions
+
+    done = versions.undo(model, to)
+    if as_json:
+        taken_back = [stage.to_json() for stage in done.taken_back]
+        write_json({"taken_back": taken_back, "history": done.history.to_json(), "further": done.further}, indent=1)
+    taken = [f"{' and '.join(stage.learned)} ({stage.method})" for stage in done.taken_back]
+    say(f"Taken back and removed from {model}: {', '.join(taken) or 'a damaged version'}.")
+    say(f"It is as it was after stage {len(done.history.stages)}, {' and '.join(done.history.stages[-1].learned)}:")
+    console.print(MatrixTable(done.history.matrix, matrix_title(done.task)))
+    say(summary_line(done.history, done.task))
+    further = " and ".join(map(str, done.further))
+    say(f"You can go back further, to stage {further}." if further else "No earlier version is kept.")
+
+
+def verify(model: opt.Model, as_json: opt.AsJson = False) -> None:
+    """Check that every file of a model is as it was written, and that it loads.
+
+    Example: memgrow verify model/
+    """
+    from memgrow.storage.checkpoint import find_faults
+    from memgrow.storage.versions import list_versions
+
+    if not model.exists():
+        raise ModelError(f"there is no model at {model}: check the name")
+    faults = find_faults(model)
+    try:
+        earlier = [one.number for one in list_versions(model)[1:]]
+    except ModelError:  # its manifest is among the faults
+        earlier = []
+    if as_json:
+        write_json({"whole": not faults, "faults": faults, "earlier_versions": earlier})
+    for fault in faults:
+        say(printable(fault), soft_wrap=True)
+    if faults:
+        if any(earlier):
+            say("`memgrow undo` goes back to an earlier version.")
+        raise typer.Exit(DAMAGED)
+    more = f" and {counted(len(earlier), 'earlier version')}" if earlier else ""
+    say(f"{model}{more}: all files are intact.")
+
+
+def export(
+    model: opt.Model,
+    output: Annotated[
+        Path, typer.Argument(readable=False, metavar="OUT", help="The folder to write.", show_default=False)
+    ],
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx or huggingface.", show_default=False)],
+    as_json: opt.AsJson = False,
+) -> None:
+    """Export a model to ONNX, or to a folder for the Hugging Face hub with a model card.
+
+    Example: memgrow export model/ --to onnx books-onnx/
+    """
+    from memgrow.device import multiplies_bfloat16
+    from memgrow.learner import Learner
+    from memgrow.models import PretrainedSettings
+    from memgrow.report.history import in_bytes
+    from memgrow.storage.export import export_huggingface, export_onnx
+
+    if to not in EXPORTS:
+        raise SettingsError(f"there is no export format {to!r}; there are {' and '.join(EXPORTS)}")
+    with progress_console().status(f"Writing {printable(str(output))}"):
+        learner = Learner.load(model, "cpu")
+        (export_onnx if to == "onnx" else export_huggingface)(learner, output)
+    size = sum(path.stat().st_size for path in output.expanduser().rglob("*") if path.is_file())
+    if as_json:
+        write_json({"form": to, "folder": str(output), "bytes": size})
+    say(f"{output} has the model ({in_bytes(size)}).", soft_wrap=True)
+    say(EXPORTS[to].format(output=output), "dim", soft_wrap=True)
+    settings = learner.settings
+    if to == "onnx" and isinstance(settings, PretrainedSettings) and settings.precision != "float32":
+        rounds = settings.precision == "bfloat16" or multiplies_bfloat16("cpu")
+        say("It computes in float32, memgrow predict in bfloat16: they differ by rounding." if rounds else "", "dim")
+
+
+def methods(as_json: opt.AsJson = False) -> None:
+    """List the methods, the defaults first.
+
+    Example: memgrow methods
+    """
+    from memgrow.report.methods import defaults_line, letters_table, methods_table, read_methods
+
+    known = read_methods()
+    if as_json:
+        write_line(json_text(known, 1))
+        return
+    console.print(methods_table(known), letters_table(known))
+    say(defaults_line(known))

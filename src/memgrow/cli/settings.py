@@ -1,0 +1,154 @@
+"""Settings from a YAML file (--recipe) and from NAME=VALUE words (--set), checked against the settings that exist."""
+
+import dataclasses
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import yaml
+
+from memgrow.data.vectors import detect
+from memgrow.device import find_device
+from memgrow.errors import SettingsError, quoted
+from memgrow.methods import MethodSettings
+from memgrow.models import PretrainedSettings
+from memgrow.training.defaults import Defaults, defaults_for, defaults_here
+from memgrow.training.settings import TrainingSettings
+
+SECTIONS: dict[str, type[Any]] = {
+    "model": PretrainedSettings,  # has the settings of recurrent models as well
+    "training": TrainingSettings,
+    "options": MethodSettings,
+}
+SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
+TYPE_NAMES = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
+LARGEST = 2**31 - 1
+SHIPPED = {file.stem: file for file in (Path(__file__).parents[1] / "recipes").glob("*.yaml")}
+LARGEST_FILE = 1 << 16  # bytes
+
+
+@dataclass(frozen=True)
+class SettingChanges:
+    """The settings that a recipe and --set name; everything else keeps its default."""
+
+    method: str | None = None
+    seed: int | None = None
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    is_recipe: bool = False
+
+    def section(self, name: str, base: Any) -> Any:
+        """The settings `base` with the changes of that section."""
+        changes = self.sections.get(name, {})
+        if unknown := changes.keys() - _types(type(base)).keys():
+            raise SettingsError(f"{', '.join(sorted(unknown))} can be set for a pretrained encoder only (--encoder)")
+        return dataclasses.replace(base, **changes)
+
+    def model(self, base: Any, vectors: Path | None) -> Any:
+        """The model's settings; the embedding has the size of the word vectors that are given."""
+        if vectors is None or isinstance(base, PretrainedSettings):
+            return self.section("model", base)
+        size = detect(vectors).size
+        settings = self.section("model", dataclasses.replace(base, embedding=size))
+        if settings.embedding != size:
+            raise SettingsError(f"{vectors} has vectors of {size} numbers: leave embedding={settings.embedding} out")
+        return settings
+
+    @property
+    def encoder(self) -> str | None:
+        return self.sections.get("model", {}).get("encoder")
+
+    def defaults(self, device: str, replies: bool = False) -> Defaults:
+        """The defaults beneath the changes; without a recipe or an encoder, sizes that suit the device."""
+        if self.is_recipe or self.encoder is not None:
+            return defaults_for(self.encoder, replies)
+        return defaults_here(find_device(device), replies)
+
+
+def read_settings(path: Path | None, words: Iterable[str] = (), encoder: str | None = None) -> SettingChanges:
+    """Read a recipe, if there is one, and apply words such as hidden=64 or model.slots=100 to it."""
+    if path is not None and not path.exists() and path.stem in SHIPPED:
+        path = SHIPPED[path.stem]
+    single, sections = _read_recipe(path) if path is not None else ({}, {name: {} for name in SECTIONS})
+    for word in words:
+        section, name, value = _parse_word(word)
+        sections[section][name] = value
+    if encoder is not None:
+        sections["model"]["encoder"] = encoder
+    return SettingChanges(**single, sections=sections, is_recipe=path is not None)
+
+
+def _read_recipe(path: Path) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST_FILE + 1)
+        if len(content) > LARGEST_FILE or b"&" in content:  # an anchor: nested aliases would fill the memory
+            raise SettingsError(f"{path} is no recipe: it is too large, or has YAML anchors")
+        found = yaml.safe_load(content.decode())
+    except OSError as error:
+        raise SettingsError(f"cannot read the recipe {path} ({error.strerror}): check the name") from error
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        line = f", line {mark.line + 1}" if (mark := getattr(error, "problem_mark", None)) else ""
+        raise SettingsError(f"{path}{line}: this is not YAML: correct it") from error
+    known = (*SINGLE, *SECTIONS)
+    if not isinstance(found, dict) or set(found) - set(known):
+        raise SettingsError(f"{path}: a recipe has some of {', '.join(known)}, each followed by a colon")
+    single = {name: _check(f"{path}: {name}", kind, found[name]) for name, kind in SINGLE.items() if name in found}
+    sections: dict[str, dict[str, Any]] = {}
+    for section, settings in SECTIONS.items():
+        values, types = found.get(section) or {}, _types(settings)
+        if not isinstance(values, dict) or set(values) - set(types):
+            raise SettingsError(f"{path}: {section} has settings {', '.join(types)}")
+        sections[section] = {name: _check(f"{path}: {name}", types[name], value) for name, value in values.items()}
+    return single, sections
+
+
+def _parse_word(word: str) -> tuple[str, str, Any]:
+    """Section, name and value of NAME=VALUE or SECTION.NAME=VALUE."""
+    name, equals, text = word.partition("=")
+    if not equals:
+        raise SettingsError(f"--set {quoted(word)} has no '=': write a name and a value, such as hidden=64")
+    try:
+        value = None if "&" in text or "*" in text else yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise SettingsError(f"--set {quoted(word)} cannot be read: write one number or word after the '='") from error
+    every = [(section, one) for section, settings in SECTIONS.items() for one in _types(settings)]
+    found = [place for place in every if name in (place[1], ".".join(place))]
+    if len(found) > 1:
+        raise SettingsError(f"--set {name} may be {' or '.join(map('.'.join, found))}: say which")
+    if not found:
+        if name in SINGLE:
+            raise SettingsError(f"--set has no {name}: give it as --{name}")
+        near = get_close_matches(name.rpartition(".")[2], [one for _, one in every], n=1)
+        meant = f"did you mean {near[0]}? " if near else ""
+        raise SettingsError(f"there is no setting {quoted(name)}; {meant}there are {', '.join(map('.'.join, every))}")
+    section, setting = found[0]
+    return section, setting, _check(f"--set {name}", _types(SECTIONS[section])[setting], value)
+
+
+def _types(settings: type[Any]) -> dict[str, Any]:
+    """The type of each setting."""
+    hints = get_type_hints(settings)
+    return {one.name: hints[one.name] for one in dataclasses.fields(settings)}
+
+
+def _check(name: str, hint: Any, value: Any) -> Any:
+    """The value, if it is of the type that the setting has. YAML reads 3e-4 as text, and it is accepted as a number."""
+    alternatives = (hint,) if get_origin(hint) is Literal else get_args(hint) or (hint,)
+    words = [word for one in alternatives if get_origin(one) is Literal for word in get_args(one)]
+    kinds = [one for one in alternatives if get_origin(one) is not Literal]
+    if isinstance(value, str) and value in words:
+        return value
+    if float in kinds and isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            if not math.isnan(number := float(value)):
+                return number
+        except (ValueError, OverflowError):
+            pass
+    elif type(value) in kinds and not (type(value) is int and abs(value) > LARGEST):
+        return value
+    expected = " or ".join([*(TYPE_NAMES[kind] for kind in kinds), *words])
+    raise SettingsError(f"{name} must be {expected}, not {quoted(value)}")
