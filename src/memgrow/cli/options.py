@@ -189,7 +189,12 @@ class SettingOptions:
     vectors: Vectors = None
     recipe: Annotated[
         Path | None,
-        typer.Option(readable=False, metavar="FILE", help="Settings: a YAML file, or small, small-dialogue, demo.", rich_help_panel=SETTINGS),
+        typer.Option(
+            readable=False,
+            metavar="FILE",
+            help="Settings: a YAML file, or small, small-dialogue, demo.",
+            rich_help_panel=SETTINGS,
+        ),
     ] = None
     set_: Annotated[
         list[str] | None,
