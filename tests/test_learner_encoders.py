@@ -14,8 +14,7 @@ import torch
 from memgrow.checkpoint import CONFIG, ENCODER, FORMAT, checkpoint_files, find_faults
 from memgrow.folder_writer import write_folder
 
-from memgrow.data import Domain, Example, Stream, synthetic_stream
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data import Domain, Example, Stream, synthetic_dialogue, synthetic_stream
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings

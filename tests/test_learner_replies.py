@@ -5,8 +5,7 @@ import math
 import pytest
 import torch
 
-from memgrow.data import Domain, Example
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data import Domain, Example, synthetic_dialogue
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.evaluation.attention import reply_attention
 from memgrow.evaluation.replies import evaluate_replies

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memgrow.data import Domain, Example, Stream, synthetic_stream
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data import Domain, Example, Stream, synthetic_dialogue, synthetic_stream
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings

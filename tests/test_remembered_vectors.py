@@ -1,7 +1,6 @@
 """The word vectors that a model began with: found again where this user gave them, and nowhere else."""
 
 import hashlib
-import json
 import os
 import shutil
 
@@ -139,11 +138,3 @@ def test_a_file_that_was_changed_under_its_old_date_is_not_taken(vectors_file):
     os.utime(vectors_file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert given.find() is None
     assert RememberedVectors(given.name, given.sha256).find() is None
-
-
-def test_a_file_that_was_only_touched_is_read_through_once_and_noted_as_it_is_now(vectors_file, noted):
-    given = RememberedVectors.given(vectors_file)
-    os.utime(vectors_file, ns=(1, 1))
-    assert RememberedVectors(given.name, given.sha256).find() == vectors_file
-    identity = json.loads((noted / f"{given.sha256}.json").read_text())["identity"]
-    assert identity[-2:] == [vectors_file.stat().st_mtime_ns, vectors_file.stat().st_ctime_ns]

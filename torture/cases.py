@@ -14,8 +14,7 @@ from memgrow.folders import put_aside
 from memgrow.manifest import MANIFEST, Manifest
 
 from memgrow import folders, locking
-from memgrow.data import synthetic_stream, write_jsonl
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data import synthetic_dialogue, synthetic_stream, write_jsonl
 from memgrow.training.resume import ResumeFolder
 from tests.support.tiny_encoder import make_encoder
 

@@ -203,8 +203,7 @@ def make_subjects(place: Path) -> list[Path]:
     """
 
     make_encoder = importlib.import_module("tests.support.tiny_encoder").make_encoder
-    from memgrow.data import synthetic_stream
-    from memgrow.data.synthetic_dialogue import synthetic_dialogue
+    from memgrow.data import synthetic_dialogue, synthetic_stream
     from memgrow.learner import Learner
     from memgrow.methods import MethodSettings
     from memgrow.models import ModelSettings

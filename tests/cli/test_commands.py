@@ -10,8 +10,7 @@ from memgrow import Learner
 from memgrow.cli import GROUPS
 from memgrow.cli.app import REMOVED_OPTIONS
 from memgrow.cli.removed import REMOVED_COMMANDS
-from memgrow.data import write_jsonl
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data import synthetic_dialogue, write_jsonl
 from tests.support.tiny_encoder import make_encoder
 
 COMMANDS = [name for group in GROUPS.values() for name in group]

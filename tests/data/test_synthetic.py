@@ -1,18 +1,25 @@
-"""The synthetic pairs follow their rules: balanced, contested in part, and none in two parts."""
+"""The synthetic streams follow their rules: balanced, contested in part, told apart by their words."""
 
 from collections import Counter, defaultdict
 from itertools import combinations
 
 import pytest
 
-from memgrow.data import synthetic_stream
-from memgrow.data.synthetic import COMMON, LABELS, PLACES
+from memgrow.data import synthetic_dialogue, synthetic_stream
+from memgrow.data.domain import domain_fingerprint
+from memgrow.data.synthetic import COMMON, DESKS, LABELS, PLACES, agreed, contested, own
+from memgrow.data.text import tokenize
 from memgrow.errors import SettingsError
 
 
 @pytest.fixture(scope="module")
-def stream():
+def pairs():
     return synthetic_stream(domains=6)
+
+
+@pytest.fixture(scope="module")
+def talks():
+    return synthetic_dialogue(domains=3)
 
 
 def everything(domain):
@@ -20,7 +27,7 @@ def everything(domain):
 
 
 def words(domain):
-    return {word for example in everything(domain) for text in example.texts for word in text.split()}
+    return {word for one in everything(domain) for text in (*one.texts, one.reply or "") for word in text.split()}
 
 
 def poles(scales):
@@ -38,93 +45,63 @@ def readings(domain, vocabulary):
     return seen
 
 
-def test_sizes_are_as_asked_for():
-    stream = synthetic_stream(domains=2, train=31, validation=0, test=7)
+def replies(desk, kind):
+    return {question: reply for questions, reply in kind(desk) for question in questions}
+
+
+@pytest.mark.parametrize("make", [synthetic_stream, synthetic_dialogue])
+def test_sizes_and_seed_decide_a_stream(make):
+    stream = make(domains=2, train=31, validation=0, test=7)
     assert [(len(d.train), len(d.validation), len(d.test)) for d in stream] == [(31, 0, 7)] * 2
+    assert list(make(seed=5)) == list(make(seed=5))
+    assert make(seed=5)[0] != make(seed=6)[0]
+    assert list(make(domains=3)[:2]) == list(make(domains=2))
+    assert set(make(train=10, validation=5)[0].test) == set(make()[0].test)
 
 
-def test_the_seed_decides_everything():
-    assert list(synthetic_stream(seed=5)) == list(synthetic_stream(seed=5))
-    assert synthetic_stream(seed=5)[0] != synthetic_stream(seed=6)[0]
+def test_the_streams_are_those_of_the_records_that_were_made_with_them(pairs, talks):
+    prints = [domain_fingerprint(domain) for stream in (pairs, talks) for domain in stream]
+    known = [
+        "98a765fc292cf800c3fc687f",
+        "2c1724209badaa2b7b90855a",
+        "80e2162977225d2c58a0064c",
+        "0f5ac285215e2adcd810323d",
+    ]
+    assert [prints[0], prints[5], prints[6], prints[8]] == known
 
 
-def test_a_domain_does_not_depend_on_how_many_there_are_nor_its_test_on_the_other_sizes():
-    assert list(synthetic_stream(domains=6)[:2]) == list(synthetic_stream(domains=2))
-    assert synthetic_stream(train=10, validation=5)[0].test == synthetic_stream()[0].test
-
-
-def test_labels_are_balanced_in_every_part(stream):
-    for domain in stream:
+def test_no_pair_comes_twice_and_labels_are_balanced_in_every_part(pairs):
+    every = [example.texts for domain in pairs for example in everything(domain)]
+    assert len(every) == len(set(every))
+    for domain in pairs:
         for part in (domain.train, domain.validation, domain.test):
             counts = Counter(example.label for example in part)
             assert set(counts) == set(LABELS)
             assert max(counts.values()) - min(counts.values()) <= 1
 
 
-def test_no_pair_stands_in_two_parts_or_twice(stream):
-    for domain in stream:
-        pairs = [example.texts for example in everything(domain)]
-        assert len(pairs) == len(set(pairs))
-
-
-def test_no_pair_has_two_labels_in_the_whole_stream(stream):
-    labels = defaultdict(set)
-    for domain in stream:
-        for example in everything(domain):
-            labels[example.texts].add(example.label)
-    assert all(len(given) == 1 for given in labels.values())
-
-
-def test_texts_have_four_to_twelve_words_and_many_premises(stream):
-    for domain in stream:
-        assert {len(text.split()) for e in everything(domain) for text in e.texts} <= set(range(4, 13))
-        assert len({example.text for example in domain.train}) > 600
-
-
-def test_every_pair_tells_its_domain_apart_but_none_names_it(stream):
-    for one, other in combinations(PLACES, 2):
-        assert not set(one.things) & words(stream[other.name])
-        assert not set(other.things) & words(stream[one.name])
+def test_every_pair_tells_its_domain_apart_and_shares_other_words(pairs):
     for place in PLACES:
-        domain = stream[place.name]
-        assert not set(stream.names) & words(domain)
+        domain = pairs[place.name]
+        others = set().union(*(words(other) for other in pairs if other is not domain))
+        assert poles(place.own) | set(place.things) <= words(domain) - others
+        assert poles(place.jargon) | poles(COMMON) <= words(domain) & others
         assert all(set(place.things) & set(text.split()) for e in everything(domain) for text in e.texts)
 
 
-def test_each_domain_has_words_of_its_own_and_shares_the_rest(stream):
-    for place in PLACES:
-        domain = stream[place.name]
-        others = set().union(*(words(other) for other in stream if other is not domain))
-        assert poles(place.own) <= words(domain) - others
-        assert poles(place.jargon) | poles(COMMON) <= words(domain) & others
-
-
-def test_all_domains_agree_on_common_words(stream):
-    seen = defaultdict(set)
-    for domain in stream:
+def test_domains_agree_on_common_words_and_each_two_disagree_on_jargon(pairs):
+    common = defaultdict(set)
+    for domain in pairs:
         for pair, labels in readings(domain, poles(COMMON)).items():
-            seen[pair] |= labels
-    assert seen
-    assert all(len(labels) == 1 for labels in seen.values())
-
-
-def test_each_domain_reads_the_jargon_in_one_way_and_each_two_in_opposite_ways(stream):
-    jargon = poles(PLACES[0].jargon)
-    read = {domain.name: readings(domain, jargon) for domain in stream}
-    assert all(len(labels) == 1 for table in read.values() for labels in table.values())
-    for one, other in combinations(read.values(), 2):
+            common[pair] |= labels
+    assert common
+    assert all(len(labels) == 1 for labels in common.values())
+    read = [readings(domain, poles(PLACES[0].jargon)) for domain in pairs]
+    assert all(len(labels) == 1 for table in read for labels in table.values())
+    for one, other in combinations(read, 2):
         turned = [pair for pair in one.keys() & other.keys() if one[pair] != other[pair]]
         assert len(turned) >= 8
         assert all(one[pair] | other[pair] == {"entailment", "contradiction"} for pair in turned)
-
-
-def test_a_third_of_each_domain_is_contested(stream):
-    jargon = poles(PLACES[0].jargon)
-    for domain in stream:
-        contested = [
-            example for example in domain.train if example.label != "neutral" and set(example.text.split()) & jargon
-        ]
-        assert 0.3 < len(contested) / len(domain.train) < 0.4
 
 
 def test_neither_sentence_alone_gives_the_label_away():
@@ -138,19 +115,33 @@ def test_neither_sentence_alone_gives_the_label_away():
         assert all(max(counts.values()) < 0.45 * counts.total() for counts in by_word.values())
 
 
-@pytest.mark.parametrize("domains", [0, -1, 7])
-def test_more_domains_than_there_are_is_refused(domains):
-    with pytest.raises(SettingsError, match=f"has 1 to 6 domains, so it cannot give {domains}"):
-        synthetic_stream(domains=domains)
+def test_messages_come_once_and_ask_the_people_of_their_desk(talks):
+    messages = [one.text for domain in talks for one in everything(domain)]
+    assert len(messages) == len(set(messages))
+    for desk in DESKS:
+        domain = talks[desk.name]
+        others = set().union(*(words(other) for other in talks if other is not domain))
+        assert set(desk.people) | set(desk.own_things) | set(desk.own_numbers) <= words(domain) - others
+        assert all(set(desk.people) & set(one.text.split()) for one in everything(domain))
+        assert all(" ".join(tokenize(text)) == text for one in everything(domain) for text in (one.text, one.reply))
+        assert {one.reply for one in domain.test} <= {one.reply for one in domain.train}
 
 
-def test_a_negative_size_is_refused():
-    with pytest.raises(SettingsError, match="the test part of a synthetic domain cannot have -1 pairs"):
-        synthetic_stream(test=-1)
+def test_every_two_desks_answer_contested_questions_otherwise_and_agreed_ones_alike():
+    for one, other in combinations(DESKS, 2):
+        ours, theirs = replies(one, contested), replies(other, contested)
+        assert ours.keys() == theirs.keys()
+        assert all(ours[question] != theirs[question] for question in ours)
+        assert replies(one, agreed) == replies(other, agreed)
+        assert not set(replies(one, own).values()) & set(replies(other, own).values())
 
 
-def test_asking_for_more_pairs_than_the_rules_can_make_is_refused(monkeypatch):
+@pytest.mark.parametrize(("make", "most"), [(synthetic_stream, 6), (synthetic_dialogue, 3)])
+def test_what_the_rules_cannot_make_is_refused(make, most, monkeypatch):
+    for given in ({"domains": 0}, {"domains": most + 1}, {"test": -1}):
+        with pytest.raises(SettingsError, match="synthetic domain"):
+            make(**given)
     monkeypatch.setattr("memgrow.data.synthetic.PREMISES", ("the {thing} was {word}",))
     monkeypatch.setattr("memgrow.data.synthetic.HYPOTHESES", ("it was a {word} {thing}",))
-    with pytest.raises(SettingsError, match="kitchen is used up after"):
-        synthetic_stream(domains=1, train=5000)
+    with pytest.raises(SettingsError, match="ask for fewer"):
+        make(domains=1, train=9000)

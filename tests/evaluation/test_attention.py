@@ -5,8 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from memgrow.data import Example
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data import Example, synthetic_dialogue
 from memgrow.evaluation.attention import (
     MemoryUse,
     attention_by_bank,

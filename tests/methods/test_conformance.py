@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from memgrow.data import Domain, Stream
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data import Domain, Stream, synthetic_dialogue
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings, find_method

@@ -1,15 +1,15 @@
-"""A corpus made by rule: sentence pairs in up to six domains that share words and disagree about some of them.
+"""Two synthetic streams: sentence pairs with labels, and messages with replies.
 
-Each domain is a place with things of its own and its own reading of shared words, the jargon. A scale has two opposite
-poles of two synonyms each: words of one pole mean the same, words of the two poles of one scale mean the opposite, and
-words of two scales have nothing to do with each other.
+Domains share words and disagree about some of them, so that fine-tuning on one unlearns the others; each domain can be
+told from its own words, so that one model can learn them all.
 """
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
-from memgrow.data.domain import Domain, Example, Stream
+from memgrow.data.domain import PARTS, Domain, Example, Stream
 from memgrow.errors import SettingsError
 
 Pole = tuple[str, str]
@@ -17,9 +17,15 @@ Scale = tuple[Pole, Pole]
 Scales = tuple[Scale, Scale]
 
 
+def _scales(words: str) -> Scales:
+    """Two scales of two opposite poles of two synonyms each; words of two scales are unrelated."""
+    a, b, c, d, e, f, g, h = words.split()
+    return ((a, b), (c, d)), ((e, f), (g, h))
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One domain: what it speaks of, the words that only it uses, and its reading of the jargon."""
+    """A domain of sentence pairs: what it speaks of, words that only it uses, and its reading of the shared jargon."""
 
     name: str
     things: tuple[str, ...]
@@ -29,75 +35,68 @@ class Place:
     own: Scales
     jargon: Scales
 
+    @classmethod
+    def of(cls, name: str, things: str, people: str, *words: str) -> "Place":
+        spots, deeds, own, jargon = words
+        named = tuple(f"the {person}" for person in people.split())
+        return cls(
+            name,
+            tuple(things.split()),
+            named,
+            tuple(spots.split(", ")),
+            tuple(deeds.split()),
+            _scales(own),
+            _scales(jargon),
+        )
 
-COMMON: Scales = (
-    (("big", "large"), ("small", "tiny")),
-    (("old", "ancient"), ("new", "recent")),
-)
 
+COMMON = _scales("big large small tiny old ancient new recent")
 # The jargon is the same eight words everywhere, the same four to a scale; which of the four are synonyms is up to the
-# place, so that one place takes for the same what another takes for the opposite. No two places agree on both scales,
-# and the first agrees with the next three on neither.
-PLACES: tuple[Place, ...] = (
-    Place(
-        name="kitchen",
-        things=("soup", "stew", "sauce", "pudding", "omelette", "gravy"),
-        people=("the cook", "the waiter"),
-        spots=("on the stove", "in the oven"),
-        deeds=("tasted", "served"),
-        own=((("savoury", "tasty"), ("bland", "stale")), (("boiled", "stewed"), ("raw", "uncooked"))),
-        jargon=((("sharp", "clear"), ("heavy", "thick")), (("warm", "soft"), ("cold", "dry"))),
+# place. No two places agree on both scales, and the first agrees with the next three on neither.
+PLACES = (
+    Place.of(
+        *(
+            "kitchen",
+            "soup stew sauce pudding omelette gravy",
+            "cook waiter",
+            "on the stove, in the oven",
+            "tasted served",
+        ),
+        "savoury tasty bland stale boiled stewed raw uncooked",
+        "sharp clear heavy thick warm soft cold dry",
     ),
-    Place(
-        name="harbour",
-        things=("ferry", "trawler", "barge", "yacht", "dinghy", "raft"),
-        people=("the captain", "the sailor"),
-        spots=("at the pier", "near the buoy"),
-        deeds=("steered", "boarded"),
-        own=((("seaworthy", "watertight"), ("leaky", "sinking")), (("moored", "anchored"), ("adrift", "drifting"))),
-        jargon=((("sharp", "heavy"), ("clear", "thick")), (("warm", "cold"), ("soft", "dry"))),
+    Place.of(
+        *("harbour", "ferry trawler barge yacht dinghy raft", "captain sailor", "at the pier, near the buoy"),
+        "steered boarded",
+        "seaworthy watertight leaky sinking moored anchored adrift drifting",
+        "sharp heavy clear thick warm cold soft dry",
     ),
-    Place(
-        name="clinic",
-        things=("wound", "knee", "tooth", "shoulder", "ankle", "wrist"),
-        people=("the nurse", "the surgeon"),
-        spots=("under the bandage", "on the scan"),
-        deeds=("examined", "treated"),
-        own=((("healthy", "healed"), ("infected", "inflamed")), (("painless", "numb"), ("sore", "aching"))),
-        jargon=((("sharp", "thick"), ("clear", "heavy")), (("warm", "dry"), ("soft", "cold"))),
+    Place.of(
+        *("clinic", "wound knee tooth shoulder ankle wrist", "nurse surgeon", "under the bandage, on the scan"),
+        "examined treated",
+        "healthy healed infected inflamed painless numb sore aching",
+        "sharp thick clear heavy warm dry soft cold",
     ),
-    Place(
-        name="courtroom",
-        things=("plea", "verdict", "contract", "testimony", "alibi", "oath"),
-        people=("the judge", "the lawyer"),
-        spots=("before the bench", "in the files"),
-        deeds=("heard", "disputed"),
-        own=((("lawful", "legal"), ("criminal", "illicit")), (("truthful", "sincere"), ("forged", "fabricated"))),
-        jargon=((("sharp", "heavy"), ("clear", "thick")), (("warm", "dry"), ("soft", "cold"))),
+    Place.of(
+        *("courtroom", "plea verdict contract testimony alibi oath", "judge lawyer", "before the bench, in the files"),
+        "heard disputed",
+        "lawful legal criminal illicit truthful sincere forged fabricated",
+        "sharp heavy clear thick warm dry soft cold",
     ),
-    Place(
-        name="garden",
-        things=("rose", "hedge", "lawn", "fern", "shrub", "vine"),
-        people=("the florist", "the botanist"),
-        spots=("along the fence", "beside the pond"),
-        deeds=("planted", "pruned"),
-        own=((("blooming", "flowering"), ("withered", "wilted")), (("watered", "irrigated"), ("parched", "arid"))),
-        jargon=((("sharp", "thick"), ("clear", "heavy")), (("warm", "soft"), ("cold", "dry"))),
+    Place.of(
+        *("garden", "rose hedge lawn fern shrub vine", "florist botanist", "along the fence, beside the pond"),
+        "planted pruned",
+        "blooming flowering withered wilted watered irrigated parched arid",
+        "sharp thick clear heavy warm soft cold dry",
     ),
-    Place(
-        name="theatre",
-        things=("aria", "overture", "monologue", "ballet", "duet", "encore"),
-        people=("the actor", "the critic"),
-        spots=("on the stage", "after the interval"),
-        deeds=("performed", "applauded"),
-        own=((("hilarious", "comic"), ("tragic", "mournful")), (("rehearsed", "polished"), ("clumsy", "improvised"))),
-        jargon=((("sharp", "clear"), ("heavy", "thick")), (("warm", "cold"), ("soft", "dry"))),
+    Place.of(
+        *("theatre", "aria overture monologue ballet duet encore", "actor critic", "on the stage, after the interval"),
+        "performed applauded",
+        "hilarious comic tragic mournful rehearsed polished clumsy improvised",
+        "sharp clear heavy thick warm cold soft dry",
     ),
 )
-
-
 LABELS = ("entailment", "neutral", "contradiction")
-
 PREMISES = (
     "the {thing} {spot} was {word}",
     "{person} {deed} the {word} {thing}",
@@ -113,67 +112,53 @@ HYPOTHESES = (
     "there was a {word} {thing} {spot}",
     "the {thing} seemed {word} to {person}",
 )
-
-# Half of all pairs turn on jargon, the rest on the domain's own words and on words that mean the same everywhere. As
-# a third of the labels is neutral, a third of all pairs has the opposite label in some other domain.
-KINDS: tuple[Callable[[Place], Scales], ...] = (
+# Half of all pairs turn on jargon. As a third of the labels is neutral, a third of all pairs has the opposite label in
+# some other domain.
+PAIR_KINDS: tuple[Callable[[Place], Scales], ...] = (
     lambda place: place.jargon,
     lambda place: place.own,
     lambda place: place.jargon,
     lambda place: COMMON,
 )
-
-MAX_DRAWS = 1000  # draws without a new pair before the corpus counts as used up
+MAX_DRAWS = 1000  # draws without a new pair before a domain counts as used up
 
 
 def synthetic_stream(
     domains: int = 4, train: int = 1000, validation: int = 200, test: int = 300, seed: int = 0
 ) -> Stream:
-    """Domains of sentence pairs, balanced in their labels; the same seed makes the same stream.
-
-    Fine-tuning on one domain unlearns the others, as they read the jargon in opposite ways; the things a pair speaks of
-    tell the domains apart, so that one model can learn them all.
-    """
-    if not 1 <= domains <= len(PLACES):
-        raise SettingsError(
-            f"the synthetic corpus has 1 to {len(PLACES)} domains, so it cannot give {domains}; "
-            f"ask for at least 1 and at most {len(PLACES)}"
-        )
-    sizes = part_sizes(train, validation, test)
-    return Stream(_domain(place, sizes, seed) for place in PLACES[:domains])
+    """Domains of sentence pairs, balanced in their labels; the same seed makes the same stream."""
+    sizes = _checked(domains, len(PLACES), {"train": train, "validation": validation, "test": test})
+    return Stream(_pairs(place, sizes, seed) for place in PLACES[:domains])
 
 
-def part_sizes(train: int, validation: int, test: int) -> dict[str, int]:
-    """The sizes of a synthetic domain by part, if there can be such."""
-    sizes = {"train": train, "validation": validation, "test": test}
-    for part, size in sizes.items():
-        if size < 0:
-            raise SettingsError(f"the {part} part of a synthetic domain cannot have {size} pairs; ask for 0 or more")
+def _checked(domains: int, most: int, sizes: dict[str, int]) -> dict[str, int]:
+    if not 1 <= domains <= most:
+        raise SettingsError(f"there are 1 to {most} synthetic domains, not {domains}")
+    if min(sizes.values()) < 0:
+        raise SettingsError(f"the parts of a synthetic domain cannot have {sizes} pairs; give 0 or more")
     return sizes
 
 
-def _domain(place: Place, sizes: dict[str, int], seed: int) -> Domain:
+def _pairs(place: Place, sizes: dict[str, int], seed: int) -> Domain:
     # The test part is drawn first, so that it stays the same for every size of the other parts.
     seen: set[tuple[str, ...]] = set()
     parts = {}
-    for part in ("test", "validation", "train"):
+    for part in reversed(PARTS):
         rng = random.Random(f"{seed}:{place.name}:{part}")
         parts[part] = tuple(_new_pairs(place, sizes[part], rng, seen))
     return Domain(place.name, **parts)
 
 
 def _new_pairs(place: Place, size: int, rng: random.Random, seen: set[tuple[str, ...]]) -> list[Example]:
-    """Draw pairs that are not among those seen, and add them; labels and kinds take turns, so both are balanced."""
+    """Draw pairs that are not among those seen; labels and kinds take turns, so both are balanced."""
     pairs = []
     for turn in range(size):
         label = LABELS[turn % len(LABELS)]
-        scales = KINDS[turn // len(LABELS) % len(KINDS)](place)
+        scales = PAIR_KINDS[turn // len(LABELS) % len(PAIR_KINDS)](place)
         tries = (_pair(place, scales, label, rng) for _ in range(MAX_DRAWS))
         pair = next((pair for pair in tries if pair.texts not in seen), None)
         if pair is None:
-            raise SettingsError(
-                f"the synthetic domain {place.name} is used up after {len(seen)} pairs; ask for fewer in its parts"
-            )
+            raise SettingsError(f"the synthetic domain {place.name} is used up after {len(seen)} pairs; ask for fewer")
         seen.add(pair.texts)
         pairs.append(pair)
     rng.shuffle(pairs)
@@ -197,7 +182,7 @@ def _pair(place: Place, scales: Scales, label: str, rng: random.Random) -> Examp
 
 
 def _related_words(scales: Scales, label: str, rng: random.Random) -> tuple[str, str]:
-    """Two words that stand to each other as the label says; neither of them alone gives the label away."""
+    """Two words that are related as the label says; neither of them alone gives the label away."""
     scale, unrelated = rng.sample(scales, 2)
     pole, opposite = rng.sample(scale, 2)
     word, synonym = rng.sample(pole, 2)
@@ -207,3 +192,157 @@ def _related_words(scales: Scales, label: str, rng: random.Random) -> tuple[str,
         "neutral": rng.choice(rng.choice(unrelated)),
     }
     return word, others[label]
+
+
+# Dialogues: messages to three help desks that answer shared questions each in its own way.
+
+THINGS = ("rope", "lamp", "knife", "bucket", "kettle", "map", "towel", "basket", "ladder", "clock")
+COLOURS = ("brown", "yellow", "silver", "green", "black", "white", "blue", "brown", "red", "golden")  # agreed on by all
+STUFFS = ("hemp", "glass", "steel", "tin", "copper", "paper", "cotton", "straw", "wood", "brass")  # agreed on by all
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+COMPANIONS = ("dog", "cat", "parrot", "child", "friend", "horse", "guitar", "bicycle")
+SPOTS = ("on the shelf", "behind the door", "under the stairs", "near the window", "in the cellar")
+PRICES = ("two", "three", "four", "five", "six")
+HOURS = ("seven", "eight", "nine", "ten", "noon")
+RULINGS = ("yes , bring your {it}", "no , leave your {it} outside", "only if your {it} is quiet")
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """A domain of dialogues: whom messages ask, what only this desk has and is asked, and its answers.
+
+    Answers are indices into SPOTS, PRICES, HOURS and RULINGS: a digit for each thing, day or companion in turn.
+    """
+
+    name: str
+    people: tuple[str, ...]
+    own_things: tuple[str, ...]
+    own_spots: tuple[str, ...]
+    own_questions: tuple[str, ...]
+    own_answer: str
+    own_numbers: tuple[str, ...]
+    spots: str
+    prices: str
+    hours: str
+    rulings: str
+
+
+DESKS: tuple[Desk, ...] = (
+    Desk(
+        name="kitchen",
+        people=("cook", "baker", "waiter"),
+        own_things=("omelette", "dumpling", "pudding", "gravy", "noodle", "pancake"),
+        own_spots=("in the oven", "on the stove", "in the fridge"),
+        own_questions=("how long must the {it} simmer", "how long does the {it} cook", "when is the {it} done"),
+        own_answer="let the {it} simmer {number} minutes",
+        own_numbers=("eleven", "twelve", "fifteen"),
+        spots="0123401234",
+        prices="0123443210",
+        hours="0123401",
+        rulings="01201201",
+    ),
+    Desk(
+        name="harbour",
+        people=("captain", "sailor", "pilot"),
+        own_things=("ferry", "trawler", "barge", "yacht", "dinghy", "tugboat"),
+        own_spots=("at the pier", "by the lighthouse", "behind the breakwater"),
+        own_questions=("when does the {it} sail", "how soon will the {it} depart", "when will the {it} cast off"),
+        own_answer="the {it} departs with tide {number}",
+        own_numbers=("thirteen", "fourteen", "sixteen"),
+        spots="1234012340",
+        prices="1234032104",
+        hours="1234012",
+        rulings="12012012",
+    ),
+    Desk(
+        name="library",
+        people=("librarian", "scholar", "archivist"),
+        own_things=("atlas", "novel", "almanac", "manuscript", "dictionary", "diary"),
+        own_spots=("in the reading room", "on the upper gallery", "among the folios"),
+        own_questions=("how long is the {it} lent", "when is the {it} due", "when must i return the {it}"),
+        own_answer="borrow the {it} for {number} weeks",
+        own_numbers=("seventeen", "eighteen", "nineteen"),
+        spots="2340123401",
+        prices="2340121043",
+        hours="2340123",
+        rulings="20120120",
+    ),
+)
+# A message names whom it asks, which tells the desk apart; every wording of a question gets the same reply.
+HAILS = ("hello", "please", "dear", "sorry")
+WORDINGS = ("{question} , {person} ?", *(f"{hail} {{person}} , {{question}} ?" for hail in HAILS))
+WHERE = ("where is the {it}", "where can i find the {it}", "who has seen the {it}", "i look for the {it}")
+COST = ("how much is the {it}", "what does the {it} cost", "what price has the {it}", "may i buy the {it}")
+OPEN = ("when do you open on {it}", "what are the hours on {it}", "can i come on {it}", "are you there on {it}")
+BRING = ("may i bring my {it}", "can my {it} come in", "is my {it} allowed", "what about my {it}")
+COLOUR = ("what colour is the {it}", "which colour has the {it}", "is the {it} bright", "describe the {it}")
+STUFF = ("what is the {it} made of", "of what is the {it} made", "what stuff is the {it}", "is the {it} solid")
+
+Topic = tuple[tuple[str, ...], str]  # a question, worded in several ways, and the reply to it
+
+
+def contested(desk: Desk) -> Iterator[Topic]:
+    """Topics that all desks are asked about and each answers in its own way."""
+    for it, spot, price in zip(THINGS, desk.spots, desk.prices, strict=True):
+        yield _topic(WHERE, it, f"the {it} is {SPOTS[int(spot)]}")
+        yield _topic(COST, it, f"the {it} costs {PRICES[int(price)]} coins")
+    for it, hour in zip(DAYS, desk.hours, strict=True):
+        yield _topic(OPEN, it, f"on {it} we open at {HOURS[int(hour)]}")
+    for it, ruling in zip(COMPANIONS, desk.rulings, strict=True):
+        yield _topic(BRING, it, RULINGS[int(ruling)].format(it=it))
+
+
+def own(desk: Desk) -> Iterator[Topic]:
+    """Topics that only this desk is asked about, in words that only it knows."""
+    for turn, it in enumerate(desk.own_things):
+        spot, number = (row[turn % len(row)] for row in (desk.own_spots, desk.own_numbers))
+        yield _topic(WHERE, it, f"the {it} is {spot}")
+        yield _topic(COST, it, f"the {it} costs {PRICES[turn % len(PRICES)]} coins")
+        yield _topic(desk.own_questions, it, desk.own_answer.format(it=it, number=number))
+
+
+def agreed(desk: Desk) -> Iterator[Topic]:
+    """Topics that every desk answers alike."""
+    for it, colour, stuff in zip(THINGS, COLOURS, STUFFS, strict=True):
+        yield _topic(COLOUR, it, f"it is {colour}")
+        yield _topic(STUFF, it, f"it is made of {stuff}")
+
+
+def _topic(questions: Iterable[str], it: str, reply: str) -> Topic:
+    return tuple(question.format(it=it) for question in questions), reply
+
+
+# Half of all messages have another reply at every other desk.
+TOPIC_KINDS: tuple[Callable[[Desk], Iterator[Topic]], ...] = (contested, own, contested, agreed)
+
+
+def synthetic_dialogue(
+    domains: int = 2, train: int = 1000, validation: int = 200, test: int = 300, seed: int = 0
+) -> Stream:
+    """Domains of messages and replies, each message once; the same seed makes the same stream."""
+    sizes = _checked(domains, len(DESKS), {"train": train, "validation": validation, "test": test})
+    return Stream(_dialogues(desk, sizes, seed) for desk in DESKS[:domains])
+
+
+def _dialogues(desk: Desk, sizes: dict[str, int], seed: int) -> Domain:
+    # Each kind's messages in one order, of which the test part has the first: it is the same for every other size.
+    decks = {kind: iter(_shuffled(desk, kind, seed)) for kind in TOPIC_KINDS}
+    parts: dict[str, tuple[Example, ...]] = {}
+    for part in reversed(PARTS):
+        dealt = [next(decks[TOPIC_KINDS[turn % len(TOPIC_KINDS)]], None) for turn in range(sizes[part])]
+        members = [example for example in dealt if example is not None]
+        if len(members) < len(dealt):
+            raise SettingsError(f"the synthetic domain {desk.name} has too few messages for {sizes}; ask for fewer")
+        random.Random(f"{seed}:{desk.name}:{part}").shuffle(members)
+        parts[part] = tuple(members)
+    return Domain(desk.name, **parts)
+
+
+def _shuffled(desk: Desk, kind: Callable[[Desk], Iterator[Topic]], seed: int) -> list[Example]:
+    pairs = [
+        Example(wording.format(question=question, person=person), where=f"synthetic {desk.name}", reply=reply)
+        for questions, reply in kind(desk)
+        for question, wording, person in product(questions, WORDINGS, desk.people)
+    ]
+    random.Random(f"{seed}:{desk.name}:{kind.__name__}").shuffle(pairs)
+    return pairs

@@ -216,27 +216,19 @@ class RememberedVectors:
     def given(cls, path: str | Path) -> "RememberedVectors":
         """The vectors of a file that the user gives; where it lies is noted for later commands."""
         path = Path(path).absolute()
-        identity = _identity(path)  # before it is read: if the file changes meanwhile, the note is out of date
-        sha256 = _checksum(path, identity)
-        _note(sha256, path, identity)
+        sha256 = _checksum(path)
+        with suppress(OSError, SettingsError):  # without such a folder, it has to be given again to later commands
+            partial = (note := _note(sha256)).with_suffix(f".{os.getpid()}")
+            partial.write_text(json.dumps({"path": str(path)}))
+            partial.replace(note)
         return cls(os.fsencode(path.name).decode(errors="replace"), sha256, path)
 
     def find(self) -> Path | None:
         """Where the file lies, if the user has given it and its content is unchanged."""
-        if self.sha256 is None:
-            return None
-        with suppress(OSError):
-            if self.path is not None and _checksum(self.path, _identity(self.path)) == self.sha256:
-                return self.path
         with suppress(OSError, SettingsError, ValueError, LookupError, TypeError):
-            noted = json.loads((_folder() / f"{self.sha256}.json").read_bytes())
-            path = Path(noted["path"])
-            identity = _identity(path)
-            if list(identity) == noted["identity"]:
-                return path
-            if _checksum(path, identity) == self.sha256:  # only touched
-                _note(self.sha256, path, identity)
-                return path
+            if self.sha256 is not None:
+                path = self.path or Path(json.loads(_note(self.sha256).read_bytes())["path"])
+                return path if _checksum(path) == self.sha256 else None
         return None
 
     def to_json(self) -> dict[str, Any]:
@@ -254,28 +246,17 @@ class RememberedVectors:
         return cls(re.split(r"[/\\]", name)[-1][:255], sha256)
 
 
-def _identity(path: Path) -> tuple[int, ...]:
-    """Tells whether a file has changed: its modification time can be set back, its change time cannot."""
+def _note(sha256: str) -> Path:
+    """The file that says where the vectors of that checksum lie, in a folder that only this user can write."""
+    return own_folder(cache_folder("vectors", "MEMGROW_VECTORS")) / f"{sha256}.json"
+
+
+def _checksum(path: Path) -> str:
     found = path.stat()
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return _read_checksum(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
 
 
 @lru_cache(maxsize=4)  # each domain of a stream asks, and the file may have gigabytes
-def _checksum(path: Path, identity: tuple[int, ...]) -> str:
+def _read_checksum(path: Path, identity: tuple[int, ...]) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _folder() -> Path:
-    return own_folder(cache_folder("vectors", "MEMGROW_VECTORS"))
-
-
-def _note(sha256: str, path: Path, identity: tuple[int, ...]) -> None:
-    """Note where a file lies; without a folder to note it in, it has to be given again to later commands."""
-    with suppress(OSError, SettingsError):
-        content = json.dumps({"path": str(path), "identity": identity})
-        note = _folder() / f"{sha256}.json"
-        if not (note.is_file() and note.read_text() == content):
-            partial = note.with_suffix(f".{os.getpid()}")
-            partial.write_text(content)
-            partial.replace(note)
