@@ -38,11 +38,11 @@ import torch
 import encoder_rivals as rivals
 from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.corpora import open_corpus
-from memgrow.device import multiplies_bfloat16
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
 from memgrow.models.pretrained.settings import PRECISIONS
-from memgrow.progress import Step
+from memgrow.nn.device import multiplies_bfloat16
+from memgrow.training.progress import Step
 from recorded_command import recorded_command
 
 PARTS = ("predict", "train", "adapt")

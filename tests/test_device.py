@@ -8,7 +8,9 @@ import torch
 from memgrow.cli.learning import open_or_create
 from memgrow.cli.recipe import Recipe
 
-from memgrow.device import (
+from memgrow.errors import SettingsError
+from memgrow.learner import Learner
+from memgrow.nn.device import (
     SAID,
     WORTHWHILE,
     allow_tf32,
@@ -20,8 +22,6 @@ from memgrow.device import (
     warm_up,
     warm_up_gpu,
 )
-from memgrow.errors import SettingsError
-from memgrow.learner import Learner
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_who_says_how_many_threads_is_heard(four, monkeypatch):
 
 
 def test_who_says_the_usual_number_is_heard_too(four, monkeypatch):
-    monkeypatch.setattr("memgrow.device._said", False)
+    monkeypatch.setattr("memgrow.nn.device._said", False)
     set_threads(4)
     assert suited_threads(CPU, 1) == 4
 

@@ -20,9 +20,9 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import read_encoder
-from memgrow.progress import NoProgress
 from memgrow.storage import pack_json
 from memgrow.training.defaults import FINE_TUNING
+from memgrow.training.progress import NoProgress
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

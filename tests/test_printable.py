@@ -5,7 +5,7 @@ import json
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from memgrow.printable import json_text, printable
+from memgrow.errors import json_text, printable
 
 OBEYED = "\x1b[31m\x9b2J\x07\r\x7f\u202e\u2066\ud800"
 

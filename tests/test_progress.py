@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memgrow.progress import NotebookProgress, PlainProgress, Step, shown_by
+from memgrow.training.progress import NotebookProgress, PlainProgress, Step, shown_by
 
 
 @pytest.fixture

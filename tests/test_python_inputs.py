@@ -5,7 +5,7 @@ import pytest
 
 from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
 from memgrow.errors import DataError, MemgrowError, SettingsError
-from memgrow.progress import Step, shown_by
+from memgrow.training.progress import Step, shown_by
 
 SMALL = ModelSettings(embedding=4, hidden=4, slots=2, perceptron=4)
 BRIEF = TrainingSettings(epochs=1)

@@ -10,7 +10,7 @@ import torch
 from memgrow.data import Domain
 from memgrow.data.vectors import RememberedVectors
 from memgrow.learner import Learner
-from memgrow.progress import NoProgress
+from memgrow.training.progress import NoProgress
 from memgrow.training.settings import TrainingSettings
 from tests.support.stored import change
 

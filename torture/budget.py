@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from memgrow.seeding import derive
+from memgrow.nn.seeding import derive
 from memgrow.storage import atomic_write, pack_json
 
 Counts = dict[str, int | float | str]  # by what was counted, in the words of the table; a string says in which way

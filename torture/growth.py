@@ -25,8 +25,7 @@ from memgrow.data.inputs import inputs_from_lines
 from memgrow.data.text import tokenize
 from memgrow.data.vectors import read_vectors
 from memgrow.data.vocabulary import Vocabulary
-from memgrow.errors import MemgrowError
-from memgrow.printable import json_text, printable
+from memgrow.errors import MemgrowError, json_text, printable
 from memgrow.storage import parse_json
 from torture.budget import Budget, Counts, Report
 from torture.confined import confined

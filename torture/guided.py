@@ -15,11 +15,11 @@ INSTRUMENTED = (
     *(
         "memgrow.data",
         "memgrow.cli.recipe",
-        "memgrow.printable",
+        "memgrow.errors",
         "memgrow.tensor_files",
         "memgrow.errors",
     ),
-    *("memgrow.models.pretrained.files", "memgrow.storage", "memgrow.places"),
+    *("memgrow.models.pretrained.files", "memgrow.storage", "memgrow.data.paths"),
 )
 with atheris.instrument_imports(include=list(INSTRUMENTED)):
     pass

@@ -70,7 +70,7 @@ def tokenising(content: bytes, place: Path) -> None:
 
 def showing(content: bytes, place: Path) -> None:
     """What is shown of a stranger's text can be written, and holds nothing that a terminal obeys."""
-    from memgrow.printable import json_text, printable
+    from memgrow.errors import json_text, printable
 
     text = as_text(content)
     shown = printable(text)

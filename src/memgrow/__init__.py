@@ -11,7 +11,8 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from memgrow.errors import ForgettingError, MemgrowError
-from memgrow.version import __version__
+
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from memgrow.data import Domain, Example, Stream, synthetic_stream
@@ -68,6 +69,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 # Documented modules that have moved. They can be imported by their old names until 1.1.
 MOVED = {
+    "memgrow.progress": "memgrow.training.progress",
+    "memgrow.device": "memgrow.nn.device",
     "memgrow.versions": "memgrow.storage.versions",
     "memgrow.export": "memgrow.storage.export",
     "memgrow.defaults": "memgrow.training.defaults",

@@ -17,7 +17,6 @@ from memgrow.data.rows import is_frame
 from memgrow.data.values import kind_of, lone_surrogate
 from memgrow.data.vectors import RememberedVectors, detect
 from memgrow.data.vocabulary import Vocabulary
-from memgrow.device import find_device, suited_threads, using_threads
 from memgrow.errors import DataError, ModelError, SettingsError, listed
 from memgrow.evaluation.calibration import Calibration, Reliability, reliability
 from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
@@ -28,8 +27,8 @@ from memgrow.models import REPLY, TASKS, Classifier, Model, ModelSettings, Pretr
 from memgrow.models.decoding import LONGEST, decode_all
 from memgrow.models.model import LARGE
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.progress import Progress, shown_by, warn
-from memgrow.seeding import derive
+from memgrow.nn.device import find_device, suited_threads, using_threads
+from memgrow.nn.seeding import derive
 from memgrow.storage.checkpoint import read_checkpoint
 from memgrow.storage.folder import hold
 from memgrow.storage.versions import check_extends, check_keep_versions, write_checkpoint
@@ -44,6 +43,7 @@ from memgrow.training.checks import (
     weak_scores,
 )
 from memgrow.training.defaults import Defaults, advice_for, defaults_for, defaults_here, sizes_line
+from memgrow.training.progress import Progress, shown_by, warn
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import TrainingSettings
 from memgrow.training.state import LearnerConfig, LearnerState

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from memgrow.cli import app
 from memgrow.data import synthetic_stream
 from memgrow.evaluation import demo
-from memgrow.progress import NoProgress
+from memgrow.training.progress import NoProgress
 
 NAMES = ("kitchen", "harbour", "clinic")
 

@@ -6,13 +6,13 @@ import re
 import pytest
 from rich.console import Console
 
-from memgrow.progress import Step
 from memgrow.report.pace import Pace, duration
 from memgrow.report.progress_bars import (
     LOG_EVERY_S,
     DownloadBar,
     TrainingBar,
 )
+from memgrow.training.progress import Step
 
 NAMES = ("[books]", "dvds")
 WIDTH = 80

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from memgrow.progress import NoProgress, Step
+from memgrow.training.progress import NoProgress, Step
 from memgrow.training.resume import Position
 
 FIRST, LAST = "first", "last"

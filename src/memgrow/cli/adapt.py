@@ -176,7 +176,7 @@ def learn_stream(
 
 def open_or_create(folder: Path, settings: opt.SettingOptions, method: str | None, replies: bool = False) -> "Learner":
     """The model of the folder with the settings that are given, or a new one."""
-    from memgrow.device import allow_tf32
+    from memgrow.nn.device import allow_tf32
 
     changes = settings.changes()
     method = method or changes.method

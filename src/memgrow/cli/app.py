@@ -140,7 +140,7 @@ def explain(error: Exception) -> str | None:
     if "torch" not in sys.modules:  # importing it takes seconds
         lacks_memory = isinstance(error, MemoryError)
     else:
-        from memgrow.device import is_out_of_memory
+        from memgrow.nn.device import is_out_of_memory
 
         lacks_memory = is_out_of_memory(error)
     return "out of memory: use a smaller batch, hidden, slots or max_words (--set)" if lacks_memory else None

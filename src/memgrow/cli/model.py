@@ -8,8 +8,7 @@ import typer
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, progress_console, say, write_json, write_line
-from memgrow.errors import ModelError, SettingsError, counted
-from memgrow.printable import json_text, printable
+from memgrow.errors import ModelError, SettingsError, counted, json_text, printable
 
 DAMAGED = 1  # exit code
 EXPORTS = {
@@ -134,9 +133,9 @@ def export(
 
     Example: memgrow export model/ --to onnx books-onnx/
     """
-    from memgrow.device import multiplies_bfloat16
     from memgrow.learner import Learner
     from memgrow.models import PretrainedSettings
+    from memgrow.nn.device import multiplies_bfloat16
     from memgrow.report.history import in_bytes
     from memgrow.storage.export import export_huggingface, export_onnx
 

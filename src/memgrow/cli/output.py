@@ -11,8 +11,7 @@ from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableT
 from rich.segment import Segment
 from rich.text import Text
 
-from memgrow.errors import SettingsError, counted
-from memgrow.printable import json_text, printable
+from memgrow.errors import SettingsError, counted, json_text, printable
 
 if TYPE_CHECKING:
     from memgrow.data import Example

@@ -24,8 +24,7 @@ from memgrow.cli.output import (
     write_json,
     write_line,
 )
-from memgrow.errors import DataError, ModelError, SettingsError, listed
-from memgrow.printable import json_text
+from memgrow.errors import DataError, ModelError, SettingsError, json_text, listed
 
 if TYPE_CHECKING:
     from memgrow.data import Example

@@ -86,7 +86,7 @@ def serve(
 
     Example: memgrow serve model/
     """
-    from memgrow.device import set_threads
+    from memgrow.nn.device import set_threads
     from memgrow.serve.logs import Log
 
     try:

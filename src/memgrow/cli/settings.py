@@ -12,10 +12,10 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import yaml
 
 from memgrow.data.vectors import detect
-from memgrow.device import find_device
 from memgrow.errors import SettingsError, quoted
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
+from memgrow.nn.device import find_device
 from memgrow.training.defaults import Defaults, defaults_for, defaults_here
 from memgrow.training.settings import TrainingSettings
 
@@ -27,7 +27,7 @@ SECTIONS: dict[str, type[Any]] = {
 SINGLE: dict[str, type[Any]] = {"method": str, "seed": int}
 TYPE_NAMES = {int: "a whole number", float: "a number", str: "a word", bool: "true or false", NoneType: "null"}
 LARGEST = 2**31 - 1
-SHIPPED = {file.stem: file for file in (Path(__file__).parents[1] / "recipes").glob("*.yaml")}
+SHIPPED = {file.stem: file for file in (Path(__file__).parent / "recipes").glob("*.yaml")}
 LARGEST_FILE = 1 << 16  # bytes
 
 

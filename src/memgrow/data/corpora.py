@@ -14,9 +14,9 @@ from memgrow.data.domain import Stream
 from memgrow.data.fetch import Watch, check_sha256, fetch_package, fetch_url, no_progress, open_zip, replace_folder
 from memgrow.data.files import is_data_file
 from memgrow.data.load import Loaded, load_stream
+from memgrow.data.paths import cache_folder, expanded
 from memgrow.data.splits import draw, fair_slice
 from memgrow.errors import DataError, SettingsError
-from memgrow.places import cache_folder, expanded
 
 VARIABLE = "MEMGROW_DATA"
 NOTE = "corpus.json"  # what memgrow wrote into the folder of a corpus, and how long each file is

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
 from memgrow.data.values import is_missing, kind_of, lone_surrogate, name_of
-from memgrow.errors import DataError
-from memgrow.printable import printable
+from memgrow.errors import DataError, printable
 
 if TYPE_CHECKING:
     from memgrow.data.rows import RowOptions

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from memgrow import __version__
 from memgrow.errors import DataError
-from memgrow.version import __version__
 
 Watch = Callable[[str, int, int | None], None]  # what is being done, bytes done, of how many if known
 

@@ -1,5 +1,6 @@
 """Rows as examples: those of files, and those that Python holds in dicts, tuples, frames and datasets."""
 
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,7 +12,6 @@ from memgrow.data.domain import Domain, Example, check_name
 from memgrow.data.files import MAX_ROW, PART_NAMES, domain_and_part, read_rows, where
 from memgrow.data.values import is_missing, kind_of, lone_surrogate, name_of, plain
 from memgrow.errors import DataError, SettingsError, listed
-from memgrow.progress import NoProgress, warn
 
 NO_GOLD_LABEL = "-"  # MultiNLI and SNLI mark pairs without an agreed label by it
 ROW_KINDS = "a row is a dict, a tuple (text, label) or (text, pair, label), or an Example"
@@ -189,7 +189,7 @@ def domain_from_rows(name: str, rows: object, options: RowOptions) -> Domain:
     named = {role: others.pop(role) for role in Columns.__dataclass_fields__ if role in others}
     loaded = load_rows(rows, name, columns=Columns(**named), **others)
     for sentence in loaded.warnings:  # the caller sees no notices
-        warn(NoProgress(), sentence)
+        warnings.warn(sentence, stacklevel=3)
     return loaded.stream[name]
 
 

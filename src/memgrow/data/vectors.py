@@ -23,8 +23,8 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from memgrow.data.paths import cache_folder, own_folder
 from memgrow.errors import DataError, SettingsError
-from memgrow.places import cache_folder, own_folder
 
 Row = NDArray[np.float32]
 

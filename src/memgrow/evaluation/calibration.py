@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memgrow.kinds import wrong_part
+from memgrow.data.typecheck import wrong_part
 from memgrow.storage import finite
 
 BINS = 15  # of equal width, from 0 to 1

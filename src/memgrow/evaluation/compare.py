@@ -27,7 +27,6 @@ import torch
 
 from memgrow.data import Stream
 from memgrow.data.domain import domain_fingerprint, file_fingerprint
-from memgrow.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.errors import DataError, MemgrowError, SettingsError, listed
 from memgrow.evaluation.baselines import REFERENCES, is_installed, run_baseline
 from memgrow.evaluation.comparison import BASELINE, LABELS, REPLIES, RETRAINING, Comparison, Failure, RunResult
@@ -37,10 +36,11 @@ from memgrow.evaluation.replies import evaluate_replies
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import REPLY, ModelSettings
-from memgrow.progress import Step
+from memgrow.nn.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.storage import atomic_write, finite, pack_json
 from memgrow.training.checks import check_stage
 from memgrow.training.defaults import defaults_here
+from memgrow.training.progress import Step
 from memgrow.training.settings import TrainingSettings
 
 METHODS = (BASELINE, "F+V", "F+M+V", "F+V+E", RETRAINING)

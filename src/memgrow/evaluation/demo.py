@@ -12,7 +12,7 @@ from memgrow.evaluation.history import History
 from memgrow.learner import Learner
 from memgrow.methods import RECOMMENDED, find_method
 from memgrow.models import ModelSettings
-from memgrow.progress import Progress
+from memgrow.training.progress import Progress
 from memgrow.training.settings import TrainingSettings
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)

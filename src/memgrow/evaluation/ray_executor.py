@@ -12,8 +12,8 @@ from contextlib import chdir, suppress
 from pathlib import Path
 from typing import Any
 
+from memgrow import __version__
 from memgrow.errors import MissingExtraError, SettingsError, brief
-from memgrow.version import __version__
 
 LOCAL, RAY = "local", "ray"
 ADDRESS = re.compile(r"(ray://)?(?P<host>[^\s/:]+|\[[0-9a-fA-F:]+\]):(?P<port>\d{1,5})")

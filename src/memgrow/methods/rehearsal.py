@@ -14,7 +14,7 @@ import torch
 from memgrow.data import Example
 from memgrow.errors import SettingsError
 from memgrow.methods.base import FinishedDomain, Method
-from memgrow.seeding import derive
+from memgrow.nn.seeding import derive
 
 
 @dataclass(frozen=True)

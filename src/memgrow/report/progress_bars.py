@@ -10,9 +10,9 @@ from rich.table import Column
 from rich.text import Text
 
 from memgrow.errors import counted
-from memgrow.progress import Step
 from memgrow.report.pace import WORTH_TELLING_S, Pace, duration
 from memgrow.report.table import validation_text
+from memgrow.training.progress import Step
 
 LOG_EVERY_S = 30.0  # between two lines of a log: enough to see that there is life
 NODES = 3  # of a cluster that a bar has room for

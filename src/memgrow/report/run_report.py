@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from statistics import stdev
 from typing import Any
 
+from memgrow import __version__
 from memgrow.data import Domain
 from memgrow.errors import DataError, SettingsError, listed
 from memgrow.evaluation.attention import MemoryUse, measure_attention
@@ -22,7 +23,6 @@ from memgrow.models import REPLY
 from memgrow.report.learner import replies_table, scores_table
 from memgrow.report.measures import MEASURES, Measure, measure_of_task
 from memgrow.report.table import Table
-from memgrow.version import __version__
 
 NO_MEMORY = "This model has no memory slots: there is nothing that a text could read."
 NO_TEXTS = (

@@ -12,13 +12,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from memgrow.errors import MissingExtraError, SettingsError
+from memgrow.errors import MissingExtraError, SettingsError, printable
 from memgrow.evaluation.history import History
-from memgrow.printable import printable
-from memgrow.progress import NoProgress, Progress, Step
 from memgrow.report.matrix import is_readable
 from memgrow.report.measures import measure_of_task
 from memgrow.report.plots import draw_matrices
+from memgrow.training.progress import NoProgress, Progress, Step
 
 PROJECT = "memgrow"
 

@@ -7,8 +7,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
-from memgrow.device import is_out_of_memory
 from memgrow.errors import MemgrowError
+from memgrow.nn.device import is_out_of_memory
 
 
 class Log:

@@ -13,13 +13,13 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.data import Example
+from memgrow.data.typecheck import wrong_part
 from memgrow.data.vectors import RememberedVectors
 from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.drift import Reference
 from memgrow.evaluation.history import History
-from memgrow.kinds import wrong_part
 from memgrow.methods import MethodSettings, find_method
 from memgrow.methods.rehearsal import pack_rows, unpack_rows
 from memgrow.models import Model, ModelSettings, described, rebuild, settings_from

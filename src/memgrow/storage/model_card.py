@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from memgrow.errors import counted
+from memgrow import __version__
+from memgrow.errors import counted, printable
 from memgrow.evaluation.history import perplexity_of
 from memgrow.models import REPLY, PretrainedSettings
 from memgrow.models.pretrained.catalogue import HUB_NAME, KNOWN, public_name
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import count_parameters
-from memgrow.printable import printable
-from memgrow.version import __version__
 
 if TYPE_CHECKING:
     from memgrow.learner import Learner

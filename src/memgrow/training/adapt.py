@@ -13,7 +13,6 @@ from torch import Tensor
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
 from memgrow.data.vocabulary import StoredWords, store_words
-from memgrow.device import suited_threads, using_threads, warm_up
 from memgrow.errors import ForgettingError, SettingsError, counted, listed
 from memgrow.evaluation.calibration import calibrate
 from memgrow.evaluation.drift import Reference, summarize
@@ -23,10 +22,11 @@ from memgrow.methods.base import Weights, newly_trained
 from memgrow.models import REPLY, Classifier, Model, Tally, build
 from memgrow.models.encoder import first_vectors
 from memgrow.nn import count_parameters, matching_hidden
-from memgrow.progress import Progress, Step
-from memgrow.seeding import derive, seeded
+from memgrow.nn.device import suited_threads, using_threads, warm_up
+from memgrow.nn.seeding import derive, seeded
 from memgrow.training.checks import TEXTS, StageData, label_warnings, majority
 from memgrow.training.loop import TrainResult, swapped, train
+from memgrow.training.progress import Progress, Step
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.state import LearnerConfig, LearnerState
 

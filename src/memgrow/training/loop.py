@@ -14,9 +14,9 @@ from memgrow.errors import SettingsError
 from memgrow.methods import Method, Trainable
 from memgrow.methods.base import Weights
 from memgrow.models import Model
-from memgrow.progress import Progress, Step
-from memgrow.seeding import derive
+from memgrow.nn.seeding import derive
 from memgrow.training.optimizer import load_optimizer_state, make_optimizer, optimizer_state, scale_rates
+from memgrow.training.progress import Progress, Step
 from memgrow.training.resume import Curve, Position, ResumeFolder, under
 from memgrow.training.settings import TrainingSettings
 

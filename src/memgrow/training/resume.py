@@ -14,9 +14,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from memgrow.device import is_out_of_memory
+from memgrow.data.typecheck import wrong_part
 from memgrow.errors import MemgrowError, ModelError, brief
-from memgrow.kinds import wrong_part
+from memgrow.nn.device import is_out_of_memory
 from memgrow.storage.files import TRAINING, load_tensors, read_metadata, save_tensors, sync_folder
 
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take

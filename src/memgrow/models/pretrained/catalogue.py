@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from memgrow.data.paths import cache_folder, expanded
 from memgrow.errors import ModelError, SettingsError
 from memgrow.models.pretrained.files import CONFIG, TOKENIZER, WEIGHTS, EncoderFiles, encoders_extra, read_encoder
 from memgrow.models.pretrained.onnx_weights import TAGGER, distilbert_from_onnx, import_onnx
-from memgrow.places import cache_folder, expanded
 
 VARIABLE = "MEMGROW_ENCODERS"
 NOTE = "encoder.json"  # what memgrow wrote into the folder of an encoder, and the SHA-256 of each file

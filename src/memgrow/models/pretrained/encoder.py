@@ -10,7 +10,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from memgrow.data import Example
 from memgrow.data.batches import Tokenized, token_mask
-from memgrow.device import multiplies_bfloat16
 from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.models.encoder import ENCODERS, ModelSettings
 from memgrow.models.pretrained.backbone import (
@@ -27,6 +26,7 @@ from memgrow.models.pretrained.files import WORKS, EncoderFiles
 from memgrow.models.pretrained.memories import WithMemories
 from memgrow.models.pretrained.settings import CELL, PretrainedSettings
 from memgrow.models.pretrained.tokenizer import tokenizer_of
+from memgrow.nn.device import multiplies_bfloat16
 
 TRIED = ("bert", "distilbert", "roberta", "modernbert")  # families that the tests hold against transformers
 LONG = 600  # pieces, at most, with which other families are tried: more than most have positions

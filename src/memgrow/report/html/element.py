@@ -2,7 +2,7 @@
 
 from html import escape
 
-from memgrow.printable import printable
+from memgrow.errors import printable
 
 Child = str | None
 VOID = frozenset({"meta", "br", "hr"})

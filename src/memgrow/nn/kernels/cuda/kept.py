@@ -10,8 +10,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from memgrow.data.paths import cache_folder, is_ours, own_folder
 from memgrow.errors import SettingsError
-from memgrow.places import cache_folder, is_ours, own_folder
 from memgrow.storage import atomic_write
 
 CHECKSUM = hashlib.sha256().digest_size
