@@ -30,9 +30,9 @@ import httpx
 import torch
 
 from memgrow.data import Domain, Example, Stream, synthetic_stream, write_jsonl
+from memgrow.data.disk import atomic_write, pack_json
 from memgrow.evaluation.demo import MODEL, TRAINING
 from memgrow.learner import Learner
-from memgrow.storage import atomic_write, pack_json
 from recorded_command import recorded_command
 
 CONNECTIONS = 64

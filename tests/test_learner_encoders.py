@@ -15,12 +15,12 @@ from memgrow.checkpoint import CONFIG, ENCODER, FORMAT, checkpoint_files, find_f
 from memgrow.folder_writer import write_folder
 
 from memgrow.data import Domain, Example, Stream, synthetic_dialogue, synthetic_stream
+from memgrow.data.disk import pack_json
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import read_encoder
-from memgrow.storage import pack_json
 from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.progress import NoProgress
 from memgrow.training.settings import TrainingSettings

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from memgrow.data.disk import atomic_write, pack_json
 from memgrow.nn.seeding import derive
-from memgrow.storage import atomic_write, pack_json
 
 Counts = dict[str, int | float | str]  # by what was counted, in the words of the table; a string says in which way
 ROOT = Path(__file__).parents[1]  # of the project

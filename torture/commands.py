@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import memgrow.cli.learning  # noqa: F401 - for the forks, as a command imports what it needs when it is called
 import torch._dynamo  # noqa: F401 - for the forks, whose first training step would import it, for a second or two
 
-import memgrow.cli.learning  # noqa: F401 - for the forks, as a command imports what it needs when it is called
 from memgrow.cli import main
-from memgrow.storage import atomic_write
+from memgrow.data.disk import atomic_write
 
 TRUE = (sys.executable, "-c", "from memgrow.cli import main; main()")
 NOT_BEGUN = 99  # exit code of a fork that was stopped before the command began

@@ -20,13 +20,13 @@ from memgrow.cli.recipe import LARGEST_FILE, read_recipe
 
 from memgrow.data import load_stream
 from memgrow.data.columns import DEFAULT_COLUMNS
+from memgrow.data.disk import parse_json
 from memgrow.data.files import line_chunks
 from memgrow.data.inputs import inputs_from_lines
 from memgrow.data.text import tokenize
 from memgrow.data.vectors import read_vectors
 from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import MemgrowError, json_text, printable
-from memgrow.storage import parse_json
 from torture.budget import Budget, Counts, Report
 from torture.confined import confined
 

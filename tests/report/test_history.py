@@ -3,8 +3,7 @@
 import pytest
 from memgrow.versions import SavedVersion
 
-from memgrow.evaluation.history import History, Stage
-from memgrow.methods import Grew
+from memgrow.evaluation.history import Grew, History, Stage
 from memgrow.report.history import history_table, in_bytes
 from tests.report.test_learner import show
 

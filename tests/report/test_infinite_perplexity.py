@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from memgrow.data import Domain, Example
-from memgrow.evaluation.history import AccuracyMatrix, Stage
+from memgrow.evaluation.history import AccuracyMatrix, Curve, Grew, Stage
 from memgrow.evaluation.replies import evaluate_replies
-from memgrow.methods import Grew
 from memgrow.report.html.page import render
 from memgrow.report.learner import replies_table
 from memgrow.report.measures import MEASURES, Scale
@@ -17,7 +16,6 @@ from memgrow.report.plots import Look
 from memgrow.report.run_plots import draw_curves, draw_training
 from memgrow.report.run_report import RunReport
 from memgrow.report.verdict import gain_and_cost
-from memgrow.training.resume import Curve
 
 PERPLEXITY, INFINITE = MEASURES["perplexity"], 0.0  # the score is 1 / perplexity
 

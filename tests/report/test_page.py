@@ -9,13 +9,11 @@ import pytest
 
 from memgrow.evaluation.attention import MemoryUse, SlotUse
 from memgrow.evaluation.comparison import Comparison, RunResult
-from memgrow.evaluation.history import AccuracyMatrix, History, Stage
-from memgrow.methods import Grew
+from memgrow.evaluation.history import AccuracyMatrix, Curve, Grew, History, Stage
 from memgrow.report.html.page import render
 from memgrow.report.measures import MEASURES, Scale
 from memgrow.report.run_report import RunReport, report_of_comparison
 from memgrow.report.verdict import gain_and_cost
-from memgrow.training.resume import Curve
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 VOID = {"meta", "br", "hr"}

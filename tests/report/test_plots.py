@@ -10,15 +10,13 @@ import pytest
 
 from memgrow.errors import SettingsError
 from memgrow.evaluation.comparison import Comparison, RunResult
-from memgrow.evaluation.history import AccuracyMatrix, Stage
+from memgrow.evaluation.history import AccuracyMatrix, Curve, Grew, Stage
 from memgrow.evaluation.metrics import Confusion
-from memgrow.methods import Grew
 from memgrow.report import confusion
 from memgrow.report.measures import MEASURES
 from memgrow.report.plots import ACCURACY, Look, draw_matrices
 from memgrow.report.run_plots import draw_training, save_pictures
 from memgrow.report.run_report import report_of_comparison
-from memgrow.training.resume import Curve
 from tests.support.pictures import kept_figures
 
 MATRIX = (

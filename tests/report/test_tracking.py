@@ -15,9 +15,8 @@ import pytest
 
 from memgrow.cli import learning
 from memgrow.errors import SettingsError
-from memgrow.evaluation.history import History, Stage
+from memgrow.evaluation.history import Grew, History, Stage
 from memgrow.learner import Learner
-from memgrow.methods import Grew
 from memgrow.report import tracking
 from memgrow.report.tracking import SHOWN, TRACKERS, Tracking, find_tracker, plain
 from tests.support.breaking import Plug
@@ -149,7 +148,7 @@ from pathlib import Path
 from memgrow.data import synthetic_stream
 from memgrow.evaluation.history import History, Stage
 from memgrow.learner import Learner
-from memgrow.methods import Grew
+from memgrow.evaluation.history import Grew
 from memgrow.models import ModelSettings
 from memgrow.report.tracking import Tracking, find_tracker
 from memgrow.training.settings import TrainingSettings

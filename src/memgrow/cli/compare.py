@@ -182,10 +182,10 @@ def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> No
 
 def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None:
     """Write figures, plot and report."""
+    from memgrow.data.disk import atomic_write, pack_json
     from memgrow.report.picture_layout import path_text
     from memgrow.report.plots import draw_comparison
     from memgrow.report.stored_figures import read_figures
-    from memgrow.storage import atomic_write, pack_json
 
     figures = atomic_write(out / "compare.json", pack_json(content))
     say(f"The figures are in {figures}.")
@@ -208,6 +208,7 @@ def demo(
 
     Example: memgrow demo --seeds 3
     """
+    from memgrow.data.disk import atomic_write, pack_json
     from memgrow.evaluation.demo import METHODS as DEMO_METHODS
     from memgrow.evaluation.demo import run_demo
     from memgrow.report.comparison import demo_table, demo_verdict, marked
@@ -215,7 +216,6 @@ def demo(
     from memgrow.report.plots import draw_matrices
     from memgrow.report.progress_bars import TrainingBar
     from memgrow.report.stored_figures import read_figures
-    from memgrow.storage import atomic_write, pack_json
 
     check_replaceable(out / REPORT)
     out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt

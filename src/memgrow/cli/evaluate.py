@@ -58,11 +58,11 @@ def evaluate(
 
     Example: memgrow evaluate model/ books_test.jsonl dvds_test.jsonl
     """
+    from memgrow.data.disk import check_output
     from memgrow.evaluation.replies import evaluate_replies
     from memgrow.learner import Learner
     from memgrow.models import REPLY
     from memgrow.report.learner import replies_table
-    from memgrow.storage import check_output
 
     if plot is not None:
         picture_format(plot)

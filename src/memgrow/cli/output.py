@@ -93,7 +93,7 @@ def note_to_stderr(sentence: str) -> None:
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """Print JSON in UTF-8, whatever the terminal's own encoding is."""
-    from memgrow.storage import finite
+    from memgrow.data.disk import finite
 
     write_line(json_text(finite(value), indent))
 
@@ -127,7 +127,7 @@ def picture_format(path: Path) -> str:
 
 def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
     """Write a picture and say where it is. It is an extra: without matplotlib the figures are worth having as well."""
-    from memgrow.storage import open_output
+    from memgrow.data.disk import open_output
 
     try:
         with open_output(path) as file:

@@ -68,12 +68,12 @@ def predict(
     Example: memgrow predict model/ "a quiet, moving book"
     """
     from memgrow.data.batches import SOME, UnknownWords
+    from memgrow.data.disk import check_output
     from memgrow.data.files import line_chunks
     from memgrow.data.inputs import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
     from memgrow.learner import Learner
     from memgrow.models import REPLY
     from memgrow.report.progress_bars import ProgressBar
-    from memgrow.storage import check_output
 
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
@@ -184,7 +184,7 @@ class JsonLines:
         self._write = write
 
     def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
-        from memgrow.storage import finite
+        from memgrow.data.disk import finite
 
         others = {name: value for name, value in given.fields.items() if name not in given.text_columns}
         names = _renamed(others, prediction)
@@ -232,7 +232,7 @@ def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
     if path is None:
         yield write_line
         return
-    from memgrow.storage import open_output
+    from memgrow.data.disk import open_output
 
     with open_output(path) as file:
 

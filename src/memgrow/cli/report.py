@@ -108,8 +108,8 @@ def read_comparison(path: Path) -> "RunReport":
 
 def write_report(made: "RunReport", out: Path) -> None:
     """Write the page whole or not at all, and say where it is."""
+    from memgrow.data.disk import open_output
     from memgrow.report.html.page import render
-    from memgrow.storage import open_output
 
     with open_output(out) as file:
         file.write(render(made).encode())
@@ -118,8 +118,8 @@ def write_report(made: "RunReport", out: Path) -> None:
 
 def check_replaceable(out: Path) -> None:
     """Refuse to write over anything but an earlier report."""
+    from memgrow.data.disk import check_output
     from memgrow.report.html.page import GENERATOR
-    from memgrow.storage import check_output
 
     check_output(out)
     if not out.is_file():

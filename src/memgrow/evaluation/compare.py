@@ -26,6 +26,7 @@ import filelock
 import torch
 
 from memgrow.data import Stream
+from memgrow.data.disk import atomic_write, finite, pack_json
 from memgrow.data.domain import domain_fingerprint, file_fingerprint
 from memgrow.errors import DataError, MemgrowError, SettingsError, listed
 from memgrow.evaluation.baselines import REFERENCES, is_installed, run_baseline
@@ -37,7 +38,6 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import REPLY, ModelSettings
 from memgrow.nn.device import allow_tf32, find_device, is_out_of_memory
-from memgrow.storage import atomic_write, finite, pack_json
 from memgrow.training.checks import check_stage
 from memgrow.training.defaults import defaults_here
 from memgrow.training.progress import Step

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from memgrow.data.disk import finite
 from memgrow.errors import SettingsError
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.methods import find_method
-from memgrow.storage import finite
 
 BASELINE, RETRAINING = "F", "multi-task"  # the methods that every other one is measured against
 

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 
 from memgrow.data import Example
 from memgrow.data.batches import tokenize_examples
+from memgrow.data.disk import finite
 from memgrow.data.text import tokenize
 from memgrow.data.vocabulary import UNKNOWN_INDEX, Vocabulary
 from memgrow.errors import SettingsError, counted, listed
 from memgrow.evaluation.random_features import FEATURES, KIND, text_features
-from memgrow.storage import finite
 
 WINDOW = 100  # texts
 ALPHA = 0.01  # share of false alarms
@@ -346,7 +346,7 @@ class DriftMonitor:
         A text that repeats one of its window is not counted again, as in the stored summary.
         """
         found: list[Verdict] = []
-        keys, rows = self._rows(examples, confidences) if self._reference.domains else ([], [])
+        keys, rows = self._rows(examples, confidences) if self._reference.domains else ([], np.empty((0, 0)))
         with self._lock:
             self._texts += len(examples)
             for key, row in zip(keys, rows, strict=True):

@@ -6,8 +6,38 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
-from memgrow.methods import Grew
-from memgrow.training.resume import Curve
+from memgrow.data.typecheck import wrong_part
+
+
+@dataclass(frozen=True)
+class Grew:
+    """What a model grew by in a stage."""
+
+    slots: int = 0
+    hidden: int = 0
+    words: int = 0
+    columns: int = 0
+    labels: int = 0  # that joined those of an older model
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What a training went through, epoch by epoch."""
+
+    loss: tuple[float | None, ...] = ()  # mean on the training examples; None where models trained together share it
+    validation: tuple[float, ...] = ()  # score on the validation examples
+
+    def then(self, loss: float | None, validation: float) -> "Curve":
+        """With a further epoch."""
+        return Curve((*self.loss, None if loss is None else round(loss, 6)), (*self.validation, validation))
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Curve":
+        """What `asdict` made JSON of; nothing is what an earlier memgrow kept."""
+        curve = cls(tuple(value.get("loss", ())), tuple(value.get("validation", ())))
+        if (wrong := wrong_part(curve, cls, "curve")) or len(curve.loss) != len(curve.validation):
+            raise ValueError(f"{wrong or 'curve'} is not what it must be")
+        return curve
 
 
 @dataclass(frozen=True)

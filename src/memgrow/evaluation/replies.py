@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.data import Domain
+from memgrow.data.disk import finite
 from memgrow.data.text import tokenize
 from memgrow.data.vectors import read_vectors
 from memgrow.errors import DataError
 from memgrow.evaluation.history import perplexity_of
 from memgrow.evaluation.metrics import bleu2_counts, distinct, w2v_similarity, words_to_look_up
 from memgrow.learner import Learner
-from memgrow.storage import finite
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Methods: how a model learns a new domain. `base` has the contract, `registry` the names, one file each method."""
 
-from memgrow.methods.base import CombinedMethod, FinishedDomain, Grew, Method, Trainable
+from memgrow.methods.base import CombinedMethod, FinishedDomain, Method, Trainable
 from memgrow.methods.registry import (
     ADDITIONS,
     METHODS,
@@ -20,7 +20,6 @@ __all__ = [
     "RECOMMENDED_FOR_REPLIES",
     "CombinedMethod",
     "FinishedDomain",
-    "Grew",
     "Method",
     "MethodSettings",
     "MethodSpec",

@@ -297,14 +297,3 @@ def check_share(options: Any, *names: str, auto: bool = False) -> None:
         value = getattr(options, name)
         if not (auto and value == "auto") and (isinstance(value, str) or not 0 <= value <= 1):
             raise SettingsError(f"{name} must be a share from 0 to 1{' or auto' if auto else ''}, not {value!r}")
-
-
-@dataclass(frozen=True)
-class Grew:
-    """What a model grew by in a stage."""
-
-    slots: int = 0
-    hidden: int = 0
-    words: int = 0
-    columns: int = 0
-    labels: int = 0  # that joined those of an older model

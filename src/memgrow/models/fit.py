@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError
 from memgrow.models.model import Model
 from memgrow.models.pretrained.files import EncoderFiles, check_sizes, unfit
-from memgrow.storage import Shapes
 
 MOST_SEGMENTS = 4096  # of a bank, each added by a domain: more of them than anybody has taught a model
 

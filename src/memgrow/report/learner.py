@@ -9,11 +9,10 @@ from rich.text import Text
 
 from memgrow.errors import counted, listed
 from memgrow.evaluation.calibration import Reliability
-from memgrow.evaluation.history import AccuracyMatrix, History, Stage
+from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
 from memgrow.evaluation.metrics import Confusion
 from memgrow.evaluation.replies import ReplyFigures
 from memgrow.learner import Learner
-from memgrow.methods import Grew
 from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.report.measures import Measure, measure_of_task

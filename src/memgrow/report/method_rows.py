@@ -5,6 +5,7 @@ python -m memgrow.report.method_rows        after a method or a letter has been 
 
 from typing import Any
 
+from memgrow.data.disk import atomic_write, pack_json
 from memgrow.errors import SettingsError
 from memgrow.methods import (
     ADDITIONS,
@@ -16,7 +17,6 @@ from memgrow.methods import (
 )
 from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
 from memgrow.report.methods import FILE
-from memgrow.storage import atomic_write, pack_json
 from memgrow.training.defaults import defaults_for
 
 

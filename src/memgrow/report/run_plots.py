@@ -5,6 +5,7 @@ from math import ceil, nan
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from memgrow.data.disk import atomic_open
 from memgrow.evaluation.attention import MemoryUse
 from memgrow.evaluation.history import Stage
 from memgrow.report.lines import NAMED, Line, report_lines, shown_domains, stage_marks, tested_domains
@@ -14,7 +15,6 @@ from memgrow.report.picture_layout import HeatMaps, path_text, set_names
 from memgrow.report.plots import DPI, draw_comparison, draw_matrices, new_figure
 from memgrow.report.run_report import RunReport
 from memgrow.report.table import shortened
-from memgrow.storage import atomic_open
 
 KINDS = ("png", "svg")
 MOST = 12  # stages whose training is drawn

@@ -8,12 +8,12 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from memgrow.data.disk import parse_json
 from memgrow.errors import DataError, MemgrowError, brief
 from memgrow.evaluation.attention import MemoryUse
 from memgrow.evaluation.comparison import KINDS, Comparison, RunResult
 from memgrow.evaluation.demo import Demo
 from memgrow.report.run_report import RunReport, report_of_comparison, report_of_demo
-from memgrow.storage import parse_json
 
 COMPARISON, DEMO = "compare.json", "demo.json"
 LARGEST = 2**28  # bytes of a file of figures

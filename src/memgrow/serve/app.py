@@ -14,6 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
 
 from memgrow import __version__
+from memgrow.data.disk import finite
 from memgrow.errors import DataError, MemgrowError, ModelError
 from memgrow.serve import schemas
 from memgrow.serve.guard import Access, Guard
@@ -21,7 +22,6 @@ from memgrow.serve.jobs import Job, JobQueue
 from memgrow.serve.logs import Log, error_message, is_disk_full
 from memgrow.serve.model import ServedModel
 from memgrow.serve.service import Service
-from memgrow.storage import finite
 
 PAGE = Path(__file__).parent / "page"
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}

@@ -25,12 +25,12 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.exceptions import HTTPException
 
+from memgrow.data.disk import atomic_write
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, listed, quoted
 from memgrow.serve.limits import Limits
 from memgrow.serve.logs import Log, error_message
 from memgrow.serve.model import Publisher
 from memgrow.serve.trainer import CANDIDATE, DATA, PROGRESS, RESULT, Order, load_upload
-from memgrow.storage import atomic_write
 from memgrow.training.checks import check_stage, domains_of_stage
 
 State = Literal["queued", "training", "ready", "published", "discarded", "failed"]

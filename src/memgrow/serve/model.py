@@ -15,12 +15,13 @@ from typing import Any
 
 from memgrow import __version__
 from memgrow.data import Example
+from memgrow.data.disk import finite
 from memgrow.errors import ModelError, listed
 from memgrow.evaluation.attention import read_reply, read_words
 from memgrow.learner import Learner
 from memgrow.models import REPLY
 from memgrow.report.learner import about
-from memgrow.storage import finite, versions
+from memgrow.storage import versions
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, hold
 
 NO_SLOTS = "This model has no slots that a text could read."

@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from memgrow.data import Domain, load_for_evaluation, load_stream
+from memgrow.data.disk import atomic_write, finite, pack_json
 from memgrow.errors import DataError, MemgrowError
 from memgrow.learner import Learner
 from memgrow.nn.device import allow_tf32, set_usual_threads
 from memgrow.serve.logs import Log, error_message
-from memgrow.storage import atomic_write, finite, pack_json
 from memgrow.training.progress import Step
 from memgrow.training.resume import UnfinishedError
 

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.data import Example
+from memgrow.data.disk import link_or_copy, load_tensors, pack_json, save_tensors
 from memgrow.data.typecheck import wrong_part
 from memgrow.data.vectors import RememberedVectors
 from memgrow.data.vocabulary import Vocabulary
@@ -25,7 +26,6 @@ from memgrow.methods.rehearsal import pack_rows, unpack_rows
 from memgrow.models import Model, ModelSettings, described, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.storage.files import link_or_copy, load_tensors, pack_json, save_tensors
 from memgrow.storage.folder import ModelFolder, VersionFolder, read_settled
 from memgrow.training.checks import check_examples
 from memgrow.training.settings import TrainingSettings

@@ -25,8 +25,7 @@ from filelock import FileLock, Timeout
 from safetensors import SafetensorError
 from torch import Tensor
 
-from memgrow.errors import ModelError, brief
-from memgrow.storage.files import (
+from memgrow.data.disk import (
     TENSORS,
     TRAINING,
     Shapes,
@@ -42,6 +41,7 @@ from memgrow.storage.files import (
     sync_file,
     sync_folder,
 )
+from memgrow.errors import ModelError, brief
 
 FORMAT = 3
 MANIFEST, VERSIONS, CHECKSUMS, LOCK = "manifest.json", "versions", "checksums.json", ".lock"

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from memgrow.storage.files import link_or_copy
+from memgrow.data.disk import link_or_copy
 from memgrow.storage.folder import MANIFEST, VERSIONS, ModelFolder, VersionFolder, checked_sums, seal
 
 FOLDER = re.compile("version-[0-9a-f]{8}")

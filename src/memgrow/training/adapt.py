@@ -16,8 +16,8 @@ from memgrow.data.vocabulary import StoredWords, store_words
 from memgrow.errors import ForgettingError, SettingsError, counted, listed
 from memgrow.evaluation.calibration import calibrate
 from memgrow.evaluation.drift import Reference, summarize
-from memgrow.evaluation.history import Stage
-from memgrow.methods import FinishedDomain, Grew, MethodSpec
+from memgrow.evaluation.history import Grew, Stage
+from memgrow.methods import FinishedDomain, MethodSpec
 from memgrow.methods.base import Weights, newly_trained
 from memgrow.models import REPLY, Classifier, Model, Tally, build
 from memgrow.models.encoder import first_vectors

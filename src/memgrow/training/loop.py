@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded, collate, shuffled
 from memgrow.errors import SettingsError
+from memgrow.evaluation.history import Curve
 from memgrow.methods import Method, Trainable
 from memgrow.methods.base import Weights
 from memgrow.models import Model
 from memgrow.nn.seeding import derive
 from memgrow.training.optimizer import load_optimizer_state, make_optimizer, optimizer_state, scale_rates
 from memgrow.training.progress import Progress, Step
-from memgrow.training.resume import Curve, Position, ResumeFolder, under
+from memgrow.training.resume import Position, ResumeFolder, under
 from memgrow.training.settings import TrainingSettings
 
 REPORT_EVERY_S = 0.2  # reading a number back from a GPU makes it wait

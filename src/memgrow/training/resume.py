@@ -14,34 +14,14 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from memgrow.data.typecheck import wrong_part
+from memgrow.data.disk import TRAINING, load_tensors, read_metadata, save_tensors, sync_folder
 from memgrow.errors import MemgrowError, ModelError, brief
+from memgrow.evaluation.history import Curve
 from memgrow.nn.device import is_out_of_memory
-from memgrow.storage.files import TRAINING, load_tensors, read_metadata, save_tensors, sync_folder
 
 SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
 BYTES_PER_S = 2e8  # that are saved, until it is known how long that really takes
 STATE = "state.safetensors"  # tensors, and the position as metadata
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What a training went through, epoch by epoch."""
-
-    loss: tuple[float | None, ...] = ()  # mean on the training examples; None where models trained together share it
-    validation: tuple[float, ...] = ()  # score on the validation examples
-
-    def then(self, loss: float | None, validation: float) -> "Curve":
-        """With a further epoch."""
-        return Curve((*self.loss, None if loss is None else round(loss, 6)), (*self.validation, validation))
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Curve":
-        """What `asdict` made JSON of; nothing is what an earlier memgrow kept."""
-        curve = cls(tuple(value.get("loss", ())), tuple(value.get("validation", ())))
-        if (wrong := wrong_part(curve, cls, "curve")) or len(curve.loss) != len(curve.validation):
-            raise ValueError(f"{wrong or 'curve'} is not what it must be")
-        return curve
 
 
 @dataclass(frozen=True)

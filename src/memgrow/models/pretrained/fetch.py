@@ -4,6 +4,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
+from memgrow.data.disk import pack_json
 from memgrow.data.fetch import (
     UnreachableError,
     Watch,
@@ -17,7 +18,6 @@ from memgrow.data.paths import expanded
 from memgrow.errors import DataError, MemgrowError
 from memgrow.models.pretrained.catalogue import NOTE, VARIABLE, KnownEncoder, Wheel, encoder_called
 from memgrow.models.pretrained.files import LICENCES, hash_files
-from memgrow.storage import pack_json
 
 NOTICE = "NOTICE"
 MAX_LICENCE = 1 << 20  # bytes

@@ -13,9 +13,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor
 
+from memgrow.data.disk import Shapes, check_regular, stored_shapes
 from memgrow.data.paths import expanded
 from memgrow.errors import MissingExtraError, ModelError, brief
-from memgrow.storage.files import Shapes, check_regular, stored_shapes
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
 SHARDS = f"{WEIGHTS}.index.json"  # says which file has which tensor, where the weights are in several

@@ -10,9 +10,9 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
+from memgrow.data.disk import atomic_write
 from memgrow.data.paths import cache_folder, is_ours, own_folder
 from memgrow.errors import SettingsError
-from memgrow.storage import atomic_write
 
 CHECKSUM = hashlib.sha256().digest_size
 FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link, and no pipe to wait for
