@@ -8,7 +8,7 @@ from typing import Any
 
 from result_commands import as_typed
 
-from research.common.significance import paired_over_seeds
+from research.common.statistics import paired_over_seeds
 from research.common.tables import Table, percent, signed
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from research.common.significance import paired_over_seeds
+from research.common.statistics import paired_over_seeds
 from research.common.tables import signed
 from research.encoders.figures import ALL_ORDERS
 

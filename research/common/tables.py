@@ -1,101 +1,37 @@
-"""One table for both outputs, the terminal and Markdown, and the figures in its cells as people read them."""
+"""Tables in Markdown, and figures in their cells."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
 
-import rich.table
-from rich import box
-from rich.text import Text
-
-UNKNOWN, MISSING = "·", "-"  # of a matrix that is yet to be filled; of a run that was not made or failed
-
-Cell = str | Text
-"""Never markup: a name may be a user's own. Styles of a Text are for the terminal alone."""
-
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "roomy": {},
-    "narrow": {"padding": 0},
-    "open": {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False},
-}
-
-
-@dataclass(frozen=True)
-class Column:
-    """The head of a column; all but the name are for the terminal, where `short` takes the name's place."""
-
-    name: str = ""
-    right: bool = False
-    wrap: Literal["words", "letters", "never"] = "words"
-    width: int | None = None  # letters, at most
-    short: str | None = None
-
-
-def numbers(*names: str) -> list[Column]:
-    """Columns of figures: to the right, and never broken."""
-    return [Column(name, right=True, wrap="never") for name in names]
+UNKNOWN, MISSING = "·", "-"  # not measured; of a run that was not made or failed
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows below a header. A console prints it as it is; `to_markdown` is for pages."""
+    """Rows below a header."""
 
-    title: Cell | None
-    header: Sequence[str | Column]
-    rows: Sequence[Sequence[Cell]]
-    layout: Literal["roomy", "narrow", "open"] = "roomy"
-    lines_above: Sequence[int] = ()  # numbers of rows that a line parts from those before
-    min_width: int | None = None
-
-    def __rich__(self) -> rich.table.Table:
-        table = rich.table.Table(
-            title=Text(self.title, "bold") if isinstance(self.title, str) else self.title,
-            title_justify="left",
-            box=box.SIMPLE_HEAD,
-            min_width=self.min_width,
-            **LAYOUTS[self.layout],
-        )
-        for column in self._columns():
-            table.add_column(
-                Text(column.name if column.short is None else column.short),
-                justify="right" if column.right else "left",
-                no_wrap=column.wrap == "never",
-                overflow="fold" if column.wrap == "letters" else "ellipsis",
-                max_width=column.width,
-            )
-        for number, row in enumerate(self.rows):
-            if number in self.lines_above:
-                table.add_section()
-            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-        return table
+    title: str | None
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
     def to_markdown(self) -> str:
         """Without an empty line at the end."""
-        return "\n".join(self._markdown())
-
-    def _markdown(self) -> Iterator[str]:
-        if self.title is not None:
-            yield f"{_escaped(self.title)}:\n"
-        yield _line(column.name for column in self._columns())
-        yield f"|{'---|' * len(self.header)}"
-        yield from map(_line, self.rows)
-
-    def _columns(self) -> Iterator[Column]:
-        return (Column(column) if isinstance(column, str) else column for column in self.header)
+        lines = [_line(self.header), f"|{'---|' * len(self.header)}", *map(_line, self.rows)]
+        return "\n".join(lines if self.title is None else [f"{_escaped(self.title)}:\n", *lines])
 
 
-def to_page(parts: Iterable[Table | Text | str]) -> str:
+def to_page(parts: Iterable[Table | str]) -> str:
     """Tables and paragraphs as Markdown."""
-    return "\n\n".join(part.to_markdown() if isinstance(part, Table) else str(part) for part in parts)
+    return "\n\n".join(part.to_markdown() if isinstance(part, Table) else part for part in parts)
 
 
-def _line(cells: Iterable[Cell]) -> str:
+def _line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(map(_escaped, cells))} |"
 
 
-def _escaped(cell: Cell) -> str:
+def _escaped(cell: str) -> str:
     """Bars would end a cell."""
-    return str(cell).replace("|", "\\|")
+    return cell.replace("|", "\\|")
 
 
 def percent(value: float | None, sign: bool = False, digits: int = 1) -> str:

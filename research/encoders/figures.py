@@ -9,7 +9,7 @@ from typing import Any
 from research.common.files import atomic_write, pack_json
 from research.common.methods import method_called
 from research.common.runs import PARTS
-from research.common.significance import holm, paired_over_seeds
+from research.common.statistics import holm, paired_over_seeds
 from research.common.store import Store
 from research.encoders.measured import Found, RunFigures, found_in, so_far
 from research.encoders.rows import ALONE, QUESTIONS, ROWS, Row

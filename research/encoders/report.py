@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from research.common.significance import paired_over_seeds
+from research.common.statistics import paired_over_seeds
 from research.common.tables import MISSING, Table, p_value, signed, to_page
 from research.encoders.figures import ALL_ORDERS, ENOUGH
 

@@ -8,12 +8,9 @@ Finished runs are kept: the same command again makes the tables from them.
 """
 
 import argparse
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-
-from rich.console import Console, RenderableType
-from rich.text import Text
 
 from memgrow.errors import MemgrowError, SettingsError
 from research.common.corpora import holds
@@ -24,13 +21,12 @@ from research.paper.corpora import Corpus, Dialogues, MadeDialogues, Memory, Mul
 from research.paper.page import write_page
 from research.paper.plots import draw_scaling, draw_slots
 from research.paper.protocol import DIALOGUE, PAPER, QUICK, QUICK_DIALOGUE, Protocol, asked
-from research.paper.report import LEGEND, paper_tables
-from research.paper.report_dialogue import dialogue_tables
+from research.paper.report import LEGEND, dialogue_markdown, paper_markdown
 from research.paper.session import DIALOGUE as DIALOGUE_TABLES
 from research.paper.session import PAGE, RUNS, THEOREM, Ran, Runner, Session, named
 from research.theorem.plot import draw_theorem
 from research.theorem.report import TheoremReport
-from research.theorem.tables import theorem_tables
+from research.theorem.tables import theorem_markdown
 
 
 def parser() -> argparse.ArgumentParser:
@@ -123,10 +119,11 @@ def show(session: Session, names: Sequence[str], ran: Ran) -> None:
     tables = [name for name in names if name in session.tables]
     for name in tables:
         figures = session.table(name, ran)
-        _print(dialogue_tables(figures, session.message) if is_dialogue else paper_tables(figures))
+        page = dialogue_markdown(figures, session.message) if is_dialogue else paper_markdown(figures)
+        say(f"# {figures['title']}\n\n{page}\n")
         if name == "slots":
             _draw(session.out / "slots.png", lambda path, figures=figures: draw_slots(figures, path))
-        if scaling := figures.made.studies.get("data"):
+        if scaling := figures.get("studies", {}).get("data"):
             _draw(session.out / "scaling.png", lambda path, scaling=scaling: draw_scaling(scaling, path))
         say(f"The figures are in {session.out / name}.json.\n")
     if tables and not is_dialogue:
@@ -134,15 +131,9 @@ def show(session: Session, names: Sequence[str], ran: Ran) -> None:
     if THEOREM in names:
         made = session.theorem()
         report = TheoremReport.from_json(made)
-        _print([*theorem_tables(report), *(Text(f"missing: {failure}", "red") for failure in made["failures"])])
+        say("\n\n".join([theorem_markdown(made), *(f"Missing: {failure}" for failure in made["failures"])]) + "\n")
         _draw(session.out / "theorem.png", lambda path: draw_theorem(report, path))
         say(f"The figures are in {session.out / 'theorem.json'}.\n")
-
-
-def _print(parts: Iterable[RenderableType]) -> None:
-    console = Console()
-    for part in parts:
-        console.print(part)
 
 
 def _draw(path: Path, draw: Callable[[Path], None]) -> None:

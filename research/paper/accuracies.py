@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from statistics import fmean
 from types import MappingProxyType
 
@@ -11,12 +10,11 @@ from numpy.typing import NDArray
 
 from research.common.matrix import Matrix
 from research.common.methods import method_called
-from research.common.paper_test import paper_test
-from research.common.seeds_and_examples import paired_over_examples
-from research.common.significance import holm, paired_over_seeds
+from research.common.statistics import holm, paired_over_examples, paired_over_seeds, paper_test
+from research.paper import figures
+from research.paper.figures import DIGITS, Json, cell, summary
 from research.paper.protocol import GENRES, PAIR, Protocol
-from research.paper.rows import Finished, Printed, Results, Row
-from research.paper.sheet import DIGITS, Cell, Line, Sheet, Summary, Test
+from research.paper.rows import Finished, Results, Row
 
 Columns = Mapping[str, tuple[str, ...]]
 """The domains whose mean a column shows."""
@@ -33,7 +31,6 @@ At = tuple[int, str]
 FIVE: Columns = {**{genre: (genre,) for genre in GENRES}, "average": GENRES}
 S_AND_T: Columns = {"S": PAIR[:1], "T": PAIR[1:]}
 P_DIGITS = 6  # of a p-value that are kept
-RESAMPLES = 100  # the bootstrap's interval is not shown: the one by Student's t holds with few seeds as well
 ARROWS = ("DOWN", "down", "none", "up", "UP")
 
 
@@ -48,7 +45,7 @@ def sheet(
     later: bool = False,
     part: str = "test",
     title: str | None = None,
-) -> Sheet:
+) -> Json:
     """The accuracies of rows, tested against the references; with `later`, only of rows below the reference."""
     finished = [row.finished(protocol, results, seeds) for row in rows]
     answers = [{one.seed: _right(one, part) for one in some} for some in finished]
@@ -56,69 +53,60 @@ def sheet(
     tests = {
         label: _against(names, answers, columns, reference, later=later) for label, reference in references.items()
     }
-    lines = [
-        Line(
-            row.name,
-            {
-                column: cell(
-                    Summary.of(_accuracies(answers[number], domains)),
-                    row.paper.get(column),
-                    {label: found[number, column] for label, found in tests.items() if (number, column) in found},
-                )
-                for column, domains in columns.items()
-            },
-            row.group,
-            row.about,
-            row.method,
-            row.learns,
-            parameters=parameters(finished[number]),
-            measures={
-                "validation": Summary.of(map(_validation, finished[number])),
-                "forgetting": Summary.of(map(_forgetting, finished[number])),
-                **costs(finished[number]),
-            },
-        )
-        for number, row in enumerate(rows)
-    ]
-    return Sheet(part, seeds, list(columns), list(references), lines, title)
+    lines = []
+    for number, row in enumerate(rows):
+        cells = {
+            column: cell(
+                summary(_accuracies(answers[number], domains)),
+                row.paper.get(column),
+                {label: found[number, column] for label, found in tests.items() if (number, column) in found},
+            )
+            for column, domains in columns.items()
+        }
+        measures = {
+            "validation": summary(map(_validation, finished[number])),
+            "forgetting": summary(map(_forgetting, finished[number])),
+        }
+        lines.append(line(row, cells, finished[number], measures))
+    return figures.sheet(part, seeds, list(columns), list(references), lines, title)
 
 
-def cell(summary: Summary, paper: Printed | None, tests: Mapping[str, Test] = MappingProxyType({})) -> Cell:
-    figure, arrow = paper or (None, None)
-    return Cell(summary, figure, arrow, tests)
-
-
-def parameters(finished: Sequence[Finished]) -> int | None:
-    """At the end, on the mean."""
+def line(row: Row, cells: Json, finished: Sequence[Finished], measures: Json, **more: Json) -> Json:
+    """A row with its figures and what it cost: the parameters at the end, epochs and seconds of all stages."""
     sizes = [one.stages[-1].stage["parameters"] for one in finished]
-    return round(fmean(sizes)) if sizes else None
-
-
-def costs(finished: Sequence[Finished]) -> dict[str, Summary]:
-    """The epochs and seconds that all stages took."""
+    costs = {
+        name: summary(float(sum(record.stage[name] for record in one.stages)) for one in finished)
+        for name in ("epochs", "seconds")
+    }
+    group = {"group": row.group} if row.group else {}
+    about = {"name": row.name, **group, **row.about, "method": row.method, "learns": list(row.learns)}
     return {
-        "epochs": Summary.of(float(sum(record.stage["epochs"] for record in one.stages)) for one in finished),
-        "seconds": Summary.of(sum(record.stage["seconds"] for record in one.stages) for one in finished),
+        **about,
+        "cells": cells,
+        **more,
+        "parameters": round(fmean(sizes)) if sizes else None,
+        **measures,
+        **costs,
     }
 
 
-def compare(ours: NDArray[np.bool_], other: NDArray[np.bool_]) -> Test:
-    """A row against the reference, from (seeds, examples) of each; differences in points."""
+def compare(ours: NDArray[np.bool_], other: NDArray[np.bool_]) -> Json:
+    """A row against the reference, from (seeds, examples) of each; differences in points, below 0 the row is worse."""
     paper = paper_test(ours, other)
-    both = paired_over_examples(other, ours, resamples=RESAMPLES)
+    both = paired_over_examples(other, ours)
     seeds = paired_over_seeds(other.mean(axis=1), ours.mean(axis=1))
-    return Test(
-        arrow=paper.arrow,
-        arrows=count_arrows(paper_test(us, them).arrow for us, them in zip(ours, other, strict=True)),
-        p_paper=rounded(min(paper.p_worse, paper.p_better)),
-        seeds=both.seeds,
-        difference=_points(both.difference),
-        low=_points(both.low),
-        high=_points(both.high),
-        p=both.p,
-        p_over_seeds=rounded(seeds.p_t),
-        p_mcnemar=rounded(both.mcnemar.p),
-    )
+    return {
+        "arrow": paper.arrow,  # of the first seed: the paper had one model for each method
+        "arrows": count_arrows(paper_test(us, them).arrow for us, them in zip(ours, other, strict=True)),
+        "p_paper": rounded(min(paper.p_worse, paper.p_better)),
+        "seeds": len(ours),
+        "difference": _points(both.difference),
+        "low": _points(both.low),
+        "high": _points(both.high),
+        "p": both.p,
+        "p_over_seeds": rounded(seeds.p_t),
+        "p_mcnemar": rounded(both.p_mcnemar),
+    }
 
 
 def count_arrows(arrows: Iterable[str | None]) -> dict[str, int]:
@@ -130,16 +118,25 @@ def rounded(p: float | None) -> float | None:
     return None if p is None else round(p, P_DIGITS)
 
 
+def corrected(family: Mapping[At, Json]) -> dict[At, Json]:
+    """The tests with Holm's correction over all of them."""
+    adjusted = holm({f"{number} {column}": test["p"] for (number, column), test in family.items()})
+    return {
+        (number, column): {**test, "p_holm": rounded(adjusted[f"{number} {column}"])}
+        for (number, column), test in family.items()
+    }
+
+
 def _against(
     names: Sequence[str], answers: Sequence[Answers], columns: Columns, reference: Mapping[str, str], *, later: bool
-) -> dict[At, Test]:
+) -> dict[At, Json]:
     """A test of every cell that has seeds in common with the reference's of its column.
 
-    Holm's correction counts all rows and single domains together; means over several domains are a family of their own.
+    Holm's correction counts all rows and single domains together; means over several domains are their own family.
     """
-    corrected: dict[At, Test] = {}
+    tests: dict[At, Json] = {}
     for single in (True, False):
-        family: dict[At, Test] = {}
+        family: dict[At, Json] = {}
         for column in (column for column, domains in columns.items() if (len(domains) == 1) == single):
             if reference.get(column) not in names:
                 continue
@@ -147,15 +144,11 @@ def _against(
             for number in range(at if later else 0, len(answers)):
                 if number != at and (test := _test(answers[at], answers[number], columns[column])) is not None:
                     family[number, column] = test
-        adjusted = holm({f"{number} {column}": test.p for (number, column), test in family.items()})
-        corrected |= {
-            (number, column): replace(test, p=rounded(test.p), p_holm=rounded(adjusted[f"{number} {column}"]))
-            for (number, column), test in family.items()
-        }
-    return corrected
+        tests |= {at: {**test, "p": rounded(test["p"])} for at, test in corrected(family).items()}
+    return tests
 
 
-def _test(ours: Answers, other: Answers, domains: Sequence[str]) -> Test | None:
+def _test(ours: Answers, other: Answers, domains: Sequence[str]) -> Json | None:
     """None where the two have no seed in common, or one of them no answers for a domain."""
     common = sorted(set(ours) & set(other))
     if not common or not all(set(domains) <= set(row[seed]) for row in (ours, other) for seed in common):
@@ -180,7 +173,7 @@ def _accuracies(answers: Answers, domains: Sequence[str]) -> list[float | None]:
 
 
 def _validation(finished: Finished) -> float:
-    """The validation accuracy of the domains learnt."""
+    """The validation accuracy of the domains learned."""
     last = finished.last
     return 100 * fmean(float(np.mean(last[domain].validation[domain])) for domain in finished.row.learns)
 

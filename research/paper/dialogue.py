@@ -1,18 +1,18 @@
 """The paper's second task, dialogue: from films' lines to a help channel, Table 5 and the samples of Table 6."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from math import exp
 
 from memgrow.data import Stream
 from research.common.replies import ReplyEvaluation, ReplyRecord, ReplyScores, perplexity
-from research.paper.accuracies import At, cell, costs, parameters
-from research.paper.dialogue_tests import compare, corrected
-from research.paper.figures import Choice, Made, Sample
+from research.paper import figures
+from research.paper.accuracies import At, corrected, line
+from research.paper.dialogue_tests import compare
+from research.paper.figures import Json, cell, summary
 from research.paper.protocol import DIALOGUE, DIALOGUES, PROPOSED, Protocol, printed
 from research.paper.rows import Finished, Printed, Results, Row
-from research.paper.sheet import Cell, Line, Sheet, Summary, Test
 from research.paper.tables import TUNING_SEEDS, Table, lines, tuning_rows
 
 Replies = Mapping[int, Mapping[str, ReplyRecord]]
@@ -83,39 +83,24 @@ def table5_rows(protocol: Protocol) -> list[Row]:
     return lines(protocol, paper)
 
 
-def table5(protocol: Protocol, results: Results, seeds: int, echo: Mapping[str, ReplyScores] | None = None) -> Made:
+def table5(protocol: Protocol, results: Results, seeds: int, echo: Mapping[str, ReplyScores] | None = None) -> Json:
     """The figures. `echo` is how the messages themselves do as replies, by domain."""
     rows = table5_rows(protocol)
     finished = [row.finished(protocol, results, seeds) for row in rows]
     replied = [_replies(some, "test") for some in finished]
-    made = [
-        Line(
-            row.name,
-            _cells(replied[number], row.paper),
-            about=row.about,
-            method=row.method,
-            learns=row.learns,
-            validation_loss={
-                letter: Summary.of(_losses(_replies(finished[number], "validation"), domain))
-                for letter, domain in LETTERS.items()
-            },
-            parameters=parameters(finished[number]),
-            measures=costs(finished[number]),
-        )
+    lines = [
+        line(row, _cells(replied[number], row.paper), finished[number], {}, validation_loss=_loss_of(finished[number]))
         for number, row in enumerate(rows)
     ]
     if echo is not None:
         echoed = {name: ReplyRecord(scores=scores) for name, scores in echo.items()}
-        made.append(Line(ECHO, _cells({0: echoed}, {}), about={"line": None, "model": None}))
+        lines.append({"name": ECHO, "line": None, "model": None, "cells": _cells({0: echoed}, {})})
         replied.append(dict.fromkeys(range(seeds), echoed))  # what says the same at every seed is compared with each
-    tests = _tests([line.name for line in made].index(PROPOSED), replied, protocol.replies.resamples)
-    tested = [
-        replace(line, cells={column: _tested(cell, tests.get((k, column))) for column, cell in line.cells.items()})
-        for k, line in enumerate(made)
-    ]
-    measured = {measure.name: list(measure.columns) for measure in MEASURES}
-    columns = [column for some in measured.values() for column in some]
-    has_similarity = any(line.cells[f"w2v_sim_{letter}"].values for line in made for letter in LETTERS)
+    at = [one["name"] for one in lines].index(PROPOSED)
+    for (number, column), test in _tests(at, replied, protocol.replies.resamples).items():
+        lines[number]["cells"][column]["tests"] = {PROPOSED: test}
+    columns = {measure.name: list(measure.columns) for measure in MEASURES}
+    has_similarity = any(one["cells"][f"w2v_sim_{letter}"]["values"] for one in lines for letter in LETTERS)
     notes = (
         f"S is {SOURCE}, T is {TARGET}. Lines 1 and 2 have no memory. F+V is not in the paper's table: it tells apart "
         "what slots and what words add. The row echo is no model: it answers with the message itself.",
@@ -127,7 +112,7 @@ def table5(protocol: Protocol, results: Results, seeds: int, echo: Mapping[str, 
         "the examples more than of the seeds.",
         *(() if has_similarity else ("There is no W2V-Sim, as no word vectors were given for it.",)),
     )
-    return Made([Sheet("test", seeds, columns, [PROPOSED], tested, measured=measured)], notes)
+    return {"sheets": [figures.sheet("test", seeds, columns, [PROPOSED], lines)], "notes": list(notes)}
 
 
 def echo_of(stream: Stream, evaluation: ReplyEvaluation) -> dict[str, ReplyScores]:
@@ -148,10 +133,16 @@ def _losses(replied: Replies, domain: str) -> list[float | None]:
     return [_loss(by_domain[domain]) for by_domain in replied.values()]
 
 
-def _cells(replied: Replies, paper: Mapping[str, Printed]) -> dict[str, Cell]:
+def _loss_of(finished: Sequence[Finished]) -> Json:
+    """The validation loss on each domain, in nats to a token."""
+    replied = _replies(finished, "validation")
+    return {letter: summary(_losses(replied, domain)) for letter, domain in LETTERS.items()}
+
+
+def _cells(replied: Replies, paper: Mapping[str, Printed]) -> dict[str, Json]:
     return {
         column: cell(
-            Summary.of((measure.of(by_domain[domain]) for by_domain in replied.values()), measure.digits),
+            summary((measure.of(by_domain[domain]) for by_domain in replied.values()), measure.digits),
             paper.get(column),
         )
         for measure in MEASURES
@@ -159,9 +150,9 @@ def _cells(replied: Replies, paper: Mapping[str, Printed]) -> dict[str, Cell]:
     }
 
 
-def _tests(at: int, replied: Sequence[Replies], resamples: int) -> dict[At, Test]:
+def _tests(at: int, replied: Sequence[Replies], resamples: int) -> dict[At, Json]:
     """Every row against the one at `at`, in the columns that the paper has."""
-    found: dict[At, Test] = {}
+    found: dict[At, Json] = {}
     for measure in TESTED:
         for column, domain in measure.columns.items():
             scores = [
@@ -177,10 +168,6 @@ def _tests(at: int, replied: Sequence[Replies], resamples: int) -> dict[At, Test
     return corrected(found)
 
 
-def _tested(made: Cell, test: Test | None) -> Cell:
-    return made if test is None else replace(made, tests={PROPOSED: test})
-
-
 # Table 6: what the proposed method replies to messages of both domains, chosen by rule and not by hand.
 
 
@@ -188,37 +175,43 @@ def table6_rows(protocol: Protocol) -> list[Row]:
     return [Row(PROPOSED, PROPOSED, DIALOGUES)]
 
 
-def table6(protocol: Protocol, results: Results, seeds: int) -> Made:
+def table6(protocol: Protocol, results: Results, seeds: int) -> Json:
     (row,) = table6_rows(protocol)
     replied = _replies(row.finished(protocol, results, seeds), "test").get(0, {})
     scores = {name: replied[name].scores for name in DIALOGUES if name in replied}
-    samples = [Sample(name, **asdict(one)) for name, some in scores.items() if some is not None for one in some.samples]
+    samples = [
+        {"domain": name, **asdict(one)} for name, some in scores.items() if some is not None for one in some.samples
+    ]
     notes = (
         f"Replies by {PROPOSED}, seed 0, once it has learnt both domains, to test messages at even distances from the "
         "first on. A message is given by its number in the test part, from 0, and the start of its SHA-256: its text "
         "stays with the corpus.",
     )
-    return Made(notes=notes, samples=samples)
+    return {"samples": samples, "notes": list(notes)}
 
 
 # How strongly EWC holds on to old weights in dialogue.
 
 
-def tuning(protocol: Protocol, results: Results, seeds: int) -> Made:
+def tuning(protocol: Protocol, results: Results, seeds: int) -> Json:
     """Validation perplexities; the average is their geometric mean, and the strength with the lowest is chosen."""
-    made = [_tried(row, protocol, results, seeds) for row in tuning_rows(protocol)]
-    known = {line.value: mean for line in made if (mean := line.cells["average"].mean) is not None}
+    lines = [_tried(row, protocol, results, seeds) for row in tuning_rows(protocol)]
+    known = {one["value"]: mean for one in lines if (mean := one["cells"]["average"]["mean"]) is not None}
     chosen = min(known, key=lambda value: known[value], default=None)
-    return Made([Sheet("validation", seeds, [*LETTERS, "average"], [], made)], chosen=Choice(chosen))
+    return {
+        "sheets": [figures.sheet("validation", seeds, [*LETTERS, "average"], [], lines)],
+        "chosen": chosen,
+        "notes": [],
+    }
 
 
-def _tried(row: Row, protocol: Protocol, results: Results, seeds: int) -> Line:
+def _tried(row: Row, protocol: Protocol, results: Results, seeds: int) -> Json:
     replied = _replies(row.finished(protocol, results, seeds), "validation")
     by_letter = {letter: _losses(replied, domain) for letter, domain in LETTERS.items()}
     seeded = [[value for value in both if value is not None] for both in zip(*by_letter.values(), strict=True)]
-    cells = {letter: Summary.of(None if x is None else exp(x) for x in some) for letter, some in by_letter.items()}
-    cells["average"] = Summary.of(exp(sum(both) / len(both)) for both in seeded if both)
-    return Line(row.name, {name: Cell(summary) for name, summary in cells.items()}, about=row.about)
+    cells = {letter: summary(None if x is None else exp(x) for x in some) for letter, some in by_letter.items()}
+    cells["average"] = summary(exp(sum(both) / len(both)) for both in seeded if both)
+    return {"name": row.name, **row.about, "cells": cells}
 
 
 TUNING = Table("tuning", "EWC's strength in dialogue", tuning_rows, tuning, TUNING_SEEDS, TUNING_SEEDS)

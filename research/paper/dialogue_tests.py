@@ -1,16 +1,14 @@
 """Rows of replies against one of them: the paper's test, and a paired bootstrap over examples and seeds."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from research.common.paper_test import SIZE, SUBSETS, arrow_for, signed_rank
 from research.common.replies import BleuCounts, ReplyScores
-from research.common.significance import holm, paired_over_seeds
-from research.paper.accuracies import P_DIGITS, At, count_arrows, rounded
-from research.paper.sheet import Test
+from research.common.statistics import SIZE, SUBSETS, arrow_for, paired_over_seeds, signed_rank
+from research.paper.accuracies import P_DIGITS, count_arrows, rounded
+from research.paper.figures import Json
 
 Scored = Mapping[int, ReplyScores]
 """What a row's models answered to one domain's test messages, by seed."""
@@ -21,7 +19,7 @@ BLOCK = 2_000_000  # numbers of one block of resamples
 FINE = 1e9  # Wilcoxon's test is of whole numbers: steps so small that scores tie only where they are equal
 
 
-def compare(rows: Sequence[Scored], at: int, measure: str, resamples: int) -> dict[int, Test]:
+def compare(rows: Sequence[Scored], at: int, measure: str, resamples: int) -> dict[int, Json]:
     """A test of every row that has seeds in common with the one at `at`; differences are row minus reference."""
     asked = {number: sorted(set(row) & set(rows[at])) for number, row in enumerate(rows) if number != at}
     asked = {number: seeds for number, seeds in asked.items() if seeds}
@@ -40,20 +38,11 @@ def compare(rows: Sequence[Scored], at: int, measure: str, resamples: int) -> di
     for number, seeds in asked.items():
         them, us = ([place[row, seed] for seed in seeds] for row in (number, at))
         test = _test(whole[them] - whole[us], subsets[:, them] - subsets[:, us], boot[:, them] - boot[:, us])
-        found[number] = replace(test, p_over_seeds=rounded(paired_over_seeds(whole[them], whole[us]).p_t))
+        found[number] = {**test, "p_over_seeds": rounded(paired_over_seeds(whole[them], whole[us]).p_t)}
     return found
 
 
-def corrected(tests: Mapping[At, Test]) -> dict[At, Test]:
-    """Holm's correction over all tests of a table."""
-    adjusted = holm({f"{number} {column}": test.p for (number, column), test in tests.items()})
-    return {
-        (number, column): replace(test, p_holm=rounded(adjusted[f"{number} {column}"]))
-        for (number, column), test in tests.items()
-    }
-
-
-def _test(whole: Floats, subsets: Floats, boot: Floats) -> Test:
+def _test(whole: Floats, subsets: Floats, boot: Floats) -> Json:
     """A test from differences by seed: of the whole test set, of the paper's subsets, and of the bootstrap's."""
     resamples, seeds = boot.shape
     drawn = _draws(np.random.default_rng(2), resamples, seeds, seeds) / seeds
@@ -61,17 +50,16 @@ def _test(whole: Floats, subsets: Floats, boot: Floats) -> Test:
     beyond = min(int((means <= 0).sum()), int((means >= 0).sum()))
     low, high = np.quantile(means, (TAIL, 1 - TAIL))
     papers = [signed_rank(np.rint(one * FINE).astype(np.int64)) for one in subsets.T]
-    return Test(
-        arrow=arrow_for(*papers[0]),
-        arrows=count_arrows(arrow_for(*paper) for paper in papers),
-        p_paper=rounded(min(papers[0])),
-        seeds=seeds,
-        difference=round(float(whole.mean()), P_DIGITS),
-        low=round(float(low), P_DIGITS),
-        high=round(float(high), P_DIGITS),
-        p=min(1.0, 2 * (beyond + 1) / (resamples + 1)),
-        p_over_seeds=None,
-    )
+    return {
+        "arrow": arrow_for(*papers[0]),
+        "arrows": count_arrows(arrow_for(*paper) for paper in papers),
+        "p_paper": rounded(min(papers[0])),
+        "seeds": seeds,
+        "difference": round(float(whole.mean()), P_DIGITS),
+        "low": round(float(low), P_DIGITS),
+        "high": round(float(high), P_DIGITS),
+        "p": min(1.0, 2 * (beyond + 1) / (resamples + 1)),
+    }
 
 
 class _Bleu:

@@ -7,72 +7,33 @@ Simulated pairs of equal methods, and every pair of seeds of one real method, fr
 
 import argparse
 import json
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memgrow.errors import DataError, SettingsError
-from research.common.paper_test import ARROWS, SIZE, SUBSETS, PaperTest, paper_test
-from research.common.seeds_and_examples import Correct, correctness, mcnemar
-from research.common.store import BUNDLE, Store
+from research.common.files import atomic_write, pack_json, say
+from research.common.statistics import ARROWS, SIZE, SUBSETS, Correct, correctness, mcnemar, paper_test
+from research.common.store import Ledger, Store
+from research.paper.corpora import Memory
+from research.paper.figures import Json
+from research.paper.protocol import PAIR, PAPER, PROPOSED
+from research.paper.rows import Row
 
 TRIALS = 10_000
-SETTINGS = ({}, {"examples": 500}, {"examples": 2000}, {"seed_spread": 0.01}, {"subsets": 50})
-METHOD, LEARNS = "F+M+V", ["fiction", "government"]
+SETTINGS: tuple[dict[str, float], ...] = (
+    {},
+    {"examples": 500},
+    {"examples": 2000},
+    {"seed_spread": 0.01},
+    {"subsets": 50},
+)
+SEEDS = 10
 
 
-@dataclass(frozen=True)
-class Rate:
-    """The share of tests with p below `level`: other worse, other better, or either, which promises twice the level."""
-
-    level: float
-    worse: float
-    better: float
-    either: float
-
-
-@dataclass(frozen=True)
-class FalsePositives:
-    """The setting of a simulation and what share of its tests found a difference that was not there.
-
-    `mcnemar` is the share that McNemar's exact test calls different at 0.05, two-sided, on the same answers.
-    """
-
-    trials: int
-    examples: int
-    accuracy: float
-    disagreement: float
-    seed_spread: float
-    subsets: int
-    size: int
-    rates: tuple[Rate, ...]
-    mcnemar: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-@dataclass(frozen=True)
-class SeedPairs:
-    """The same of real models: every pair of seeds of one method, which differ by nothing but chance."""
-
-    seeds: int
-    examples: int
-    pairs: int
-    disagreement: float
-    rates: tuple[Rate, ...]
-    mcnemar: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def paper_test_false_positives(
+def simulated(
     *,
     trials: int = 2000,
     examples: int = 1000,
@@ -80,40 +41,36 @@ def paper_test_false_positives(
     disagreement: float = 0.25,
     seed_spread: float = 0.0,
     subsets: int = SUBSETS,
-    size: int = SIZE,
-    seed: int = 0,
-) -> FalsePositives:
+) -> Json:
     """Test pairs of models of equal methods, which are right about different examples by chance alone.
 
     On a share `disagreement` of the examples just one model is right. `seed_spread` is the standard deviation of a
     method's true accuracy from seed to seed; at zero the two models themselves are equal too.
     """
-    if not 0 < disagreement <= 2 * min(accuracy, 1 - accuracy):
-        raise SettingsError(
-            f"two models of accuracy {accuracy:g} cannot disagree on a share of {disagreement:g}: "
-            "give one above zero and at most twice the rarer of right and wrong"
-        )
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     gap = np.clip(rng.normal(0, np.sqrt(2) * seed_spread, trials), -disagreement, disagreement)
     both = np.full(trials, accuracy - disagreement / 2)
     shares = np.stack([both, (disagreement + gap) / 2, (disagreement - gap) / 2, 1 - disagreement - both], axis=1)
     pairs = [_answers(counts) for counts in rng.multinomial(examples, np.clip(shares, 0, 1))]
-    tests = [paper_test(*pair, seed=seed + at, subsets=subsets, size=size) for at, pair in enumerate(pairs)]
-    return FalsePositives(
-        trials, examples, accuracy, disagreement, seed_spread, subsets, size, _rates(tests), _apart(pairs)
-    )
+    return {
+        "trials": trials,
+        "examples": examples,
+        "accuracy": accuracy,
+        "disagreement": disagreement,
+        "seed_spread": seed_spread,
+        "subsets": subsets,
+        "size": SIZE,
+        **_found(pairs, subsets),
+    }
 
 
-def paper_test_between_seeds(correct: ArrayLike, seed: int = 0) -> SeedPairs:
+def between_seeds(correct: ArrayLike) -> Json:
     """Test every seed of one method, (seeds, examples), against every other as if they were two methods."""
-    rows = correctness(correct, "the method")
-    if len(rows) < 2:
-        raise DataError("seeds are tested against each other: give at least two")
+    rows = correctness(correct)
     pairs = list(combinations(rows, 2))
-    tests = [paper_test(*pair, seed=seed + at) for at, pair in enumerate(pairs)]
     disagreement = float(np.mean([np.mean(a != b) for a, b in pairs]))
-    seeds, examples = rows.shape
-    return SeedPairs(seeds, examples, len(pairs), disagreement, _rates(tests), _apart(pairs))
+    sizes = {"seeds": rows.shape[0], "examples": rows.shape[1], "pairs": len(pairs)}
+    return {**sizes, "disagreement": disagreement, **_found(pairs, SUBSETS)}
 
 
 def _answers(counts: NDArray[np.int64]) -> tuple[Correct, Correct]:
@@ -122,44 +79,39 @@ def _answers(counts: NDArray[np.int64]) -> tuple[Correct, Correct]:
     return kinds <= 1, kinds % 2 == 0
 
 
-def _rates(tests: Iterable[PaperTest]) -> tuple[Rate, ...]:
+def _found(pairs: Sequence[tuple[Correct, Correct]], subsets: int) -> Json:
+    """The shares of tests with p below a level: other worse, other better, either; and of McNemar's test at 0.05."""
+    tests = [paper_test(*pair, seed=number, subsets=subsets) for number, pair in enumerate(pairs)]
     p_values = np.array([(test.p_worse, test.p_better) for test in tests])
-    return tuple(_rate(level, p_values < level) for level, _, _ in ARROWS)
+    rates = []
+    for level, _, _ in ARROWS:
+        worse, better = (p_values < level).mean(axis=0)
+        either = (p_values < level).any(axis=1).mean()
+        rates.append({"level": level, "worse": float(worse), "better": float(better), "either": float(either)})
+    return {"rates": rates, "mcnemar": float(np.mean([mcnemar(*pair) < 0.05 for pair in pairs]))}
 
 
-def _rate(level: float, found: NDArray[np.bool_]) -> Rate:  # (tests, directions)
-    worse, better = found.mean(axis=0)
-    return Rate(level, float(worse), float(better), float(found.any(axis=1).mean()))
+def of_records(folder: Path) -> Json:
+    """The ten seeds of the proposed method in the folder of the paper's records."""
+    known = Memory.read(folder).known[PAPER.data]
+    ledger, row = Ledger(Store(folder), known.data, known.held_out), Row(PROPOSED, PROPOSED, PAIR)
+    records = [record for seed in range(SEEDS) if (record := ledger.record(row.run(PAPER, seed))) is not None]
+    genres = {genre: between_seeds(np.array([record.test[genre] for record in records])) for genre in PAIR}
+    return {"method": PROPOSED, "learns": list(PAIR), "genres": genres}
 
 
-def _apart(pairs: Iterable[tuple[Correct, Correct]]) -> float:
-    return float(np.mean([mcnemar(*pair).p < 0.05 for pair in pairs]))
-
-
-def between_seeds(folder: Path) -> dict[str, object]:
-    records = [record for record in Store(folder).records().values() if record.run["method"] == METHOD]
-    records = [record for record in records if list(record.run["learns"]) == LEARNS]
-    records = [record for record in records if record.run["model"]["slots"] == 500]
-    records.sort(key=lambda record: int(record.run["seed"]))
-    found = {
-        genre: paper_test_between_seeds(np.array([record.test[genre] for record in records])).to_json()
-        for genre in LEARNS
-    }
-    return {"method": METHOD, "learns": LEARNS, "genres": found}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m research.paper.false_positives", description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("results/paper/runs"))
     parser.add_argument("--out", type=Path, default=Path("results/paper/false-positives.json"))
-    asked = parser.parse_args()
+    given = parser.parse_args(arguments)
     made = {
-        "command": f"python -m research.paper.false_positives --runs {asked.runs} --out {asked.out}",
-        "simulated": [paper_test_false_positives(trials=TRIALS, **setting).to_json() for setting in SETTINGS],
-        "between_seeds": between_seeds(asked.runs) if (asked.runs / BUNDLE).exists() else None,
+        "command": f"python -m research.paper.false_positives --runs {given.runs} --out {given.out}",
+        "simulated": [simulated(trials=TRIALS, **setting) for setting in SETTINGS],  # type: ignore[arg-type]
+        "between_seeds": of_records(given.runs),
     }
-    asked.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(made, indent=1))
+    say(json.dumps(made, indent=1))
+    atomic_write(given.out, pack_json(made))
 
 
 if __name__ == "__main__":

@@ -8,9 +8,8 @@ from typing import Any
 
 from memgrow.errors import DataError
 from research.common.files import atomic_write
-from research.paper.figures import Figures, read_figures
-from research.paper.report import LEGEND, paper_markdown
-from research.paper.report_dialogue import dialogue_markdown
+from research.paper.figures import read_figures
+from research.paper.report import LEGEND, dialogue_markdown, paper_markdown
 from research.paper.session import DIALOGUE, THEOREM
 from research.paper.tables import TABLES
 from research.theorem.tables import theorem_markdown
@@ -21,8 +20,8 @@ HOW = "legend"  # the one place that shows no table: how to read the others
 PICTURES = {"slots": "slots.png", "theorem": "theorem.png", "conditions": "scaling.png"}
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], str]] = {
-    **dict.fromkeys(TABLES, lambda found: paper_markdown(Figures.from_json(found))),
-    **dict.fromkeys(DIALOGUE, lambda found: dialogue_markdown(Figures.from_json(found))),
+    **dict.fromkeys(TABLES, paper_markdown),
+    **dict.fromkeys(DIALOGUE, dialogue_markdown),
     THEOREM: theorem_markdown,
 }
 

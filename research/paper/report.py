@@ -1,13 +1,11 @@
-"""The paper's tables on MultiNLI, for the terminal (within eighty columns) and for pages: ours, the paper's, tests."""
+"""The paper's tables in Markdown: our figures beside the paper's, with tests."""
 
-from collections.abc import Iterable, Iterator, Sequence
-
-from rich.text import Text
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from research.common.files import counted
-from research.common.tables import MISSING, Column, Table, numbers, p_value, signed, to_page
-from research.paper.figures import Figures, Study
-from research.paper.sheet import Cell, Line, Sheet, Summary, Test
+from research.common.tables import MISSING, Table, p_value, signed, to_page
+from research.paper.dialogue import BESIDE, LETTERS, TESTED, Measure
+from research.paper.figures import Json
 
 ARROWS = {"DOWN": "⇓", "down": "↓", "up": "↑", "UP": "⇑"}
 SHORT = {"fiction": "Fic", "government": "Gov", "slate": "Slate", "telephone": "Tel", "travel": "Travel"}
@@ -15,252 +13,277 @@ LEGEND = (
     "Accuracy in %, mean ± standard deviation over seeds. Arrows: the paper's test, on the first seed (⇓ ⇑ p < 0.01, "
     "↓ ↑ p < 0.05; down is worse than the reference). p: two-sided over seeds and examples, Holm's correction."
 )
-BESIDE = ", the paper's in brackets"
-FEW = 3  # columns that stand side by side in a terminal with all they have; more of them are stacked
+DIALOGUE_LEGEND = (
+    "Mean ± standard deviation over seeds. Arrows: the paper's test against F+M+V, on the first seed (⇓ ⇑ p < 0.01, "
+    "↓ ↑ p < 0.05; down is worse). p: two-sided, from a bootstrap over examples and seeds, Holm's correction."
+)
 MEASURES = {
-    "validation": Column("validation, %", True, "never", short="validation"),
-    "forgetting": Column("forgetting, points", True, "never", short="forgot"),
-    "epochs": Column("epochs", True, "never"),
-    "seconds": Column("seconds", True, "never"),
+    "validation": "validation, %",
+    "forgetting": "forgetting, points",
+    "epochs": "epochs",
+    "seconds": "seconds",
 }
+BESIDE_OURS = ", the paper's in brackets"
+DIGITS = {"bleu2": 2, "w2v_sim": 3}  # that are shown
+TROUBLE = str.maketrans({"`": "'", "<": "&lt;"})  # what Markdown would take for its own
+
+Find = Callable[[str, int], str | None]
+"""The message of that number in a domain's test part."""
 
 
-def arrow(test: Test | None) -> str:
-    return ARROWS.get((test and test.arrow) or "", "")
+# Cells
 
 
-def mean_and_spread(summary: Summary, between: str = " ± ", digits: int = 1) -> str:
+def mean_and_spread(summary: Json, digits: int = 1) -> str:
     """Mean and, of several seeds, spread."""
-    if summary.mean is None:
+    if summary["mean"] is None:
         return MISSING
-    mean = f"{summary.mean:.{digits}f}".replace("-", "−")
-    return mean + ("" if summary.spread is None else f"{between}{summary.spread:.{digits}f}")
+    mean = f"{summary['mean']:.{digits}f}".replace("-", "−")
+    return mean + ("" if summary["spread"] is None else f" ± {summary['spread']:.{digits}f}")
 
 
-def printed(cell: Cell, digits: int = 2) -> str:
-    """The paper's own figure, with its arrow."""
-    return "" if cell.paper is None else f"{cell.paper:.{digits}f}{ARROWS.get(cell.paper_arrow or '', '')}"
+def printed(cell: Json, digits: int = 2) -> str:
+    """The paper's own figure in brackets, with its arrow."""
+    return f" ({cell['paper']:.{digits}f}{ARROWS.get(cell['paper_arrow'] or '', '')})" if "paper" in cell else ""
 
 
-def difference(test: Test, digits: int = 1) -> str:
+def difference(test: Json, digits: int = 1) -> str:
     """Above or below the reference, with the 95% interval."""
-    middle, low, high = (signed(value, digits) for value in (test.difference, test.low, test.high))
-    return middle if test.low is None else f"{middle} [{low}, {high}]"
+    middle, low, high = (signed(test[name], digits) for name in ("difference", "low", "high"))
+    return middle if test["low"] is None else f"{middle} [{low}, {high}]"
 
 
-def in_full(test: Test | None, digits: int = 1) -> str:
+def in_full(cell: Json, reference: str, digits: int = 1) -> str:
     """A test, all of it: the arrows are of how many seeds."""
-    if test is None:
+    if (test := _test(cell, reference)) is None:
         return ""
-    arrows = ", ".join(f"{count} {ARROWS.get(name, 'none')}" for name, count in test.arrows.items())
-    return f"{difference(test, digits)}, {p_value(test.p_holm)}; {arrows}"
+    arrows = ", ".join(f"{count} {ARROWS.get(name, 'none')}" for name, count in test["arrows"].items())
+    return f"{difference(test, digits)}, {p_value(test['p_holm'])}; {arrows}"
 
 
-def p_of(test: Test | None) -> str:
-    return p_value(test.p_holm) if test else ""
+def _test(cell: Json, reference: str) -> Json | None:
+    found: Json | None = cell.get("tests", {}).get(reference)
+    return found
 
 
-def dim(*cells: str) -> list[Text]:
-    return [Text(cell, "dim") for cell in cells]
+def _arrow(cell: Json, references: Sequence[str]) -> str:
+    """Against the reference that arrows are about: the first."""
+    test = _test(cell, next(iter(references), ""))
+    return ARROWS.get((test and test["arrow"]) or "", "")
 
 
-def paper_tables(figures: Figures) -> Iterator[Table | Text]:
-    """All that the terminal shows of one of the tables."""
-    yield Text(f"{figures.title} ({figures.seeds} seeds)", "bold")
-    if figures.made.corpus is not None:
-        yield _pairs(figures)
-    for name, study in figures.made.studies.items():
-        yield _study(f"{name}: {study.about}", study, "±")
-    for sheet in figures.made.sheets:
-        if sheet.title is not None:
-            yield Text(sheet.title, "bold")
-        yield _side_by_side(sheet) if len(sheet.columns) <= FEW else _stacked(sheet)
-        if sheet.part == "test":
-            yield _measures(sheet, None)
-    yield from remarks(_sentences(figures), figures.failures)
+def _number(line: Json) -> str:
+    """The number of its line in the paper's table."""
+    return str(line.get("line") or "")
 
 
-def remarks(sentences: Iterable[str], failures: Iterable[str]) -> Iterator[Text]:
-    """The sentences below a table in a terminal, and what is missing in it."""
-    for sentence in sentences:
-        yield Text(sentence, "dim")
-    for failure in failures:
-        yield Text(f"missing: {failure}", "red")
+# MultiNLI
 
 
-def paper_markdown(figures: Figures) -> str:
-    """All that a page shows of one of the tables."""
+def paper_markdown(figures: Json) -> str:
+    """One of the tables on MultiNLI."""
     return to_page(_page(figures))
 
 
-def _page(figures: Figures) -> Iterator[Table | str]:
-    if figures.made.corpus is not None:
+def _page(figures: Json) -> Iterator[Table | str]:
+    if "training_pairs" in figures:
         yield _pairs(figures)
-    for name, study in figures.made.studies.items():
-        yield f"**{name}**: {study.about} ({figures.seeds} seeds; {' → '.join(study.learns)})"
-        yield _study(None, study)
-    for sheet in figures.made.sheets:
-        title = f"{sheet.title}: " if sheet.title is not None else ""
+    for name, study in figures.get("studies", {}).items():
+        yield f"**{name}**: {study['about']} ({figures['seeds']} seeds; {' → '.join(study['learns'])})"
+        yield _study(study)
+    for sheet in figures.get("sheets", ()):
+        title = f"{sheet['title']}: " if "title" in sheet else ""
         yield from _whole(sheet, title)
-        if sheet.part == "test":
+        if sheet["part"] == "test":
             yield _measures(sheet, f"{title}what it forgot and cost, mean ± standard deviation")
     yield from _sentences(figures)
-    yield from (f"Missing: {failure}" for failure in figures.failures)
-    yield made_by(figures)
+    yield from _end(figures)
 
 
-def made_by(figures: Figures) -> str:
-    return f"From `{figures.command}`, {'one seed' if figures.seeds == 1 else counted(figures.seeds, 'seed')}."
-
-
-def _sentences(figures: Figures) -> Iterator[str]:
-    if figures.strength is not None:
-        tried = figures.strength.validation_average
+def _sentences(figures: Json) -> Iterator[str]:
+    if "strength" in figures:
+        tried = figures["strength"]["validation_average"]
         listed = ", ".join(f"{strength} ({mean or MISSING})" for strength, mean in tried.items())
-        yield f"EWC's strength is {figures.strength.chosen:g}; tried, with the validation average: {listed}."
-    if (chosen := figures.made.chosen) is not None:
-        paper = "" if chosen.paper is None else f"; the paper chose {chosen.paper:g}"
-        yield f"Best on validation: {MISSING if chosen.value is None else f'{chosen.value:g}'}{paper}."
-    if (best := figures.made.best) is not None:
-        yield f"Best on validation without old data: {best.value or MISSING}."
-    yield from figures.made.notes
+        yield f"EWC's strength is {figures['strength']['chosen']:g}; tried, with the validation average: {listed}."
+    if "chosen" in figures:
+        paper = f"; the paper chose {figures['paper_chose']:g}" if "paper_chose" in figures else ""
+        chosen = figures["chosen"]
+        yield f"Best on validation: {MISSING if chosen is None else f'{chosen:g}'}{paper}."
+    if "best_on_validation" in figures:
+        yield f"Best on validation without old data: {figures['best_on_validation'] or MISSING}."
 
 
-def _side_by_side(sheet: Sheet) -> Table:
-    """One line for each row, and for each column ours, the paper's and p as far as there are any."""
-    numbered = any("line" in line.about for line in sheet.rows)
-    header = [*([Column("#", right=True)] if numbered else []), Column("row")]
-    rows = [[*([line.number] if numbered else []), line.name] for line in sheet.rows]
-    for column in sheet.columns:
-        cells = [line.cells[column] for line in sheet.rows]
-        tests = [_test(cell, sheet) for cell in cells]
-        shown = {
-            f"{column}, %": [
-                f"{mean_and_spread(cell.summary)} {arrow(test)}".rstrip()
-                for cell, test in zip(cells, tests, strict=True)
-            ]
-        }
-        if any(cell.paper is not None for cell in cells):
-            shown["paper"] = [printed(cell) for cell in cells]
-        if any(cell.tests for cell in cells):
-            shown["p"] = [p_of(test) for test in tests]
-        header += [Column(name, wrap="never") for name in shown]
-        rows = [[*row, *more] for row, more in zip(rows, zip(*shown.values(), strict=True), strict=True)]
-    return Table(None, header, rows, layout="open")
+def _end(figures: Json) -> Iterator[str]:
+    """The notes, what is missing, and the command."""
+    yield from figures["notes"]
+    yield from (f"Missing: {failure}" for failure in figures["failures"])
+    seeds = "one seed" if figures["seeds"] == 1 else counted(figures["seeds"], "seed")
+    yield f"From `{figures['command']}`, {seeds}."
 
 
-def _stacked(sheet: Sheet) -> Table:
-    """Several lines for each row: ours, the paper's, p."""
-    rows: list[Sequence[str | Text]] = []
-    for line in sheet.rows:
-        cells = [line.cells[column] for column in sheet.columns]
-        rows.append([line.name, *(mean_and_spread(cell.summary, "±") + arrow(_test(cell, sheet)) for cell in cells)])
-        if any(cell.paper is not None for cell in cells):
-            rows.append(dim("  paper", *map(printed, cells)))
-        for reference in sheet.references:
-            tests = [cell.tests.get(reference) for cell in cells]
-            if any(tests):
-                rows.append(dim("  p" if len(sheet.references) == 1 else f"vs {reference}", *map(p_of, tests)))
-    header = [Column("row", width=13), *(Column(SHORT.get(column, column), wrap="never") for column in sheet.columns)]
-    return Table(None, header, rows, layout="open")
-
-
-def _whole(sheet: Sheet, title: str) -> Iterator[Table]:
+def _whole(sheet: Json, title: str) -> Iterator[Table]:
     """Ours and the paper's, and a table of all tests against each reference."""
-    numbered = any(line.number for line in sheet.rows)
-    beside = any(cell.paper is not None for line in sheet.rows for cell in line.cells.values())
+    rows, columns, references = sheet["rows"], sheet["columns"], sheet["references"]
+    numbered = any(map(_number, rows))
+    beside = any("paper" in cell for line in rows for cell in line["cells"].values())
 
-    def name(line: Line) -> list[str]:
-        return [*([line.number] if numbered else []), line.name]
+    def name(line: Json) -> list[str]:
+        return [*([_number(line)] if numbered else []), line["name"]]
 
     def header(columns: Sequence[str]) -> list[str]:
         return [*(["#"] if numbered else []), "row", *(SHORT.get(column, column) for column in columns)]
 
+    def shown(cell: Json) -> str:
+        return f"{mean_and_spread(cell)}{_arrow(cell, references)}{printed(cell)}"
+
     yield Table(
-        f"{title}{sheet.part} accuracy{BESIDE if beside else ''}",
-        [*header(sheet.columns), "seeds"],
+        f"{title}{sheet['part']} accuracy{BESIDE_OURS if beside else ''}",
+        [*header(columns), "seeds"],
         [
             [
                 *name(line),
-                *(_with_paper(line.cells[column], sheet) for column in sheet.columns),
-                str(max(len(cell.values) for cell in line.cells.values())),
+                *(shown(line["cells"][column]) for column in columns),
+                str(max(len(cell["values"]) for cell in line["cells"].values())),
             ]
-            for line in sheet.rows
+            for line in rows
         ],
     )
-    for reference in sheet.references:
-        lines = [line for line in sheet.rows if any(reference in cell.tests for cell in line.cells.values())]
-        shown = [column for column in sheet.columns if any(reference in line.cells[column].tests for line in lines)]
+    for reference in references:
+        lines = [line for line in rows if any(_test(cell, reference) for cell in line["cells"].values())]
+        tested = [column for column in columns if any(_test(line["cells"][column], reference) for line in lines)]
         yield Table(
             f"{title}against {reference}: difference in points [95% interval], p; arrows by seed",
-            header(shown),
-            [[*name(line), *(in_full(line.cells[column].tests.get(reference)) for column in shown)] for line in lines],
+            header(tested),
+            [[*name(line), *(in_full(line["cells"][column], reference) for column in tested)] for line in lines],
         )
 
 
-def _with_paper(cell: Cell, sheet: Sheet) -> str:
-    paper = "" if cell.paper is None else f" ({printed(cell)})"
-    return f"{mean_and_spread(cell.summary)}{arrow(_test(cell, sheet))}{paper}"
-
-
-def _test(cell: Cell, sheet: Sheet) -> Test | None:
-    """Against the reference that arrows are about: the first."""
-    return cell.tests.get(next(iter(sheet.references), ""))
-
-
-def _measures(sheet: Sheet, title: str | None) -> Table:
+def _measures(sheet: Json, title: str) -> Table:
     """The columns of forgetting and cost."""
     rows = [
         [
-            line.name,
-            *(mean_and_spread(line.measures[name]) for name in MEASURES),
-            MISSING if line.parameters is None else f"{line.parameters:,}",
+            line["name"],
+            *(mean_and_spread(line[name]) for name in MEASURES),
+            MISSING if line["parameters"] is None else f"{line['parameters']:,}",
         ]
-        for line in sheet.rows
+        for line in sheet["rows"]
     ]
-    return Table(title, ["row", *MEASURES.values(), *numbers("parameters")], rows, layout="open")
+    return Table(title, ["row", *MEASURES.values(), "parameters"], rows)
 
 
-def _study(title: str | None, study: Study, between: str = " ± ") -> Table:
+def _study(study: Json) -> Table:
     """A line for each point: the methods' averages, and by how much the second is above the first."""
-    base, grown = study.methods[:2]
-    header = [
-        Column("condition", short=""),
-        *(Column(method, wrap="never") for method in study.methods),
-        Column(f"{grown} above {base}", wrap="never", short="difference"),
-        Column("p", wrap="never"),
-        Column("earlier domains", wrap="never", short="old"),
-        Column("last domain", wrap="never", short="new"),
-    ]
+    base, grown = study["methods"][:2]
+    header = ["condition", *study["methods"], f"{grown} above {base}", "p", "earlier domains", "last domain"]
     rows = []
-    for sheet in study.sheets:
-        cells = {line.name: line.cells for line in sheet.rows}
-        average, earlier, last = (cells[grown][column].tests.get(base) for column in ("average", "earlier", "last"))
+    for sheet in study["sheets"]:
+        cells = {line["name"]: line["cells"] for line in sheet["rows"]}
+        average, earlier, last = (_test(cells[grown][column], base) for column in ("average", "earlier", "last"))
         rows.append(
             [
-                sheet.title or "",
-                *(mean_and_spread(cells[method]["average"].summary, between) for method in study.methods),
+                sheet["title"],
+                *(mean_and_spread(cells[method]["average"]) for method in study["methods"]),
                 difference(average) if average else MISSING,
-                p_value(average.p_holm) if average else MISSING,
-                *(signed(test.difference if test else None) for test in (earlier, last)),
+                p_value(average["p_holm"]) if average else MISSING,
+                *(signed(test["difference"] if test else None) for test in (earlier, last)),
             ]
         )
-    return Table(None if title is None else Text(title), header, rows, layout="open")
+    return Table(None, header, rows)
 
 
-def _pairs(figures: Figures) -> Table:
-    corpus = figures.made.corpus
-    assert corpus is not None
-    genres = list(corpus.training_pairs)
+def _pairs(figures: Json) -> Table:
+    pairs, genres = figures["training_pairs"], list(figures["training_pairs"])
 
     def row(name: str, counts: Sequence[int | None]) -> list[str]:
         return [name, *(MISSING if count is None else f"{count:,}" for count in counts)]
 
     rows = [
-        row("training pairs", [corpus.training_pairs[genre]["ours"] for genre in genres]),
-        row("training pairs, paper", [corpus.training_pairs[genre]["paper"] for genre in genres]),
+        row("training pairs", [pairs[genre]["ours"] for genre in genres]),
+        row("training pairs, paper", [pairs[genre]["paper"] for genre in genres]),
     ]
-    if data := figures.material.get("data"):
+    if data := figures.get("data"):
         rows += [row(f"{part} pairs", [data[genre][part] for genre in genres]) for part in ("validation", "test")]
-    rows.append(["Yu et al. (2018), %", *(f"{corpus.yu2018[genre]:.1f}" for genre in genres)])
-    return Table(None, ["figure", *numbers(*(SHORT[genre] for genre in genres))], rows, layout="open")
+    rows.append(["Yu et al. (2018), %", *(f"{figures['yu2018'][genre]:.1f}" for genre in genres)])
+    return Table(None, ["figure", *(SHORT[genre] for genre in genres)], rows)
+
+
+# Dialogue
+
+
+def dialogue_markdown(figures: Json, find: Find = lambda domain, index: None) -> str:
+    """One of the tables on dialogue; `find` looks up messages, which are kept nowhere."""
+    return to_page(_dialogue_page(figures, find))
+
+
+def _dialogue_page(figures: Json, find: Find) -> Iterator[Table | str]:
+    for sheet in figures.get("sheets", ()):
+        yield DIALOGUE_LEGEND
+        yield from _replies(sheet)
+        yield _beside(sheet)
+    if samples := figures.get("samples"):
+        rows = [
+            [
+                one["domain"],
+                str(one["index"]),
+                find(one["domain"], one["index"]) or one["message"],
+                one["reply"].translate(TROUBLE),
+            ]
+            for one in samples
+        ]
+        yield Table(None, ["domain", "number", "message (SHA-256)", "reply"], rows)
+    if "strength" in figures:
+        tried: Mapping[str, float | None] = figures["strength"]["validation_average"]
+        listed = ", ".join(f"{name} ({MISSING if mean is None else f'{mean:.1f}'})" for name, mean in tried.items())
+        yield (
+            f"EWC's strength is {figures['strength']['chosen']:g}, by validation perplexity (geometric mean of S and "
+            f"T): {listed}."
+        )
+    yield from _end(figures)
+
+
+def _replies(sheet: Json) -> Iterator[Table]:
+    """Ours and the paper's, and all tests, of the measures that any row has a figure of."""
+    rows = sheet["rows"]
+    measures = [m for m in TESTED if any(line["cells"][column]["values"] for line in rows for column in m.columns)]
+    columns = [(measure, column) for measure in measures for column in measure.columns]
+    header = ["#", "row", *(f"{measure.title} {letter}" for measure in measures for letter in LETTERS)]
+    (reference,) = sheet["references"]
+
+    def shown(cell: Json, measure: Measure) -> str:
+        ours = f"{mean_and_spread(cell, DIGITS[measure.name])} {_arrow(cell, [reference])}".rstrip()
+        return ours + printed(cell, 3)
+
+    yield Table(
+        "Test figures, the paper's in brackets",
+        header,
+        [[_number(line), line["name"], *(shown(line["cells"][column], m) for m, column in columns)] for line in rows],
+    )
+    yield Table(
+        f"Against {reference}: difference [95% interval], p; arrows by seed",
+        header,
+        [
+            [
+                _number(line),
+                line["name"],
+                *(in_full(line["cells"][column], reference, DIGITS[m.name]) for m, column in columns),
+            ]
+            for line in rows
+            if line["name"] != reference
+        ],
+    )
+
+
+def _beside(sheet: Json) -> Table:
+    """The columns that the paper does not have."""
+    columns = [column for measure in BESIDE for column in measure.columns]
+    header = [f"{measure.title} {letter}" for measure in BESIDE for letter in LETTERS]
+    rows = [
+        [
+            _number(line),
+            line["name"],
+            *(mean_and_spread(line["cells"][column]) for column in columns),
+            f"{line['parameters']:,}" if line.get("parameters") else MISSING,
+        ]
+        for line in sheet["rows"]
+    ]
+    return Table("Beside them", ["#", "row", *header, "parameters"], rows)

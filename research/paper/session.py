@@ -15,7 +15,7 @@ from research.common.runs import Record, Run
 from research.common.store import Ledger, Store
 from research.paper.corpora import Corpus, Known, Memory
 from research.paper.dialogue import TUNING, dialogue_tables, echo_of
-from research.paper.figures import Figures, Strength, read_figures, write_figures
+from research.paper.figures import Json, read_figures, write_figures
 from research.paper.protocol import Data, Protocol, printed
 from research.paper.rows import Results, wanted
 from research.paper.tables import TABLES, Table
@@ -55,7 +55,7 @@ class Ran:
     protocol: Protocol
     results: Results = field(default_factory=dict)
     failures: Mapping[tuple[Data, Run], Failure] = field(default_factory=dict)
-    strength: Strength | None = None
+    strength: Json | None = None
 
 
 def run_all(tables: Sequence[Table], protocol: Protocol, run: MakeRuns, search: Table = TABLES["tuning"]) -> Ran:
@@ -80,10 +80,11 @@ def run_all(tables: Sequence[Table], protocol: Protocol, run: MakeRuns, search: 
         return Ran(protocol, results, failures)
     tuned = search.make(protocol, results, search.seeds_of(protocol))
     # Should the whole search have failed, the tables' rows are tried all the same, with what is the default.
-    chosen = float((tuned.chosen and tuned.chosen.value) or protocol.options.strength)
+    chosen = float(tuned["chosen"] or protocol.options.strength)
     protocol = replace(protocol, strength=chosen)
     make(waiting, protocol)
-    strength = Strength(chosen, {line.name: line.cells["average"].mean for line in tuned.sheets[0].rows})
+    tried = {line["name"]: line["cells"]["average"]["mean"] for line in tuned["sheets"][0]["rows"]}
+    strength = {"chosen": chosen, "validation_average": tried}
     return Ran(protocol, results, failures, strength)
 
 
@@ -95,23 +96,24 @@ def _wanted(tables: Iterable[Table], protocol: Protocol) -> dict[Data, list[Run]
     return {data: list(some) for data, some in runs.items()}
 
 
-def figures(table: Table, ran: Ran, version: str = __version__) -> Figures:
+def figures(table: Table, ran: Ran, version: str = __version__) -> Json:
     """The figures written of a table, but for what only the command line knows."""
     protocol, seeds = ran.protocol, table.seeds_of(ran.protocol)
     rows = table.rows(protocol)
     needed = set(wanted(rows, protocol, seeds))
     source: str = printed()["source"]
-    return Figures(
-        table.name,
-        table.title,
-        version,
-        source if protocol.corpus == "multinli" else source.replace("MultiNLI", "dialogue"),
-        seeds,
-        protocol.to_json(),
-        table.make(protocol, ran.results, seeds),
-        ran.strength if any(row.elastic for row in rows) else None,
-        in_words((data, failure) for (data, run), failure in ran.failures.items() if (data, run) in needed),
-    )
+    failures = ((data, failure) for (data, run), failure in ran.failures.items() if (data, run) in needed)
+    return {
+        "table": table.name,
+        "title": table.title,
+        "memgrow": version,
+        "paper": source if protocol.corpus == "multinli" else source.replace("MultiNLI", "dialogue"),
+        "seeds": seeds,
+        "protocol": protocol.to_json(),
+        **({"strength": ran.strength} if ran.strength and any(row.elastic for row in rows) else {}),
+        **table.make(protocol, ran.results, seeds),
+        "failures": in_words(failures),
+    }
 
 
 def in_words(failures: Iterable[tuple[Data, Failure]]) -> list[str]:
@@ -223,12 +225,14 @@ class Session:
         search = TABLES["tuning"] if self.protocol.corpus == "multinli" else TUNING
         return run_all(tables, self.protocol, self.runner.run, search)
 
-    def table(self, name: str, ran: Ran) -> Figures:
-        """The figures of a table, as they have been written."""
+    def table(self, name: str, ran: Ran) -> Json:
+        """The figures of a table, as they have been written; studies that were written under the same protocol stay."""
         made = figures(self.tables[name], ran, self.runner.memory.memgrow or __version__)
-        made = replace(made, command=self.command(name), material=self._material(ran))
-        made = made.with_earlier_studies(read_figures(self.out, name))
-        write_figures(self.out, name, made.to_json())
+        made |= {"command": self.command(name), **self._material(ran)}
+        before, alike = read_figures(self.out, name), ("memgrow", "protocol", "seeds", "data", "vectors")
+        if before is not None and "studies" in made and all(before.get(one) == made.get(one) for one in alike):
+            made["studies"] = before["studies"] | made["studies"]
+        write_figures(self.out, name, made)
         return made
 
     def message(self, domain: str, index: int) -> str | None:

@@ -13,13 +13,11 @@ from typing import Any
 
 from memgrow.errors import SettingsError
 from research.common.methods import method_called
-from research.common.significance import holm
+from research.common.statistics import holm
 from research.paper.accuracies import FIVE, S_AND_T, Columns, sheet
-from research.paper.figures import Choice, Made
-from research.paper.figures import Study as StudyFigures
+from research.paper.figures import Json
 from research.paper.protocol import GENRES, PAIR, PROPOSED, SOURCE, TARGET, Protocol
 from research.paper.rows import Changes, Results, Row
-from research.paper.sheet import Line, Sheet
 
 GROUP = "beyond the paper"
 BAR = "multi-task"  # all data at once: what is to be reached without it
@@ -62,8 +60,8 @@ def _from_one_to_another() -> list[Row]:
     return [replace(row, learns=PAIR) for row in (*PAIR_BASELINES, *CANDIDATES)]
 
 
-def recommended(protocol: Protocol, results: Results, seeds: int) -> Made:
-    def made(rows: Sequence[Row], columns: Columns, title: str) -> Sheet:
+def recommended(protocol: Protocol, results: Results, seeds: int) -> Json:
+    def made(rows: Sequence[Row], columns: Columns, title: str) -> Json:
         references = {name: dict.fromkeys(columns, name) for name in (PROPOSED, BAR)}
         return sheet(rows, columns, protocol, results, seeds, references=references, title=title)
 
@@ -78,18 +76,18 @@ def recommended(protocol: Protocol, results: Results, seeds: int) -> Made:
         "F+V is in Tables 3 and 4 after five genres.",
         "The choice goes by the column of validation; the test parts are for reporting.",
     )
-    return Made([five, pair], notes, best=Choice(best(five.rows, seeds)))
+    return {"sheets": [five, pair], "best_on_validation": best(five["rows"], seeds), "notes": list(notes)}
 
 
-def best(lines: Sequence[Line], seeds: int) -> str | None:
+def best(lines: Sequence[Json], seeds: int) -> str | None:
     """The best without old data; None while a finalist lacks a seed: means over other seeds cannot be compared."""
-    whole = {line.name: line for line in lines if len(line.measures["validation"].values) >= seeds}
-    if any(line.group == GROUP and line.name not in whole for line in lines):
+    whole = {line["name"]: line for line in lines if len(line["validation"]["values"]) >= seeds}
+    if any(line.get("group") == GROUP and line["name"] not in whole for line in lines):
         return None
     known = {
-        name: line.measures["validation"].mean or 0.0
+        name: line["validation"]["mean"] or 0.0
         for name, line in whole.items()
-        if line.method and not method_called(line.method).together
+        if not method_called(line["method"]).together
     }
     return max(known, key=lambda name: known[name], default=None)
 
@@ -211,7 +209,7 @@ def conditions_rows(protocol: Protocol) -> list[Row]:
     return [row for study in chosen(protocol) for rows in study.rows(protocol).values() for row in rows]
 
 
-def conditions(protocol: Protocol, results: Results, seeds: int) -> Made:
+def conditions(protocol: Protocol, results: Results, seeds: int) -> Json:
     notes = (
         "Each point has the methods of its study, with all else as the paper has it. `earlier` is the mean over all "
         "domains but the last, `last` the last one. Tests are of the second method against the first; Holm's "
@@ -219,40 +217,33 @@ def conditions(protocol: Protocol, results: Results, seeds: int) -> Made:
     )
     studies = {}
     for study in chosen(protocol):
-        sheets = _corrected([_sheet(*point, protocol, results, seeds) for point in study.rows(protocol).items()], study)
-        studies[study.name] = StudyFigures(study.about, study.methods, study.path(), sheets)
-    return Made(notes=notes, studies=studies)
+        sheets = [_sheet(*point, protocol, results, seeds) for point in study.rows(protocol).items()]
+        studies[study.name] = {
+            "about": study.about,
+            "methods": list(study.methods),
+            "learns": study.path(),
+            "sheets": _corrected(sheets, study),
+        }
+    return {"studies": studies, "notes": list(notes)}
 
 
-def _sheet(label: str, rows: Sequence[Row], protocol: Protocol, results: Results, seeds: int) -> Sheet:
+def _sheet(label: str, rows: Sequence[Row], protocol: Protocol, results: Results, seeds: int) -> Json:
     learns, first = rows[0].learns, rows[0].name
     columns: Columns = {"earlier": learns[:-1], "last": learns[-1:], "average": learns}
     reference = {first: dict.fromkeys(columns, first)}
     return sheet(rows, columns, protocol, results, seeds, references=reference, title=label)
 
 
-def _corrected(sheets: Sequence[Sheet], study: Study) -> list[Sheet]:
+def _corrected(sheets: list[Json], study: Study) -> list[Json]:
     """Holm over the points, column by column, for the one comparison that each point is made for."""
     first, second = study.methods[:2]
-
-    def tested(made: Sheet, column: str) -> float | None:
-        (line,) = (line for line in made.rows if line.name == second)
-        test = line.cells[column].tests.get(first)
-        return None if test is None else test.p
-
-    adjusted = {
-        column: holm({made.title or "": tested(made, column) for made in sheets})
-        for column in ("earlier", "last", "average")
-    }
-    return [
-        replace(
-            made,
-            rows=[
-                line.corrected(first, {column: p[made.title or ""] for column, p in adjusted.items()})
-                if line.name == second
-                else line
-                for line in made.rows
-            ],
-        )
-        for made in sheets
-    ]
+    for column in ("earlier", "last", "average"):
+        tests = {}
+        for made in sheets:
+            (line,) = (line for line in made["rows"] if line["name"] == second)
+            tests[made["title"]] = line["cells"][column].get("tests", {}).get(first, {})
+        adjusted = holm({title: test.get("p") for title, test in tests.items()})
+        for title, test in tests.items():
+            if test:
+                test["p_holm"] = adjusted[title]
+    return sheets

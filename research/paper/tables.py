@@ -7,10 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from research.paper.accuracies import FIVE, S_AND_T, Columns, sheet
-from research.paper.figures import Choice, Corpus, Made
+from research.paper.figures import Json
 from research.paper.protocol import GENRES, PAIR, PROPOSED, SOURCE, TARGET, Protocol, printed
 from research.paper.rows import NO_MEMORY, Printed, Results, Row
-from research.paper.sheet import Sheet
 from research.paper.studies import conditions, conditions_rows, finalists, recommended, recommended_rows
 
 
@@ -21,7 +20,7 @@ class Table:
     name: str
     title: str
     rows: Callable[[Protocol], Sequence[Row]]
-    make: Callable[[Protocol, Results, int], Made]
+    make: Callable[[Protocol, Results, int], Json]
     seeds: int
 
     most: int | None = None  # seeds, however many are asked for
@@ -45,7 +44,7 @@ def table1_rows(protocol: Protocol) -> list[Row]:
     ]
 
 
-def table1(protocol: Protocol, results: Results, seeds: int) -> Made:
+def table1(protocol: Protocol, results: Results, seeds: int) -> Json:
     figures, rows = printed()["table1"], table1_rows(protocol)
     records = {genre: results.get(protocol.data, {}).get(run) for genre, run in rows[0].answering(protocol, 0).items()}
     pairs = {
@@ -56,8 +55,8 @@ def table1(protocol: Protocol, results: Results, seeds: int) -> Made:
         "The official test set has no public labels: where the paper has its accuracy there (68.37; 67.51 in the paper "
         "that introduced the corpus), ours is the mean over the five genres' test parts, which is another set.",
     )
-    corpus = Corpus(pairs, figures["yu2018"], figures["official_test"])
-    return Made([sheet(rows, FIVE, protocol, results, seeds)], notes, corpus)
+    corpus = {"training_pairs": pairs, "yu2018": figures["yu2018"], "official_test": figures["official_test"]}
+    return {**corpus, "sheets": [sheet(rows, FIVE, protocol, results, seeds)], "notes": list(notes)}
 
 
 # Table 2: from one domain to another, twelve ways. Table 5 has the same lines on dialogue.
@@ -103,7 +102,7 @@ def table2_rows(protocol: Protocol) -> list[Row]:
     return lines(protocol, paper)
 
 
-def table2(protocol: Protocol, results: Results, seeds: int) -> Made:
+def table2(protocol: Protocol, results: Results, seeds: int) -> Json:
     reference = {PROPOSED: dict.fromkeys(S_AND_T, PROPOSED)}
     notes = (
         f"S is {SOURCE}, T is {TARGET}. Lines 1 and 2 have no memory, the others 500 slots a domain. "
@@ -111,7 +110,8 @@ def table2(protocol: Protocol, results: Results, seeds: int) -> Made:
         "Hidden growth (lines 9 and 10) adds as many hidden units as come nearest to the parameters that slots add.",
         "Progressive answers with its newest head for both domains, as in the paper.",
     )
-    return Made([sheet(table2_rows(protocol), S_AND_T, protocol, results, seeds, references=reference)], notes)
+    made = sheet(table2_rows(protocol), S_AND_T, protocol, results, seeds, references=reference)
+    return {"sheets": [made], "notes": list(notes)}
 
 
 # Table 3: five domains in turn, every domain tested after each.
@@ -137,7 +137,7 @@ def _stages(method: str) -> list[Row]:
     ]
 
 
-def table3(protocol: Protocol, results: Results, seeds: int) -> Made:
+def table3(protocol: Protocol, results: Results, seeds: int) -> Json:
     learnt = {"when it was learnt": {genre: genre for genre in GENRES}}
     sheets = [
         sheet(_stages(method), FIVE, protocol, results, seeds, references=learnt, later=True, title=method)
@@ -149,7 +149,7 @@ def table3(protocol: Protocol, results: Results, seeds: int) -> Made:
         "The paper prints 58.87 for government after fiction here, and 60.87 in line 3 of its Table 2, for the same "
         "model.",
     )
-    return Made(sheets, notes)
+    return {"sheets": sheets, "notes": list(notes)}
 
 
 # Table 4: five domains, at the end, by several methods; and a second block with methods beyond the paper.
@@ -167,7 +167,7 @@ def _printed_in_table4(method: str) -> Row:
     return Row(method, method, paper={**figures, "average": (round(mean, 2), None)})
 
 
-def table4(protocol: Protocol, results: Results, seeds: int) -> Made:
+def table4(protocol: Protocol, results: Results, seeds: int) -> Json:
     reference = {PROPOSED: dict.fromkeys(FIVE, PROPOSED)}
     notes = (
         "The average is the mean of the five genres, tested on their test parts together. The paper does not print it: "
@@ -175,7 +175,8 @@ def table4(protocol: Protocol, results: Results, seeds: int) -> Made:
         "In-domain has five models and multi-task sees all data at once: neither is incremental. The others learn the "
         "genres in the order of the columns. Progressive answers with its newest head.",
     )
-    return Made([sheet(table4_rows(protocol), FIVE, protocol, results, seeds, references=reference)], notes)
+    made = sheet(table4_rows(protocol), FIVE, protocol, results, seeds, references=reference)
+    return {"sheets": [made], "notes": list(notes)}
 
 
 # Searches over the values of one setting, on the validation parts of two domains.
@@ -183,22 +184,20 @@ def table4(protocol: Protocol, results: Results, seeds: int) -> Made:
 SEARCHED: Columns = {**S_AND_T, "average": PAIR}
 
 
-def search(
-    rows: Sequence[Row], protocol: Protocol, results: Results, seeds: int, reference: str | None = None
-) -> Sheet:
+def search(rows: Sequence[Row], protocol: Protocol, results: Results, seeds: int, reference: str | None = None) -> Json:
     """Validation accuracies; rows may be tested against one."""
     references = {reference: dict.fromkeys(S_AND_T, reference)} if reference else {}
     return sheet(rows, SEARCHED, protocol, results, seeds, references=references, part="validation")
 
 
-def best(made: Sheet, at_least: int | None = None) -> float | None:
+def best(made: Json, at_least: int | None = None) -> float | None:
     """The value whose mean over S and T is highest; the first of equals.
 
     No value is called best until all have all their runs; with `at_least`, until this many have any run.
     """
-    cells = {line.value: line.cells["average"] for line in made.rows}
-    runs = made.seeds if at_least is None else 1
-    known = {value: cell.mean for value, cell in cells.items() if len(cell.values) >= runs and cell.mean is not None}
+    cells = {line["value"]: line["cells"]["average"] for line in made["rows"]}
+    runs = made["seeds"] if at_least is None else 1
+    known = {value: cell["mean"] for value, cell in cells.items() if len(cell["values"]) >= runs and cell["values"]}
     enough = len(known) >= (len(cells) if at_least is None else at_least)
     return max(known, key=lambda value: known[value], default=None) if enough else None
 
@@ -218,28 +217,28 @@ def slots_rows(protocol: Protocol) -> list[Row]:
     ]
 
 
-def slots(protocol: Protocol, results: Results, seeds: int) -> Made:
+def slots(protocol: Protocol, results: Results, seeds: int) -> Json:
     rows = slots_rows(protocol)
     made = search(rows, protocol, results, seeds, reference=rows[-1].name)
     notes = (
         "Validation accuracy of F+M+V. The first domain's bank and the one that the second domain adds have that "
         "number of slots each. Tests are against the most slots.",
     )
-    return Made([made], notes, chosen=Choice(best(made)))
+    return {"sheets": [made], "chosen": best(made), "notes": list(notes)}
 
 
 def rates_rows(protocol: Protocol) -> list[Row]:
     return [Row(f"{rate:g}", PROPOSED, PAIR, training={"rate": rate}, about={"value": rate}) for rate in protocol.rates]
 
 
-def rates(protocol: Protocol, results: Results, seeds: int) -> Made:
+def rates(protocol: Protocol, results: Results, seeds: int) -> Json:
     chosen = printed()["rates"]["chosen"]
     made = search(rates_rows(protocol), protocol, results, seeds, reference=f"{chosen:g}")
     notes = (
         "Validation accuracy of F+M+V. The rate is Adam's, and the same for both domains. The paper names the rates "
         "that it tried and the one that it chose, but no figures. Tests are against that one.",
     )
-    return Made([made], notes, chosen=Choice(best(made), paper=chosen))
+    return {"sheets": [made], "chosen": best(made), "paper_chose": chosen, "notes": list(notes)}
 
 
 TUNING_SEEDS = 3  # the first of all
@@ -254,14 +253,14 @@ def tuning_rows(protocol: Protocol) -> list[Row]:
     ]
 
 
-def tuning(protocol: Protocol, results: Results, seeds: int) -> Made:
+def tuning(protocol: Protocol, results: Results, seeds: int) -> Json:
     made = search(tuning_rows(protocol), protocol, results, seeds)
     notes = (
         "Validation accuracy of EWC. The strength with the best mean of S and T is used in all tables, those of five "
         "domains too.",
     )
     # Tables go on where some strengths have failed, but one by itself is no choice.
-    return Made([made], notes, chosen=Choice(best(made, at_least=2)))
+    return {"sheets": [made], "chosen": best(made, at_least=2), "notes": list(notes)}
 
 
 TABLES = {

@@ -8,12 +8,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from memgrow import Learner, Stream
 from memgrow.data import load_for_evaluation
 from memgrow.errors import MemgrowError, SettingsError
 from research.common.files import atomic_write, pack_json, say
+from research.common.tables import to_page
 from research.theorem.plot import draw_theorem
 from research.theorem.report import DRAWS, EXAMPLES, SAMPLES, theorem_report
 from research.theorem.tables import theorem_tables
@@ -51,9 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             examples=given.limit,
             seed=given.seed,
         )
-        console = Console()
-        for shown in theorem_tables(report):
-            console.print(shown)
+        say(to_page(theorem_tables(report)) + "\n")
         say(f"The figures are in {atomic_write(given.out / 'theorem.json', pack_json(report.to_json()))}.")
         draw_theorem(report, given.out / "theorem.png")
     except MemgrowError as error:

@@ -4,9 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from rich.text import Text
-
-from research.common.tables import UNKNOWN, Column, Table, numbers, percent, to_page
+from research.common.tables import UNKNOWN, Table, percent, to_page
 from research.theorem.closed_form import Estimate
 from research.theorem.measure import Expansion
 from research.theorem.report import TheoremReport
@@ -24,15 +22,15 @@ EXPLANATION = (
 )
 
 
-def theorem_tables(report: TheoremReport) -> Iterator[Table | Text]:
+def theorem_tables(report: TheoremReport) -> Iterator[Table | str]:
     """Everything that is printed, from top to bottom."""
     yield drawn_table(report.drawn)
     yield sweep_table(report.swept)
     yield tied_table(report.tied)
-    yield Text(EXPLANATION)
+    yield EXPLANATION
     for measured in report.measured:
         yield measured_table(measured)
-        yield Text(measured_line(measured))
+        yield measured_line(measured)
 
 
 def theorem_markdown(figures: Mapping[str, Any]) -> str:
@@ -58,7 +56,7 @@ def drawn_table(drawn: Mapping[str, Drawn]) -> Table:
                 *(_number(None if shift is None else shift.mean, 2) for shift in shifts),
             )
         )
-    return _table(
+    return Table(
         "E|h' - h|² when d units, or M slots, are added: closed form; drawn over it\n"
         f"(S: slots over units; D = d = N = M = {base.old}, σ = {base.sigma} unless said)",
         ("sizes", "units", "drawn", "slots", "drawn", "holds", "S", "if held", "if not"),
@@ -74,7 +72,7 @@ def sweep_table(swept: Sequence[Sweep]) -> Table:
         cells = [f"{points[ratio].measured.mean:.2f} ({points[ratio].closed:.2f})" for ratio in SHOWN]
         limit = f"r = {sweep.breaks_at:.2f}" if isfinite(sweep.breaks_at) else "never"
         rows.append((sweep.shape, *cells, limit))
-    return _table(
+    return Table(
         "S when new slots get r times the attention of old ones: drawn (closed form)",
         ("slots read", *(f"r = {ratio:g}" for ratio in SHOWN), "S > 1 above"),
         rows,
@@ -93,7 +91,7 @@ def tied_table(tied: Mapping[str, Drawn]) -> Table:
         )
         for name, row in tied.items()
     ]
-    return _table(
+    return Table(
         "If the values are the keys (M = 50): slots, drawn over closed form",
         ("sizes", "values apart", "values = keys", "holds", "S if held, = keys"),
         rows,
@@ -116,7 +114,7 @@ def measured_table(measured: Expansion) -> Table:
         for name, effect in measured.effects.items()
     ]
     where = " on ".join(part for part in (measured.model, measured.domain) if part)
-    return _table(
+    return Table(
         f"{where}, just grown: squared change, % of squared size",
         ("growth", "parameters", "holds", "one step", "along text", "vector", "new label", "right"),
         rows,
@@ -148,8 +146,3 @@ def _number(value: float | None, digits: int = 3) -> str:
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}" if value >= 1e-3 or not value else f"{value:.{digits - 1}e}".replace("e-0", "e-")
-
-
-def _table(title: str, names: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    first, *others = names
-    return Table(title, [Column(first, wrap="never"), *numbers(*others)], rows, layout="narrow")

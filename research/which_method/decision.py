@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from research.common.significance import Paired, holm, paired_over_seeds
+from research.common.statistics import Paired, holm, paired_over_seeds
 from research.which_method.candidates import Family
 
 LEVEL = 0.05

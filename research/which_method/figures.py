@@ -9,7 +9,7 @@ from typing import Any
 from research.common.files import atomic_write, pack_json
 from research.common.matrix import Matrix
 from research.common.runs import Record
-from research.common.significance import paired_over_seeds
+from research.common.statistics import paired_over_seeds
 from research.common.store import Store
 from research.which_method.candidates import FAMILIES, Candidate, Family
 from research.which_method.decision import Choice, Scores, Trials, check, choose, second_check, third_check

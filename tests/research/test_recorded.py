@@ -12,6 +12,7 @@ from research.common.settings import MethodSettings, ModelSettings, PretrainedSe
 from research.common.store import Store
 from research.encoders.__main__ import main as encoders
 from research.paper.__main__ import main as paper
+from research.paper.false_positives import of_records
 from research.paper.page import BLOCKS, HOW, write_page
 from research.which_method.__main__ import main as which_method
 
@@ -37,7 +38,7 @@ def folder(tmp_path):
 def test_the_papers_tables_on_multinli(folder, capsys):
     paper(["all", "conditions", "--no-runs", "--out", str(folder)])
     same_figures(folder, RESULTS / "paper", [*ON_MULTINLI, "conditions"])
-    assert "Table 4: after five genres (5 seeds)" in capsys.readouterr().out
+    assert "# Table 4: after five genres" in capsys.readouterr().out
     assert {path.name for path in folder.glob("*.png")} == {"slots.png", "scaling.png", "theorem.png"}
 
 
@@ -107,3 +108,8 @@ def test_every_committed_record_is_read_and_written_as_it_was():
 
 def test_every_file_of_figures_names_its_command():
     assert not list(what_is_wrong(ROOT))
+
+
+def test_how_often_seeds_of_one_method_get_an_arrow():
+    committed = json.loads((RESULTS / "paper/false-positives.json").read_text())
+    assert of_records(RESULTS / "paper/runs") == committed["between_seeds"]
