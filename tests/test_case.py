@@ -10,7 +10,7 @@ from memgrow.data.batches import UnknownWords, tokenize_examples
 from memgrow.data.text import tokenize, tokenize_lower
 from memgrow.errors import DataError
 from memgrow.models import PretrainedSettings
-from memgrow.training.defaults import SMALL, THE_PAPERS, defaults_for
+from memgrow.training.defaults import PAPER, SMALL, defaults_for
 
 TINY = ModelSettings(embedding=4, hidden=4, slots=2, perceptron=4, lowercase=True)
 BRIEF = TrainingSettings(epochs=2, min_documents=2)
@@ -53,7 +53,7 @@ def test_a_text_in_capitals_gets_the_very_same_answer_also_after_loading(learner
 def test_new_models_read_lower_case_by_every_default_and_settings_of_ones_own_do_not():
     assert Learner.create(device="cpu").settings.lowercase
     assert SMALL.model.lowercase
-    assert THE_PAPERS.model.lowercase
+    assert PAPER.model.lowercase
     assert defaults_for(None).model.lowercase
     assert not Learner.create(model=ModelSettings(hidden=4)).settings.lowercase
     assert not PretrainedSettings().lowercase

@@ -138,7 +138,7 @@ def test_the_texts_of_pairs_may_be_read_apart(encoder, stream, tmp_path):
     learner.learn(stream[:2], folder=tmp_path / "model")
     tests = stream[1].test
     assert Learner.load(tmp_path / "model", "cpu").predict(tests) == learner.predict(tests)
-    (bank,) = learner.reading(tests[0])
+    (bank,) = learner.attention(tests[0])
     assert [len(share) for share in bank.values()] == [2]
 
 
@@ -209,7 +209,7 @@ def test_reading_tells_of_each_bank_whose_slots_a_text_reads(encoder, stream):
     example = stream[1].test[0]
     pieces = learner.tokens(example)
     assert [row[0] for row in pieces] == ["[CLS]"]
-    banks = learner.reading(example)
+    banks = learner.attention(example)
     assert [list(bank) for bank in banks] == [[stream.names[1]]] * 2
     assert all(share.shape == (1, len(pieces[0])) for bank in banks for share in bank.values())
     assert all(0 <= float(share.max()) <= 1 + 1e-6 for bank in banks for share in bank.values())

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from memgrow.training.progress import NotebookProgress, PlainProgress, Step, shown_by
+from memgrow.training.progress import NotebookProgress, PlainProgress, Step, find_progress
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def notebook(monkeypatch):
 
 
 def test_a_notebook_has_one_bar_for_each_domain(notebook):
-    bar = shown_by(True)
+    bar = find_progress(True)
     assert isinstance(bar, NotebookProgress)
     for batch in (1, 2):
         bar.step(Step("<books>", 1, 5, batch, 4, 0.5, 0.5, 0.75))
@@ -39,4 +39,4 @@ def test_a_notebook_has_one_bar_for_each_domain(notebook):
 
 def test_a_terminal_of_ipython_has_lines_as_a_script_has(notebook):
     notebook.shell.kernel = None
-    assert type(shown_by(True)) is PlainProgress
+    assert type(find_progress(True)) is PlainProgress

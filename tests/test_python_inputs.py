@@ -5,7 +5,7 @@ import pytest
 
 from memgrow import Domain, Example, Learner, ModelSettings, TrainingSettings
 from memgrow.errors import DataError, MemgrowError, SettingsError
-from memgrow.training.progress import Step, shown_by
+from memgrow.training.progress import Step, find_progress
 
 SMALL = ModelSettings(embedding=4, hidden=4, slots=2, perceptron=4)
 BRIEF = TrainingSettings(epochs=1)
@@ -115,7 +115,7 @@ def test_progress_may_be_true_and_is_refused_where_it_can_show_nothing(capsys):
 
 
 def test_plain_progress_has_a_line_for_each_epoch(capsys):
-    progress = shown_by(True)
+    progress = find_progress(True)
     for epoch in (1, 2):
         for batch in (1, 2, 2):
             progress.step(Step("books", epoch, 2, batch, 2, loss=0.5, accuracy=0.5))

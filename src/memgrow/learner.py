@@ -1,6 +1,7 @@
 """Learner: one model that learns domain after domain. It is created or loaded, adapted, asked, evaluated and saved."""
 
 import operator
+import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
@@ -42,8 +43,8 @@ from memgrow.training.checks import (
     labels_in,
     weak_scores,
 )
-from memgrow.training.defaults import Defaults, advice_for, defaults_for, defaults_here, sizes_line
-from memgrow.training.progress import Progress, shown_by, warn
+from memgrow.training.defaults import Defaults, advice_for, defaults_for, defaults_for_device, sizes_line
+from memgrow.training.progress import Progress, find_progress, warn
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.settings import TrainingSettings
 from memgrow.training.state import LearnerConfig, LearnerState
@@ -131,7 +132,7 @@ class Learner:
         if task is not None and task not in TASKS:
             raise SettingsError(f"there is no task {task!r}; there are {', '.join(TASKS)}")
         found = find_device(device)
-        sizes = defaults_here(found, task == REPLY) if model is None and encoder is None else None
+        sizes = defaults_for_device(found, task == REPLY) if model is None and encoder is None else None
         usual = sizes or defaults_for(model or encoder, task == REPLY)
         spec, options = find_method(method or usual.method), options or usual.options
         spec.check(model or usual.model)
@@ -208,7 +209,7 @@ class Learner:
         for stage in stages:
             check_learnable(self.config, stage)
         upcoming = [name for stage in stages for name in stage.learned]
-        arguments = {**arguments, "watch": watch, "progress": shown_by(arguments.get("progress"))}
+        arguments = {**arguments, "watch": watch, "progress": find_progress(arguments.get("progress"))}
         with _holding(folder := arguments.get("folder")), using_threads(arguments.get("threads")):
             if folder is not None:
                 ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
@@ -221,7 +222,7 @@ class Learner:
         """Learn a stage that has been checked, and save it."""
         folder, overwrite = given.get("folder"), given.get("overwrite", False)
         keep_versions, limit = given.get("keep_versions"), given.get("max_forgetting")
-        progress = shown_by(given.get("progress"))
+        progress = find_progress(given.get("progress"))
         check_keep_versions(keep_versions)
         if limit is not None and not limit >= 0:
             raise SettingsError(f"max_forgetting is the number of points that may be lost, 0 or more, not {limit:g}")
@@ -350,6 +351,11 @@ class Learner:
         batch = collate(self.encode([_as_example(text)], labeled=False), [0], self.device)
         return model.encoder.reading(batch.words, batch.lengths)
 
+    def reading(self, text: Text) -> list[dict[str, torch.Tensor]]:
+        """The name of `attention` before 1.0."""
+        warnings.warn("Learner.reading is now Learner.attention", DeprecationWarning, stacklevel=2)
+        return self.attention(text)
+
     def tokens(self, text: Text) -> tuple[list[str], ...]:
         """The words or word pieces that the model reads; an encoder may read a pair as one sequence."""
         (found,) = self.settings.kind.spelled(self.config.tokenize([_as_example(text)]), self.encoder)
@@ -415,16 +421,9 @@ class Learner:
             raise DataError(f"{domain.name} has no {name} examples to evaluate on")
         return self.encode(examples, unknown_labels=unknown_labels)
 
-    def encode(
-        self,
-        examples: Sequence[Example],
-        labeled: bool = True,
-        unknown_labels: bool = False,
-        labelled: bool = True,
-        strange: bool = False,
-    ) -> Encoded:
+    def encode(self, examples: Sequence[Example], labeled: bool = True, unknown_labels: bool = False) -> Encoded:
         """Check and encode examples; `unknown_labels` allows labels that the model does not have."""
-        labels, unknown_labels = self.labels if labeled and labelled else None, unknown_labels or strange
+        labels = self.labels if labeled else None
         allowed = (*labels, *labels_in(examples)) if labels and unknown_labels else labels
         check_examples(examples, self.task or "", allowed)
         return encode(self.config.tokenize(examples), self.vocabulary, labels or ())
@@ -466,19 +465,6 @@ class Learner:
         learner = cls(*read_checkpoint(path, found, model, version), found)
         learner.folder = Path(path).absolute()
         return learner
-
-    # Old names, until all callers have the new ones
-
-    @property
-    def setup(self) -> LearnerConfig:
-        return self.config
-
-    @property
-    def learnt(self) -> LearnerState:
-        return self.state
-
-    def reading(self, text: Text) -> list[dict[str, torch.Tensor]]:
-        return self.attention(text)
 
     # What it is made of
 

@@ -19,7 +19,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.nn.device import find_device
-from memgrow.training.defaults import defaults_for, defaults_here
+from memgrow.training.defaults import defaults_for, defaults_for_device
 from memgrow.training.settings import TrainingSettings
 
 try:
@@ -135,7 +135,7 @@ class MemgrowClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> tuple[str, ModelSettings, TrainingSettings, MethodSettings]:
         """The method and all settings by the current parameters."""
         named = self.model or self.encoder
-        usual = defaults_here(find_device(self.device)) if named is None else defaults_for(named)
+        usual = defaults_for_device(find_device(self.device)) if named is None else defaults_for(named)
         model, training = self.model or usual.model, self.training or usual.training
         sizes = {name: getattr(self, name) for name in OF_MODEL if getattr(self, name) is not None}
         steps = {name: getattr(self, name) for name in OF_TRAINING if getattr(self, name) is not None}

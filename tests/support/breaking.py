@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from memgrow.training.progress import NoProgress, Step
-from memgrow.training.resume import Position
+from memgrow.training.resume import TrainState
 
 FIRST, LAST = "first", "last"
 # The n-th verdict of a test: worse, or better, than all before it.
@@ -46,9 +46,9 @@ def keep_epoch(which: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Only with the last does a run's end show all that was learnt; only with the first, that the best was not lost.
     """
     verdict = map(VERDICTS[which], itertools.count(1))
-    after_epoch = Position.after_epoch
+    after_epoch = TrainState.after_epoch
 
-    def judged(self: Position, score: float, *given: float) -> Position:
+    def judged(self: TrainState, score: float, *given: float) -> TrainState:
         return after_epoch(self, next(verdict), *given)
 
-    monkeypatch.setattr(Position, "after_epoch", judged)
+    monkeypatch.setattr(TrainState, "after_epoch", judged)

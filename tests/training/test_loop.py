@@ -106,14 +106,14 @@ def test_progress_reports_every_epoch(stream, tiny):
 
 @pytest.mark.parametrize(("examples", "epochs"), [(1, 500), (60, 9), (140, 4), (249, 3), (250, 2), (10_000, 2)])
 def test_auto_patience_depends_on_the_number_of_validation_examples(examples, epochs):
-    assert TrainingSettings(patience="auto").waiting(examples) == epochs
-    assert TrainingSettings(patience=3).waiting(examples) == 3
+    assert TrainingSettings(patience="auto").patience_for(examples) == epochs
+    assert TrainingSettings(patience=3).patience_for(examples) == 3
 
 
 @given(batches=st.integers(1, 300), validation=st.integers(1, 1000), patience=st.integers(1, 600) | st.just("auto"))
 def test_auto_epochs_are_five_or_150_steps_for_a_first_domain(batches, validation, patience):
     settings = replace(FINE_TUNING, epochs="auto", patience=patience)
-    later, first = (settings.settled(batches, validation, first) for first in (False, True))
+    later, first = (settings.resolve(batches, validation, first) for first in (False, True))
     assert later == replace(settings, epochs=5)
     if batches >= 30:
         assert first == later

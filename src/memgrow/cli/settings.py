@@ -16,7 +16,7 @@ from memgrow.errors import SettingsError, quoted
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
 from memgrow.nn.device import find_device
-from memgrow.training.defaults import Defaults, defaults_for, defaults_here
+from memgrow.training.defaults import Defaults, defaults_for, defaults_for_device
 from memgrow.training.settings import TrainingSettings
 
 SECTIONS: dict[str, type[Any]] = {
@@ -65,7 +65,7 @@ class SettingChanges:
         """The defaults beneath the changes; without a recipe or an encoder, sizes that suit the device."""
         if self.is_recipe or self.encoder is not None:
             return defaults_for(self.encoder, replies)
-        return defaults_here(find_device(device), replies)
+        return defaults_for_device(find_device(device), replies)
 
 
 def read_settings(path: Path | None, words: Iterable[str] = (), encoder: str | None = None) -> SettingChanges:

@@ -39,7 +39,7 @@ from memgrow.methods import MethodSettings, find_method
 from memgrow.models import REPLY, ModelSettings
 from memgrow.nn.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.training.checks import check_stage
-from memgrow.training.defaults import defaults_here
+from memgrow.training.defaults import defaults_for_device
 from memgrow.training.progress import Step
 from memgrow.training.settings import TrainingSettings
 
@@ -128,7 +128,7 @@ def compare(
     check_comparable(stream)
     folder, watch, seeds = Path(folder), watch or Watcher(), list(seeds)
     if settings is None:
-        usual = defaults_here(find_device(device), stream[0].has_replies)
+        usual = defaults_for_device(find_device(device), stream[0].has_replies)
         settings = Settings(usual.model, usual.training, usual.options)
     runs = plan(stream, methods, seeds, settings)
     with ExitStack() as stack:
@@ -191,11 +191,11 @@ def plan(stream: Stream, methods: Sequence[str], seeds: Sequence[int], settings:
 def retraining_settings(training: TrainingSettings, stream: Stream) -> TrainingSettings:
     """More patience and twice the epochs, so that retraining on everything converges."""
     examples, validation = (sum(len(getattr(one, part)) for one in stream) for part in ("train", "validation"))
-    training = training.settled(ceil(examples / training.batch), validation, first=True)
+    training = training.resolve(ceil(examples / training.batch), validation, first=True)
     if training.schedule != "constant":  # the rate falls to zero in the last epoch
-        return replace(training, patience=training.most_epochs)
-    patience = max(RETRAINING_PATIENCE, training.waiting(validation))
-    return replace(training, patience=patience, epochs=2 * training.most_epochs)
+        return replace(training, patience=training.max_epochs)
+    patience = max(RETRAINING_PATIENCE, training.patience_for(validation))
+    return replace(training, patience=patience, epochs=2 * training.max_epochs)
 
 
 def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str, Any]:
@@ -203,7 +203,7 @@ def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str,
     results = comparison.results.get(RETRAINING, {})
     if not results:
         return {}
-    most, patience = training.most_epochs, training.waiting(0)
+    most, patience = training.max_epochs, training.patience_for(0)
     stopped = [
         training.schedule != "constant" or one.epochs < most or one.epochs - one.best_epoch >= patience
         for one in results.values()

@@ -81,29 +81,6 @@ class MethodSpec:
         """Whether rows of earlier domains are kept as text."""
         return any(map(keeps_rows, self.parts))
 
-    # Old names, until all callers have the new ones.
-
-    @property
-    def together(self) -> bool:
-        return self.joint
-
-    @property
-    def afresh(self) -> bool:
-        return self.reinit
-
-    @property
-    def keeps_examples(self) -> bool:
-        return self.keeps_rows
-
-    @property
-    def remembers(self) -> tuple[type[Method], ...]:
-        return self.parts
-
-    @property
-    def shares_first(self) -> bool:
-        """Whether it learns the first domain as F does."""
-        return not self.joint and not self.closed_form
-
     @property
     def words(self) -> str:
         """The name in words: finetune+slots+vocab for F+M+V."""

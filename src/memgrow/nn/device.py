@@ -1,4 +1,4 @@
-"""The device that a model lives on: which one it is, how exactly it multiplies, its threads, and its warm-up."""
+"""Devices: which one to use, its precision, CPU threads, and warm-up of a GPU."""
 
 import contextlib
 import functools
@@ -11,8 +11,8 @@ import torch
 
 from memgrow.errors import SettingsError
 
-SAID = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")  # variables by which somebody says how many threads there are to be
-WORTHWHILE = 1 << 25  # multiplications of a step: with fewer, a second thread saves less than it waits
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
+SMALL_STEP = 1 << 25  # multiplications: in a smaller step, a second thread waits longer than it helps
 NO_MEMORY = ("DefaultCPUAllocator", "Storage size calculation overflowed", "out of memory")  # in torch's words
 
 
@@ -26,13 +26,13 @@ def find_device(name: str) -> torch.device:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that something does not fit: torch has more than one way to say so."""
+    """Whether an error means that memory ran out; torch has several."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or any(words in str(error) for words in NO_MEMORY)
 
 
 @functools.cache
 def multiplies_bfloat16(kind: str) -> bool:
-    """Whether a device of this kind has instructions of its own for products of bfloat16; without, they are slow."""
+    """Whether a device has native bfloat16 products; without, they are slow."""
     if kind != "cpu":
         return kind == "cuda"
     checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")  # torch has no public ones
@@ -40,42 +40,41 @@ def multiplies_bfloat16(kind: str) -> bool:
 
 
 def allow_tf32(device: torch.device) -> None:
-    """Let a GPU round factors to ten bits, in all of this process: nobody reads the fourth digit of a weight."""
+    """Allow TF32 products on a GPU, for the whole process."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
 
 
-_usual = torch.get_num_threads()  # as long as nobody has said another number
+_usual = torch.get_num_threads()
 _said = False
 
 
 def set_usual_threads(count: int) -> None:
-    """Let large models take this many threads from now on; small ones take one all the same."""
+    """Set the number of threads of large models; small ones use one."""
     global _usual
     _usual = count
     torch.set_num_threads(count)
 
 
 def set_threads(count: int) -> None:
-    """Let all models take this many threads from now on."""
+    """Set the number of threads of all models."""
     global _said
     _said = True
     torch.set_num_threads(count)
 
 
 def suited_threads(device: torch.device, multiplications: int, asked: int | None = None) -> int:
-    """The threads to compute with on a device, where a step has so many multiplications.
+    """The number of threads for steps of so many multiplications.
 
-    Those that are asked for; else those that OMP_NUM_THREADS, or torch.set_num_threads since memgrow was imported, has
-    said; else one for a small model, whose threads would wait for each other most of the time, and for very long where
-    another process is busy.
+    It is `asked`, or what OMP_NUM_THREADS or torch.set_num_threads has set, or one for a small model, whose threads
+    would mostly wait for each other.
     """
     check_threads(asked)
     now = torch.get_num_threads()
-    said = _said or now != _usual or any(os.environ.get(name) for name in SAID)
+    said = _said or now != _usual or any(os.environ.get(name) for name in THREAD_VARIABLES)
     if asked is not None or said or device.type != "cpu":
         return asked or now
-    return 1 if multiplications < WORTHWHILE else now
+    return 1 if multiplications < SMALL_STEP else now
 
 
 def check_threads(count: int | None) -> None:
@@ -85,7 +84,7 @@ def check_threads(count: int | None) -> None:
 
 @contextlib.contextmanager
 def using_threads(count: int | None) -> Iterator[None]:
-    """Within, torch computes with so many threads; None: with as many as before."""
+    """Within, torch uses so many threads; None: as many as before."""
     check_threads(count)
     before = _counts.enter(count)
     try:
@@ -95,9 +94,9 @@ def using_threads(count: int | None) -> Iterator[None]:
 
 
 class _ThreadCounts(threading.local):
-    """Who is within `using_threads`: `depth` of this thread, and `inside` and `outside` of all.
+    """Counts `using_threads` blocks: `depth` in this thread, `inside` in all.
 
-    A thread that is new to torch takes over what another has set for a while, and must not put that back as its own.
+    A thread that is new to torch sees the count that another thread has set, and must not restore that as its own.
     """
 
     depth = 0
@@ -105,7 +104,7 @@ class _ThreadCounts(threading.local):
     changing: ClassVar[threading.Lock] = threading.Lock()
 
     def enter(self, count: int | None) -> int:
-        """Set the count, and tell the one to put back."""
+        """Set the count; returns the one to restore."""
         with self.changing:
             own = self.depth or not self.shared["inside"]
             before = torch.get_num_threads() if own else self.shared["outside"]
@@ -127,22 +126,21 @@ _counts = _ThreadCounts()
 
 
 def warm_up(device: torch.device) -> None:
-    """Begin to get a GPU ready in the background: it takes seconds before its first product."""
+    """Initialize a GPU in the background: its first product takes seconds."""
     if device.type == "cuda":
-        # "cuda" means the current device of the calling thread, which is the first unless somebody has chosen another.
         current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
         warm_up_gpu(current if device.index is None else device.index)
 
 
 @functools.cache
 def warm_up_gpu(number: int) -> None:
-    """The same for the GPU of that number, once in a process."""
+    """The same for one GPU, once per process."""
     threading.Thread(target=_load, args=(torch.device("cuda", number),), name="warm-up").start()
 
 
 def _load(device: torch.device) -> None:
-    """Load what the first product and the first optimiser need."""
-    with contextlib.suppress(RuntimeError):  # whoever uses the device next meets the error as well, and can say more
+    """Load what the first product and the first optimizer need."""
+    with contextlib.suppress(RuntimeError):  # the next use of the device raises it again
         some = torch.ones(8, 8, device=device)
         torch.mm(some, some)
         torch.optim.Adam([some.requires_grad_()])

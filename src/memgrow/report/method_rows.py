@@ -38,8 +38,8 @@ def method_rows() -> dict[str, Any]:
                 "name": method.name,
                 "default": defaults.get(method.name),
                 "grows": list(method.grows),
-                "sees": "all data" if method.together else "+ old rows" if method.keeps_examples else "new data",
-                "keeps_rows": method.keeps_examples,
+                "sees": "all data" if method.joint else "+ old rows" if method.keeps_rows else "new data",
+                "keeps_rows": method.keeps_rows,
                 "encoder": _with_encoder(method),
                 "about": method.about,
             }

@@ -82,7 +82,7 @@ def adapt(
     trainable = method.trainable(old, model)
     trained = trainable.count(model)
     batches = -(-len(training) // config.training.batch)
-    settings = config.training.settled(batches, len(validation), first=old is None)
+    settings = config.training.resolve(batches, len(validation), first=old is None)
     multiplications = model.multiplications(settings.batch * TEXTS[stage.task])
     with using_threads(suited_threads(device, multiplications, options.threads)):
         if config.method.closed_form:

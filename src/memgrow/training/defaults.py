@@ -34,22 +34,22 @@ FINE_TUNING = TrainingSettings(
 # the number of validation examples.
 RECURRENT = TrainingSettings(min_documents=2, patience="auto")
 
-READS_LOWER = ModelSettings(lowercase=True)
+LOWERCASE = ModelSettings(lowercase=True)
 
 # A thousand texts take a minute or two on two cores.
 SMALL = Defaults(
-    model=replace(READS_LOWER, embedding=50, hidden=64, slots=64, perceptron=64),
+    model=replace(LOWERCASE, embedding=50, hidden=64, slots=64, perceptron=64),
     training=replace(RECURRENT, rate=1e-3, epochs=15),
     suits="for a CPU, those of the recipe small",
 )
 SMALL_REPLIES = Defaults(
     method=RECOMMENDED_FOR_REPLIES,
-    model=replace(READS_LOWER, cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
+    model=replace(LOWERCASE, cell="gru", embedding=64, hidden=128, slots=64, bidirectional=False),
     training=replace(RECURRENT, rate=2e-3, epochs=15),
     suits="for a CPU, those of the recipe small-dialogue",
 )
-THE_PAPERS = Defaults(model=READS_LOWER, training=RECURRENT, suits="for a GPU, the paper's")
-THE_PAPERS_REPLIES = replace(THE_PAPERS, method=RECOMMENDED_FOR_REPLIES)
+PAPER = Defaults(model=LOWERCASE, training=RECURRENT, suits="for a GPU, the paper's")
+PAPER_REPLIES = replace(PAPER, method=RECOMMENDED_FOR_REPLIES)
 
 
 def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False) -> Defaults:
@@ -60,12 +60,12 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
         options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200)
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto"), options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
-    return Defaults(method, model or READS_LOWER, RECURRENT)
+    return Defaults(method, model or LOWERCASE, RECURRENT)
 
 
-def defaults_here(device: torch.device, replies: bool = False) -> Defaults:
+def defaults_for_device(device: torch.device, replies: bool = False) -> Defaults:
     """The defaults of a recurrent network whose sizes are not given: they suit the device."""
-    labelled, replying = (THE_PAPERS, THE_PAPERS_REPLIES) if device.type == "cuda" else (SMALL, SMALL_REPLIES)
+    labelled, replying = (PAPER, PAPER_REPLIES) if device.type == "cuda" else (SMALL, SMALL_REPLIES)
     return replying if replies else labelled
 
 
@@ -82,7 +82,7 @@ def sizes_line(usual: Defaults, model: ModelSettings, training: TrainingSettings
 
 def training_line(training: TrainingSettings) -> str:
     """Rate, batch and epochs in a few words."""
-    epochs = counted(training.most_epochs, "epoch")
+    epochs = counted(training.max_epochs, "epoch")
     longer = f" (a model's first domain: {STEPS} steps at least)" if training.epochs == AUTO else ""
     return f"rate {training.rate:g}, batch {training.batch}, at most {epochs}{longer}"
 

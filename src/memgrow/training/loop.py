@@ -18,7 +18,7 @@ from memgrow.models import Model
 from memgrow.nn.seeding import derive
 from memgrow.training.optimizer import load_optimizer_state, make_optimizer, optimizer_state, scale_rates
 from memgrow.training.progress import Progress, Step
-from memgrow.training.resume import Position, ResumeFolder, under
+from memgrow.training.resume import ResumeFolder, TrainState, under
 from memgrow.training.settings import TrainingSettings
 
 REPORT_EVERY_S = 0.2  # reading a number back from a GPU makes it wait
@@ -58,22 +58,22 @@ def train(
     parameters = trainable.prepare(model)
     optimizer = make_optimizer(parameters, settings, new)
     batches = -(-len(data) // settings.batch)
-    patience, warmup = settings.waiting(len(validation)), method.warmup_epochs(batches)
+    patience, warmup = settings.patience_for(len(validation)), method.warmup_epochs(batches)
     best = _copy(trainable.state(model))
     running = torch.zeros(2, dtype=torch.double, device=model.device)  # loss and correct answers of this epoch so far
-    position = Position()
+    state = TrainState()
     if (restored := resume.restore()) is not None:
-        position, tensors = restored
+        state, tensors = restored
         try:
             best = _load(model, trainable, tensors)
             load_optimizer_state(optimizer, parameters, under(tensors, "optimizer"))
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise resume.unusable(error) from error
-        running.copy_(torch.tensor([position.loss, position.correct]))
-        progress.note(f"{name}: resuming in epoch {position.epoch + 1} after batch {position.batch}")
-    started, reported, seen = time.monotonic() - position.seconds, 0.0, position.seen
+        running.copy_(torch.tensor([state.loss, state.correct]))
+        progress.note(f"{name}: resuming in epoch {state.epoch + 1} after batch {state.batch}")
+    started, reported, seen = time.monotonic() - state.seconds, 0.0, state.seen
 
-    def save(at: Position) -> None:
+    def save(at: TrainState) -> None:
         tensors = {f"model/{key}": tensor for key, tensor in trainable.state(model).items()}
         tensors |= {f"best/{key}": tensor for key, tensor in best.items()}
         tensors |= {f"optimizer/{key}": tensor for key, tensor in optimizer_state(optimizer, parameters).items()}
@@ -83,8 +83,8 @@ def train(
         loss, correct = (running / max(seen, 1)).tolist()
         if not isfinite(loss):
             raise diverged(done)
-        known = position.best if position.best >= 0 else None
-        progress.step(Step(name, epoch + 1, settings.most_epochs, done, batches, loss, correct, known, validated))
+        known = state.best if state.best >= 0 else None
+        progress.step(Step(name, epoch + 1, settings.max_epochs, done, batches, loss, correct, known, validated))
 
     def diverged(done: int) -> SettingsError:
         resume.clear()  # a resumed run would diverge again
@@ -94,11 +94,11 @@ def train(
         )
 
     def may_improve() -> bool:
-        waited = position.epoch - max(position.best_epoch, warmup)
-        return position.epoch < settings.most_epochs and position.best < PERFECT and waited < patience
+        waited = state.epoch - max(state.best_epoch, warmup)
+        return state.epoch < settings.max_epochs and state.best < PERFECT and waited < patience
 
     while may_improve():
-        epoch, first = position.epoch, position.batch
+        epoch, first = state.epoch, state.batch
         order = shuffled(data, settings.batch, derive(seed, "order", epoch), epoch)
         if first == 0:
             running.zero_()
@@ -127,22 +127,22 @@ def train(
                 total, correct = running.tolist()
                 if not isfinite(total):
                     raise diverged(done)
-                save(replace(position, batch=done, loss=total, correct=correct, seen=seen, seconds=now - started))
+                save(replace(state, batch=done, loss=total, correct=correct, seen=seen, seconds=now - started))
 
         if not _finite(parameters.values()):
             raise diverged(batches)
         with swapped(model, method.evaluation_weights(model, optimizer)):
             score = model.score(validation)
-            position = position.after_epoch(score, time.monotonic() - started, float(running[0]) / max(seen, 1))
-            if position.best_epoch == position.epoch:
+            state = state.after_epoch(score, time.monotonic() - started, float(running[0]) / max(seen, 1))
+            if state.best_epoch == state.epoch:
                 best = _copy(trainable.state(model))
         if resume.due_after_epoch(best):
-            save(position)
+            save(state)
         report(batches, score)
 
     last = _copy(parameters)
     model.load_state_dict({**model.state_dict(), **best})
-    return TrainResult(position.epoch, position.best_epoch, position.best, position.seconds, position.curve, last)
+    return TrainResult(state.epoch, state.best_epoch, state.best, state.seconds, state.curve, last)
 
 
 @contextmanager

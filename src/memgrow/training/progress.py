@@ -1,4 +1,4 @@
-"""Progress: steps and sentences from a long piece of work for the person who waits for it."""
+"""Progress of training: a protocol with two methods, and its implementations for scripts and notebooks."""
 
 import sys
 import warnings
@@ -12,7 +12,7 @@ from memgrow.errors import SettingsError
 
 @dataclass(frozen=True)
 class Step:
-    """The point at which training stands; without loss and accuracy, that of reading texts."""
+    """Progress of training; without loss and accuracy, of reading texts."""
 
     domain: str
     epoch: int  # from 1
@@ -26,24 +26,24 @@ class Step:
 
 
 class Progress(Protocol):
-    """Anything that can show steps and say sentences: a bar, a log, a page."""
+    """Shows steps and notes: a bar, a log, a page."""
 
     def step(self, step: Step) -> None: ...
     def note(self, sentence: str) -> None: ...
 
 
 class PlainProgress:
-    """Writes sentences to standard error, and a line for each epoch: for a script or a notebook."""
+    """Writes notes and a line for each epoch to standard error."""
 
     def __init__(self) -> None:
-        self._told = ""
+        self._last = ""
 
     def step(self, step: Step) -> None:
         if step.loss is None or step.batch < step.batches:
             return
         line = f"{step.domain}: epoch {step.epoch}/{step.epochs}, loss {step.loss:.3f}"
-        if line != self._told:
-            self._told = line
+        if line != self._last:
+            self._last = line
             self.note(line)
 
     def note(self, sentence: str) -> None:
@@ -51,7 +51,7 @@ class PlainProgress:
 
 
 class NotebookProgress(PlainProgress):
-    """A bar in the output of a notebook's cell, one for each domain; sentences stand above it."""
+    """A bar in the output of a notebook's cell, one for each domain."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -72,7 +72,7 @@ class NotebookProgress(PlainProgress):
 
 
 class NoProgress:
-    """Shows nothing but what is a warning (`warn`)."""
+    """Shows nothing; `warn` raises a Python warning instead."""
 
     def step(self, step: Step) -> None:
         return
@@ -81,26 +81,22 @@ class NoProgress:
         return
 
 
-def shown_by(progress: Progress | bool | None) -> Progress:
-    """What a caller asks to be told by: an object of its own, True for a notebook's bar or for plain lines elsewhere.
-
-    None or False is nothing.
-    """
+def find_progress(progress: Progress | bool | None) -> Progress:
+    """The progress that a caller asks for: an object, True for a default one, None or False for none."""
     if progress is None or progress is False:
         return NoProgress()
     if progress is True:
         return NotebookProgress() if in_notebook() else PlainProgress()
     if not (callable(getattr(progress, "step", None)) and callable(getattr(progress, "note", None))):
         raise SettingsError(
-            f"progress is of the type {type(progress).__name__}, but must be True, or an object with the methods step "
-            "and note"
+            f"progress must be True, or an object with the methods step and note, not {type(progress).__name__}"
         )
     return progress
 
 
 def warn(progress: Progress, sentence: str) -> None:
-    """Tell what nobody should miss: where nothing is shown it is a warning of Python's, at the line outside memgrow."""
-    if type(progress).note is not NoProgress.note:  # one made of NoProgress may listen to sentences alone
+    """Show a note that should not be missed; without progress it is a Python warning at the caller's line."""
+    if type(progress).note is not NoProgress.note:
         progress.note(sentence)
         return
     frame, level = sys._getframe(), 1
@@ -110,6 +106,6 @@ def warn(progress: Progress, sentence: str) -> None:
 
 
 def in_notebook() -> bool:
-    """Whether this is the kernel of a notebook, whose cells can show a bar."""
+    """Whether this runs in a notebook."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # imported by then, if it is one
     return shell is not None and getattr(shell, "kernel", None) is not None

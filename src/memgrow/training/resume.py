@@ -19,14 +19,14 @@ from memgrow.errors import MemgrowError, ModelError, brief
 from memgrow.evaluation.history import Curve
 from memgrow.nn.device import is_out_of_memory
 
-SHARE = 0.1  # of a training's time, at most, that saving at the end of epochs may take
-BYTES_PER_S = 2e8  # that are saved, until it is known how long that really takes
-STATE = "state.safetensors"  # tensors, and the position as metadata
+SAVING_SHARE = 0.1  # largest share of the training time that saving after epochs may take
+BYTES_PER_S = 2e8  # expected speed of the first save
+STATE = "state.safetensors"  # tensors, and the training state as metadata
 
 
 @dataclass(frozen=True)
-class Position:
-    """The point at which the training of a model stands, in numbers."""
+class TrainState:
+    """How far a training has come."""
 
     epoch: int = 0
     batch: int = 0  # of this epoch, done
@@ -39,7 +39,7 @@ class Position:
     curve: Curve = field(default_factory=Curve)
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "Position":
+    def from_json(cls, value: Mapping[str, Any]) -> "TrainState":
         """What `asdict` made JSON of."""
         for one in fields(cls):
             if one.name == "curve":
@@ -49,21 +49,21 @@ class Position:
                 raise ValueError(f"{one.name} is {number!r}")
         return cls(**{**value, "curve": Curve.from_json(value.get("curve", {}))})
 
-    def after_epoch(self, score: float, seconds: float, loss: float | None = None) -> "Position":
-        """The position at the beginning of the next epoch, once this one has been validated."""
+    def after_epoch(self, score: float, seconds: float, loss: float | None = None) -> "TrainState":
+        """The state at the beginning of the next epoch, once this one has been validated."""
         curve = self.curve.then(loss, score)
-        new = Position(self.epoch + 1, best=self.best, best_epoch=self.best_epoch, seconds=seconds, curve=curve)
+        new = TrainState(self.epoch + 1, best=self.best, best_epoch=self.best_epoch, seconds=seconds, curve=curve)
         return replace(new, best=score, best_epoch=new.epoch) if score > self.best else new
 
 
 class UnfinishedError(ModelError):
-    """An unfinished training that this one cannot go on with: it is another's, or damaged."""
+    """An unfinished training that cannot be resumed: another one, or damaged."""
 
 
 class ResumeFolder:
-    """The folder that keeps an unfinished training; where it is None, nothing is kept.
+    """Saves an unfinished training in a folder; with None nothing is saved.
 
-    `key` names the training: a folder of another one is refused.
+    `key` identifies the training: the state of another one is refused.
     """
 
     def __init__(self, folder: Path | None, stage: int, key: Mapping[str, str], every: float) -> None:
@@ -84,22 +84,22 @@ class ResumeFolder:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
 
     def due_after_epoch(self, tensors: Mapping[str, Tensor]) -> bool:
-        """The same where an epoch ends: sooner, but not after each where epochs are short and the model is large."""
+        """Whether to save after an epoch: sooner, but not after each short epoch of a large model."""
         takes = max(self._took, sum(tensor.nbytes for tensor in tensors.values()) / BYTES_PER_S)
-        return self.folder is not None and time.monotonic() - self._saved >= min(self.every, takes / SHARE)
+        return self.folder is not None and time.monotonic() - self._saved >= min(self.every, takes / SAVING_SHARE)
 
-    def save(self, position: Position, tensors: Mapping[str, Tensor], device: torch.device) -> None:
-        """Keep where a training stands: its position, its tensors, and chance on the CPU and the device."""
+    def save(self, train_state: TrainState, tensors: Mapping[str, Tensor], device: torch.device) -> None:
+        """Keep where a training stands: its state, its tensors, and the random number generators."""
         assert self.folder is not None
         began = time.monotonic()
-        chance = {"chance/cpu": torch.get_rng_state()}
+        rng_state = {"rng_state/cpu": torch.get_rng_state()}
         if device.type == "cuda":
-            chance["chance/cuda"] = torch.cuda.get_rng_state()
-        state = {"stage": self.stage, "key": self.key, "position": asdict(position)}
+            rng_state["rng_state/cuda"] = torch.cuda.get_rng_state()
+        state = {"stage": self.stage, "key": self.key, "train_state": asdict(train_state)}
         temporary = self.folder / "state.writing"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            save_tensors(temporary, {**tensors, **chance}, {"state": json.dumps(state)})
+            save_tensors(temporary, {**tensors, **rng_state}, {"state": json.dumps(state)})
             temporary.replace(self.folder / STATE)
             sync_folder(self.folder)
         except (OSError, SafetensorError) as error:
@@ -109,8 +109,8 @@ class ResumeFolder:
         self._saved = time.monotonic()
         self._took = self._saved - began
 
-    def restore(self) -> tuple[Position, dict[str, Tensor]] | None:
-        """Set chance as it was and return what `save` was given; None if there is nothing to resume."""
+    def restore(self) -> tuple[TrainState, dict[str, Tensor]] | None:
+        """Restore the random number generators and return what `save` was given; None if there is nothing to resume."""
         if self.folder is None or not (self.folder / STATE).exists():
             return None
         try:
@@ -127,15 +127,14 @@ class ResumeFolder:
                 self.clear()
 
     def unusable(self, error: Exception) -> Exception:
-        """The error, or for one that is no sentence another that is."""
+        """A sentence for an error that is none."""
         if isinstance(error, MemgrowError) or is_out_of_memory(error):
             return error
         return UnfinishedError(
-            f"{self.folder} holds no unfinished adaptation that can be taken up ({brief(error)}): remove the folder to "
-            "begin anew"
+            f"{self.folder} holds a training that cannot be resumed ({brief(error)}): remove that folder to start over"
         )
 
-    def _load(self, path: Path) -> tuple[Position, dict[str, Tensor]] | None:
+    def _load(self, path: Path) -> tuple[TrainState, dict[str, Tensor]] | None:
         state = json.loads(read_metadata(path)["state"])
         if state["stage"] < self.stage:  # that training has ended and was saved
             self.clear()
@@ -143,16 +142,16 @@ class ResumeFolder:
         for name, ours in self.key.items():
             if state["key"].get(name) != ours:
                 raise UnfinishedError(
-                    f"{self.folder} holds an unfinished adaptation with another {name}: finish that one first "
-                    "(run it again as it was), or remove the folder to give it up"
+                    f"{self.folder} holds an unfinished training with another {name}: run that command again, "
+                    "or remove that folder to give it up"
                 )
         tensors = load_tensors(path)
-        position = Position.from_json(state["position"])
-        chance = under(tensors, "chance")
-        torch.set_rng_state(chance["cpu"])
-        if "cuda" in chance:
-            torch.cuda.set_rng_state(chance["cuda"])
-        return position, tensors
+        train_state = TrainState.from_json(state["train_state"])
+        rng_state = under(tensors, "rng_state")
+        torch.set_rng_state(rng_state["cpu"])
+        if "cuda" in rng_state:
+            torch.cuda.set_rng_state(rng_state["cuda"])
+        return train_state, tensors
 
     def clear(self) -> None:
         """The training has ended and its result is saved."""

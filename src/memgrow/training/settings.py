@@ -55,7 +55,7 @@ class TrainingSettings:
             raise SettingsError(f"schedule {self.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
 
     @property
-    def most_epochs(self) -> int:
+    def max_epochs(self) -> int:
         """The epochs at most; of `auto`, those of a training that is not made longer."""
         return EPOCHS if self.epochs == AUTO else self.epochs
 
@@ -66,22 +66,22 @@ class TrainingSettings:
         learnt anything, and it has nothing to forget.
         """
         longer = first and self.epochs == AUTO and batches  # a domain without rows is refused elsewhere
-        return max(self.most_epochs, -(-STEPS // batches)) if longer else self.most_epochs
+        return max(self.max_epochs, -(-STEPS // batches)) if longer else self.max_epochs
 
-    def settled(self, batches: int, validation: int, first: bool) -> "TrainingSettings":
+    def resolve(self, batches: int, validation: int, first: bool) -> "TrainingSettings":
         """The settings of one training, whose epochs are a number; see `epochs_for`.
 
         What `auto` makes longer warms up for a tenth of its steps at most, and waits as long as patience `auto` at
         least, with that many examples to validate on.
         """
         epochs = self.epochs_for(batches, first)
-        if epochs == self.most_epochs:
+        if epochs == self.max_epochs:
             return replace(self, epochs=epochs)
-        waits = max(self.waiting(validation), replace(self, patience=AUTO).waiting(validation))
+        waits = max(self.patience_for(validation), replace(self, patience=AUTO).patience_for(validation))
         warm_up = min(self.warm_up, epochs * batches // WARMS_UP_LONGER)
         return replace(self, epochs=epochs, warm_up=warm_up, patience=waits)
 
-    def waiting(self, validation: int) -> int:
+    def patience_for(self, validation: int) -> int:
         """The epochs without a better accuracy on so many validation examples, before training stops.
 
         auto: as many as have 500 validation answers between them, and two at least. A single example decides little:
@@ -96,11 +96,11 @@ class TrainingSettings:
 
     def warm_up_steps(self, batches: int) -> int:
         """The steps in which the rates rise, when epochs have that many: a third of all that there can be, at most."""
-        return min(self.warm_up, self.most_epochs * batches // WARMS_UP)
+        return min(self.warm_up, self.max_epochs * batches // WARMS_UP)
 
     def rate_factor(self, step: int, batches: int) -> float:
         """The share of its rate at which a parameter moves in a step, counted from 0, when epochs have that many."""
         rising = min(1.0, (step + 1) / (self.warm_up_steps(batches) + 1))
         if self.schedule == "constant":
             return rising
-        return rising * (1 - step / (self.most_epochs * batches))
+        return rising * (1 - step / (self.max_epochs * batches))

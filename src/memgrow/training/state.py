@@ -37,9 +37,6 @@ class LearnerConfig:
         """The number of tokens of a text that are read, at most."""
         return self.model.kind.limit(self.model, self.training.max_words, self.encoder)
 
-    limit = max_tokens  # old names, until all callers have the new ones
-    tokenized = tokenize
-
 
 @dataclass(frozen=True)
 class LearnerState:
