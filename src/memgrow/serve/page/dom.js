@@ -1,20 +1,10 @@
 // Elements made by script. Text becomes text nodes: a name or a label is shown, and never read as markup.
 
-const SVG = "http://www.w3.org/2000/svg";
-
 export const byId = (id) => document.getElementById(id);
 
 /** An element; a property that is a function listens to the event of that name, null leaves an attribute out. */
 export function make(tag, properties = {}, ...children) {
-  return filled(document.createElement(tag), properties, children);
-}
-
-/** The same for SVG. */
-export function draw(tag, properties = {}, ...children) {
-  return filled(document.createElementNS(SVG, tag), properties, children);
-}
-
-function filled(element, properties, children) {
+  const element = document.createElement(tag);
   for (const [name, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") element.addEventListener(name, value);

@@ -1,7 +1,6 @@
 // Each domain has a number, which stands wherever its colour does: colours alone tell nothing to some readers.
 
-const COLOURS = 6; // classes of page.css; after so many domains they come again, with another dash and mark
-const DASHES = ["none", "7 3", "2 3", "9 3 2 3"];
+const COLOURS = 6; // classes of page.css; after so many domains they come again
 let names = [];
 
 /** All domains in the order in which they were learnt, then those that were only tested. */
@@ -13,4 +12,3 @@ export function nameDomains(model) {
 export const allDomains = () => names;
 export const numberOf = (name) => (names.includes(name) ? names : (names = [...names, name])).indexOf(name) + 1;
 export const colourOf = (name) => `domain-${(numberOf(name) - 1) % COLOURS}`;
-export const dashOf = (name) => DASHES[Math.floor((numberOf(name) - 1) / COLOURS) % DASHES.length];

@@ -3,7 +3,7 @@
 import { showFields, startAsking } from "./answer.js";
 import { byId, say } from "./dom.js";
 import { nameDomains } from "./domains.js";
-import { showHistory, startDrawing } from "./history.js";
+import { showHistory } from "./history.js";
 import { capital, get, setToken } from "./service.js";
 import { refreshJobs, showVersions, startTeaching } from "./teach.js";
 
@@ -27,7 +27,7 @@ async function refreshModel() {
 function sentence(model) {
   const kind = { text: "Labels texts", pair: "Labels pairs of texts", reply: "Replies to messages" }[model.task] ?? "A model";
   const count = model.domains.length;
-  return `${kind}; has learnt ${count} ${count === 1 ? "domain" : "domains"} by ${model.method}`
+  return `${kind}; has learned ${count} ${count === 1 ? "domain" : "domains"} by ${model.method}`
     + `${model.encoder ? ` on ${model.encoder}` : ""}. Version ${model.version} is served.`;
 }
 
@@ -55,7 +55,6 @@ byId("token").addEventListener("input", (event) => {
 });
 byId("token-form").addEventListener("submit", (event) => event.preventDefault());
 document.addEventListener("visibilitychange", () => document.hidden || watch());
-startDrawing();
 startAsking(() => refreshDrift().catch(() => {}));
 startTeaching(watch, (error) => {
   if (error.status !== 401) return;

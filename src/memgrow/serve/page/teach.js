@@ -6,11 +6,11 @@ import { capital, get, post, upload } from "./service.js";
 const MOST = 8; // jobs that are shown, the latest first
 const STATES = {
   queued: "waits for its turn",
-  training: "is being learnt",
-  ready: "has been learnt; look, then publish or discard it",
+  training: "is being trained",
+  ready: "has been trained; compare, then publish or discard it",
   published: "has been published",
   discarded: "has been discarded",
-  failed: "could not be learnt",
+  failed: "failed",
 };
 const UNDER_WAY = ["queued", "training"];
 const cards = new Map(); // by job: its element and what it shows, so that a new look at it changes only what is new
@@ -92,7 +92,7 @@ function fill(element, job, isNew) {
 
 function move(element, job) {
   element.querySelector("progress").value = job.progress ?? 0;
-  element.querySelector(".epoch").textContent = job.state === "queued" ? "Nothing to do but wait: one domain is learnt at a time."
+  element.querySelector(".epoch").textContent = job.state === "queued" ? "One domain is trained at a time."
     : [job.epochs ? `epoch ${job.epoch ?? 0} of at most ${job.epochs}` : "getting ready",
       `${percent(job.progress ?? 0, 0)} %`, job.seconds ? `${Math.round(job.seconds)} s` : null].filter(Boolean).join(" · ");
 }
@@ -149,7 +149,7 @@ export function showVersions(model) {
     make("td", {}, one.number === model.version ? "served now" : one.number < model.version ? back(one, model, result) : null)));
   show(byId("versions"),
     make("table", { class: "plain versions" },
-      make("thead", {}, make("tr", {}, ["version", "learnt", "when", ""].map((title) => make("th", { scope: "col" }, title || make("span", { class: "unseen" }, "action"))))),
+      make("thead", {}, make("tr", {}, ["version", "learned", "date", ""].map((title) => make("th", { scope: "col" }, title || make("span", { class: "unseen" }, "action"))))),
       make("tbody", {}, rows)),
     versions.some((one) => one.number < model.version) ? null
       : make("p", { class: "hint" }, "No earlier version is kept, so there is none to go back to."));
