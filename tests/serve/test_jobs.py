@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memgrow.versions import undo
+from memgrow.storage.versions import undo
 
 from memgrow.data import Domain, Stream, write_jsonl
 from memgrow.errors import MemgrowError, SettingsError

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memgrow.versions import undo
+from memgrow.storage.versions import undo
 
 from memgrow.data import Example, Stream
 from memgrow.errors import ModelError
