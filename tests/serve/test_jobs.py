@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memgrow.storage.versions import undo
 
 from memgrow.data import Domain, Stream, write_jsonl
 from memgrow.errors import MemgrowError, SettingsError
@@ -21,6 +20,7 @@ from memgrow.serve.jobs import Job, JobQueue
 from memgrow.serve.limits import Limits
 from memgrow.serve.model import Publisher
 from memgrow.serve.service import Service
+from memgrow.storage.versions import undo
 from tests.serve.conftest import PAIR, Serve, soon, upload, wait
 from tests.support.breaking import Plug, PulledPlug
 

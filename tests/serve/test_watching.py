@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from memgrow.storage.versions import undo
 
 from memgrow.data import Example, Stream
 from memgrow.errors import ModelError
 from memgrow.evaluation.drift import DriftMonitor
 from memgrow.learner import Learner
 from memgrow.serve.service import Service
+from memgrow.storage.versions import undo
 from tests.serve.conftest import PAIR, Serve, Served, soon
 
 NEW = [{"premise": f"my lamp number {number} glows", "hypothesis": "lamps never glow"} for number in range(24)]
