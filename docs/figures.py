@@ -35,10 +35,10 @@ from research.encoders.figures import ALL_ORDERS  # noqa: E402
 from research.encoders.report import NO_FIGURES, slots_taken_away, study_page  # noqa: E402
 from research.paper.dialogue import LETTERS  # noqa: E402
 from research.paper.page import block  # noqa: E402
-from research.which_method.bag_of_words import AT_ONCE, IN_TURN  # noqa: E402
 from research.which_method.report import NAMES, choice_page  # noqa: E402
 
 RESULTS = ROOT / "results/demo/demo.json"
+IN_TURN, AT_ONCE = "bag of words", "bag, all data"  # rows beside the methods
 
 Results = dict[str, Any]
 

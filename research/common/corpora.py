@@ -97,7 +97,8 @@ def fair_slice(examples: Sequence[Example], limit: int | None) -> tuple[Example,
 
 def limited(domain: Domain, **limits: int | None) -> Domain:
     """A domain with at most so many examples of the named parts."""
-    return replace(domain, **{part: fair_slice(getattr(domain, part), limit) for part, limit in limits.items()})
+    parts: dict[str, Any] = {part: fair_slice(getattr(domain, part), limit) for part, limit in limits.items()}
+    return replace(domain, **parts)
 
 
 def _fields(example: Example) -> tuple[str, ...]:
@@ -307,8 +308,8 @@ def _found(folder: Path, name: str) -> Path | None:
 
 
 def _opened(path: Path, **how: Any) -> IO[str]:
-    how = {"encoding": "utf-8", **how}
-    return gzip.open(path, "rt", **how) if path.suffix == ".gz" else path.open("r", **how)  # type: ignore[return-value]
+    opened: IO[str] = (gzip.open if path.suffix == ".gz" else open)(path, "rt", **{"encoding": "utf-8", **how})
+    return opened
 
 
 def labels_of(stream: Iterable[Domain]) -> tuple[str, ...]:

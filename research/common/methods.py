@@ -18,6 +18,7 @@ READS = {  # the options that each part of a method's name reads
     "sparse": ("sparse_slots",),
     "rehearsal": ("rehearse", "rehearsal_share"),
 }
+GONE = "memgrow no longer has"
 NOTES = {"EWC": ("fisher", "fisher_examples"), "sparse": ()}  # methods with notes of every domain, and their options
 
 
@@ -67,6 +68,4 @@ def check_available(name: str) -> None:
     try:
         find_method(name)
     except SettingsError as error:
-        raise SettingsError(
-            f"memgrow no longer has {name}: its recorded runs are read, new ones are refused"
-        ) from error
+        raise SettingsError(f"{GONE} {name}: its recorded runs are read, new ones are refused") from error

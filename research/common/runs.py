@@ -118,9 +118,15 @@ class Record:
             for part, given in value.get("replies", {}).items()
         }
         silent = {part: _unpacked(given) for part, given in value.get("without_slots", {}).items()}
-        answers = [_unpacked(value[part]) for part in PARTS]
         return cls(
-            value["key"], value["stage"], *answers, value.get("run", {}), value.get("held_out", {}), words, silent
+            value["key"],
+            value["stage"],
+            _unpacked(value["validation"]),
+            _unpacked(value["test"]),
+            value.get("run", {}),
+            value.get("held_out", {}),
+            words,
+            silent,
         )
 
 

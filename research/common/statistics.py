@@ -141,7 +141,7 @@ def mcnemar(a: Correct, b: Correct) -> float:
     for heads in range(min(only_first, only_second)):
         ways = ways * (apart - heads) // (heads + 1)
         tail += ways
-    return min(1.0, 2 * tail / 2**apart)
+    return min(1.0, float(2 * tail / 2**apart))
 
 
 def correctness(values: ArrayLike) -> Correct:

@@ -1,18 +1,19 @@
 """Runs of a study on one stream, and what must be known to read their records without the data."""
 
+import argparse
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import ceil
 from pathlib import Path
 from typing import Any, Self
 
 from memgrow import Stream
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError, MemgrowError, SettingsError
 from research.common.files import atomic_write, pack_json
 from research.common.grid import Grid, Outcome
-from research.common.methods import method_called
-from research.common.runs import Run
+from research.common.runs import Record, Run
 from research.common.settings import TrainingSettings
 from research.common.store import Ledger, Store
 
@@ -67,15 +68,34 @@ def run_study(material: Material, stream: Stream, folder: Path, runs: Sequence[R
     return Grid(stream, material.ledger(Store(folder)), **how).run(runs)
 
 
-def steps_of(runs: Iterable[Run], stream: Stream, ledger: Ledger | None = None) -> tuple[int, int]:
-    """The stages of runs and the steps of training that they take at most; with a ledger, without those made."""
-    stages = dict.fromkeys(stage for run in runs for stage in run.stages())
-    missing = [stage for stage in stages if ledger is None or ledger.record(stage) is None]
-    steps = 0
-    for stage in missing:
-        method = method_called(stage.method)
-        names = stage.learns if method.together else stage.learns[-1:]
-        batches = ceil(sum(len(stream[name].train) for name in names) / stage.training.batch)
-        epochs = 5 if stage.training.epochs == "auto" else stage.training.epochs
-        steps += 0 if method.name == "ridge" else batches * epochs
-    return len(missing), steps
+def add_run_options(parser: argparse.ArgumentParser, runs: Path) -> None:
+    """The options of `run` that all studies have."""
+    parser.add_argument("--data", type=Path, required=True, help="folder that `data` wrote")
+    parser.add_argument("--rounded-from", help="SHA-256 of the weights of which the encoder's are the float16 values")
+    parser.add_argument("--runs", type=Path, default=runs, help="folder of finished stages")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--workers", type=int, default=1, help="processes, one a seed at a time")
+    parser.add_argument("--minutes", type=float, help="no run is begun after so many; what is finished is kept")
+    parser.add_argument("--bundle", action="store_true", help="put all records into one file in the end")
+
+
+def run_options(given: argparse.Namespace, describe: Callable[[Record], str]) -> dict[str, Any]:
+    """The same as options of `Grid`."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the workers have the cores already
+    until = time.monotonic() + 60 * given.minutes if given.minutes is not None else None
+    return {"device": given.device, "workers": given.workers, "until": until, "describe": describe}
+
+
+def add_figures_options(parser: argparse.ArgumentParser, runs: Path, out: Path) -> None:
+    parser.add_argument("--runs", type=Path, default=runs)
+    parser.add_argument("--out", type=Path, default=out)
+    parser.add_argument("--picture", type=Path, metavar="FILE.png", help="and draw a picture of them")
+
+
+def call(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> None:
+    """Do what the command line asks for; a mistake is one sentence."""
+    given = parser.parse_args(arguments)
+    try:
+        given.do(given)
+    except MemgrowError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -10,11 +10,13 @@ Finished runs are kept: the same command again makes the tables from them.
 import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from memgrow.errors import MemgrowError, SettingsError
 from research.common.corpora import holds
 from research.common.files import counted, say
+from research.common.methods import GONE
 from research.common.store import Store
 from research.data import folder_of
 from research.paper.corpora import Corpus, Dialogues, MadeDialogues, Memory, MultiNLI
@@ -122,9 +124,9 @@ def show(session: Session, names: Sequence[str], ran: Ran) -> None:
         page = dialogue_markdown(figures, session.message) if is_dialogue else paper_markdown(figures)
         say(f"# {figures['title']}\n\n{page}\n")
         if name == "slots":
-            _draw(session.out / "slots.png", lambda path, figures=figures: draw_slots(figures, path))
+            _draw(session.out / "slots.png", partial(draw_slots, figures))
         if scaling := figures.get("studies", {}).get("data"):
-            _draw(session.out / "scaling.png", lambda path, scaling=scaling: draw_scaling(scaling, path))
+            _draw(session.out / "scaling.png", partial(draw_scaling, scaling))
         say(f"The figures are in {session.out / name}.json.\n")
     if tables and not is_dialogue:
         say(LEGEND)
@@ -132,7 +134,7 @@ def show(session: Session, names: Sequence[str], ran: Ran) -> None:
         made = session.theorem()
         report = TheoremReport.from_json(made)
         say("\n\n".join([theorem_markdown(made), *(f"Missing: {failure}" for failure in made["failures"])]) + "\n")
-        _draw(session.out / "theorem.png", lambda path: draw_theorem(report, path))
+        _draw(session.out / "theorem.png", partial(draw_theorem, report))
         say(f"The figures are in {session.out / 'theorem.json'}.\n")
 
 
@@ -157,10 +159,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             say(f"{given.page} shows {', '.join(shown) or 'no tables: it has no marks for them'}.")
         if ran.failures and not session.runner.makes:
             say(f"{counted(len(ran.failures), 'run')} not made: give --data and leave out --no-runs to make them.")
-        elif ran.failures:
-            first = next(iter(ran.failures.values()))
+        elif failed := [failure for failure in ran.failures.values() if GONE not in failure.reason]:
             raise SettingsError(
-                f"{counted(len(ran.failures), 'run')} failed (the first by {first.run.method}: {first.reason}); "
+                f"{counted(len(failed), 'run')} failed (the first by {failed[0].run.method}: {failed[0].reason}); "
                 "the same command again tries only what failed"
             )
     except MemgrowError as error:

@@ -1,30 +1,25 @@
 """Which method is the default? The runs behind docs/which-method.md, from data to figures.
 
     python -m research.which_method data --out data/choosing --multinli FOLDER --reviews FOLDER --dialogue FOLDER
-    python -m research.which_method plan --family bilstm --data data/choosing --vectors en-300d.txt.gz
     python -m research.which_method run --family bilstm --part choosing --data data/choosing --minutes 60
     python -m research.which_method run --family bilstm --part checking --data data/choosing --minutes 60
     python -m research.which_method figures --picture docs/which-method.png
-    python -m research.which_method references --data data/choosing --out results/bag-of-words.json
 
 Finished stages are kept in results/which-method/runs: runs that were stopped go on from them, and `figures` needs
 nothing else. While runs for checking are made no test figure is shown.
 """
 
 import argparse
-import os
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from memgrow.errors import MemgrowError, SettingsError
-from research.common.files import atomic_write, pack_json, say
+from memgrow.errors import SettingsError
+from research.common.files import say
 from research.common.grid import whole_runs
 from research.common.runs import Record
 from research.common.store import Store
-from research.common.study import run_study, steps_of
-from research.encoders.streams import prepare, read
-from research.which_method.bag_of_words import references_on
+from research.common.study import add_figures_options, add_run_options, call, run_options, run_study
+from research.encoders.streams import prepare
 from research.which_method.candidates import FAMILIES, Candidate, Family, family_called
 from research.which_method.decision import Choice
 from research.which_method.figures import by_family, choice_of, found_in, write_figures
@@ -90,45 +85,24 @@ def candidates_of(given: argparse.Namespace, family: Family, stream: TrialStream
     return family.called({family.baseline, family.default, made.winner or family.baseline})
 
 
-def seeds_of(given: argparse.Namespace, stream: TrialStream) -> list[int]:
-    seeds = list(stream.seeds)
-    if given.more:
-        seeds += range(seeds[-1] + 1, seeds[-1] + 1 + given.more)
-    return seeds[: given.seeds]
-
-
-def each(given: argparse.Namespace) -> Iterator[tuple[Family, TrialStream, Trial, list[Candidate], list[int]]]:
+def each(given: argparse.Namespace) -> Iterator[tuple[Family, TrialStream, Trial, list[Candidate]]]:
     for name in given.family.split(","):
         family = family_called(name)
         for stream in streams_of(given, family):
-            some, seeds = candidates_of(given, family, stream), seeds_of(given, stream)
-            yield family, stream, opened(given, family, stream), some, seeds
-
-
-def plan(given: argparse.Namespace) -> None:
-    say(f"{'family':<9}{'stream':<24}{'runs':>6}{'stages':>8}{'steps':>10}   that are yet to be made")
-    for family, stream, trial, some, seeds in each(given):
-        runs = trial.runs(some, seeds)
-        stages, steps = steps_of(runs, trial.stream, trial.material.ledger(Store(given.runs)))
-        say(f"{family.name:<9}{stream.name:<24}{len(runs):>6,}{stages:>8,}{steps:>10,}")
+            yield family, stream, opened(given, family, stream), candidates_of(given, family, stream)
 
 
 def run(given: argparse.Namespace) -> None:
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # the workers have the cores already
-    until = time.monotonic() + 60 * given.minutes if given.minutes is not None else None
-    for family, stream, trial, some, seeds in each(given):
-        runs = trial.runs(some, seeds)
+    for family, stream, trial, some in each(given):
+        runs = trial.runs(some, list(stream.seeds)[: given.seeds])
         if trial.material.encoder and stream.part == "choosing" and STUDY.is_dir():
             taken = trial.take(runs, given.runs, Store(STUDY))
             say(f"{stream.name}: {taken} stages are taken from the study of encoders")
-        how = {"device": given.device, "workers": given.workers, "until": until, "describe": described}
-        replies = REPLIES if trial.material.replies else None
-        outcome = run_study(
-            trial.material, trial.stream, given.runs, runs, replies=replies, vectors=trial.vectors, **how
-        )
+        how = run_options(given, described) | {"replies": REPLIES if trial.material.replies else None}
+        outcome = run_study(trial.material, trial.stream, given.runs, runs, vectors=trial.vectors, **how)
         say(f"{family.name}, {stream.name}: {whole_runs(outcome, len(runs))}")
         if stream.part == "choosing" and not outcome.failures:
-            say(f"out by now: {', '.join(choice(given, family).out) or 'nobody'}")
+            say(f"out by now: {', '.join(choice(given, family).out) or 'none'}")
     if given.bundle:
         say(f"records are in {Store(given.runs).bundle()}")
 
@@ -143,17 +117,6 @@ def figures(given: argparse.Namespace) -> None:
         say(f"the picture is {given.picture}")
 
 
-def references(given: argparse.Namespace) -> None:
-    """Bags of words on the streams for choosing."""
-    found = {}
-    for trial in trials("choosing", "bilstm"):
-        rows = references_on(read(trial.domains, given.data / trial.source), trial.seeds)
-        found[trial.name] = {"domains": list(trial.domains), "seeds": list(trial.seeds), "rows": rows}
-        ends = {row: 100 * one["average"]["mean"] for row, one in rows.items()}
-        say(f"{trial.name}: {', '.join(f'{row} {end:.1f}' for row, end in ends.items())}")
-    say(f"the figures are in {atomic_write(given.out, pack_json(found))}")
-
-
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(
         "python -m research.which_method", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -163,47 +126,26 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--out", type=Path, required=True)
     one.add_argument("--sources", help=f"of {', '.join(SOURCES)}; else all of them")
     for name in ("multinli", "reviews", "dialogue"):
-        one.add_argument(f"--{name}", type=Path, help="folder of the corpus; else what research.data fetched")
+        one.add_argument(f"--{name}", type=Path, help="folder of the corpus; else what was fetched")
     one.set_defaults(do=data)
-    for name, do, about in (
-        ("plan", plan, "stages and steps of training that would be made"),
-        ("run", run, "make what is missing"),
-    ):
-        one = commands.add_parser(name, help=about)
-        one.add_argument("--family", default="bilstm", help=f"one or more of {','.join(FAMILIES)}")
-        one.add_argument("--part", choices=PARTS, default="choosing")
-        one.add_argument("--streams", help="some of the part's streams; else all, in the order of the protocol")
-        one.add_argument("--candidates", help="some candidates; else those that the protocol says")
-        one.add_argument("--seeds", type=int, help="the first so many of the seeds")
-        one.add_argument("--more", type=int, default=0, help="so many seeds after those of the part")
-        one.add_argument("--data", type=Path, required=True, help="folder that `data` wrote")
-        one.add_argument("--encoder", action="append", metavar="NAME=FOLDER", help="where an encoder lies")
-        one.add_argument("--rounded-from", help="SHA-256 of the weights of which the encoder's are the float16 values")
-        one.add_argument("--vectors", type=Path, help="word vectors for streams that start with them")
-        one.add_argument("--runs", type=Path, default=RUNS, help="folder of finished stages")
-        one.add_argument("--device", default="auto")
-        one.add_argument("--workers", type=int, default=1, help="processes, one a seed at a time")
-        one.add_argument("--minutes", type=float, help="no stage is begun after so many; what is finished is kept")
-        one.add_argument("--bundle", action="store_true", help="put all records into one file in the end")
-        one.set_defaults(do=do)
-    one = commands.add_parser("references", help="what bags of words give on the streams for choosing")
-    one.add_argument("--data", type=Path, required=True, help="folder that `data` wrote")
-    one.add_argument("--out", type=Path, default=Path("results/bag-of-words.json"))
-    one.set_defaults(do=references)
+    one = commands.add_parser("run", help="make what is missing")
+    one.add_argument("--family", default="bilstm", help=f"one or more of {','.join(FAMILIES)}")
+    one.add_argument("--part", choices=PARTS, default="choosing")
+    one.add_argument("--streams", help="some of the part's streams; else all, in the order of the protocol")
+    one.add_argument("--candidates", help="some candidates; else those that the protocol says")
+    one.add_argument("--seeds", type=int, help="the first so many of the seeds")
+    one.add_argument("--encoder", action="append", metavar="NAME=FOLDER", help="where an encoder lies")
+    one.add_argument("--vectors", type=Path, help="word vectors for streams that start with them")
+    add_run_options(one, RUNS)
+    one.set_defaults(do=run)
     one = commands.add_parser("figures", help="write the JSON of each family from records alone")
-    one.add_argument("--runs", type=Path, default=RUNS)
-    one.add_argument("--out", type=Path, default=FIGURES)
-    one.add_argument("--picture", type=Path, help="and draw docs/which-method.png there")
+    add_figures_options(one, RUNS, FIGURES)
     one.set_defaults(do=figures)
     return made
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    given = parser().parse_args(arguments)
-    try:
-        given.do(given)
-    except MemgrowError as error:
-        raise SystemExit(str(error)) from None
+    call(parser(), arguments)
 
 
 if __name__ == "__main__":
