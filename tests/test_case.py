@@ -68,13 +68,13 @@ def test_unknown_words_are_counted(learner):
     assert learner.unknown_words(["a fine thing"]) == 0
     assert learner.unknown_words(["a fine zebra from Zanzibar"]) == pytest.approx(2 / 5)
     assert learner.unknown_words([]) == 0
-    with pytest.raises(DataError, match=r"unknown_words takes a list of texts and was given one text"):
+    with pytest.raises(DataError, match=r"unknown_words takes a list of texts"):
         learner.unknown_words("a fine thing")  # it was read letter by letter
 
 
 def test_a_domain_whose_words_are_unknown_is_told_of_with_what_helps(learner, tmp_path):
     other = Domain.from_rows("zoo", [(f"zebras {n} lions {n} apes", n % 2) for n in range(40)])
-    for method, advice in (("F", "by a method with V"), ("F+V", "let more of them join")):
+    for method, advice in (("F", "with V"), ("F+V", "min_documents")):
         learner.save(tmp_path / method)
         later, notes = Learner.load(tmp_path / method), Notes()
         later.use(method)
