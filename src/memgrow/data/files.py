@@ -20,7 +20,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
-from memgrow.data.domain import PARTS, Domain, Example, Stream
+from memgrow.data.domain import PARTS, Example, Stream
 from memgrow.data.values import lone_surrogate
 from memgrow.errors import DataError, SettingsError, brief, listed
 
@@ -50,6 +50,7 @@ BYTE_ORDER_MARKS = {  # longest first
 }
 
 Row = tuple[int, Mapping[str, object]]  # line (of Parquet, Arrow and JSON arrays: row), and fields by column
+Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def read_rows(path: Path, file_format: FileFormat = DEFAULT_FORMAT) -> Iterator[
         raise DataError(f"{path} is empty: it has no rows; give a file with at least one")
 
 
-def check_file(path: Path) -> Callable[[Path, FileFormat], Iterator[Row]]:
+def check_file(path: Path) -> Reader:
     """The reader for a file; refuses what is missing, not a regular file, or of an unknown format."""
     try:
         if path.is_dir():
@@ -123,7 +124,7 @@ def where(path: Path, line: int) -> str:
     return f"{path.name}, {'row' if path.name.lower().removesuffix('.gz').endswith(ROW_FORMATS) else 'line'} {line}"
 
 
-def _name_and_reader(path: Path) -> tuple[str, Callable[[Path, FileFormat], Iterator[Row]]]:
+def _name_and_reader(path: Path) -> tuple[str, Reader]:
     name = path.name[:-3] if _is_compressed(path) else path.name
     for suffix, reader in READERS.items():
         if name.lower().endswith(suffix) and len(name) > len(suffix):
@@ -316,7 +317,7 @@ def _column(column: Any) -> list[object]:
         return cast(list[object], column.cast("string").to_pylist())
 
 
-READERS: dict[str, Callable[[Path, FileFormat], Iterator[Row]]] = {
+READERS: dict[str, Reader] = {
     ".jsonl": _jsonl_rows,
     ".ndjson": _jsonl_rows,
     ".json-lines": _jsonl_rows,
@@ -360,8 +361,8 @@ def decode_lines(
 
 def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
     """Write each domain to DOMAIN.jsonl in the folder, with a split column; load_stream reads them back."""
-    paths = [Path(folder, f"{domain.name}.jsonl") for domain in stream]
-    for domain, path in zip(stream, paths, strict=True):
+    paths = {Path(folder, f"{domain.name}.jsonl"): domain for domain in stream}
+    for path, domain in paths.items():
         if path.name != f"{domain.name}.jsonl" or domain_and_part(path)[0] != domain.name:
             raise DataError(
                 f"the domain {domain.name!r} cannot name a file: rename it without slashes, and without the name of a "
@@ -369,22 +370,12 @@ def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
             )
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
-        for domain, path in zip(stream, paths, strict=True):
-            _write(domain, path)
-    except OSError as error:
-        raise DataError(f"{folder} cannot be written ({error.strerror or error}); choose another folder") from error
-    return paths
-
-
-def _write(domain: Domain, path: Path) -> None:
-    with path.open("wb") as file:
-        for part in PARTS:
-            for example in getattr(domain, part):
-                row = json.dumps(_fields(example) | {"split": part}, ensure_ascii=False)
-                if (found := lone_surrogate(row)) is not None:
-                    place = example.where or f"an example of {domain.name}"
-                    raise DataError(f"{place} holds a lone surrogate ({found}); remove it")
-                file.write(f"{row}\n".encode())
+        for path, domain in paths.items():
+            rows = (_fields(example) | {"split": part} for part in PARTS for example in getattr(domain, part))
+            path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8", newline="\n")
+    except (OSError, UnicodeEncodeError) as error:
+        raise DataError(f"{folder} cannot be written ({error}); choose another folder, or correct the text") from error
+    return list(paths)
 
 
 def _fields(example: Example) -> dict[str, str]:

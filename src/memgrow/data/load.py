@@ -4,6 +4,7 @@ Rows are grouped by domain and part, files of further parts are matched with the
 """
 
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,11 +55,12 @@ def load_stream(
 
     At most `limit` examples of each part are kept. A row with an empty text is an error, or left out if `skip_empty`.
     """
-    given = {"data": _each(paths), "validation": _each(validation), "test": _each(test), HELD_OUT: _each(held_out)}
-    _check_files([path for some in given.values() for path in some])
+    roles = {"data": paths, "validation": validation, "test": test, HELD_OUT: held_out}
+    given = [(path, role) for role, some in roles.items() for path in _each(some)]
+    _check_files([path for path, _ in given])
     if columns.by is None:
-        _refuse_duplicates(given["data"], [domain_and_part(path) for path in given["data"]])
-    tables = [(read_file(path, columns, labelled, skip_empty), role) for role, some in given.items() for path in some]
+        _refuse_duplicates({path: domain_and_part(path) for path in _each(paths)})
+    tables = [(read_file(path, columns, labelled, skip_empty), role) for path, role in given]
     return load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
 
 
@@ -80,10 +82,10 @@ def load_rows(
     A mapping of splits (train, validation, test) has its parts; others are drawn, as `load_stream` does for files.
     """
     parts, others = splits_of(rows, name)
-    given = list(parts.items())
-    given += [(role, some) for role, some in (("validation", validation), ("test", test)) if some is not None]
-    given += [] if held_out is None else [(HELD_OUT, held_out)]
-    tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given]
+    given = [*parts.items(), ("validation", validation), ("test", test), (HELD_OUT, held_out)]
+    tables = [
+        (read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given if some is not None
+    ]
     loaded = load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
     notices = [f"{name}: the split {listed(others)} was left out: it is not called train, validation or test"]
     return Loaded(loaded.stream, (*(notices if others else ()), *loaded.notices), loaded.warnings)
@@ -96,7 +98,7 @@ def load_for_evaluation(
     files = _each(paths)
     _check_files(files)
     if columns.by is None:
-        _refuse_duplicates(files, [domain_and_part(path)[0] for path in files])
+        _refuse_duplicates({path: domain_and_part(path)[0] for path in files})
     tables = [(read_file(path, columns, True, skip_empty), "test") for path in files]
     return load_tables(tables, columns, domains=domains, only_test=True)
 
@@ -222,15 +224,17 @@ def _draw_missing(name: str, pool: Pool, group: str | None, seed: int, notices: 
 
 
 def _draw(records: Sequence[Record], shares: Mapping[str, float], seed: int) -> dict[str, list[Record]]:
-    chosen = draw_groups([record.group for record in records], shares, seed)
-    drawn = {part: [one for one, its in zip(records, chosen, strict=True) if its == part] for part in shares}
-    if "train" in shares:  # a label's only rows stay in training, unless a part would be empty without them
-        known = {one.example.label for one in drawn["train"]}
-        for part in (part for part in shares if part != "train"):
-            back = {one.group for one in drawn[part] if one.example.label not in known}
-            if back and back != {one.group for one in drawn[part]}:
-                chosen = ["train" if one.group in back else its for one, its in zip(records, chosen, strict=True)]
-        drawn = {part: [one for one, its in zip(records, chosen, strict=True) if its == part] for part in shares}
+    drawn: dict[str, list[Record]] = {part: [] for part in shares}
+    for record, part in zip(records, draw_groups([one.group for one in records], shares, seed), strict=True):
+        drawn[part].append(record)
+    # A label's only rows stay in training, unless a part would be empty without them.
+    known = {one.example.label for one in drawn.get("train", records)}
+    for part in ("validation", "test"):
+        moved = {one.group for one in drawn.get(part, ()) if one.example.label not in known}
+        if moved and moved != {one.group for one in drawn[part]}:
+            drawn[part] = [one for one in drawn[part] if one.group not in moved]
+            kept = {id(one) for one in drawn["train"]}
+            drawn["train"] = [one for one in records if id(one) in kept or one.group in moved]
     return drawn
 
 
@@ -248,35 +252,31 @@ def _check_files(paths: Sequence[Path]) -> None:
         raise DataError("there is no file to read; give at least one")
     for path in paths:
         check_file(path)
-    real = [os.path.realpath(path) for path in paths]
-    for path, one in zip(paths, real, strict=True):
-        if real.count(one) > 1:
-            raise DataError(f"{path} is given twice; give each file once")
+    for real, count in Counter(map(os.path.realpath, paths)).items():
+        if count > 1:
+            raise DataError(f"{real} is given twice; give each file once")
 
 
-def _refuse_duplicates(paths: Sequence[Path], keys: Sequence[object]) -> None:
+def _refuse_duplicates(keys: Mapping[Path, object]) -> None:
     """Refuse files of one name in different folders, which would become one domain."""
     first: dict[object, Path] = {}
-    for path, key in zip(paths, keys, strict=True):
-        if first.setdefault(key, path) is not path:
+    for path, key in keys.items():
+        if (other := first.setdefault(key, path)) is not path:
             raise DataError(
-                f"{first[key]} and {path} would be the same domain; rename one of them, or join them in one file"
+                f"{other} and {path} would be the same domain; rename one of them, or join them in one file"
             )
 
 
 def _refuse_same_part(several: Iterable[tuple[Table, Mapping[str, Pool]]]) -> None:
-    """Refuse files with rows of the same part of one domain, such as books.jsonl and books_train.jsonl.
-
-    Often one of them is a copy of the other, and perhaps of the test rows too.
-    """
+    """Refuse files with rows of the same part of one domain: often one is a copy, perhaps of test rows too."""
     first: dict[tuple[str, str], str] = {}
     for table, pools in several:
         for name, pool in pools.items():
             for part in (part for part, records in pool.records.items() if records):
                 if (other := first.setdefault((name, part), table.name)) != table.name:
                     raise DataError(
-                        f"{other} and {table.name} both have {part} rows of the domain {name}: leave one of them out, "
-                        "rename it, or join them in one file if no row is in both"
+                        f"{other} and {table.name} both have {part} rows of the domain {name}: leave one out, rename "
+                        "it, or join them in one file"
                     )
 
 
