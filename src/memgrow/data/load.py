@@ -5,8 +5,8 @@ Rows are grouped by domain and part, files of further parts are matched with the
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from memgrow.data.columns import DEFAULT_COLUMNS, Columns, option
@@ -103,12 +103,7 @@ def load_for_evaluation(
     return load_tables(tables, columns, domains=domains, only_test=True)
 
 
-@dataclass(slots=True)
-class Pool:
-    """The records of one domain by part, and the files that each part came from."""
-
-    records: dict[str, list[Record]] = field(default_factory=lambda: {part: [] for part in (*PARTS, HELD_OUT)})
-    files: dict[str, dict[str, None]] = field(default_factory=lambda: {part: {} for part in (*PARTS, HELD_OUT)})
+Groups = dict[tuple[str, str], list[Record]]  # by domain and part
 
 
 def load_tables(
@@ -120,107 +115,101 @@ def load_tables(
     seed: int = 0,
     only_test: bool = False,
 ) -> Loaded:
-    """Tables, each with its role, as domains in three parts; missing parts are drawn."""
+    """Tables, each with its role, as domains in three parts; missing parts are drawn unless `only_test`."""
     if limit is not None and limit < 1:
         raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
     _refuse_two_kinds([table for table, _ in tables])
-    notices, warnings = list[str](), list[str]()
-    grouped = [(table, role, _group(table, role, notices, warnings)) for table, role in tables]
-    own = [(table, pools) for table, role, pools in grouped if role == "data" or only_test]
+    warnings = [_unread_labels(table) for table, _ in tables if table.unread_label is not None]
+    notices = [*_unused_names(columns, [table for table, _ in tables]), *warnings]
+    grouped = [(table, role, _group(table, role, notices)) for table, role in tables]
+    own = [(table, groups) for table, role, groups in grouped if role == "data" or only_test]
     if columns.by is None and not only_test:
         _refuse_same_part(own)
-    names = dict.fromkeys(name for _, pools in own for name in pools)
-    merged: dict[str, Pool] = {}
-    for table, role, pools in grouped:
+    names = dict.fromkeys(name for _, groups in own for name, _ in groups)
+    merged: Groups = {}
+    files: dict[tuple[str, str], dict[str, None]] = {}
+    for table, role, groups in grouped:
         if role != "data" and not only_test:
-            pools = _match(table.name, pools, names, bool(columns.by), notices)
-        for name, pool in pools.items():
-            for part, records in pool.records.items():
-                target = merged.setdefault(name, Pool())
-                target.records[part] += records
-                target.files[part] |= pool.files[part]
-    if unknown := [name for name in domains or () if name not in merged]:
-        raise DataError(f"the data has no domain {listed(unknown)}; it has {listed(merged)}")
+            groups = _match(table.name, groups, names, bool(columns.by), notices)
+        for key, records in groups.items():
+            merged.setdefault(key, []).extend(records)
+            files.setdefault(key, {})[table.name] = None
+    if unknown := [name for name in domains or () if name not in names]:
+        raise DataError(f"the data has no domain {listed(unknown)}; it has {listed(names)}")
     made = []
-    for name in domains or merged:
-        parts = {part: merged[name].records[part] for part in PARTS}
+    for name in domains or names:
+        parts = {part: merged.get((name, part), []) for part in (*PARTS, HELD_OUT)}
         if not only_test:
-            parts = _draw_missing(name, merged[name], columns.group, seed, notices)
-        kept = {part: fair_slice([one.example for one in records], limit, seed) for part, records in parts.items()}
+            sources = {part: " and ".join(files.get((name, part), ())) for part in parts}
+            notices += _draw_missing(name, parts, sources, columns.group, seed)
+        kept = {part: fair_slice([one.example for one in parts[part]], limit, seed) for part in PARTS}
         made.append(Domain(name, **kept))
-    unused = [name for name in columns.label_names if not any(name in table.renamed for table, _ in tables)]
-    if unused and not only_test:
-        notices.insert(0, f"no row has the label {listed(unused)}, for which there is another name")
     return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings))
 
 
-def _group(table: Table, role: str, notices: list[str], warnings: list[str]) -> dict[str, Pool]:
+def _unread_labels(table: Table) -> str:
+    return (
+        f"{table.name}: the labels (column {table.unread_label}) are not read, as the columns {table.columns.text} and "
+        f"{table.columns.reply} are taken for messages and replies; to learn the labels, use {option('label')} and "
+        f"{option('text')}"
+    )
+
+
+def _unused_names(columns: Columns, tables: Sequence[Table]) -> list[str]:
+    unused = [name for name in columns.label_names if not any(name in table.renamed for table in tables)]
+    return [f"no row has the label {listed(unused)}, for which there is another name"] if unused else []
+
+
+def _group(table: Table, role: str, notices: list[str]) -> Groups:
     """The records of a table by domain and part; a split column goes before the file's role and name."""
     usual = (table.part or "train") if role == "data" else role
-    pools: dict[str, Pool] = {}
-    unused = 0
+    groups: Groups = {}
     for record in table.records:
         if record.part is None or record.part in ROLES[role]:
-            pool = pools.setdefault(record.by or table.domain, Pool())
-            pool.records[record.part or usual].append(record)
-            pool.files[record.part or usual][table.name] = None
-        else:
-            unused += 1
-    if table.unread_label is not None:
-        warnings.append(
-            f"{table.name}: the labels (column {table.unread_label}) are not read, as the columns "
-            f"{table.columns.text} and {table.columns.reply} are taken for messages and replies; to learn the labels, "
-            f"use {option('label')} and {option('text')}"
-        )
-        notices.append(warnings[-1])
+            groups.setdefault((record.by or table.domain, record.part or usual), []).append(record)
     notices += [f"{_left_out(count, reason)} of {table.name}" for reason, count in table.left_out.items()]
-    parts = " and ".join(ROLES[role])
-    if not pools:
+    parts, column = " and ".join(ROLES[role]), table.columns.split
+    if not groups:
         raise DataError(
-            f"{table.name} has no rows for {parts} by its column {table.columns.split!r}; give other rows, or name "
-            f"another column with {option('split')}"
+            f"{table.name} has no rows for {parts} by its column {column!r}; give other rows, or name another column "
+            f"with {option('split')}"
         )
-    if unused:
-        column = table.columns.split
+    if unused := len(table.records) - sum(map(len, groups.values())):
         notices.append(f"{_left_out(unused, f'of {table.name}')}: only its {parts} rows are used (column {column})")
-    return pools
+    return groups
 
 
-def _match(
-    file: str, pools: Mapping[str, Pool], names: Collection[str], by: bool, notices: list[str]
-) -> dict[str, Pool]:
-    """A further file's pools under the names of the domains that there are; rows of other domains are left out."""
+def _match(file: str, groups: Groups, names: Collection[str], by: bool, notices: list[str]) -> Groups:
+    """A further file's groups under the names of the domains that there are; rows of other domains are left out."""
     if len(names) == 1 and not by:
-        (pool,) = pools.values()
-        return dict.fromkeys(names, pool)
-    known = {name: pool for name, pool in pools.items() if name in names}
-    others = {name: pool for name, pool in pools.items() if name not in names}
+        return {(name, part): records for name in names for (_, part), records in groups.items()}
+    others = dict.fromkeys(name for name, _ in groups if name not in names)
+    known = {key: records for key, records in groups.items() if key[0] in names}
     if not known:
         remedy = "give a file of one of these" if by else "name the file after its domain, as in DOMAIN_test.jsonl"
         raise DataError(f"{file} is of the domain {listed(others)}, but the data has {listed(names)}; {remedy}")
     if others:
-        count = sum(len(records) for pool in others.values() for records in pool.records.values())
+        count = sum(map(len, groups.values())) - sum(map(len, known.values()))
         notices.append(f"{_left_out(count, f'of {file}')}, as the data has no domain {listed(others)}")
     return known
 
 
-def _draw_missing(name: str, pool: Pool, group: str | None, seed: int, notices: list[str]) -> dict[str, list[Record]]:
-    """All three parts: held-out rows are halved, and parts that are not given are drawn from the training rows."""
-    parts = {part: pool.records[part] for part in PARTS}
+def _draw_missing(
+    name: str, parts: dict[str, list[Record]], files: Mapping[str, str], group: str | None, seed: int
+) -> Iterator[str]:
+    """Halve held-out rows, and draw parts that are not given from the training rows; yields notices."""
     by = f"by group {group}" if group else "by text"
-    if pool.records[HELD_OUT]:
-        halves = _draw(pool.records[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed)
-        parts |= {part: [*parts[part], *halves[part]] for part in halves}
-        notices.append(f"validation and test are each half of {' and '.join(pool.files[HELD_OUT])}, drawn {by}")
+    if parts[HELD_OUT]:
+        for part, drawn in _draw(parts[HELD_OUT], {"validation": 0.5, "test": 0.5}, seed).items():
+            parts[part] = [*parts[part], *drawn]
+        yield f"validation and test are each half of {files[HELD_OUT]}, drawn {by}"
     missing = [part for part in ("validation", "test") if not parts[part]]
     if parts["train"] and missing:
-        shares = {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE)
-        parts |= _draw(parts["train"], shares, seed)
-        drawn = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
-        notices.append(f"{drawn} {was_or_were(len(missing))} drawn from {' and '.join(pool.files['train'])} {by}")
+        parts |= _draw(parts["train"], {"train": 1 - SHARE * len(missing)} | dict.fromkeys(missing, SHARE), seed)
+        named = " and ".join(f"{part} ({SHARE:.0%})" for part in missing)
+        yield f"{named} {was_or_were(len(missing))} drawn from {files['train']} {by}"
         if empty := [part for part in missing if not parts[part]]:
-            notices.append(f"{name} has no {' and no '.join(empty)} part: there are too few different rows")
-    return parts
+            yield f"{name} has no {' and no '.join(empty)} part: there are too few different rows"
 
 
 def _draw(records: Sequence[Record], shares: Mapping[str, float], seed: int) -> dict[str, list[Record]]:
@@ -267,17 +256,16 @@ def _refuse_duplicates(keys: Mapping[Path, object]) -> None:
             )
 
 
-def _refuse_same_part(several: Iterable[tuple[Table, Mapping[str, Pool]]]) -> None:
+def _refuse_same_part(several: Iterable[tuple[Table, Groups]]) -> None:
     """Refuse files with rows of the same part of one domain: often one is a copy, perhaps of test rows too."""
     first: dict[tuple[str, str], str] = {}
-    for table, pools in several:
-        for name, pool in pools.items():
-            for part in (part for part, records in pool.records.items() if records):
-                if (other := first.setdefault((name, part), table.name)) != table.name:
-                    raise DataError(
-                        f"{other} and {table.name} both have {part} rows of the domain {name}: leave one out, rename "
-                        "it, or join them in one file"
-                    )
+    for table, groups in several:
+        for name, part in groups:
+            if (other := first.setdefault((name, part), table.name)) != table.name:
+                raise DataError(
+                    f"{other} and {table.name} both have {part} rows of the domain {name}: leave one out, rename it, "
+                    "or join them in one file"
+                )
 
 
 def _refuse_two_kinds(tables: Sequence[Table]) -> None:
