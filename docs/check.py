@@ -40,8 +40,8 @@ import report_picture  # noqa: E402
 import result_commands  # noqa: E402
 
 import chart  # noqa: E402
+from research.common.plots import checksum  # noqa: E402
 from research.encoders.figures import ALL_ORDERS  # noqa: E402
-from research.encoders.picture import checksum  # noqa: E402
 
 OUTSIDE = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES = [*OUTSIDE, *sorted((ROOT / "docs").glob("*.md"))]

@@ -1,13 +1,10 @@
 """The study of pretrained encoders as a picture, from the JSON files of its figures."""
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from research.common.plots import DPI, new_figure
+from research.common.plots import figures_in, panels, save, write_labels
 from research.encoders.figures import ALL_ORDERS
 from research.encoders.report import Figures, chosen, few, shown_orders
 from research.encoders.streams import STREAMS
@@ -18,34 +15,29 @@ WITH_SLOTS = ("frozen+M", "F+M", "F+M+A", "sparse")
 MEAN = "mean of all orders"
 NAMED = 5  # domains that there is room to name
 PANEL = (7.6, 5.2)  # inches; one below the other, to be read on a narrow page too
-OFFSETS = [(side * right, up) for right, up in product((7, 25, 50), (0, 9, -9, 18, -18, 28, -28)) for side in (1, -1)]
 COLOURS = {"with slots": "#1f6f8b", "controls of frozen+M": "#b0642a", "others": "#4a545c"}
 
 
-def draw_study(folder: Path, picture: str | Path | BinaryIO) -> None:
+def draw_study(folder: Path, picture: Path) -> None:
     """Draw accuracy at the end against what was forgotten: a point for each row of enough seeds.
 
     There is a panel for each stream and encoder that has such rows: of the mean over its orders, or else of each order.
-    The picture carries a checksum of what it shows, so that a test can tell when it is out of date.
     """
-    panels = [
+    shown = [
         (f"{found['stream']}, {name}: {_title(order, figures['orders'][order])}", points)
         for found in sorted(figures_in(folder), key=_place_in_the_study)
         for name, figures in found["encoders"].items()
         for order in _drawn_orders(figures)
         if (points := _points(figures, figures["orders"][order])).keys() - REFERENCES
     ]
-    number = max(len(panels), 1)
-    figure = new_figure(PANEL[0], PANEL[1] * number)
-    figure.set_dpi(DPI)
-    axes = list(figure.subplots(number, squeeze=False).flat)
-    for axis, (title, points) in zip(axes, panels, strict=False):
+    figure, axes = panels(len(shown), *PANEL)
+    for axis, (title, points) in zip(axes, shown, strict=False):
         _draw_panel(axis, points)
         axis.set_title(title, fontsize=10)
     figure.draw_without_rendering()  # labels are placed by what they cover
-    for axis, (_, points) in zip(axes, panels, strict=False):
+    for axis, (_, points) in zip(axes, shown, strict=False):
         _write_labels(axis, points)
-    figure.savefig(picture, dpi=DPI, format="png", metadata={"Description": checksum(folder)})
+    save(figure, picture, folder)
 
 
 def _place_in_the_study(found: Mapping[str, Any]) -> int:
@@ -106,44 +98,19 @@ def _colour(name: str) -> str:
 
 
 def _write_labels(axis: Any, points: Points) -> None:
-    """Write each label at the first place around its point where it covers no point, no line and no other label."""
     from matplotlib.transforms import Bbox
 
+    rows = {name: one for name, one in points.items() if name not in REFERENCES}
     places = {
-        name: (100 * test["forgetting"]["mean"], 100 * test["average"]["mean"])
-        for name, (_, test) in points.items()
-        if name not in REFERENCES
+        name: (100 * test["forgetting"]["mean"], 100 * test["average"]["mean"]) for name, (_, test) in rows.items()
     }
-    dots = [axis.transData.transform(place) for place in places.values()]
-    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in dots]
     bars = [axis.transData.transform(bar) for lines in axis.collections for bar in lines.get_segments()]
-    taken += [Bbox([bar.min(axis=0), bar.max(axis=0)]).padded(1) for bar in bars]
     ends = [100 * test["average"]["mean"] for name, (_, test) in points.items() if name in REFERENCES]
     levels = [axis.transData.transform((0, end)) for end in ends]
-    taken += [Bbox.from_extents(axis.bbox.x0, y - 1, axis.bbox.x1, y + 1) for _, y in levels]
-    taken += [one.get_window_extent() for one in (*axis.texts, axis.get_legend())]
-    for name, place in sorted(places.items(), key=lambda one: one[1]):
-        look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 8, "color": _colour(name)}
-        for right, up in OFFSETS:
-            side = "left" if right > 0 else "right"
-            written = axis.annotate(points[name][0], place, xytext=(right, up), ha=side, **look)
-            box = written.get_window_extent()
-            if not any(box.overlaps(other) for other in taken):
-                break
-            written.remove()
-        else:
-            continue  # there is no room: better no label than one that cannot be read
-        taken.append(box)
-        line = {"arrowstyle": "-", "linewidth": 0.5, "color": _colour(name)}
-        axis.annotate("", place, xytext=(right, up), textcoords="offset points", arrowprops=line)
-
-
-def checksum(folder: Path) -> str:
-    """The checksum of the files that the picture is made from."""
-    there = sorted(folder.glob("*.json"))
-    return hashlib.sha256(b"".join(path.name.encode() + path.read_bytes() for path in there)).hexdigest()
-
-
-def figures_in(folder: Path) -> list[dict[str, Any]]:
-    """What the files in a folder of figures hold."""
-    return [json.loads(path.read_bytes()) for path in sorted(folder.glob("*.json"))]
+    taken = [
+        *(Bbox([bar.min(axis=0), bar.max(axis=0)]).padded(1) for bar in bars),
+        *(Bbox.from_extents(axis.bbox.x0, y - 1, axis.bbox.x1, y + 1) for _, y in levels),
+        *(one.get_window_extent() for one in (*axis.texts, axis.get_legend())),
+    ]
+    labels = {name: label for name, (label, _) in rows.items()}
+    write_labels(axis, places, labels, {name: _colour(name) for name in rows}, taken)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
-from typing import Any
 
 from research.common.statistics import Paired, holm, paired_over_seeds
 from research.which_method.candidates import Family
@@ -16,18 +15,14 @@ Scores = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
-class Against:
+class Against(Paired):
     """A candidate held against the baseline."""
 
-    paired: Paired
     p_holm: float | None
 
     @property
     def is_better(self) -> bool:
-        return self.paired.difference > 0 and self.p_holm is not None and self.p_holm < LEVEL
-
-    def to_json(self) -> dict[str, Any]:
-        return {**self.paired.to_json(), "p_holm": self.p_holm}
+        return self.difference > 0 and self.p_holm is not None and self.p_holm < LEVEL
 
 
 @dataclass(frozen=True)
@@ -41,9 +36,6 @@ class Choice:
     level: tuple[str, ...] = ()  # better than the baseline, and not clearly below the best
     winner: str | None = None  # none while no stream is whole
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "against": {name: one.to_json() for name, one in self.against.items()}}
-
 
 @dataclass(frozen=True)
 class Check:
@@ -55,9 +47,6 @@ class Check:
     below: tuple[str, ...]
     enough: bool  # whether as many streams are whole as a change of the default needs
     default: str
-
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "against": {name: one.to_json() for name, one in self.against.items()}}
 
 
 @dataclass(frozen=True)
@@ -103,10 +92,6 @@ class SecondCheck:
     forgets: Paired | None  # more than the baseline, over them
     default: str
 
-    def to_json(self) -> dict[str, Any]:
-        paired = {"gain": self.gain, "forgets": self.forgets}
-        return {**asdict(self), **{name: one and one.to_json() for name, one in paired.items()}}
-
 
 @dataclass(frozen=True)
 class LateTrial:
@@ -116,10 +101,6 @@ class LateTrial:
     forgets: Paired | None  # more than the default until then, over all streams; none while one is not whole
     holds: bool
 
-    def to_json(self) -> dict[str, Any]:
-        gains = {stream: {name: one.to_json() for name, one in some.items()} for stream, some in self.gains.items()}
-        return {"gains": gains, "forgets": self.forgets and self.forgets.to_json(), "holds": self.holds}
-
 
 @dataclass(frozen=True)
 class ThirdCheck:
@@ -128,10 +109,6 @@ class ThirdCheck:
     reason: Paired  # why they are asked: the one that they mend against the default until then, where choices are made
     asked: Mapping[str, LateTrial]
     default: str
-
-    def to_json(self) -> dict[str, Any]:
-        asked = {name: one.to_json() for name, one in self.asked.items()}
-        return {"reason": self.reason.to_json(), "asked": asked, "default": self.default}
 
 
 def choose(family: Family, streams: Mapping[str, Scores], seeds: Sequence[int]) -> Choice:
@@ -152,11 +129,11 @@ def choose(family: Family, streams: Mapping[str, Scores], seeds: Sequence[int]) 
     means = {name: {seed: fmean(scores[name][seed] for scores in whole.values()) for seed in seeds} for name in left}
     paired = {name: _against(means, name, family.baseline, seeds) for name in left if name != family.baseline}
     adjusted = holm({name: one.p_t for name, one in paired.items()})
-    against = {name: Against(one, adjusted[name]) for name, one in paired.items()}
+    against = {name: Against(**asdict(one), p_holm=adjusted[name]) for name, one in paired.items()}
     better = [name for name, one in against.items() if one.is_better]
     if not better:
         return Choice(tuple(whole), out, against, None, (), family.baseline)
-    best = max(better, key=lambda name: against[name].paired.difference)
+    best = max(better, key=lambda name: against[name].difference)
     level = [name for name in better if name == best or not is_clear(_against(means, name, best, seeds), below=True)]
     return Choice(tuple(whole), out, against, best, tuple(level), level[0])
 
@@ -173,9 +150,9 @@ def check(family: Family, choice: Choice, streams: Mapping[str, Scores], seeds: 
         stream: _against(scores, winner, baseline, seeds) for stream, scores in whole.items() if winner != baseline
     }
     adjusted = holm({stream: one.p_t for stream, one in paired.items()})
-    against = {stream: Against(one, adjusted[stream]) for stream, one in paired.items()}
+    against = {stream: Against(**asdict(one), p_holm=adjusted[stream]) for stream, one in paired.items()}
     above = tuple(stream for stream, one in against.items() if one.is_better)
-    below = tuple(stream for stream, one in against.items() if is_clear(one.paired, below=True))
+    below = tuple(stream for stream, one in against.items() if is_clear(one, below=True))
     checked = len(whole) >= family.checking_streams or winner == baseline
     enough = len(choice.streams) >= CHOOSING_STREAMS and checked
     chosen = winner if above and not below else baseline

@@ -115,8 +115,8 @@ def figures_of(family: Family, some: Mapping[str, TrialMaterial], store: Store) 
         "default_until_now": family.default,
         "candidates": {one.name: {"method": one.method, "options": dict(one.options)} for one in candidates},
         "streams": {name: _stream(family, one, found[name]) for name, one in some.items()},
-        "choice": _rounded(choice.to_json()),
-        **{name: rule and _rounded(rule.to_json()) for name, rule in rules.items()},
+        "choice": _rounded(asdict(choice)),
+        **{name: rule and _rounded(asdict(rule)) for name, rule in rules.items()},
         "default": default,
     }
 

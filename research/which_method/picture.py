@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
-from typing import Any, BinaryIO
+from typing import Any
 
-from research.common.plots import DPI, new_figure
-from research.encoders.picture import OFFSETS, checksum, figures_in
+from research.common.plots import figures_in, panels, save, write_labels
 from research.which_method.report import NAMES, UNITS, Figures
 
 PANEL = (7.2, 4.4)  # inches; one below the other, to be read on a narrow page too
@@ -26,22 +25,17 @@ Point = tuple[float, float]
 """What is forgotten and what is gained when learnt, both less the baseline's."""
 
 
-def draw_choice(folder: Path, picture: str | Path | BinaryIO) -> None:
-    """Draw a panel for each family: its candidates on the streams for choosing, as differences from the baseline.
-
-    The picture carries a checksum of what it shows, so that a test can tell when it is out of date.
-    """
+def draw_choice(folder: Path, picture: Path) -> None:
+    """Draw a panel for each family: its candidates on the streams for choosing, as differences from the baseline."""
     families = sorted(figures_in(folder), key=lambda one: ORDER.index(one["family"]) if one["family"] in ORDER else 0)
-    panels = [(one, found) for one in families if (found := points(one))]
-    figure = new_figure(PANEL[0], PANEL[1] * max(len(panels), 1))
-    figure.set_dpi(DPI)
-    axes = list(figure.subplots(max(len(panels), 1), squeeze=False).flat)
-    for axis, (family, found) in zip(axes, panels, strict=False):
+    shown = [(one, found) for one in families if (found := points(one))]
+    figure, axes = panels(len(shown), *PANEL)
+    for axis, (family, found) in zip(axes, shown, strict=False):
         _draw_panel(axis, family, found)
     figure.draw_without_rendering()  # labels are placed by what they cover
-    for axis, (family, found) in zip(axes, panels, strict=False):
+    for axis, (family, found) in zip(axes, shown, strict=False):
         _write_labels(axis, family, found)
-    figure.savefig(picture, dpi=DPI, format="png", metadata={"Description": checksum(folder)})
+    save(figure, picture, folder)
 
 
 def points(family: Figures) -> dict[str, tuple[Point, list[Point]]]:
@@ -100,24 +94,9 @@ def _draw_panel(axis: Any, family: Figures, found: Mapping[str, tuple[Point, lis
 
 
 def _write_labels(axis: Any, family: Figures, found: Mapping[str, tuple[Point, list[Point]]]) -> None:
-    """Write each label at the first place around its point where it covers no point and no other label."""
-    from matplotlib.transforms import Bbox
-
     far = far_off(family, found)
-    middles = {name: middle for name, (middle, _) in found.items() if name not in far}
-    middles |= {family["baseline"]: (0.0, 0.0)}
-    dots = [axis.transData.transform(place) for place in middles.values()]
-    taken = [Bbox.from_bounds(x - 6, y - 6, 12, 12) for x, y in dots]
-    taken.append(axis.get_legend().get_window_extent())
-    for name, place in sorted(middles.items(), key=lambda one: one[1]):
-        colour = COLOURS["baseline" if name == family["baseline"] else _kind(name, family)]
-        look: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9, "color": colour}
-        for right, up in OFFSETS:
-            side = "left" if right > 0 else "right"
-            written = axis.annotate(name, place, xytext=(right, up), ha=side, **look)
-            box = written.get_window_extent()
-            inside = axis.bbox.containsx(box.x0) and axis.bbox.containsx(box.x1) and axis.bbox.containsy(box.y0)
-            if inside and not any(box.overlaps(other) for other in taken):
-                taken.append(box)
-                break
-            written.remove()
+    places = {name: middle for name, (middle, _) in found.items() if name not in far}
+    places |= {family["baseline"]: (0.0, 0.0)}
+    kinds = {name: "baseline" if name == family["baseline"] else _kind(name, family) for name in places}
+    colours = {name: COLOURS[kind] for name, kind in kinds.items()}
+    write_labels(axis, places, {name: name for name in places}, colours, [axis.get_legend().get_window_extent()])

@@ -5,8 +5,9 @@ import json
 import pytest
 from PIL import Image
 
+from research.common.plots import checksum
 from research.encoders.figures import _chosen
-from research.encoders.picture import _drawn_orders, _points, checksum, draw_study
+from research.encoders.picture import _drawn_orders, _points, draw_study
 from research.encoders.report import chosen, shown_orders, slots_taken_away, study_page
 
 
