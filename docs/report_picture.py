@@ -12,8 +12,7 @@ from pathlib import Path
 
 from PIL import Image, PngImagePlugin
 
-from memgrow.report.html.page import render
-from memgrow.report.stored_figures import read_figures
+from memgrow.evaluation.report import read_results, render
 
 ROOT = Path(__file__).resolve().parents[1]
 FIGURES, PICTURE = ROOT / "results/sentiment/compare.json", ROOT / "docs/report.png"
@@ -31,7 +30,7 @@ def checksum() -> str:
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         page, shot = Path(folder) / "report.html", Path(folder) / "report.png"
-        page.write_text(render(read_figures(FIGURES, METHOD, shown_as="results/sentiment")), encoding="utf-8")
+        page.write_text(render(read_results(FIGURES, METHOD, shown_as="results/sentiment")), encoding="utf-8")
         options = ("--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{HEIGHT}")
         subprocess.run([BROWSER, *options, f"--screenshot={shot}", page.as_uri()], check=True, capture_output=True)
         with Image.open(shot) as taken:

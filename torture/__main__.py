@@ -17,7 +17,7 @@ os.environ.update(OMP_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false", TERM="dum
 import torch
 from rich.console import Console
 
-from memgrow.report.table import Column, Table
+from memgrow.evaluation.tables import Column, Table
 from torture.budget import Budget, Outcome, Report, merge
 
 # Those that this process may use, where the system tells.

@@ -79,6 +79,8 @@ MOVED = {
     "memgrow.calibration": "memgrow.evaluation.calibration",
     "memgrow.drift": "memgrow.evaluation.drift",
     "memgrow.reading": "memgrow.evaluation.attention",
+    "memgrow.report": "memgrow.evaluation",
+    "memgrow.report.tracking": "memgrow.evaluation.tracking",
 }
 
 

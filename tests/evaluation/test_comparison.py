@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from memgrow.evaluation.comparison import KINDS, REPLIES, Comparison, RunResult, keeps_rows, sees_old_data
+from memgrow.evaluation.comparison_tables import compared_table, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix
-from memgrow.report.comparison import compared_table, verdict
 
 RESULTS = Path(__file__).parents[2] / "results"
 
@@ -76,7 +76,7 @@ def test_infinite_perplexities_are_null_in_json():
     assert json.loads(text)["F"]["perplexity"]["mean"] is None
     assert Comparison.from_json(json.loads(text), REPLIES).results["F"][0].perplexities == result.perplexities
     assert RunResult.from_json(json.loads(json.dumps(result.to_json(), allow_nan=False))) == result
-    assert "inf" in compared_table(found, 1).to_markdown()
+    assert "inf" in compared_table(found, 1).rows[0]
 
 
 def test_without_scipy_there_is_a_difference_without_an_interval(monkeypatch):

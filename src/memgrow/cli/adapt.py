@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from math import ceil, inf
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from memgrow.cli.settings import SettingChanges
     from memgrow.data import Domain, Stream
     from memgrow.evaluation.history import Stage
+    from memgrow.evaluation.progress_bars import TrainingBar
+    from memgrow.evaluation.tracking import Tracking
     from memgrow.learner import Learner
     from memgrow.models.pretrained.files import EncoderFiles
-    from memgrow.report.progress_bars import TrainingBar
-    from memgrow.report.tracking import Tracking
 
 
 @opt.grouped
@@ -77,10 +77,10 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
-    from memgrow.report.learner import matrix_title, summary_line
-    from memgrow.report.matrix import MatrixTable
-    from memgrow.report.progress_bars import TrainingBar
-    from memgrow.report.tracking import check_tracker
+    from memgrow.evaluation.model_tables import matrix_title, summary_line
+    from memgrow.evaluation.progress_bars import TrainingBar
+    from memgrow.evaluation.tables import MatrixTable
+    from memgrow.evaluation.tracking import check_tracker
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
 
@@ -146,20 +146,16 @@ def learn_stream(
     **arguments: Any,
 ) -> "list[Stage]":
     """Learn each domain that the model has not learned yet; `arguments` are those of `Learner.adapt`."""
+    from memgrow.evaluation.model_tables import stage_line
     from memgrow.models import REPLY
-    from memgrow.report.learner import stage_line
     from memgrow.training.defaults import defaults_for
 
     if unread := learner.method.unread(learner.options, defaults_for(learner.settings).options):
         bar.note(f"{learner.method.name} does not use {', '.join(unread)}")
     stages: list[Stage] = []
     bar.replies = learner.task == REPLY or any(domain.has_replies for domain in stream)
-    if not learner.method.joint:
-        bar.coming = _most_steps(learner, stream)
 
     def show(stage: "Stage", new: bool) -> None:
-        for learned in stage.learned:
-            bar.coming.pop(learned, None)
         if not new:
             bar.note(f"{' and '.join(stage.learned)}: skipped, learned from the same data (--again learns it again)")
             return
@@ -275,24 +271,14 @@ def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
     return f"{sizes_line(usual, learner.settings, learner.training)} (--set changes them)" if usual.suits else ""
 
 
-def _most_steps(learner: "Learner", stream: "Stream") -> dict[str, int]:
-    """The number of training steps of each domain, at most."""
-    steps, first = {}, learner.model is None
-    for domain in stream:
-        batches = ceil(len(domain.train) / learner.training.batch)
-        steps[domain.name] = batches * learner.training.epochs_for(batches, first or learner.method.reinit)
-        first = False
-    return steps
-
-
 @contextmanager
 def _tracking(name: str | None, folder: str, model: Path, bar: "TrainingBar") -> "Iterator[Tracking | None]":
-    from memgrow.report.tracking import SHOWN, Tracking, find_tracker
+    from memgrow.evaluation.tracking import Tracking, find_tracker
 
     if name is None:
         yield None
         return
-    bar.note(f"To watch it: {SHOWN[name].format(shlex.quote(folder))}")
+    bar.note(f"To watch it: tensorboard --logdir {shlex.quote(folder)}")
     with Tracking(find_tracker(name, folder, Path(os.path.realpath(model)).name), bar) as tracked:
         yield tracked
 

@@ -164,8 +164,8 @@ def _settings(
 
 
 def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:
-    from memgrow.report.comparison import compared_table, digits, domains_table, legend, verdict
-    from memgrow.report.matrix import MatrixTable
+    from memgrow.evaluation.comparison_tables import compared_table, digits, domains_table, legend, verdict
+    from memgrow.evaluation.tables import MatrixTable
 
     for method in comparison.order:
         matrix = comparison.mean_matrix(method)
@@ -183,15 +183,24 @@ def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> No
 def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None:
     """Write figures, plot and report."""
     from memgrow.data.disk import atomic_write, pack_json
-    from memgrow.report.picture_layout import path_text
-    from memgrow.report.plots import draw_comparison
-    from memgrow.report.stored_figures import read_figures
+    from memgrow.evaluation.plots import draw_comparison
+    from memgrow.evaluation.tables import path_text
 
     figures = atomic_write(out / "compare.json", pack_json(content))
     say(f"The figures are in {figures}.")
     title = f"{path_text(content['domains'])} ({counted(len(content['seeds']), 'seed')})"
-    save_picture(out / "compare.png", lambda file: draw_comparison(comparison, file, title))
-    write_report(read_figures(figures), out / REPORT)
+    save_picture(out / "compare.png", lambda: draw_comparison(comparison, title))
+    _write_report(figures, out / REPORT)
+
+
+def _write_report(results: Path, out: Path) -> None:
+    """Write the report; without matplotlib the results are complete without it."""
+    from memgrow.evaluation.report import read_results
+
+    try:
+        write_report(read_results(results), out)
+    except SettingsError as error:
+        notice(f"There is no report: {error}")
 
 
 def demo(
@@ -209,13 +218,12 @@ def demo(
     Example: memgrow demo --seeds 3
     """
     from memgrow.data.disk import atomic_write, pack_json
+    from memgrow.evaluation.comparison_tables import demo_table, demo_verdict, marked
     from memgrow.evaluation.demo import METHODS as DEMO_METHODS
     from memgrow.evaluation.demo import run_demo
-    from memgrow.report.comparison import demo_table, demo_verdict, marked
-    from memgrow.report.matrix import MatrixTable
-    from memgrow.report.plots import draw_matrices
-    from memgrow.report.progress_bars import TrainingBar
-    from memgrow.report.stored_figures import read_figures
+    from memgrow.evaluation.plots import draw_matrices
+    from memgrow.evaluation.progress_bars import TrainingBar
+    from memgrow.evaluation.tables import MatrixTable
 
     check_replaceable(out / REPORT)
     out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt
@@ -234,7 +242,7 @@ def demo(
     runs = "one run" if seeds == 1 else f"mean of {seeds} runs"
     title = f"Four synthetic domains in turn ({runs})"
     forgot = {marked(name): values["forgetting"].mean for name, values in made.comparison.summary.items()}
-    save_picture(out / "demo.png", lambda file: draw_matrices(matrices, file, title, forgot))
-    write_report(read_figures(figures), out / REPORT)
+    save_picture(out / "demo.png", lambda: draw_matrices(matrices, title, forgot))
+    _write_report(figures, out / REPORT)
     if as_json:
         write_json(content, indent=1)

@@ -60,9 +60,9 @@ def evaluate(
     """
     from memgrow.data.disk import check_output
     from memgrow.evaluation.replies import evaluate_replies
+    from memgrow.evaluation.tables import replies_table
     from memgrow.learner import Learner
     from memgrow.models import REPLY
-    from memgrow.report.learner import replies_table
 
     if plot is not None:
         picture_format(plot)
@@ -113,8 +113,14 @@ def _evaluate_labels(
 ) -> None:
     from memgrow.evaluation.calibration import reliability
     from memgrow.evaluation.metrics import confusion_of
-    from memgrow.report.confusion import confusion_table, draw_confusions, labels_table, side_by_side_table, verdict
-    from memgrow.report.learner import scores_table
+    from memgrow.evaluation.plots import draw_confusions
+    from memgrow.evaluation.tables import (
+        confusion_table,
+        labels_table,
+        scores_table,
+        side_by_side_table,
+        side_by_side_verdict,
+    )
 
     outputs = {domain.name: learner.logits(domain) for domain in stream}
     labels, temperature = learner.labels or (), learner.calibration.temperature
@@ -143,10 +149,9 @@ def _evaluate_labels(
             console.print(confusion_table(name, confusion))
         if compared:
             console.print(side_by_side_table(str(model), str(against), compared))
-            say(verdict(str(model), str(against), list(compared.values())[-1]))
+            say(side_by_side_verdict(str(model), str(against), list(compared.values())[-1]))
     if plot is not None:
-        title, form = f"{model}: labels and predictions", picture_format(plot)
-        save_picture(plot, lambda file: draw_confusions(confusions, file, title, form))
+        save_picture(plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
 
 
 def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:

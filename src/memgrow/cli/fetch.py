@@ -20,7 +20,7 @@ Source = Annotated[
 
 
 def _show_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
-    from memgrow.report.table import Column, Table
+    from memgrow.evaluation.tables import Column, Table
 
     columns = [Column(name, wrap="letters" if name in ("what", "trained on") else "never") for name in names]
     console.print(Table(None, columns, rows, layout="open"))
@@ -41,13 +41,13 @@ def get_data(name: Name, again: Again = False, source: Source = None, as_json: o
     Example: memgrow data get sentiment
     """
     from memgrow.data.corpora import corpus_called, get
-    from memgrow.report.progress_bars import DownloadBar
+    from memgrow.evaluation.progress_bars import DownloadBar
 
     corpus = corpus_called(name)
     if there := corpus.is_in(corpus.folder) and not again:
         say(f"{name} is in {corpus.folder}; --again fetches it again.", soft_wrap=True)
     else:
-        with DownloadBar(progress_console(), name) as bar:
+        with DownloadBar(progress_console()) as bar:
             sentences = get(corpus, source, bar.watch)
         for sentence in sentences:
             notice(sentence)
@@ -109,15 +109,15 @@ def get_encoder(name: Name, again: Again = False, source: Source = None, as_json
 
     Example: memgrow encoder get minilm
     """
+    from memgrow.evaluation.progress_bars import DownloadBar
     from memgrow.models.pretrained.catalogue import encoder_called
     from memgrow.models.pretrained.fetch import get
-    from memgrow.report.progress_bars import DownloadBar
 
     known = encoder_called(name)
     if there := known.is_here() and not again:
         say(f"{name} is in {known.folder}; --again fetches it again.", soft_wrap=True)
     else:
-        with DownloadBar(progress_console(), name) as bar:
+        with DownloadBar(progress_console()) as bar:
             taken_from = get(name, source, bar.watch)
         say(f"{known.what}; {known.licence}; from {taken_from}. Trained on: {known.seen}.", "dim", soft_wrap=True)
     if as_json:

@@ -32,11 +32,16 @@ def inspect(
     """
     from memgrow.data.inputs import inputs_from_arguments
     from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
+    from memgrow.evaluation.model_tables import (
+        about,
+        about_table,
+        history_table,
+        matrix_title,
+        reading_table,
+        summary_line,
+    )
+    from memgrow.evaluation.tables import MatrixTable, in_bytes
     from memgrow.learner import Learner
-    from memgrow.report.history import history_table, in_bytes
-    from memgrow.report.learner import about, about_table, matrix_title, summary_line
-    from memgrow.report.matrix import MatrixTable
-    from memgrow.report.reading import reading_table
     from memgrow.storage.versions import list_versions
 
     learner = Learner.load(model, device)
@@ -77,8 +82,8 @@ def undo(
 
     Example: memgrow undo model/
     """
-    from memgrow.report.learner import matrix_title, summary_line
-    from memgrow.report.matrix import MatrixTable
+    from memgrow.evaluation.model_tables import matrix_title, summary_line
+    from memgrow.evaluation.tables import MatrixTable
     from memgrow.storage import versions
 
     done = versions.undo(model, to)
@@ -133,10 +138,10 @@ def export(
 
     Example: memgrow export model/ --to onnx books-onnx/
     """
+    from memgrow.evaluation.tables import in_bytes
     from memgrow.learner import Learner
     from memgrow.models import PretrainedSettings
     from memgrow.nn.device import multiplies_bfloat16
-    from memgrow.report.history import in_bytes
     from memgrow.storage.export import export_huggingface, export_onnx
 
     if to not in EXPORTS:
@@ -160,9 +165,9 @@ def methods(as_json: opt.AsJson = False) -> None:
 
     Example: memgrow methods
     """
-    from memgrow.report.methods import defaults_line, letters_table, methods_table, read_methods
+    from memgrow.cli.methods import defaults_line, letters_table, list_methods, methods_table
 
-    known = read_methods()
+    known = list_methods()
     if as_json:
         write_line(json_text(known, 1))
         return

@@ -14,6 +14,8 @@ from rich.text import Text
 from memgrow.errors import SettingsError, counted, json_text, printable
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from memgrow.data import Example
     from memgrow.learner import Learner
 
@@ -125,13 +127,15 @@ def picture_format(path: Path) -> str:
     return name
 
 
-def save_picture(path: Path, draw: Callable[[BinaryIO], None]) -> None:
-    """Write a picture and say where it is. It is an extra: without matplotlib the figures are worth having as well."""
+def save_picture(path: Path, draw: "Callable[[], Figure]") -> None:
+    """Write a plot and say where it is; without matplotlib, say that there is none."""
     from memgrow.data.disk import open_output
+    from memgrow.evaluation.plots import save_figure
 
     try:
+        figure = draw()
         with open_output(path) as file:
-            draw(file)
+            save_figure(figure, file, picture_format(path))
     except SettingsError as error:
         note_to_stderr(f"There is no picture: {error}")
     else:

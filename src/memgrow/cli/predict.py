@@ -71,9 +71,9 @@ def predict(
     from memgrow.data.disk import check_output
     from memgrow.data.files import line_chunks
     from memgrow.data.inputs import in_chunks, inputs_from_arguments, inputs_from_file, inputs_from_lines
+    from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.learner import Learner
     from memgrow.models import REPLY
-    from memgrow.report.progress_bars import ProgressBar
 
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
@@ -134,9 +134,9 @@ def chat(
     """
     from memgrow.data.files import decode_lines
     from memgrow.evaluation.attention import reply_attention
+    from memgrow.evaluation.tables import percent
     from memgrow.learner import Learner
     from memgrow.models import REPLY
-    from memgrow.report.table import percent
 
     standard_output()
     learner = Learner.load(model, device)

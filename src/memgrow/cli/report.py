@@ -10,7 +10,7 @@ from memgrow.cli.output import note_to_stderr, progress_console, say, write_json
 from memgrow.errors import SettingsError
 
 if TYPE_CHECKING:
-    from memgrow.report.run_report import RunReport
+    from memgrow.evaluation.report import Report
 
 REPORT = "report.html"
 BEGINNING = 1000  # bytes of a page in which its maker is named
@@ -59,22 +59,19 @@ def report(
     Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
     """
     from memgrow.data import Stream
+    from memgrow.evaluation.plots import new_figure
+    from memgrow.evaluation.report import find_results, read_results, report_of_model, save_plots
     from memgrow.learner import Learner
-    from memgrow.report.plots import new_figure
-    from memgrow.report.run_plots import save_pictures
-    from memgrow.report.run_report import report_of_model
-    from memgrow.report.stored_figures import find_figures, read_figures
 
     check_replaceable(out)
-    if plots is not None:
-        new_figure(1, 1)  # that there is no matplotlib is told before anything is read
-    figures = find_figures(what)
-    if figures is not None:
+    new_figure(1, 1)  # fails without matplotlib, before anything is read
+    results = find_results(what)
+    if results is not None:
         if data or comparison:
             raise SettingsError(
-                f"{what} holds figures and no model: leave out the data and --comparison, or give a model's folder"
+                f"{what} holds results and no model: leave out the data and --comparison, or give a model's folder"
             )
-        made = read_figures(figures, method)
+        made = read_results(results, method)
     else:
         if method is not None:
             raise SettingsError(f"--method is for comparisons, and {what} is none: leave it out")
@@ -89,7 +86,7 @@ def report(
         with progress_console().status("reading the texts" if data else "reading the model"):
             made = report_of_model(learner, str(what), tuple(stream), beside)
     write_report(made, out)
-    pictures = save_pictures(made, plots) if plots is not None else []
+    pictures = save_plots(made, plots) if plots is not None else []
     if as_json:
         write_json({"report": str(out), "pictures": [str(path) for path in pictures]})
     if plots is not None:
@@ -97,29 +94,30 @@ def report(
         say(f"The pictures are in {plots}: {', '.join(names)}.")
 
 
-def read_comparison(path: Path) -> "RunReport":
-    from memgrow.report.stored_figures import find_figures, read_figures
+def read_comparison(path: Path) -> "Report":
+    from memgrow.evaluation.report import find_results, read_results
 
-    figures = find_figures(path)
-    if figures is None:
-        raise SettingsError(f"{path} has no figures of memgrow compare: give the folder that it wrote with --out")
-    return read_figures(figures)
+    results = find_results(path)
+    if results is None:
+        raise SettingsError(f"{path} has no results of memgrow compare: give the folder that it wrote with --out")
+    return read_results(results)
 
 
-def write_report(made: "RunReport", out: Path) -> None:
+def write_report(made: "Report", out: Path) -> None:
     """Write the page whole or not at all, and say where it is."""
     from memgrow.data.disk import open_output
-    from memgrow.report.html.page import render
+    from memgrow.evaluation.report import render
 
+    page = render(made).encode()
     with open_output(out) as file:
-        file.write(render(made).encode())
+        file.write(page)
     say(f"The report is {out}.")
 
 
 def check_replaceable(out: Path) -> None:
     """Refuse to write over anything but an earlier report."""
     from memgrow.data.disk import check_output
-    from memgrow.report.html.page import GENERATOR
+    from memgrow.evaluation.report import GENERATOR
 
     check_output(out)
     if not out.is_file():

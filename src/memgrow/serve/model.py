@@ -18,9 +18,9 @@ from memgrow.data import Example
 from memgrow.data.disk import finite
 from memgrow.errors import ModelError, listed
 from memgrow.evaluation.attention import read_reply, read_words
+from memgrow.evaluation.model_tables import about
 from memgrow.learner import Learner
 from memgrow.models import REPLY
-from memgrow.report.learner import about
 from memgrow.storage import versions
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, hold
 

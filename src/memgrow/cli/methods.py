@@ -1,0 +1,97 @@
+"""What `memgrow methods` prints."""
+
+from typing import Any
+
+from memgrow.errors import SettingsError
+from memgrow.evaluation.tables import Column, Table
+from memgrow.methods import ADDITIONS, METHODS, RECOMMENDED_FOR_REPLIES, MethodSettings, MethodSpec, find_method
+from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
+from memgrow.training.defaults import defaults_for
+
+
+def list_methods() -> dict[str, Any]:
+    """Methods and letters as JSON, the defaults first."""
+    plain, tuned = defaults_for(ModelSettings()), defaults_for(PretrainedSettings())
+    defaults = {
+        plain.method: "the default",
+        RECOMMENDED_FOR_REPLIES: "the default for replies",
+        tuned.method: "the default with a pretrained encoder",
+    }
+    changed = {name: getattr(tuned.options, name) for name in sorted(find_method(tuned.method).reads())}
+    usual = MethodSettings()
+    return {
+        "encoder_settings": {name: value for name, value in changed.items() if value != getattr(usual, name)},
+        "methods": [
+            {
+                "name": method.name,
+                "default": defaults.get(method.name),
+                "grows": list(method.grows),
+                "sees": "all data" if method.joint else "+ old rows" if method.keeps_rows else "new data",
+                "keeps_rows": method.keeps_rows,
+                "encoder": _with_encoder(method),
+                "about": method.about,
+            }
+            for method in map(find_method, dict.fromkeys([*defaults, *METHODS]))
+        ],
+        "letters": [
+            {
+                "name": name,
+                "encoder": "no" if one.grows and one.grows not in PretrainedEncoder.grows else "yes",
+                "about": one.about,
+            }
+            for name, one in ADDITIONS.items()
+        ],
+    }
+
+
+def _with_encoder(method: MethodSpec) -> str:
+    """Whether a method works with a pretrained encoder: yes, no, or only with one."""
+    if not _works_with(method, PretrainedSettings(slots=1)):
+        return "no"
+    return "yes" if _works_with(method, ModelSettings()) else "only"
+
+
+def _works_with(method: MethodSpec, settings: ModelSettings) -> bool:
+    try:
+        method.check(settings)
+    except SettingsError:
+        return False
+    return True
+
+
+def methods_table(known: dict[str, Any]) -> Table:
+    columns = [
+        Column("method", wrap="never"),
+        Column("grows", wrap="letters"),
+        Column("sees", wrap="never"),
+        Column("encoder", wrap="never"),
+        Column("what it does", wrap="letters"),
+    ]
+    rows = [
+        (
+            one["name"],
+            ", ".join(one["grows"]) or "nothing",
+            one["sees"],
+            one["encoder"],
+            f"{one['default']}: {one['about']}" if one["default"] else one["about"],
+        )
+        for one in known["methods"]
+    ]
+    return Table(None, columns, rows, lines_above=[sum(one["default"] is not None for one in known["methods"])])
+
+
+def letters_table(known: dict[str, Any]) -> Table:
+    columns = [Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
+    rows = [(one["name"], one["encoder"], one["about"]) for one in known["letters"]]
+    return Table("letters after a name, as in F+V+A", columns, rows)
+
+
+def defaults_line(known: dict[str, Any]) -> str:
+    kept = [one["name"] for one in known["methods"] if one["keeps_rows"]]
+    plain, replies, tuned = (one["name"] for one in known["methods"] if one["default"])
+    settings = ", ".join(f"{name}: {value}" for name, value in known["encoder_settings"].items())
+    return (
+        f"Defaults: {plain}, for replies {replies}, with a pretrained encoder {tuned}"
+        f"{f' ({settings})' if settings else ''}. {' and '.join(kept)} keeps rows of earlier domains as text in the "
+        "model's folder."
+    )

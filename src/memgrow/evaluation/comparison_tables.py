@@ -1,0 +1,160 @@
+"""Tables and sentences of a comparison of methods."""
+
+from collections.abc import Iterator
+
+from memgrow.errors import counted
+from memgrow.evaluation.baselines import REFERENCES
+from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, keeps_rows, sees_old_data
+from memgrow.evaluation.significance import NO_SPREAD, Paired
+from memgrow.evaluation.tables import UNKNOWN, Column, Table, numbers, percent, perplexity_text
+from memgrow.methods import RECOMMENDED
+
+CLEAR, KEEPS = "*", "†"
+SMALL_AVERAGE = 0.1  # BLEU-2 below this is shown with two digits
+
+
+def digits(comparison: Comparison) -> int:
+    """Digits after the point: BLEU-2 of real replies is about one or two of a hundred."""
+    averages = [comparison.summary[method]["average"].mean or 0.0 for method in comparison.order]
+    return 2 if comparison.kind.is_dialogue and max(averages, default=0.0) < SMALL_AVERAGE else 1
+
+
+def marked(name: str) -> str:
+    """The name of a method, marked if it keeps rows of earlier domains."""
+    return f"{name} {KEEPS}" if keeps_rows(name) else name
+
+
+def over_seeds(value: OverSeeds, shown: int = 1) -> str:
+    """Mean and standard deviation."""
+    return UNKNOWN if value.mean is None else percent(value.mean, digits=shown) + _spread(value.spread, shown)
+
+
+def difference(paired: Paired | None, shown: int = 1) -> str:
+    """The mean difference and its spread, marked where its 95% interval excludes zero."""
+    if paired is None:
+        return UNKNOWN
+    mean = percent(paired.difference, sign=True, digits=shown)
+    return mean + _spread(paired.std, shown) + (CLEAR if _is_clear(paired) else "")
+
+
+def compared_table(comparison: Comparison, seeds: int) -> Table:
+    """One row per method, mean and spread over the seeds; methods that see old data below a line."""
+    shown, replies = digits(comparison), comparison.kind.is_dialogue
+    rows = []
+    for method in comparison.order:
+        values = comparison.summary[method]
+        rows.append(
+            (
+                marked(method),
+                over_seeds(values["average"], shown),
+                difference(comparison.against(method), shown),
+                over_seeds(values["forgetting"], shown),
+                *([perplexity_text(values["perplexity"].mean or 0.0)] if replies else []),
+                f"{values['parameters'].mean:,.0f}",
+                f"{values['seconds'].mean:,.0f} s",
+            )
+        )
+    names = ("average", f"against {BASELINE}", "forgot", *(["perpl."] if replies else []), "parameters", "time")
+    incremental = sum(not sees_old_data(method) for method in comparison.order)
+    return Table(
+        f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}",
+        [Column("method", wrap="never"), *numbers(*names)],
+        rows,
+        layout="narrow" if replies or REFERENCES.keys() & comparison.results.keys() else "roomy",
+        lines_above=[incremental] if 0 < incremental < len(rows) else (),
+    )
+
+
+def domains_table(comparison: Comparison) -> Table:
+    """The final score of each method on each domain."""
+    ends = {method: comparison.mean_matrix(method) for method in comparison.order}
+    rows = [
+        (domain, *(percent(matrix.score(-1, domain), digits=digits(comparison)) for matrix in ends.values()))
+        for domain in next(iter(ends.values())).domains
+    ]
+    columns = [Column("domain", wrap="letters"), *(Column(marked(name), right=True, wrap="letters") for name in ends)]
+    return Table(f"each domain at the end, {comparison.kind.unit}", columns, rows)
+
+
+def verdict(comparison: Comparison) -> str:
+    """The best method that sees no old data, against fine-tuning and retraining."""
+    best, *others = [name for name in comparison.order if not sees_old_data(name)] or [""]
+    rivals = {BASELINE: "fine-tuning", RETRAINING: "retraining on everything"}
+    paired = {name: one for name in rivals if (one := comparison.against(best, name)) is not None}
+    if not paired:
+        return ""
+    level = [name for name in others if (one := comparison.against(best, name)) and _may_be_zero(one)]
+    beside = f" ({' and '.join(level)} not clearly below)" if level else ""
+    against = [f"{difference(one, digits(comparison))} points against {rivals[name]}" for name, one in paired.items()]
+    doubt = "" if all(one.std is not None for one in paired.values()) else " One seed: another may differ."
+    return f"Without old data, {best} ends best{beside}: {' and '.join(against)}.{doubt}"
+
+
+def legend(comparison: Comparison, seeds: int) -> str:
+    """The meaning of the signs in the table."""
+    parts = ["± is the standard deviation over seeds; differences are paired by seed"] if seeds > 1 else []
+    pairs = [paired for name in comparison.order if (paired := comparison.against(name)) is not None]
+    if any(map(_is_clear, pairs)):
+        parts.append(f"{CLEAR}: the 95% interval of the difference excludes zero")
+    if any(paired.low is None and (paired.std or 0.0) > NO_SPREAD for paired in pairs):
+        parts.append("95% intervals need scipy (pip install 'memgrow[stats]')")
+    if any(map(keeps_rows, comparison.results)):
+        parts.append(f"{KEEPS}: keeps rows of earlier domains as text in the model's folder")
+    references = [f"{name} ({one.about})" for name, one in REFERENCES.items() if name in comparison.results]
+    parts += [f"by scikit-learn: {' and '.join(references)}"] if references else []
+    if comparison.kind.is_dialogue:
+        parts.append(
+            "perpl.: geometric mean over domains; unknown words count as one word, so do not compare methods "
+            "with and without new words"
+        )
+    return "; ".join(parts)
+
+
+def demo_table(comparison: Comparison, seeds: int) -> Table:
+    """One row per method, in the order in which they were asked for."""
+    rows = [
+        (
+            marked(method),
+            *(over_seeds(values[name]) for name in ("average", "forgetting")),
+            f"{values['parameters'].mean:,.0f}",
+            f"{values['seconds'].mean:.1f}",
+        )
+        for method, values in comparison.summary.items()
+    ]
+    columns = [Column("method"), *numbers("average", "forgot", "parameters", "seconds")]
+    return Table(f"at the end, {counted(seeds, 'seed')}", columns, rows)
+
+
+def demo_verdict(comparison: Comparison, seeds: int) -> Iterator[str]:
+    """The default against fine-tuning, other methods against the default, and what to do next."""
+    if {BASELINE, RECOMMENDED} <= set(comparison.results):
+        fine, usual = (comparison.summary[name] for name in (BASELINE, RECOMMENDED))
+        sentence = f"{RECOMMENDED}, the default, ends {_apart(usual['average'], fine['average'], 'above', 'below')} F"
+        lost = _apart(fine["forgetting"], usual["forgetting"], "less", "more")
+        yield f"{sentence}{f' and forgets {lost}' if lost else ''}; both see only the new domain's data."
+    for name in comparison.results:
+        paired = comparison.against(name, RECOMMENDED)
+        if name not in (BASELINE, RECOMMENDED) and paired is not None:
+            rows = ", and keeps rows of earlier domains" if keeps_rows(name) else ""
+            yield f"{name} ends {difference(paired)} points against the default{rows}."
+    doubt = "One seed on synthetic domains" if seeds == 1 else "Synthetic domains"
+    yield f"{doubt}: run memgrow compare FILES... on your own data."
+
+
+def _apart(first: OverSeeds, second: OverSeeds, above: str, below: str) -> str:
+    if first.mean is None or second.mean is None:
+        return ""
+    gap = first.mean - second.mean
+    return f"{percent(abs(gap))} points {above if gap >= 0 else below}"
+
+
+def _is_clear(paired: Paired) -> bool:
+    return paired.low is not None and not _may_be_zero(paired)
+
+
+def _may_be_zero(paired: Paired) -> bool:
+    return paired.low is not None and paired.high is not None and paired.low <= 0 <= paired.high
+
+
+def _spread(value: float | None, shown: int) -> str:
+    return "" if value is None else f" ± {percent(value, digits=shown)}"

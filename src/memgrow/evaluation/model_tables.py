@@ -1,0 +1,266 @@
+"""What `inspect`, `history` and `adapt` say about a model: facts, stages, summary, and what a text reads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import rich.table
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from memgrow.data import Example
+from memgrow.errors import counted, listed
+from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
+from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
+from memgrow.evaluation.measures import measure_of_task
+from memgrow.evaluation.tables import MISSING, Column, Table, in_bytes, numbers, percent, score_cell, validation_text
+from memgrow.learner import Learner
+from memgrow.models import REPLY, PretrainedEncoder
+from memgrow.nn import MemoryBank, count_parameters
+from memgrow.storage.checkpoint import REHEARSAL
+from memgrow.storage.versions import SavedVersion
+
+MAX_TEXT = 60  # letters of a text above its table
+MAX_ROWS = 30  # of a table with one row per stage or domain
+SUMMARY = {  # by figure: its name, and whether it is a difference
+    "average": ("average accuracy at the end", False),
+    "forgetting": ("forgetting (best minus last)", True),
+    "backward_transfer": ("backward transfer", True),
+    "forward_transfer": ("forward transfer", True),
+}
+GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "labels": "label"}
+
+
+@dataclass(frozen=True)
+class About:
+    """Facts about a model; the names are those of `inspect --json`."""
+
+    task: str | None
+    labels: tuple[str, ...]
+    labels_by_domain: Mapping[str, tuple[str, ...]]
+    method: str
+    encoder: str | None  # if it is pretrained
+    weights: str | None  # SHA-256 of the encoder's original weights
+    pieces: int | None  # vocabulary size of the encoder
+    memory_layers: Sequence[int] | None
+    domains: tuple[str, ...]
+    slots_in_each_bank: Mapping[str, int]  # by domain
+    banks: int
+    words: int | None  # None for an encoder
+    hidden_units: Sequence[int] | None  # of each column
+    parameters: int
+    rows_kept: Mapping[str, int]  # by domain, by methods that keep rows
+    temperature: float | None  # None: not calibrated
+    calibration_error: Mapping[str, float]  # by domain, on its validation examples when it was learned
+
+
+def about(learner: Learner) -> About:
+    model, settings = learner.trained(), learner.settings
+    encoder = model.encoder if isinstance(model.encoder, PretrainedEncoder) else None
+    slots: dict[str, int] = {}
+    for segment in model.banks[0].segments if model.banks else ():
+        slots[segment.domain] = slots.get(segment.domain, 0) + segment.stop - segment.start
+    return About(
+        task=learner.task,
+        labels=tuple(learner.labels or ()),
+        labels_by_domain=learner.history.labels,
+        method=learner.method.name,
+        encoder=getattr(settings, "encoder", None),
+        weights=getattr(settings, "weights", None),
+        pieces=encoder.vocabulary_size if encoder else None,
+        memory_layers=encoder.memory_layers if encoder else None,
+        domains=learner.history.domains,
+        slots_in_each_bank=slots,
+        banks=sum(isinstance(part, MemoryBank) and len(part) > 0 for part in model.modules()),
+        words=None if encoder else len(learner.vocabulary) - 2,
+        hidden_units=None if encoder else model.encoder.hidden_units,
+        parameters=count_parameters(model),
+        rows_kept={domain: len(rows) for domain, rows in learner.state.method_state.rows.items()},
+        temperature=learner.calibration.temperature if learner.calibration.domains else None,
+        calibration_error={name: one.after.ece for name, one in learner.calibration.domains.items()},
+    )
+
+
+def about_table(learner: Learner) -> rich.table.Table:
+    table = rich.table.Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    all_labels = set(learner.labels or ())
+    for name, value in vars(about(learner)).items():
+        if value is None or (name in ("calibration_error", "rows_kept") and not value):
+            continue
+        if name == "labels_by_domain" and all(set(own) == all_labels for own in value.values()):
+            continue
+        table.add_row(name.replace("_", " "), Text(FORMATS.get(name, _in_words)(value)))
+    return table
+
+
+def _in_words(value: object) -> str:
+    if isinstance(value, Mapping):
+        return listed((f"{name} {_in_words(part)}" for name, part in value.items()), longest=MAX_TEXT) or "none"
+    if isinstance(value, list | tuple):
+        return listed(map(_in_words, value), longest=MAX_TEXT) or "none"
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+FORMATS: Mapping[str, Callable[[Any], str]] = {
+    "weights": lambda checksum: f"{checksum[:16]}… (SHA-256)",
+    "labels_by_domain": lambda labels: "; ".join(f"{domain}: {listed(own)}" for domain, own in labels.items()),
+    "rows_kept": lambda counts: f"{_in_words(counts)}: texts of the data, in {REHEARSAL}",
+    "temperature": "{:.3f}".format,
+    "calibration_error": lambda errors: _in_words({name: f"{percent(error)}%" for name, error in errors.items()}),
+}
+
+
+# Stages
+
+
+def growth(grew: Grew) -> str:
+    """What a model grew by in a stage; a new model's column goes without saying."""
+    added = [counted(count, GROWN[what]) for what, count in vars(grew).items() if count and what in GROWN]
+    return ", ".join(added) or ("a head" if grew.columns else "nothing")
+
+
+def stages_table(history: History, task: str | None = None) -> Table:
+    """The stages of a model, the latest if there are many."""
+    replies = task == REPLY
+    earlier = max(0, len(history.stages) - MAX_ROWS)
+    title = f"the latest of {len(history.stages):,} stages (--json has all)" if earlier else "stages"
+    words = [Column(name, wrap="letters") for name in ("domain", "method", "grew")]
+    rows = [
+        (
+            "+".join(stage.learned),
+            stage.method,
+            growth(stage.grew),
+            f"{stage.parameters:,}",
+            f"{stage.best_epoch}/{stage.epochs}",
+            score_cell(stage.validation, replies),
+            f"{stage.seconds:.1f}",
+        )
+        for stage in history.stages[earlier:]
+    ]
+    return Table(
+        title, [*words, *numbers("parameters", "epochs", "perplexity" if replies else "valid.", "seconds")], rows
+    )
+
+
+def history_table(history: History, versions: Sequence[SavedVersion], task: str | None = None) -> Table:
+    """Each stage: its scores, forgetting up to then, and the size of its version if that is kept."""
+    replies, matrix = task == REPLY, history.matrix
+    kept = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
+    names = [Column("domain", wrap="letters"), Column("method", wrap="letters"), Column("date", wrap="never")]
+    scores = ("valid. ppl", "test ppl") if replies else ("valid.", "test", "forgot")
+    columns = [*numbers("#"), *names, *numbers("examples", *scores, "kept", "rows", "on disk")]
+    rows: list[tuple[str, ...]] = []
+    for number, stage in enumerate(history.stages, 1):
+        tested = [score for name in stage.learned if (score := matrix.score(number - 1, name)) is not None]
+        keep = stage.note.get("keep") if number > 1 else None
+        rows.append(
+            (
+                str(number),
+                "+".join(stage.learned),
+                stage.method,
+                (stage.date or MISSING)[: len("2026-01-31")],
+                f"{stage.examples:,}",
+                score_cell(stage.validation, replies),
+                score_cell(fmean(tested) if tested else None, replies),
+                *([] if replies else [percent(AccuracyMatrix(matrix.rows[:number]).forgetting(), sign=True)]),
+                f"{percent(keep, digits=0)}%" if isinstance(keep, int | float) else MISSING,
+                str(rows_kept(stage) or MISSING),
+                kept.get(number, MISSING),
+            )
+        )
+    empty = {
+        at
+        for at, column in enumerate(columns)
+        if column.name in ("kept", "rows") and all(row[at] == MISSING for row in rows)
+    }
+    shown = [at for at in range(len(columns)) if at not in empty]
+    return Table(None, [columns[at] for at in shown], [[row[at] for at in shown] for row in rows], layout="open")
+
+
+def rows_kept(stage: Stage) -> int | None:
+    """The number of rows that a method kept of a stage's data, if it keeps rows."""
+    count = stage.note.get("rows_kept")
+    return count if isinstance(count, int) else None
+
+
+def stage_line(stage: Stage, task: str | None = None) -> Text:
+    """One line about a stage that has ended."""
+    replies, note = task == REPLY, stage.note
+    parts = [f"validation {validation_text(stage.validation, replies)}", f"grew {growth(stage.grew)}"]
+    if note.get("kept") == "last":
+        score = validation_text(note["validation_of_kept"], replies)
+        parts.append(f"kept the last weights, not their average: validation {score}")
+    if "keep_chosen" in note:
+        score = validation_text(note["validation_after_averaging"], replies)
+        parts.append(f"averaged {percent(note['keep'], digits=0)}% back to the old weights: validation {score}")
+    if (kept := rows_kept(stage)) is not None:
+        parts.append(f"{counted(kept, 'row')} kept")
+    epochs = counted(stage.epochs, "epoch") if stage.epochs else "solved in closed form"
+    took = f"{counted(stage.examples, 'example')}, {epochs}, {stage.seconds:.0f} s"
+    return Text.assemble(("+".join(stage.learned), "bold"), f": {'; '.join([took, *parts])}")
+
+
+def summary_line(history: History, task: str | None = None) -> str:
+    """Average, forgetting and transfer in one line, as far as they are known."""
+    measure, matrix = measure_of_task(task), history.matrix
+    if task == REPLY:
+        average, rise = measure.average(matrix), measure.forgetting(matrix)
+        parts = [] if average is None else [f"perplexity at the end {measure.text(average)} (geometric mean)"]
+        parts += [] if rise is None else [f"earlier domains: {rise:.2f} times their lowest perplexity"]
+    else:
+        known = {name: value for name, value in history.summary().items() if value is not None}
+        parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
+    untested = [name for name in history.domains if matrix.score(-1, name) is None]
+    if parts and untested:
+        parts.append(f"not tested at the end: {listed(untested)} (--watch FILE tests earlier domains)")
+    return "; ".join(parts)
+
+
+def matrix_title(task: str | None) -> str:
+    return "test: 100 / perplexity" if task == REPLY else "test accuracy, %"
+
+
+# What a text reads
+
+
+def reading_table(learner: Learner, example: Example) -> RenderableType:
+    """How the attention of a text divides among the domains' slots, by bank and on average."""
+    banks, said = attention_by_bank(learner, example), [Text(line) for line in _about_text(learner, example)]
+    domains = list(dict.fromkeys(domain for shares in banks for domain in shares))
+    if not domains:
+        return Group(Text("This model has no memory slots."), *said)
+    text = Text(" | ".join(example.texts), "bold")
+    text.truncate(MAX_TEXT, overflow="ellipsis")
+    encoder = learner.trained().encoder
+    layers = encoder.memory_layers if isinstance(encoder, PretrainedEncoder) else ()
+    places = [f"layer {layer}" for layer in layers] or [f"bank {number}" for number in range(1, len(banks) + 1)]
+    adds = additions_by_bank(learner, example)
+    names = [f"{place}, %" for place in (*places, "mean", *(["adds"] if adds else []))]
+
+    def figures(some: Sequence[str]) -> list[str]:
+        shares = [fmean(bank[domain] for domain in some) for bank in banks]
+        added = [fmean(bank[domain] for bank in adds for domain in some)] if adds else []
+        return [percent(value) for value in (*shares, fmean(shares), *added)]
+
+    most = set(sorted(domains, key=lambda domain: -sum(bank[domain] for bank in banks))[:MAX_ROWS])
+    rows = [(domain, *figures([domain])) for domain in domains if domain in most]
+    if others := [domain for domain in domains if domain not in most]:
+        rows.append((f"{len(others):,} others, mean", *figures(others)))
+    columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
+    if len(domains) == 1 and len(learner.history.domains) > 1:
+        said.insert(0, Text(f"{learner.method.name} adds no slots for later domains; a method with M does."))
+    return Group(Table(text, columns, rows, min_width=MAX_TEXT), *said)
+
+
+def _about_text(learner: Learner, example: Example) -> list[str]:
+    if learner.task == REPLY:
+        lines = [f"Reply: {learner.reply([example])[0].text}"]
+    else:
+        (answer,) = learner.predict([example])
+        lines = [f"Prediction: {answer.label} ({percent(answer.confidence)}%)"]
+    if unknown := unknown_words(learner, example):
+        lines.append(f"Unknown words: {listed(unknown)}")
+    return lines

@@ -1,0 +1,385 @@
+"""Plots by matplotlib: accuracy matrices, methods, curves, confusion and attention. Each function returns a Figure."""
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from math import ceil, isfinite, log, nan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec
+
+from memgrow.errors import SettingsError
+from memgrow.evaluation.history import AccuracyMatrix, Stage
+from memgrow.evaluation.measures import MEASURES, Measure
+from memgrow.evaluation.tables import UNKNOWN, percent, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from memgrow.evaluation.attention import MemoryUse
+    from memgrow.evaluation.comparison import Comparison
+    from memgrow.evaluation.metrics import Confusion
+
+DPI = 130
+OWN, FINE, ALL = "#0b62a8", "#c05000", "#007a5a"  # the method in question, fine-tuning, retraining
+INK, SOFT, GRID = "#1b2026", "#586270", "#d5dbe3"
+COLOURS = "Blues"
+STYLE: dict[Any, Any] = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.5,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": SOFT,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": False,
+    "grid.color": GRID,
+    "text.color": INK,
+    "text.parse_math": False,  # a dollar in a name is a dollar
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "svg.fonttype": "none",
+    "legend.frameon": False,
+}
+MAX_NAME = 20  # letters of a name on an axis
+PAGE_WIDTH = 10.6  # inches
+MAX_PANELS, PANELS_IN_A_ROW = 12, 4
+MAX_LABELS, MAX_COUNTS = 40, 15  # labels that are named, and up to which cells have counts
+
+Arguments = ParamSpec("Arguments")
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise SettingsError("plots need matplotlib: install it with `pip install 'memgrow[plots]'`") from error
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def styled(draw: "Callable[Arguments, Figure]") -> "Callable[Arguments, Figure]":
+    """Draw in memgrow's style; without matplotlib, say what to install."""
+
+    @wraps(draw)
+    def wrapped(*args: Arguments.args, **options: Arguments.kwargs) -> "Figure":
+        with _style():
+            return draw(*args, **options)
+
+    return wrapped
+
+
+@styled
+def new_figure(width: float, height: float) -> "Figure":
+    """A figure without pyplot: the caller's backend and open figures are left alone."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save_figure(figure: "Figure", file: str | Path | BinaryIO, file_format: str | None = None) -> None:
+    """Write PNG, SVG or PDF, by the name of the file or `file_format`."""
+    import matplotlib
+
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": "memgrow"}):
+        figure.savefig(file, dpi=DPI, format=file_format, metadata=None)
+
+
+def to_svg(figure: "Figure", name: str) -> str:
+    """An <svg> element for a page; `name` keeps its ids apart from those of other plots."""
+    import matplotlib
+
+    file = io.StringIO()
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
+        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = file.getvalue()
+    return text[text.index("<svg") :]
+
+
+# Heat maps
+
+
+@styled
+def draw_matrices(
+    matrices: Mapping[str, AccuracyMatrix],
+    title: str = "",
+    forgot: Mapping[str, float | None] | None = None,
+    measure: Measure | None = None,
+) -> "Figure":
+    """A heat map per method. Bold: just learned; italic: not learned yet.
+
+    `forgot` is for means over seeds: the forgetting of a mean matrix is another number.
+    """
+    measure = measure or MEASURES["accuracy"]
+    longest = max(matrices.values(), key=lambda matrix: len(matrix.rows))
+    figure, axes = _maps(len(matrices), longest.domains, _stages(longest), (0.78, 0.42), title)
+    learned = [score for matrix in matrices.values() for score in _learned_scores(matrix)]
+    values = [value for score in learned if isfinite(value := _colour(measure, score))] or [0.0, 1.0]
+    high = max(values)
+    low = min(min(values), high - (0.4 if measure.is_perplexity else 0.1 if measure.unit else 0.01))
+    for axis, (name, matrix) in zip(axes, matrices.items(), strict=False):
+        _draw_matrix(axis, matrix, measure, (low, high))
+        lost = (forgot or {}).get(name, measure.forgetting(matrix))
+        parts = [f"average {measure.text(average)}"] if (average := measure.average(matrix)) is not None else []
+        parts += [f"forgot {measure.lost_text(lost).removeprefix('+')}"] if lost is not None else []
+        if name or len(matrices) > 1:
+            axis.set_title(_wrapped(f"{name}: {', '.join(parts)}", axis), loc="left")
+    return figure
+
+
+def _colour(measure: Measure, score: float) -> float:
+    """The score on a scale on which equal steps look equal."""
+    return (log(score) if score > 0 else -nan) if measure.is_perplexity else score
+
+
+def _learned_scores(matrix: AccuracyMatrix) -> Iterator[float]:
+    learned = matrix.learned_at()
+    for stage, row in enumerate(matrix.rows):
+        yield from (score for name, score in row.scores.items() if stage >= learned.get(name, len(matrix.rows)))
+
+
+def _draw_matrix(axis: "Axes", matrix: AccuracyMatrix, measure: Measure, ends: tuple[float, float]) -> None:
+    from matplotlib.patches import Rectangle
+
+    domains, learned_at = matrix.domains, matrix.learned_at()
+    grid = [[nan] * len(domains) for _ in matrix.rows]
+    for stage, row in enumerate(matrix.rows):
+        for column, domain in enumerate(domains):
+            score, learned = row.scores.get(domain), learned_at.get(domain, len(matrix.rows))
+            colour, style = SOFT, "italic"
+            if stage >= learned and score is not None:
+                grid[stage][column] = value = _colour(measure, score)
+                colour, style = ("white" if value > ends[0] + 0.5 * (ends[1] - ends[0]) else INK), "normal"
+            weight = "bold" if stage == learned else "normal"
+            text = UNKNOWN if score is None else measure.text(score, unit=False)
+            axis.text(column, stage, text, ha="center", va="center", color=colour, fontstyle=style, fontweight=weight)
+            if stage == learned:
+                frame = Rectangle((column - 0.47, stage - 0.45), 0.94, 0.9, fill=False, edgecolor=INK, lw=1.4, zorder=3)
+                axis.add_patch(frame)
+    _colour_cells(axis, grid, ends)
+    _set_names(axis, domains, _stages(matrix))
+    axis.set_xlabel(measure.axis)
+    axis.set_ylabel("after learning")
+
+
+@styled
+def draw_attention(memory: "MemoryUse") -> "Figure":
+    """How the attention of each domain's texts divides among the domains' slots."""
+    owners, readers = list(memory.slots), [*memory.shares, *([] if memory.apart else ["an even share"])]
+    rows = [*memory.shares.values(), *([] if memory.apart else [memory.even])]
+    values = [[100 * row[owner] for owner in owners] for row in rows]
+    figure, (axis,) = _maps(1, owners, readers, (0.78, 0.42))
+    most = max([*(value for row in values for value in row), *(200 * share for share in memory.even.values())]) or 1.0
+    _draw_cells(axis, values, [[f"{value:.1f}" for value in row] for row in values], most)
+    _set_names(axis, owners, readers)
+    axis.set_xlabel("slots of")
+    axis.set_ylabel("texts of")
+    return figure
+
+
+@styled
+def draw_confusions(confusions: "Mapping[str, Confusion]", title: str = "") -> "Figure":
+    """A heat map per domain: of the examples with a label, the share that was given each prediction."""
+    most = max((one.labels for one in confusions.values()), key=len)
+    cell = 0.55 if len(most) <= MAX_COUNTS else 0.2
+    figure, axes = _maps(len(confusions), most, most, (cell, cell), title)
+    for axis, (name, confusion) in zip(axes, confusions.items(), strict=False):
+        shares = [[100 * count / max(sum(row), 1) for count in row] for row in confusion.counts]
+        texts = [[f"{count:,}" for count in row] for row in confusion.counts]
+        _draw_cells(axis, shares, texts if len(most) <= MAX_COUNTS else [], 100)
+        names = confusion.labels if len(confusion.labels) <= MAX_LABELS else ()
+        _set_names(axis, names, names)
+        axis.set_xlabel("prediction")
+        axis.set_ylabel("label")
+        figures = f"accuracy {percent(confusion.accuracy)}, macro F1 {percent(confusion.macro_f1)}"
+        axis.set_title(_wrapped(f"{name}: {figures}", axis), loc="left")
+    return figure
+
+
+def _draw_cells(axis: "Axes", values: Sequence[Sequence[float]], texts: Sequence[Sequence[str]], most: float) -> None:
+    _colour_cells(axis, values, (0, most))
+    for row, line in enumerate(texts):
+        for column, text in enumerate(line):
+            colour = "white" if values[row][column] > 0.55 * most else INK
+            axis.text(column, row, text, ha="center", va="center", color=colour)
+
+
+def _colour_cells(axis: "Axes", values: Sequence[Sequence[float]], ends: tuple[float, float]) -> None:
+    """Coloured cells as vectors, which `imshow` would make a bitmap of; not a number: left white."""
+    edges = [[index - 0.5 for index in range(count + 1)] for count in (len(values[0]), len(values))]
+    style: dict[str, Any] = {"cmap": COLOURS, "edgecolors": "white", "linewidth": 2}
+    axis.pcolormesh(*edges, values, vmin=ends[0], vmax=ends[1], **style)
+    axis.set_ylim(len(values) - 0.5, -0.5)
+
+
+def _maps(
+    count: int, across: Sequence[str], down: Sequence[str], cell: tuple[float, float], title: str = ""
+) -> "tuple[Figure, list[Axes]]":
+    """Axes for heat maps of equal size, as many side by side as a page has room for."""
+    beside, below = (
+        0.085 * max((len(shortened(name, MAX_NAME)) for name in names), default=0) for names in (down, across)
+    )
+    width = max(2.6, cell[0] * len(across) + beside + 0.7)
+    height = max(1.6, cell[1] * len(down) + (below if _steep(across) else 0.2) + 0.9)
+    columns = max(1, min(count, int(PAGE_WIDTH / width)))
+    rows = ceil(count / columns)
+    figure = new_figure(width * columns, height * rows + (0.4 if title else 0))
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes:
+        axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    if title:
+        figure.suptitle(_filled(title, width * columns), x=0.01, ha="left")
+    return figure, axes[:count]
+
+
+def _set_names(axis: "Axes", across: Sequence[str], down: Sequence[str]) -> None:
+    names = [shortened(name, MAX_NAME) for name in across]
+    axis.set_xticks(range(len(names)), names, rotation=90 if _steep(across) else 0)
+    axis.set_yticks(range(len(down)), [shortened(name, MAX_NAME) for name in down])
+
+
+def _steep(names: Sequence[str]) -> bool:
+    return max((len(name) for name in names), default=0) > 10 or len(names) > 12
+
+
+def _stages(matrix: AccuracyMatrix) -> list[str]:
+    return ["+".join(row.learned) for row in matrix.rows]
+
+
+def _filled(text: str, width: float) -> str:
+    from textwrap import fill
+
+    return fill(text, max(20, int(11 * width)))
+
+
+def _wrapped(text: str, axis: "Axes") -> str:
+    figure: Any = axis.figure
+    grid: Any = axis.get_gridspec()
+    return _filled(text, figure.get_figwidth() / grid.ncols - 0.4)
+
+
+# Methods
+
+
+@styled
+def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
+    """Average and forgetting of each method, every seed a dot."""
+    from memgrow.evaluation.comparison_tables import marked
+
+    methods = comparison.order
+    figure = new_figure(9.0, 1.1 + 0.34 * len(methods) + (0.4 if title else 0))
+    axes = figure.subplots(1, 2, sharey=True)
+    labels = {
+        "average": f"{comparison.kind.average}\n(right is better)",
+        "forgetting": "forgetting, points\n(left is better)",
+    }
+    for axis, (name, label) in zip(axes, labels.items(), strict=True):
+        for line, method in enumerate(methods):
+            value = comparison.summary[method][name]
+            colour = {"F": FINE, "multi-task": ALL}.get(method, OWN)
+            if value.mean is None:
+                continue
+            seeds = [100 * one for one in value.seeds.values()]
+            axis.plot(seeds, [line] * len(seeds), "o", color=colour, alpha=0.4, markersize=5, markeredgewidth=0)
+            axis.plot(100 * value.mean, line, "|", color=colour, markersize=15, markeredgewidth=2.6)
+        axis.set_xlabel(label)
+        axis.grid(axis="x")
+        axis.set_axisbelow(True)
+        axis.spines["left"].set_visible(False)
+        axis.tick_params(left=False)
+    axes[0].set_yticks(range(len(methods)), [marked(method) for method in methods], color=INK)
+    axes[0].set_ylim(len(methods) - 0.5, -0.5)
+    if title:
+        figure.suptitle(_filled(title, 9.0), x=0.01, ha="left")
+    return figure
+
+
+# Curves
+
+
+@dataclass(frozen=True)
+class Line:
+    """The scores of one method; `spread` is the standard deviation over seeds by (stage, domain)."""
+
+    name: str
+    matrix: AccuracyMatrix
+    colour: str = OWN
+    style: str = "o-"
+    spread: Mapping[tuple[int, str], float] | None = None
+
+    def points(self, domain: str, stages: int) -> list[tuple[int, float]]:
+        """(stage, score); a method with a single stage is a horizontal line."""
+        if len(self.matrix.rows) == 1 and stages > 1:
+            score = self.matrix.score(0, domain)
+            return [] if score is None else [(0, score), (stages - 1, score)]
+        return [(stage, row.scores[domain]) for stage, row in enumerate(self.matrix.rows) if domain in row.scores]
+
+
+@styled
+def draw_curves(lines: Sequence[Line], domains: Sequence[str], measure: Measure) -> "Figure":
+    """The score on each domain after each stage; dotted: the stage in which it was learned."""
+    matrix = lines[0].matrix
+    stages, learned = len(matrix.rows), matrix.learned_at()
+    figure, axes = _panels(len(domains))
+    for axis, domain in zip(axes, domains, strict=True):
+        axis.sharey(axes[0])
+        for line in reversed(lines):
+            points = line.points(domain, stages)
+            at, values = [stage for stage, _ in points], [measure.value(score) for _, score in points]
+            level = len(line.matrix.rows) == 1 and stages > 1
+            style = line.style.replace("o", "").replace("s", "") if level else line.style
+            axis.plot(at, values, style, color=line.colour, markersize=4, linewidth=1.6, label=line.name)
+            if line.spread and not level and not measure.is_perplexity:
+                away = [100 * line.spread.get((stage, domain), 0.0) for stage in at]
+                low, high = ([v + sign * a for v, a in zip(values, away, strict=True)] for sign in (-1, 1))
+                axis.fill_between(at, low, high, color=line.colour, alpha=0.12, linewidth=0)
+        if learned.get(domain):
+            axis.axvline(learned[domain], color=SOFT, linestyle=":", linewidth=1)
+        axis.set_title(shortened(domain, 26), loc="left", fontweight="bold")
+        names = [shortened(name, 8) if stages <= 5 else str(n) for n, name in enumerate(_stages(matrix), 1)]
+        every = 1 if stages <= 12 else ceil(stages / 10)
+        axis.set_xticks(range(0, stages, every), names[::every], fontsize=8)
+        axis.grid(axis="y")
+        axis.set_axisbelow(True)
+    figure.supxlabel("after learning" if stages <= 5 else "after stage", fontsize=9.5, color=SOFT)
+    axes[0].set_ylabel(measure.axis)
+    handles, names = axes[0].get_legend_handles_labels()
+    figure.legend(handles[::-1], names[::-1], loc="outside upper left", ncols=len(lines))
+    return figure
+
+
+@styled
+def draw_training(stages: Sequence[Stage], measure: Measure) -> "Figure":
+    """Validation score (points; the kept epoch is large) and training loss (dashes) by epoch."""
+    figure, axes = _panels(len(stages))
+    for axis, stage in zip(axes, stages, strict=True):
+        values = [measure.value(score) for score in stage.curve.validation]
+        epochs = range(1, len(values) + 1)
+        axis.plot(epochs, values, "o-", color=OWN, markersize=3, linewidth=1.6)
+        if 1 <= stage.best_epoch <= len(values):
+            axis.plot(stage.best_epoch, values[stage.best_epoch - 1], "o", color=OWN, markersize=8)
+        loss = axis.twinx()
+        loss.plot(epochs, [nan if one is None else one for one in stage.curve.loss], "--", color=FINE, linewidth=1.2)
+        loss.tick_params(axis="y", colors=FINE, labelsize=8)
+        axis.tick_params(axis="y", colors=OWN)
+        axis.set_title(shortened("+".join(stage.learned), 26), loc="left", fontweight="bold")
+        axis.locator_params(axis="x", integer=True, min_n_ticks=1)
+        axis.grid(axis="y")
+    figure.supxlabel("epoch", fontsize=9.5, color=SOFT)
+    axes[0].set_ylabel(f"validation {measure.name}{', %' if measure.unit else ''}", color=OWN)
+    return figure
+
+
+def _panels(count: int) -> "tuple[Figure, list[Axes]]":
+    columns = min(count, PANELS_IN_A_ROW)
+    rows = ceil(count / columns)
+    figure = new_figure(max(4.0, PAGE_WIDTH * columns / PANELS_IN_A_ROW), 2.1 * rows + 0.5)
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    for axis in axes[count:]:
+        axis.set_axis_off()
+    return figure, axes[:count]

@@ -1,0 +1,91 @@
+"""Progress bars by rich; where the output is no terminal, a line every half minute."""
+
+import time
+from typing import Self
+
+from rich.console import Console, RenderableType
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.table import Column
+from rich.text import Text
+
+from memgrow.evaluation.tables import validation_text
+from memgrow.training.progress import Step
+
+LOG_EVERY_S = 30.0
+NAME_WIDTH = 20
+
+
+class ProgressBar:
+    """One bar at a time, with messages above it. Use it in a `with`."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._bars = Progress(
+            TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True, max_width=NAME_WIDTH)),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[state]}", markup=False, table_column=Column(no_wrap=True)),
+            TimeRemainingColumn(compact=True, table_column=Column(no_wrap=True)),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            expand=True,
+        )
+        self._task: TaskID | None = None
+        self._name = ""
+        self._logged = time.monotonic()
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.clear()
+        if not self._bars.disable:  # a disabled bar would write an empty line
+            self._bars.stop()
+
+    def show(self, name: str, done: float, total: float | None, state: str) -> None:
+        """Move the bar, or start one for a new name."""
+        if not self.console.is_terminal:
+            if time.monotonic() - self._logged >= LOG_EVERY_S:
+                self.say(Text(f"{name}: {state}"))
+            return
+        if self._task is None or name != self._name:
+            self.clear()
+            self._name, self._task = name, self._bars.add_task(name, total=total, state=state)
+        self._bars.update(self._task, completed=done, total=total, state=state)
+
+    def clear(self) -> None:
+        """Remove the bar."""
+        if self._task is not None:
+            self._bars.remove_task(self._task)
+            self._task = None
+
+    def say(self, what: RenderableType) -> None:
+        """Print above the bar."""
+        self._logged = time.monotonic()
+        self.console.print(what, highlight=False)
+
+    def note(self, sentence: str) -> None:
+        self.say(Text(sentence, "dim"))
+
+
+class TrainingBar(ProgressBar):
+    """The progress of training: epoch, loss, accuracy, best validation score, and the time left at most."""
+
+    replies = False  # whether validation scores are 1 / perplexity
+
+    def step(self, step: Step) -> None:
+        if step.loss is None or step.accuracy is None:
+            state = f"texts read {step.batch / max(step.batches, 1):.0%}"
+        else:
+            state = f"epoch {step.epoch}/{step.epochs} loss {step.loss:.3f} acc {step.accuracy:.1%}"
+        if step.validation is not None:
+            state += f" best {validation_text(step.validation, self.replies)}"
+        self.show(step.domain, (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches, state)
+
+
+class DownloadBar(ProgressBar):
+    """The progress of a download."""
+
+    def watch(self, doing: str, done: int, total: int | None) -> None:
+        self.show(doing, done, total, f"{done / total:.0%}" if total else "")

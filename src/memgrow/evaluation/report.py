@@ -1,0 +1,481 @@
+"""The report: a model, a comparison or the demo as one self-contained HTML page."""
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import stdev
+from typing import TYPE_CHECKING, Any
+
+from memgrow import __version__
+from memgrow.data import Domain
+from memgrow.data.disk import atomic_open, parse_json
+from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counted, listed
+from memgrow.evaluation import plots
+from memgrow.evaluation.attention import MemoryUse, measure_attention
+from memgrow.evaluation.baselines import REFERENCES
+from memgrow.evaluation.calibration import Calibration
+from memgrow.evaluation.comparison import BASELINE, KINDS, RETRAINING, Comparison, keeps_rows, sees_old_data
+from memgrow.evaluation.comparison_tables import difference, digits, legend, marked, over_seeds, verdict
+from memgrow.evaluation.demo import Demo
+from memgrow.evaluation.history import AccuracyMatrix, History
+from memgrow.evaluation.measures import MEASURES, Measure, measure_of_task
+from memgrow.evaluation.metrics import Confusion, confusion_of
+from memgrow.evaluation.model_tables import growth, rows_kept
+from memgrow.evaluation.replies import evaluate_replies
+from memgrow.evaluation.tables import (
+    MISSING,
+    Column,
+    Table,
+    domain_scores,
+    duration,
+    is_readable,
+    numbers,
+    percent,
+    perplexity_text,
+    replies_table,
+    scores_table,
+    validation_text,
+)
+from memgrow.learner import Learner
+from memgrow.methods import find_method
+from memgrow.models import REPLY
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+GENERATOR = "memgrow report"  # marks a page, which a later report may replace
+RESULTS = ("compare.json", "demo.json")
+MAX_BYTES = 2**28  # of a file of results
+MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a page shows. Of a comparison it is about one `method`, whose mean over seeds is the `matrix`."""
+
+    name: str
+    method: str
+    measure: Measure
+    matrix: AccuracyMatrix
+    seeds: tuple[int, ...] = ()
+    history: History | None = None  # of a model
+    comparison: Comparison | None = None
+    failures: tuple[str, ...] = ()
+    memory: MemoryUse | None = None
+    calibration: Calibration = field(default_factory=Calibration)
+    tested: Table | None = None  # scores on the data that was given
+    confusions: Mapping[str, Confusion] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def own_name(self) -> str:
+        return self.method if self.history is None else f"this model ({self.method})"
+
+    @property
+    def path(self) -> str:
+        return " → ".join("+".join(row.learned) for row in self.matrix.rows)
+
+
+# Where a report comes from
+
+
+def report_of_model(
+    learner: Learner, name: str, data: Sequence[Domain] = (), comparison: Report | None = None
+) -> Report:
+    """A model and its history; with `data`, its scores and attention on these test examples."""
+    history, tested = learner.history, [domain for domain in data if domain.test]
+    learner.trained()
+    scores, confusions = None, dict[str, Confusion]()
+    if tested and learner.task == REPLY:
+        scores = replies_table({domain.name: evaluate_replies(learner, domain) for domain in tested})
+    elif tested:
+        confusions = {one.name: confusion_of(learner.labels or (), *learner.logits(one)) for one in tested}
+        uncalibrated = {domain.name: learner.reliability(domain, temperature=1.0) for domain in tested}
+        scores = scores_table({domain.name: learner.reliability(domain) for domain in tested}, uncalibrated)
+    return Report(
+        name,
+        learner.method.name,
+        measure_of_task(learner.task),
+        history.matrix,
+        (learner.seed,),
+        history,
+        None if comparison is None else _matching(comparison, history),
+        memory=measure_attention(learner, tested),
+        calibration=learner.calibration,
+        tested=scores,
+        confusions=confusions,
+        settings={
+            "model": asdict(learner.settings),
+            "training": asdict(learner.training),
+            "method": asdict(learner.options),
+        },
+    )
+
+
+def _matching(report: Report, history: History) -> Comparison:
+    """The comparison, if it is of the model's domains."""
+    if report.comparison is None or report.comparison.kind.is_dialogue or report.matrix.domains != history.domains:
+        raise SettingsError(
+            f"the comparison is of {listed(report.matrix.domains)} and the model of {listed(history.domains)}: give "
+            "one that predicts labels on the same domains in the same order"
+        )
+    return report.comparison
+
+
+def report_of_comparison(
+    comparison: Comparison,
+    name: str,
+    settings: Mapping[str, Mapping[str, Any]],
+    *,
+    failures: Sequence[str] = (),
+    method: str | None = None,
+    memory: Mapping[str, MemoryUse] | None = None,
+) -> Report:
+    """A comparison; it is about `method`, or the best method that sees no old data."""
+    if not comparison.results:
+        raise DataError(f"{name} has no finished runs: run the command that made it again")
+    able = [one for one in comparison.order if one not in REFERENCES] or list(comparison.order)
+    best = next((one for one in able if not sees_old_data(one)), able[0])
+    chosen = best if method is None else method if method in comparison.results else find_method(method).name
+    if chosen not in comparison.results:
+        raise SettingsError(f"{name} has no runs of {chosen}: choose one of {listed(comparison.results)}")
+    return Report(
+        name,
+        chosen,
+        MEASURES[comparison.kind.measure],
+        comparison.mean_matrix(chosen),
+        tuple(comparison.results[chosen]),
+        comparison=comparison,
+        failures=tuple(failures),
+        memory=(memory or {}).get(chosen),
+        settings=settings,
+    )
+
+
+def find_results(path: Path) -> Path | None:
+    """The results of `compare` or `demo` in a folder or file; None if there are none."""
+    return path if path.is_file() else next((path / name for name in RESULTS if (path / name).is_file()), None)
+
+
+def read_results(path: Path, method: str | None = None, shown_as: str | None = None) -> Report:
+    """The report of a file that `memgrow compare` or `memgrow demo` wrote."""
+    name = shown_as or str(path)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+        value = parse_json(path.read_bytes())
+        settings = {part: dict(values) for part, values in value["settings"].items()}
+        if "runs" in value:
+            demo = Demo.from_json(value)
+            _check(demo.comparison)
+            return report_of_comparison(demo.comparison, name, settings, method=method, memory=demo.memory)
+        comparison = Comparison.from_json(value["methods"], KINDS[value["measure"]])
+        _check(comparison)
+        failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
+        return report_of_comparison(comparison, name, settings, failures=failures, method=method)
+    except MemgrowError:
+        raise
+    except MALFORMED as error:
+        raise DataError(
+            f"{path} has no results of memgrow compare or demo ({brief(error)}): give their folder, or a model"
+        ) from error
+
+
+def _check(comparison: Comparison) -> None:
+    """A file may come from anywhere: refuse scores that are no shares, and seeds with different stages."""
+    for results in comparison.results.values():
+        stages = {tuple((row.learned, tuple(row.scores)) for row in one.matrix.rows) for one in results.values()}
+        scores = [s for one in results.values() for row in one.matrix.rows for s in row.scores.values()]
+        if len(stages) != 1 or not next(iter(stages)) or not all(-1e-6 <= score <= 1 + 1e-6 for score in scores):
+            raise ValueError("its runs do not fit together")
+
+
+# The verdict
+
+
+def gain_and_cost(matrix: AccuracyMatrix, measure: Measure) -> tuple[str, str]:
+    """What the last stage brought, and what it cost the earlier domains: a sentence each."""
+    if not matrix.rows:
+        return "Nothing has been learned yet.", ""
+    return _gain(matrix, measure), _cost(matrix, measure)
+
+
+def _gain(matrix: AccuracyMatrix, measure: Measure) -> str:
+    new = matrix.rows[-1].learned
+    known = [score for name in new if (score := matrix.score(-1, name)) is not None]
+    if not known:
+        return f"{listed(new)} was learned last and not tested."
+    now = measure.text(measure.mean(known))
+    before = _before(matrix, new[0])
+    if len(new) > 1 or before is None:
+        return f"{listed(new)} ended at {measure.name} {now}."
+    verb = "improved" if known[0] > before else "did not improve"
+    points = "" if measure.is_perplexity else f" ({measure.lost_text(known[0] - before)} points)"
+    return f"Learning {new[0]} {verb} its {measure.name}: {measure.text(before)} → {now}{points}."
+
+
+def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
+    earlier = [name for name in matrix.learned_at() if name not in matrix.rows[-1].learned]
+    if not earlier:
+        return "It is the first domain."
+    pairs = {
+        name: (before, now)
+        for name in earlier
+        if (before := _before(matrix, name)) is not None and (now := matrix.score(-1, name)) is not None
+    }
+    costs = {name: lost for name, pair in pairs.items() if (lost := measure.lost(*pair)) is not None}
+    mean = measure.mean_loss(costs.values())
+    if mean is None:
+        return "The earlier domains were not tested after it (--watch FILE tests them)."
+    who = counted(len(earlier), "earlier domain")
+    if len(costs) < len(earlier):
+        who = f"{len(costs)} of {counted(len(earlier), 'earlier domain')} that were tested"
+    worst = max(costs, key=lambda name: costs[name])
+    moved = f"{worst} {measure.text(pairs[worst][0])} → {measure.text(pairs[worst][1])}"
+    if measure.is_perplexity:
+        return f"Perplexity of {who} is now {measure.lost_text(mean)} of what it was (worst: {moved})."
+    mean = round(mean, measure.digits + 2) + 0.0
+    if mean > 0:
+        return f"It cost {who} {percent(mean, digits=measure.digits)} points on average (worst: {moved})."
+    gained = f" (average {measure.lost_text(-mean)} points)" if mean < 0 else ""
+    worst_of = f"; {moved} lost most" if costs[worst] > 0 else ""
+    return f"It cost {who} nothing on average{gained}{worst_of}."
+
+
+def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
+    """The last score of a domain before the last stage."""
+    known = [row.scores[domain] for row in matrix.rows[:-1] if domain in row.scores]
+    return known[-1] if known else None
+
+
+# Plots
+
+
+def lines_of(report: Report) -> list[plots.Line]:
+    """The method in question, then fine-tuning and retraining where they were run."""
+    comparison, own = report.comparison, report.own_name
+    lines = [plots.Line(own, report.matrix, spread=None if report.history else _spreads(report, report.method))]
+    others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
+    for method, (about, colour, style) in others.items():
+        if comparison is not None and method in comparison.results and method != own:
+            matrix, spread = comparison.mean_matrix(method), _spreads(report, method)
+            lines.append(plots.Line(f"{method}: {about}", matrix, colour, style, spread))
+    return lines
+
+
+def _spreads(report: Report, method: str) -> dict[tuple[int, str], float] | None:
+    runs = [] if report.comparison is None else [one.matrix for one in report.comparison.results[method].values()]
+    if len(runs) < 2:
+        return None
+    return {
+        (stage, name): stdev(run.rows[stage].scores[name] for run in runs)
+        for stage, row in enumerate(runs[0].rows)
+        for name in row.scores
+    }
+
+
+def plotted_domains(report: Report) -> list[str]:
+    """Domains with scores, in their order; of many those that lost most."""
+    matrix, learned = report.matrix, report.matrix.learned_at()
+    tested = [name for name in matrix.domains if any(name in row.scores for row in matrix.rows)]
+    lost = {name: (report.measure.lost_of(matrix, name) or 0.0) if name in learned else -1.0 for name in tested}
+    most = set(sorted(tested, key=lambda name: -lost[name])[: plots.MAX_PANELS])
+    return [name for name in tested if name in most]
+
+
+def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
+    """All plots of a report by name, as far as there is something to show."""
+    matrix, measure, comparison = report.matrix, report.measure, report.comparison
+    if is_readable(matrix) and any(row.scores for row in matrix.rows):
+        yield "matrix", plots.draw_matrices({"": matrix}, measure=measure)
+        others = [] if comparison is None else [name for name in comparison.order if name != report.own_name]
+        found = {
+            marked(name): one for name in others if comparison and len((one := comparison.mean_matrix(name)).rows) > 1
+        }
+        if found and comparison:
+            forgot = {marked(name): comparison.summary[name]["forgetting"].mean for name in others}
+            yield "others", plots.draw_matrices(found, forgot=forgot, measure=measure)
+    if len(matrix.rows) > 1 and (domains := plotted_domains(report)):
+        yield "curves", plots.draw_curves(lines_of(report), domains, measure)
+    if comparison is not None and len(comparison.results) > 1:
+        yield "methods", plots.draw_comparison(comparison)
+    if report.memory is not None and len(report.memory.slots) <= plots.MAX_LABELS:
+        yield "attention", plots.draw_attention(report.memory)
+    if report.confusions:
+        yield "confusion", plots.draw_confusions(report.confusions)
+    stages = [] if report.history is None else [one for one in report.history.stages if one.curve.validation]
+    if stages:
+        yield "training", plots.draw_training(stages[-plots.MAX_PANELS :], measure)
+
+
+def save_plots(report: Report, folder: Path) -> list[Path]:
+    """Write all plots as PNG and SVG."""
+    written = []
+    for name, figure in figures_of(report):
+        for kind in ("png", "svg"):
+            with atomic_open(folder / f"{name}.{kind}") as file:
+                plots.save_figure(figure, file, kind)
+            written.append(folder / f"{name}.{kind}")
+    return written
+
+
+# The page
+
+
+def render(report: Report, now: datetime | None = None) -> str:
+    """The report as one HTML file without scripts or external assets."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise SettingsError("the report needs jinja2: install it with `pip install 'memgrow[plots]'`") from error
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("memgrow.evaluation"), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    comparison, measure, seeds = report.comparison, report.measure, len(report.seeds)
+    gain, cost = gain_and_cost(report.matrix, measure)
+    return environment.get_template("report.html.j2").render(
+        report=report,
+        generator=GENERATOR,
+        made=(now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC"),
+        gain=gain,
+        cost=cost,
+        over=f", mean of {counted(seeds, 'seed')}" if seeds > 1 else "",
+        keeps=keeps_rows(report.method),
+        verdict=verdict(comparison) if comparison is not None and not measure.is_perplexity else "",
+        legend=legend(comparison, max(map(len, comparison.results.values()))) if comparison is not None else "",
+        tiles=_tiles(report),
+        svg={name: plots.to_svg(figure, name) for name, figure in figures_of(report)},
+        tables=dict(_tables(report)),
+    )
+
+
+def _tiles(report: Report) -> dict[str, str]:
+    measure, matrix = report.measure, report.matrix
+    lost, parameters, seconds = measure.forgetting(matrix), 0.0, 0.0
+    if report.history is not None and report.history.stages:
+        parameters = float(report.history.stages[-1].parameters)
+        seconds = sum(stage.seconds for stage in report.history.stages)
+    elif report.comparison is not None:
+        figures = report.comparison.summary[report.method]
+        parameters, seconds = figures["parameters"].mean or 0.0, figures["seconds"].mean or 0.0
+        lost = figures["forgetting"].mean  # that of the mean matrix is another number
+    return {
+        f"average {measure.name} at the end": measure.text(measure.average(matrix)),
+        measure.lost_name: measure.lost_text(lost),
+        "parameters": f"{parameters:,.0f}",
+        "training time": duration(seconds),
+    }
+
+
+def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
+    yield "domains", _domains_table(report)
+    if report.comparison is not None and len(report.comparison.results) > 1:
+        yield "methods", _methods_table(report.comparison, report.measure)
+    if report.memory is not None:
+        yield "most_read", _most_read_table(report.memory)
+    if report.calibration.domains:
+        yield "calibration", _calibration_table(report.calibration)
+    if report.history is not None and report.history.stages:
+        yield "stages", _stages_table(report.history, report.measure)
+    settings = {
+        title: [(name, MISSING if value is None else str(value)) for name, value in values.items()]
+        for title, values in report.settings.items()
+    }
+    settings["versions"] = [("seeds", listed(map(str, report.seeds))), *_versions().items()]
+    yield "settings", {title: Table(None, ["setting", "value"], rows) for title, rows in settings.items()}
+
+
+def _domains_table(report: Report) -> Table:
+    matrix, measure = report.matrix, report.measure
+    rows = [
+        (name, *map(measure.text, domain_scores(matrix, name)), measure.lost_text(measure.lost_of(matrix, name)))
+        for name in matrix.learned_at()
+    ]
+    return Table(None, ["domain", *numbers("when learned", "best", "at the end", "lost")], rows)
+
+
+def _methods_table(comparison: Comparison, measure: Measure) -> Table:
+    shown, replies = digits(comparison), comparison.kind.is_dialogue
+    rows = []
+    for method in comparison.order:
+        values = comparison.summary[method]
+        rows.append(
+            (
+                marked(method),
+                over_seeds(values["average"], shown),
+                over_seeds(values["forgetting"], shown),
+                difference(comparison.against(method), shown),
+                *([perplexity_text(values["perplexity"].mean or 0.0)] if replies else []),
+                f"{values['parameters'].mean:,.0f}",
+                duration(values["seconds"].mean or 0.0),
+            )
+        )
+    names = [f"average {measure.name}{', %' if measure.unit else ''}", "forgetting, points", f"against {BASELINE}"]
+    names += [*(["perplexity"] if replies else []), "parameters", "time"]
+    incremental = sum(not sees_old_data(method) for method in comparison.order)
+    apart = [incremental] if 0 < incremental < len(rows) else []
+    return Table(None, [Column("method"), *numbers(*names)], rows, lines_above=apart)
+
+
+def _most_read_table(memory: MemoryUse) -> Table:
+    rows = []
+    for one in memory.most_read:
+        reader = max(one.shares, key=lambda name: one.shares[name])
+        rows.append(
+            (
+                f"{one.bank}, slot {one.slot}",
+                one.domain,
+                percent(one.mean, digits=2),
+                f"{one.mean / one.even:.1f}",
+                f"{reader} ({percent(one.shares[reader], digits=2)})",
+            )
+        )
+    names = numbers("share of its bank, %", "times an even share")
+    return Table(None, ["slot", "of domain", *names, "read most by texts of (%)"], rows)
+
+
+def _calibration_table(calibration: Calibration) -> Table:
+    rows = [
+        (
+            name,
+            f"{one.after.examples:,}",
+            f"{one.temperature:.2f}",
+            *map(percent, (one.before.ece, one.after.ece, one.after.confidence, one.after.accuracy)),
+        )
+        for name, one in calibration.domains.items()
+    ]
+    names = ("examples", "temperature", "ECE before, %", "ECE after, %", "confidence, %", "accuracy, %")
+    return Table(None, ["domain", *numbers(*names)], rows)
+
+
+def _stages_table(history: History, measure: Measure) -> Table:
+    rows = [
+        (
+            str(number),
+            "+".join(stage.learned),
+            stage.method + (f" ({counted(kept, 'row')} kept)" if (kept := rows_kept(stage)) else ""),
+            (stage.date or MISSING)[:10],
+            growth(stage.grew),
+            f"{stage.examples:,}",
+            f"{stage.best_epoch}/{stage.epochs}",
+            validation_text(stage.validation, measure.is_perplexity),
+            f"{stage.parameters:,}",
+            duration(stage.seconds),
+        )
+        for number, stage in enumerate(history.stages, 1)
+    ]
+    columns = [*numbers("#"), Column("domain"), Column("method"), Column("date", wrap="never"), Column("grew")]
+    return Table(None, [*columns, *numbers("examples", "best epoch", "validation", "parameters", "time")], rows)
+
+
+def _versions() -> dict[str, str]:
+    found = {"memgrow": __version__, "python": platform.python_version()}
+    for name in ("torch", "numpy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,78 @@
+"""TensorBoard: curves of each domain by epoch, test scores by stage, and the accuracy matrix as an image."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Self
+
+from memgrow.errors import MissingExtraError, SettingsError, printable
+from memgrow.evaluation.history import History
+from memgrow.evaluation.measures import measure_of_task
+from memgrow.evaluation.plots import draw_matrices
+from memgrow.evaluation.tables import is_readable
+from memgrow.training.progress import NoProgress, Progress, Step
+
+
+def check_tracker(name: str) -> None:
+    """Refuse any tracker but an installed TensorBoard."""
+    if name != "tensorboard":
+        raise SettingsError(f"there is no tracker {name!r}: use tensorboard")
+    if find_spec(name) is None:
+        raise MissingExtraError(f"tracking by {name} needs its package: `pip install 'memgrow[tensorboard]'`")
+
+
+def find_tracker(name: str, folder: str | Path, run: str) -> Any:
+    """A TensorBoard writer for a run below a folder."""
+    check_tracker(name)
+    from torch.utils.tensorboard import SummaryWriter
+
+    return SummaryWriter(str(Path(folder) / run))
+
+
+class Tracking:
+    """Writes training to a TensorBoard writer and passes it on to a progress bar. Use it in a `with`."""
+
+    def __init__(self, tracker: Any, progress: Progress | None = None) -> None:
+        self.tracker, self.progress = tracker, progress or NoProgress()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.tracker.close()
+
+    def step(self, step: Step) -> None:
+        self.progress.step(step)
+        if step.validated is not None:
+            values = {"loss": step.loss, "training": step.accuracy, "validation": step.validated}
+            self._scalars({f"{name}/{_tag(step.domain)}": value for name, value in values.items()}, step.epoch)
+
+    def note(self, sentence: str) -> None:
+        self.progress.note(sentence)
+
+    def stage(self, history: History, task: str | None = None) -> None:
+        """A stage has ended: the test scores of all domains, and the matrix."""
+        number, matrix = len(history.stages), history.matrix
+        scores: dict[str, float | None] = {
+            f"test/{_tag(name)}": score for name, score in matrix.rows[-1].scores.items()
+        }
+        self._scalars({**scores, "test average": matrix.average()}, number)
+        if not scores or not is_readable(matrix):
+            return
+        try:
+            figure = draw_matrices({history.stages[-1].method: matrix}, measure=measure_of_task(task))
+        except SettingsError as error:
+            self.progress.note(f"TensorBoard gets no image of the matrix: {error}")
+        else:
+            self.tracker.add_figure("matrix", figure, number, close=False)
+        self.tracker.flush()
+
+    def _scalars(self, values: dict[str, float | None], step: int) -> None:
+        for name, value in values.items():
+            if value is not None:
+                self.tracker.add_scalar(name, value, step)
+        self.tracker.flush()
+
+
+def _tag(domain: str) -> str:
+    r"""A domain's name as one part of a tag: a slash becomes \x2f and a backslash is doubled."""
+    return printable(domain.replace("\\", r"\\")).replace("/", r"\x2f")
