@@ -203,15 +203,11 @@ class ModelFolder:
         """A folder to write the next version to. After the block it is the current one, with these `earlier` ones."""
         version = self.path / VERSIONS / f"{self.last + 1:04}"
         try:
-            version.mkdir(parents=True)
-            yield version
-            seal(version, {file.name: sha256_of(file) for file in sorted(version.iterdir())})
-            self.publish([VersionFolder(version), *earlier], keep, self.last + 1)
-        except (OSError, SafetensorError) as error:
-            raise ModelError(
-                f"cannot write {self.path} ({getattr(error, 'strerror', None) or error}): make room or choose another "
-                "place; the model is unchanged"
-            ) from error
+            with writing(self.path):
+                version.mkdir(parents=True)
+                yield version
+                seal(version, {file.name: sha256_of(file) for file in sorted(version.iterdir())})
+                self.publish([VersionFolder(version), *earlier], keep, self.last + 1)
         finally:
             clear_leftovers(self.path)
 
@@ -220,10 +216,23 @@ class ModelFolder:
         current, *earlier = [version.name for version in versions]
         last = self.last if last is None else last
         value = {"format": FORMAT, "version": current, "earlier": earlier, "keep": keep, "last": last}
-        sync_folder(self.path / VERSIONS)
-        atomic_write(self.path / MANIFEST, pack_json(value))
-        sync_folder(self.path)
+        with writing(self.path):
+            sync_folder(self.path / VERSIONS)
+            atomic_write(self.path / MANIFEST, pack_json(value))
+            sync_folder(self.path)
         clear_leftovers(self.path)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn errors of the file system into a ModelError."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(
+            f"cannot write {path} ({reason}): make room or choose another place; the model is unchanged"
+        ) from error
 
 
 def seal(version: Path, sha256: Mapping[str, str]) -> None:
@@ -262,17 +271,15 @@ def checked_sums(path: Path, value: Any) -> dict[str, str]:
 
 
 def foreign_names(path: Path) -> list[str]:
-    """Names in a folder that memgrow did not put there."""
-    if not path.exists():
-        return []
+    """Names in a folder without a manifest that memgrow did not put there."""
     if not path.is_dir():
-        return [path.name]
-    ours = {MANIFEST, TRAINING, LOCK} | ({VERSIONS} if _only_first(path) else set())
+        return [path.name] if path.exists() else []
+    ours = {TRAINING, LOCK, *([VERSIONS] if _first_save(path) else [])}
     return sorted(one.name for one in path.iterdir() if one.name not in ours)
 
 
-def _only_first(path: Path) -> bool:
-    """Whether versions without a manifest are what a killed first save left, not a model that was copied in part."""
+def _first_save(path: Path) -> bool:
+    """Whether the versions of a folder without a manifest are of a killed first save, not of a model copied in part."""
     return {one.name for one in path.glob(f"{VERSIONS}/*")} <= {"0001"}
 
 
@@ -293,8 +300,8 @@ def hold(path: str | Path, wait: float | None = None, on_wait: Callable[[str], N
             clear_leftovers(path)
         yield
     finally:
-        if made and {one.name for one in path.iterdir()} <= {LOCK}:  # nothing was written
-            with suppress(OSError):
+        with suppress(OSError):
+            if made and {one.name for one in path.iterdir()} <= {LOCK}:  # nothing was written
                 (path / LOCK).unlink()
         lock.release()
         for folder in made:
@@ -329,28 +336,31 @@ def _acquire(path: Path, wait: float, on_wait: Callable[[str], None] | None) -> 
 
 def clear_leftovers(path: Path) -> None:
     """Remove what killed writers left: versions that the manifest does not name, half manifests, an older format."""
-    names = set[str]()
+    named = set[str]()
     if (path / MANIFEST).exists():
         try:
             folder = ModelFolder.read(path)
         except ModelError:  # it may have named any of them
             return
         if folder.format == FORMAT:
-            names = {version.name for version in folder.versions}
-            _clear_older_format(folder)
+            named = {version.name for version in folder.versions}
+            with suppress(ModelError, OSError):
+                _clear_older_format(folder)
+    elif not _first_save(path):
+        return
     for left in path.glob(f"{VERSIONS}/*"):
-        if NUMBER.fullmatch(left.name) and left.name not in names and (names or _only_first(path)):
+        if NUMBER.fullmatch(left.name) and left.name not in named:
             shutil.rmtree(left, ignore_errors=True)
     for left in path.glob(f".{MANIFEST}.*.writing"):
-        left.unlink(missing_ok=True)
+        with suppress(OSError):
+            left.unlink()
 
 
 def _clear_older_format(folder: ModelFolder) -> None:
-    """Remove files that formats 1 and 2 had beside the manifest, once a version has them."""
-    with suppress(ModelError, OSError):
-        for name in folder.versions[0].sha256:
-            if (folder.path / name).is_file():
-                (folder.path / name).unlink()
-        for left in folder.path.glob("version-*"):
-            if re.fullmatch("version-[0-9a-f]{8}", left.name):
-                shutil.rmtree(left, ignore_errors=True)
+    """Remove files that formats 1 and 2 had beside the manifest, now that a version has them."""
+    for name in folder.versions[0].sha256:
+        if (folder.path / name).is_file():
+            (folder.path / name).unlink()
+    for left in folder.path.glob("version-*"):
+        if re.fullmatch("version-[0-9a-f]{8}", left.name):
+            shutil.rmtree(left, ignore_errors=True)

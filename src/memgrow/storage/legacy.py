@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from memgrow.data.disk import link_or_copy
-from memgrow.storage.folder import MANIFEST, VERSIONS, ModelFolder, VersionFolder, checked_sums, seal
+from memgrow.storage.folder import MANIFEST, VERSIONS, ModelFolder, VersionFolder, checked_sums, seal, writing
 
 FOLDER = re.compile("version-[0-9a-f]{8}")
 
@@ -26,14 +26,15 @@ def parse_manifest(path: Path, value: Any) -> tuple[tuple[VersionFolder, ...], i
 def convert(folder: ModelFolder) -> ModelFolder:
     """Write the versions of an older folder in format 3. A kill leaves the old folder or the new one."""
     versions: list[VersionFolder] = []
-    for number, old in enumerate(reversed(folder.versions), 1):
-        new = folder.path / VERSIONS / f"{number:04}"
-        new.mkdir(parents=True)
-        for name in old.sha256:
-            if (old.path / name).is_file():  # if not, it is damaged, and stays so
-                link_or_copy(old.path / name, new / name)
-        seal(new, old.sha256)
-        versions.insert(0, VersionFolder(new))
+    with writing(folder.path):
+        for number, old in enumerate(reversed(folder.versions), 1):
+            new = folder.path / VERSIONS / f"{number:04}"
+            new.mkdir(parents=True)
+            for name in old.sha256:
+                if (old.path / name).is_file():  # if not, it is damaged, and stays so
+                    link_or_copy(old.path / name, new / name)
+            seal(new, old.sha256)
+            versions.insert(0, VersionFolder(new))
     folder.publish(versions, folder.keep, len(versions))
     return ModelFolder.read(folder.path)
 

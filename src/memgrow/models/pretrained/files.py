@@ -111,8 +111,11 @@ def unfit(what: str, longest: int = 200) -> ModelError:
 
 
 def read_licences(folder: Path) -> dict[str, str]:
-    """The texts of licences and notices in a folder, by name of file."""
-    paths = {path for pattern in LICENCES for path in folder.glob(pattern) if path.is_file()}
+    """The texts of licences and notices in a folder, by name of file; links are followed only within a hub's cache."""
+    real = folder.resolve()
+    homes = {real, real.parent.parent / "blobs"}
+    paths = {path for pattern in LICENCES for path in folder.glob(pattern) if path.resolve().parent in homes}
+    paths = {path for path in paths if path.is_file()}
     texts = {}
     for path in sorted(path for path in paths if path.name.isprintable()):
         with path.open("rb") as file:

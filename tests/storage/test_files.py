@@ -1,0 +1,81 @@
+"""Files are replaced as a whole."""
+
+import os
+import stat
+from math import inf, nan
+
+import pytest
+import torch
+
+from memgrow.errors import SettingsError
+from memgrow.storage import atomic_folder, atomic_open, atomic_write, finite, open_output
+from memgrow.storage.files import load_tensors, read_metadata, save_tensors, stored_shapes
+
+
+def fail(file) -> None:
+    file.write(b"half")
+    raise RuntimeError
+
+
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path) -> None:
+    path = tmp_path / "deep" / "file"
+    atomic_write(path, "old")
+    path.chmod(0o600)
+    with pytest.raises(RuntimeError), atomic_open(path) as file:
+        fail(file)
+    assert path.read_text() == "old"
+    atomic_write(path, b"new")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_own_files_replace_a_link_and_named_outputs_follow_it(tmp_path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("mine")
+    link.symlink_to(target)
+    with open_output(link) as file:
+        file.write(b"new")
+    assert target.read_text() == "new"
+    assert link.is_symlink()
+    atomic_write(link, "ours")
+    assert target.read_text() == "new"
+    assert not link.is_symlink()
+    with open_output("/dev/null") as file:
+        file.write(b"gone")
+    with pytest.raises(SettingsError, match="is a folder"), open_output(tmp_path):
+        pass
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path) -> None:
+    path = tmp_path / "folder"
+    for content in ("old", "new"):
+        with atomic_folder(path) as place:
+            (place / "file").write_text(content)
+    with pytest.raises(RuntimeError), atomic_folder(path) as place, (place / "file").open("wb") as file:
+        fail(file)
+    assert (path / "file").read_text() == "new"
+    left = tmp_path / ".folder.0123.writing"
+    left.mkdir()
+    os.utime(left, (0, 0))
+    with atomic_folder(path):
+        pass
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_tensors_that_share_memory_or_lie_apart_are_written(tmp_path) -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    given = {"one": base, "tied": base, "part": base[1:], "turned": base.t(), "none": torch.empty(0, 3)}
+    save_tensors(tmp_path / "x.safetensors", given, {"state": "here"})
+    found = load_tensors(tmp_path / "x.safetensors")
+    assert all(torch.equal(found[name], tensor) for name, tensor in given.items())
+    assert stored_shapes(tmp_path / "x.safetensors") == {name: tuple(tensor.shape) for name, tensor in given.items()}
+    assert read_metadata(tmp_path / "x.safetensors") == {"state": "here"}
+
+
+def test_infinite_numbers_become_null() -> None:
+    assert finite({"a": inf, "b": [{"c": nan}, (1.5, -inf)], "d": "F"}) == {
+        "a": None,
+        "b": [{"c": None}, [1.5, None]],
+        "d": "F",
+    }
