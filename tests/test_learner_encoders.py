@@ -11,21 +11,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from memgrow.checkpoint import CONFIG, ENCODER, FORMAT, checkpoint_files, find_faults
-from memgrow.folder_writer import write_folder
 
 from memgrow.data import Domain, Example, Stream, synthetic_dialogue, synthetic_stream
-from memgrow.data.disk import pack_json
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.pretrained.files import read_encoder
+from memgrow.storage.checkpoint import find_faults
 from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.progress import NoProgress
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label
+from tests.support.stored import change, read_stored, stored
 from tests.support.tiny_encoder import make_encoder
 
 FAST = replace(FINE_TUNING, epochs=2, batch=16, warm_up=2, rate=1e-3)
@@ -179,7 +178,11 @@ def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, k
 
     folder, kills = tmp_path / "model", 0
     while True:
-        learner = Learner.load(folder, "cpu") if folder.exists() else make(encoder, method, training=training)
+        learner = (
+            Learner.load(folder, "cpu")
+            if (folder / "manifest.json").exists()
+            else make(encoder, method, training=training)
+        )
         try:
             learner.learn(domains, folder=folder, save_every=0.0, progress=Plug(reports))
             break
@@ -258,7 +261,7 @@ def test_a_folder_moves_to_a_machine_without_network_and_predicts_the_same(strea
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == expected
-    assert (moved / "LICENSE").read_text() == "as you like"
+    assert (stored(moved) / "LICENSE").read_text() == "as you like"
 
 
 def test_a_model_made_with_a_known_encoder_is_loaded_where_nothing_was_fetched(encoder, stream, tmp_path, monkeypatch):
@@ -288,10 +291,9 @@ def test_a_model_without_its_encoders_folder_goes_on_and_says_so_only_where_it_m
 
 def test_a_folder_that_is_whole_but_was_written_without_the_encoders_settings_is_refused(encoder, stream, tmp_path):
     make(encoder, "F").learn(stream[:1], folder=tmp_path / "model")
-    files = {name: content for name, content in checkpoint_files(tmp_path / "model").items() if name != ENCODER}
-    write_folder(tmp_path / "lacking", files, FORMAT)
-    with pytest.raises(ModelError, match=r"encoder\.json is missing, .*: go back to a saved model"):
-        Learner.load(tmp_path / "lacking", "cpu")
+    change(tmp_path / "model", "encoder.json", None)
+    with pytest.raises(ModelError, match=r"encoder\.json is missing"):
+        Learner.load(tmp_path / "model", "cpu")
 
 
 @pytest.mark.parametrize(("task", "pairs", "least"), [("pair", "one", 4), ("pair", "two", 3), ("text", "one", 3)])
@@ -300,11 +302,10 @@ def test_verify_and_loading_refuse_a_folder_whose_texts_have_no_room_for_a_word(
 ):
     learner = make(encoder, "F", model=PretrainedSettings(pairs=pairs))
     learner.learn([stream[0] if task == "pair" else reviews[0]], folder=tmp_path / "model")
-    files = checkpoint_files(tmp_path / "model")
-    config = json.loads(files[CONFIG])
+    folder = tmp_path / "model"
+    training = read_stored(folder, "config.json")["training"]
     for most in range(1, least + 1):
-        config["training"]["max_words"] = most
-        write_folder(folder := tmp_path / str(most), {**files, CONFIG: pack_json(config)}, FORMAT)
+        change(folder, "config.json", {"training": training | {"max_words": most}})
         if most < least:
             said = rf"max_words {most} leaves no room for words .* set it to at least {least}"
             with pytest.raises(ModelError, match=said):

@@ -59,15 +59,15 @@ def test_a_training_that_is_broken_off_leaves_nothing_of_it_either(kind, method,
     learner.adapt(streams[kind][0], folder=tmp_path / "m")
     with pytest.raises(PulledPlug):
         learner.adapt(streams[kind][1], folder=tmp_path / "m", save_every=0.0, progress=Plug(1))
-    assert list(tmp_path.glob("m.adapting/state.*"))
+    assert list(tmp_path.glob("m/training/state.*"))
     assert not list(leaks(tmp_path, secrets))
 
 
 def test_a_copy_that_is_passed_on_has_no_earlier_version(streams, encoder, tmp_path):
     create("labels", "F+V", encoder).learn(streams["labels"], folder=tmp_path / "m")
     Learner.load(tmp_path / "m", device="cpu").save(tmp_path / "copy")
-    assert list((tmp_path / "m").glob("version-*"))
-    assert not list((tmp_path / "copy").glob("version-*"))
+    assert len(list((tmp_path / "m" / "versions").iterdir())) == 2
+    assert len(list((tmp_path / "copy" / "versions").iterdir())) == 1
 
 
 def test_the_search_finds_what_is_stored(streams, secrets, encoder, tmp_path):

@@ -12,7 +12,7 @@ import yaml
 
 from memgrow import Learner, MethodSettings, PretrainedSettings
 from memgrow.data import Example, synthetic_stream
-from memgrow.data.synthetic_dialogue import synthetic_dialogue
+from memgrow.data.synthetic import synthetic_dialogue
 from memgrow.errors import ModelError
 from memgrow.models.pretrained.files import EncoderFiles, read_licences
 from memgrow.storage.export import export_huggingface, export_onnx

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from memgrow import undo
+from memgrow.data import disk
 from memgrow.errors import ModelError
-from memgrow.storage import files
 from memgrow.storage.checkpoint import find_faults
 from memgrow.storage.versions import list_versions, note_keep_versions
 from tests.golden.test_models import MODELS
@@ -53,7 +53,7 @@ def killed_before(
             patch.setattr(os, name, counted(name, getattr(os, name), check))
         to_write = lambda path, mode="r", *_, **__: "r" not in mode  # noqa: E731
         patch.setattr(io, "open", counted("io.open", io.open, to_write))
-        patch.setattr(files, "save_file", counted("save_file", files.save_file, always))
+        patch.setattr(disk, "save_file", counted("save_file", disk.save_file, always))
         yield
 
 

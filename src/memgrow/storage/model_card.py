@@ -4,8 +4,6 @@ import html
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from memgrow import __version__
 from memgrow.errors import counted, printable
 from memgrow.evaluation.history import perplexity_of
@@ -29,6 +27,8 @@ MAX_DOMAINS = 25  # of a matrix that fits a page; of more only the last scores a
 
 def model_card(learner: "Learner", name: str) -> str:
     """README.md with front matter."""
+    import yaml
+
     front = yaml.safe_dump(_front_matter(learner, printable(name)), sort_keys=False, allow_unicode=True, width=1000)
     return f"---\n{front}---\n\n" + "\n\n".join(_paragraphs(learner, name)) + "\n"
 

@@ -4,16 +4,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from memgrow.checkpoint import checkpoint_files
-from memgrow.unwritten_tensors import UnwrittenTensors
-from memgrow.weight_files import BASE, MODEL
 
+from memgrow.data.disk import stored_shapes
 from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
-from memgrow.storage import load_tensors
+from memgrow.storage.checkpoint import BASE, MODEL
 from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
+from tests.support.stored import stored
 from tests.support.tiny_encoder import make_encoder
 
 TRAINING = TrainingSettings(rate=1e-3, batch=16, epochs=2)
@@ -32,14 +31,8 @@ def make(source: Path, method: str = "frozen+M") -> Learner:
     return Learner.create(method, encoder=str(source), training=TRAINING, options=options, device="cpu")
 
 
-def bits(learner: Learner) -> dict[str, str]:
-    return {
-        name: UnwrittenTensors.of({"t": tensor}).checksum() for name, tensor in learner.trained().state_dict().items()
-    }
-
-
-def stored(folder: Path, file: str) -> set[str]:
-    return set(load_tensors(checkpoint_files(folder), file))
+def bits(learner: Learner) -> dict[str, bytes]:
+    return {name: tensor.numpy().tobytes() for name, tensor in learner.trained().state_dict().items()}
 
 
 def test_a_model_moves_to_a_place_that_has_neither_the_encoder_nor_earlier_versions(source, stream, tmp_path):
@@ -63,23 +56,23 @@ def test_beside_a_frozen_encoder_only_memories_and_head_are_stored_again(source,
     for version, domain in enumerate(stream[:3]):
         learner.adapt(domain)
         learner.save(tmp_path / f"v{version}")
-        assert (tmp_path / f"v{version}" / BASE).samefile(tmp_path / "v0" / BASE)
+        assert (stored(tmp_path / f"v{version}") / BASE).samefile(stored(tmp_path / "v0") / BASE)
         assert bits(Learner.load(tmp_path / f"v{version}", device="cpu")) == bits(learner)
-    assert {name.split(".")[1] for name in stored(tmp_path / "v0", BASE)} >= {"backbone"}
-    again = stored(tmp_path / "v2", MODEL)
+    assert {name.split(".")[1] for name in stored_shapes(stored(tmp_path / "v0") / BASE)} >= {"backbone"}
+    again = stored_shapes(stored(tmp_path / "v2") / MODEL)
     assert again
     assert all(name.startswith(("encoder.memories.", "heads.")) for name in again)
 
 
 def test_a_folder_that_is_replaced_keeps_its_base_also_where_the_model_was_loaded_elsewhere(source, stream, tmp_path):
     make(source).adapt(stream[0], folder=tmp_path / "model")
-    base = (tmp_path / "model" / BASE).stat().st_ino
+    base = (stored(tmp_path / "model") / BASE).stat().st_ino
     away = shutil.copytree(tmp_path / "model", tmp_path / "away")
     learner = Learner.load(away, device="cpu")
     shutil.rmtree(away)
     learner.adapt(stream[1])
     learner.save(tmp_path / "model")
-    assert (tmp_path / "model" / BASE).stat().st_ino == base
+    assert (stored(tmp_path / "model") / BASE).stat().st_ino == base
     assert bits(Learner.load(tmp_path / "model", device="cpu")) == bits(learner)
 
 
@@ -89,8 +82,8 @@ def test_where_the_encoder_trains_the_next_version_has_a_base_of_its_own(source,
         learner.adapt(domain)
         learner.save(tmp_path / f"v{version}")
         assert bits(Learner.load(tmp_path / f"v{version}", device="cpu")) == bits(learner)
-    assert not (tmp_path / "v1" / BASE).samefile(tmp_path / "v0" / BASE)
-    assert not any(name.startswith("encoder.") for name in stored(tmp_path / "v1", MODEL))
+    assert not (stored(tmp_path / "v1") / BASE).samefile(stored(tmp_path / "v0") / BASE)
+    assert not any(name.startswith("encoder.") for name in stored_shapes(stored(tmp_path / "v1") / MODEL))
 
 
 @pytest.mark.parametrize("method", ["frozen+M", "F+M", "F"])

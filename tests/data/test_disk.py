@@ -7,9 +7,18 @@ from math import inf, nan
 import pytest
 import torch
 
+from memgrow.data.disk import (
+    atomic_folder,
+    atomic_open,
+    atomic_write,
+    finite,
+    load_tensors,
+    open_output,
+    read_metadata,
+    save_tensors,
+    stored_shapes,
+)
 from memgrow.errors import SettingsError
-from memgrow.storage import atomic_folder, atomic_open, atomic_write, finite, open_output
-from memgrow.storage.files import load_tensors, read_metadata, save_tensors, stored_shapes
 
 
 def fail(file) -> None:
