@@ -60,12 +60,6 @@ def test_files_of_one_name_are_the_parts_of_one_domain(reviews):
     assert loaded.notices == ("validation (10%) was drawn from books_train.jsonl.gz by text",)
 
 
-def test_nothing_is_drawn_and_nothing_said_when_all_parts_are_given(reviews):
-    loaded = load_stream([reviews(f"books_{part}.jsonl", 10) for part in ("train", "dev", "test")])
-    assert sizes(loaded.stream["books"]) == (10, 10, 10)
-    assert loaded.notices == ()
-
-
 def test_files_called_by_their_part_alone_are_named_after_their_folder(reviews):
     loaded = load_stream([reviews("books/train.jsonl"), reviews("books/test.jsonl", 5), reviews("toys/train.jsonl")])
     assert loaded.stream.names == ("books", "toys")
@@ -92,13 +86,6 @@ def test_the_user_chooses_and_orders_domains(genres, reviews):
     )
     files = [reviews("books.jsonl"), reviews("toys.jsonl"), reviews("dvd.jsonl")]
     assert load_stream(files, domains=["dvd", "books"]).stream.names == ("dvd", "books")
-
-
-def test_with_a_domain_column_several_files_are_read_as_one(genres):
-    files = [genres("one.jsonl", 30, ["a", "b"]), genres("two.jsonl", 70, ["c", "b"])]
-    stream = load_stream(files, columns=Columns(by="genre")).stream
-    assert stream.names == ("a", "b", "c")
-    assert sizes(stream["b"]) == (80, 10, 10)
 
 
 def test_with_a_domain_column_a_file_called_test_is_still_no_training_data(genres):
@@ -176,12 +163,6 @@ def test_a_split_column_goes_before_drawing_and_before_the_file_name(write_rows)
     assert loaded.notices == ()
 
 
-def test_a_part_that_the_split_column_does_not_give_is_drawn(write_rows):
-    rows = [{"text": f"{i}", "label": "xy"[i % 2], "split": "train" if i < 50 else "test"} for i in range(60)]
-    domain = load_stream(write_rows("books.jsonl", rows)).stream[0]
-    assert sizes(domain) == (45, 5, 10)
-
-
 def test_a_test_file_with_a_split_column_gives_its_test_rows_alone(write_rows, reviews):
     rows = [{"text": f"{i}", "label": "xy"[i % 2], "split": "train" if i < 50 else "test"} for i in range(60)]
     loaded = load_stream(reviews("books.jsonl"), test=write_rows("more.jsonl", rows))
@@ -196,12 +177,6 @@ def test_a_limit_holds_for_every_part_and_keeps_examples_of_the_same_part(review
     assert set(cut.train) < set(full.train)
     assert set(cut.validation) < set(full.validation)
     assert set(cut.test) < set(full.test)
-
-
-def test_the_seed_draws_other_parts_and_the_same_seed_the_same(reviews):
-    path = reviews("books.jsonl")
-    assert load_stream(path, seed=1).stream[0] == load_stream(path, seed=1).stream[0]
-    assert load_stream(path, seed=1).stream[0] != load_stream(path, seed=2).stream[0]
 
 
 def test_rows_left_out_are_counted_in_a_sentence(write_rows):
@@ -267,10 +242,6 @@ def test_a_column_makes_domains_and_the_user_chooses_among_them(write_rows):
     assert [(domain.name, len(domain.test)) for domain in stream] == [("c", 3), ("a", 3)]
     with pytest.raises(DataError, match="no domain d; it has a, b, c"):
         load_for_evaluation(path, Columns(by="genre"), ["d"])
-
-
-def test_several_files_are_several_domains(reviews):
-    assert load_for_evaluation([reviews("books.jsonl"), reviews("toys_test.jsonl")]).stream.names == ("books", "toys")
 
 
 @pytest.mark.parametrize(

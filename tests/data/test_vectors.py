@@ -120,11 +120,6 @@ def test_numbers_of_words_nobody_asked_for_are_not_parsed(tmp_path: Path) -> Non
         read_vectors(path, ["odd"])
 
 
-def test_a_binary_word_that_is_not_utf8_does_not_stop_the_reading(tmp_path: Path) -> None:
-    broken = binary({"the": [1, 2, 3], "?": [4, 5, 6], "dog": [7, 8, 9]}).replace(b"?", b"\xff", 1)
-    assert read_vectors(write_plain(tmp_path / "v.bin", broken), ["dog"]).rows["dog"].tolist() == [7, 8, 9]
-
-
 def test_rows_cannot_be_changed_because_spellings_share_them(tmp_path: Path) -> None:
     rows = read_vectors(write_plain(tmp_path / "v.txt", glove(TABLE)), ["the", "The"]).rows
     assert rows["the"] is rows["The"]
@@ -178,19 +173,6 @@ def test_damage_inside_an_archive_is_noticed(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(DataError, match="cannot be read"):
             read_vectors(path, ["dog"])
-
-
-def test_an_archive_with_a_password_is_refused(tmp_path: Path) -> None:
-    path = write_zip(tmp_path / "v.txt", glove(TABLE))
-    content = bytearray(path.read_bytes())
-    for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # mark every member as encrypted
-        at = content.find(signature)
-        while at >= 0:
-            content[at + flags] |= 1
-            at = content.find(signature, at + 1)
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"cannot be read .*password"):
-        read_vectors(path, ["dog"])
 
 
 def test_a_missing_file_and_a_folder_are_refused(tmp_path: Path) -> None:

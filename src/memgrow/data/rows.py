@@ -4,6 +4,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -197,20 +198,21 @@ def read_python_rows(name: str, role: str, rows: object, columns: Columns, skip_
     """Rows in memory as a table, by the same rules as those of a file."""
     check_name(name)
     called = name if role == "data" else f"the {role} rows of {name}"
-    placed = list[PlacedRow]()
-    shape: tuple[str, ...] = ()
-    for number, row in enumerate(iterate_rows(rows, called), 1):
-        place = (row.where if isinstance(row, Example) else "") or f"{called}, row {number}"
-        values, roles = _values(row, place)
-        if number == 1:
-            shape = roles
-        if roles != shape:
-            raise DataError(f"{place} is of another kind than the row before it; give rows of one kind")
-        placed.append((place, values))
-    if not placed:
+    given = iter(iterate_rows(rows, called))
+    if (first := next(given, None)) is None:
         raise DataError(f"{called} is empty: it has no rows; give at least one")
+    shape = _values(first, f"{called}, row 1")[1]
+
+    def placed() -> Iterator[PlacedRow]:
+        for number, row in enumerate(chain([first], given), 1):
+            place = (row.where if isinstance(row, Example) else "") or f"{called}, row {number}"
+            values, roles = _values(row, place)
+            if roles != shape:
+                raise DataError(f"{place} is of another kind than the row before it; give rows of one kind")
+            yield place, values
+
     known: dict[str, Any] = {one: one for one in shape}
-    return _fill(Table(called, name, None, replace(columns, **known)), iter(placed), skip_empty=skip_empty)
+    return _fill(Table(called, name, None, replace(columns, **known)), placed(), skip_empty=skip_empty)
 
 
 def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
