@@ -127,11 +127,11 @@ class Grid:
     def _make_one(self, run: Run) -> None:
         check_available(run.method)
         method = method_called(run.method)
-        if method.together:
+        if method.joint:
             *earlier, last = (self.stream[name] for name in run.learns)
             learner = self._learner(run)
             self._keep(run, learner, learner.adapt(last, earlier=earlier, vectors=self.vectors))
-        elif method.afresh:
+        elif method.reinit:
             for stage in run.stages():
                 self._first(stage, replace(stage, model=run.model))
         else:

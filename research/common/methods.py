@@ -33,19 +33,19 @@ class Method:
         return self.name.split("+")
 
     @property
-    def together(self) -> bool:
+    def joint(self) -> bool:
         """Whether it trains on all domains at once."""
         return self.parts[0] == "multi-task"
 
     @property
-    def afresh(self) -> bool:
+    def reinit(self) -> bool:
         """Whether each domain starts a new model."""
-        return self.together or self.name == "in-domain"
+        return self.joint or self.name == "in-domain"
 
     @property
     def shares_first(self) -> bool:
         """Whether it learns the first domain as F does."""
-        return not self.together and self.name != "ridge"
+        return not self.joint and self.name != "ridge"
 
     @property
     def noting(self) -> str | None:

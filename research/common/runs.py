@@ -41,9 +41,9 @@ class Run:
         multi-task has one stage; the stages of in-domain are runs of one domain each.
         """
         method = method_called(self.method)
-        if method.together:
+        if method.joint:
             return [self]
-        if method.afresh:
+        if method.reinit:
             return [replace(self, learns=(name,)).upto(1) for name in self.learns]
         return [self.upto(number) for number in range(1, len(self.learns) + 1)]
 

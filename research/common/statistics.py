@@ -160,7 +160,7 @@ def _pair(a: ArrayLike, b: ArrayLike) -> tuple[Correct, Correct]:
 
 
 def _standard_error(values: Floats) -> tuple[float | None, float]:
-    """The mean's standard error if seeds and examples were drawn anew, with Satterthwaite's degrees of freedom.
+    """The mean's standard error if seeds and examples were drawn again, with Satterthwaite's degrees of freedom.
 
     The means of seeds and those of examples both hold the noise that is in each single answer; it is taken off once.
     """

@@ -55,7 +55,7 @@ def figures_of(material: StudyMaterial, store: Store, enough: int = ENOUGH) -> d
 
 
 def _has_an_order(rows: Found) -> bool:
-    return not all(method_called(ROWS[name].method).afresh for name in rows)
+    return not all(method_called(ROWS[name].method).reinit for name in rows)
 
 
 def write_figures(folder: Path, out: Path, enough: int = ENOUGH) -> list[Path]:

@@ -31,12 +31,12 @@ class RunFigures:
     def of(cls, row: Row, records: Sequence[Record]) -> "RunFigures":
         method, last = method_called(row.method), records[-1]
         matrices = {part: _matrix(records, part) for part in PARTS}
-        afresh = method.afresh and not method.together
+        afresh = method.reinit and not method.joint
         size, seconds = last.stage["parameters"], [record.stage["seconds"] for record in records]
         grown = (size - records[0].stage["parameters"]) / max(len(records) - 1, 1)
         ends = matrices["test"].when_learned() if afresh else matrices["test"].last
         return cls(
-            {part: _scores(matrices[part], last, part, method.together, afresh) for part in PARTS},
+            {part: _scores(matrices[part], last, part, method.joint, afresh) for part in PARTS},
             dict(ends),
             size,
             size if afresh else grown,
@@ -84,13 +84,13 @@ def found_in(
 def so_far(
     material: StudyMaterial, ledger: Ledger, order: str, rows: Iterable[Row]
 ) -> tuple[int, dict[str, dict[int, RunFigures]]] | None:
-    """Rows that are under way in one order, after as many domains as all of them have learnt with the same seeds.
+    """Rows that are under way in one order, after as many domains as all of them have learned with the same seeds.
 
     Nothing where every row that is under way has a whole run, and nothing of rows that are not past the first domain.
     """
     got: dict[str, dict[int, list[Record]]] = {}
     for (name, seed), (records, _) in _records_in(material, ledger, order, rows).items():
-        if seed != ALONE and len(records) > 1 and not method_called(ROWS[name].method).afresh:
+        if seed != ALONE and len(records) > 1 and not method_called(ROWS[name].method).reinit:
             got.setdefault(name, {})[seed] = records
     every = len(material.orders[order])
     if all(any(len(records) == every for records in runs.values()) for runs in got.values()):

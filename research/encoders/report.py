@@ -128,7 +128,7 @@ def _heading(figures: Figures, order: str) -> str:
 
 
 def _heading_so_far(one: Figures) -> str:
-    """What an unfinished stream can say: averages over the domains learnt by then, and no more."""
+    """What an unfinished stream can say: averages over the domains learned by then, and no more."""
     learnt = ", ".join(one["domains"])
     return f"Unfinished, after the first {len(one['domains'])} domains ({learnt}); {_seeds_of(one)}."
 

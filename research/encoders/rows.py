@@ -14,7 +14,7 @@ ALONE = 100  # the seed of runs that have a machine for themselves: only their s
 
 @dataclass(frozen=True)
 class Row:
-    """A method with settings of its own, on top of those that all rows share."""
+    """A method and its settings, on top of those that all rows share."""
 
     name: str
     method: str

@@ -41,7 +41,7 @@ class StudyMaterial(Material):
         first = next(iter(self.orders.values()))
         return {
             (row.name, order, seed): row.run(
-                first if method_called(row.method).together else self.orders[order], seed, self.settings, self.training
+                first if method_called(row.method).joint else self.orders[order], seed, self.settings, self.training
             )
             for row in rows
             for order in orders

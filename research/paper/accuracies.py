@@ -180,7 +180,7 @@ def _validation(finished: Finished) -> float:
 
 def _forgetting(finished: Finished) -> float | None:
     row, stages = finished.row, finished.stages
-    if method_called(row.method).afresh or len(stages) < 2:
+    if method_called(row.method).reinit or len(stages) < 2:
         return None
     matrix = Matrix()
     for name, record in zip(row.learns, stages, strict=True):

@@ -24,7 +24,7 @@ COUNTS = ("slots", "limit")  # of a row's settings: these shrink with a protocol
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table: what was learnt, and how. Settings that are not named are the protocol's."""
+    """One line of a table: what was learned, and how. Settings that are not named are the protocol's."""
 
     name: str
     method: str
@@ -60,7 +60,7 @@ class Row:
         return replace(protocol.data, **_scaled(self.data, protocol))
 
     def answering(self, protocol: Protocol, seed: int) -> dict[str, Run]:
-        """The run that answers for each domain: one for all of them, unless each domain has a model of its own."""
+        """The run that answers for each domain: one for all of them, unless each domain has its own model."""
         run = self.run(protocol, seed)
         if self.method != "in-domain":
             return dict.fromkeys(protocol.domains, run)

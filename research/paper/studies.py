@@ -87,7 +87,7 @@ def best(lines: Sequence[Json], seeds: int) -> str | None:
     known = {
         name: line["validation"]["mean"] or 0.0
         for name, line in whole.items()
-        if not method_called(line["method"]).together
+        if not method_called(line["method"]).joint
     }
     return max(known, key=lambda name: known[name], default=None)
 

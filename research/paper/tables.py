@@ -124,7 +124,7 @@ def table3_rows(protocol: Protocol) -> list[Row]:
 
 
 def _stages(method: str) -> list[Row]:
-    """One row for each stage; named for the genre that it has learnt last."""
+    """One row for each stage; named for the genre that it has learned last."""
     figures = printed()["table3"] if method == PROPOSED else [()] * len(GENRES)
     return [
         Row(

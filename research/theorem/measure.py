@@ -1,4 +1,4 @@
-"""The effect of growth on a trained model before anything further is learnt: new slots against new hidden units."""
+"""The effect of growth on a trained model before anything further is learned: new slots against new hidden units."""
 
 import copy
 from collections import defaultdict

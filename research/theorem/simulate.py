@@ -173,7 +173,7 @@ class Sweep:
 
 
 def sweep(shape: str, samples: int, seed: int) -> Sweep:
-    """Every ratio in turn, with weights and values drawn anew for each."""
+    """Every ratio in turn, with weights and values drawn again for each."""
     old_read, new_read = SHAPES[shape]
     old, new = _equal(old_read, SIZES.old), _equal(new_read, SIZES.new)
     points = []
@@ -191,7 +191,7 @@ def _equal(read: int, slots: int) -> Array:
 
 
 def _measure(beta: Array, samples: int, rng: np.random.Generator) -> Estimate:
-    read = np.flatnonzero(beta)  # what nobody reads need not be drawn
+    read = np.flatnonzero(beta)  # what is not read need not be drawn
     values = rng.normal(scale=SIZES.sigma, size=(samples, len(read), SIZES.slot_size))
     weights = rng.normal(scale=SIZES.sigma, size=(samples, SIZES.hidden, SIZES.slot_size))
     moved = np.square((weights @ (beta[read] @ values)[..., None])[..., 0]).sum(-1)

@@ -79,7 +79,7 @@ def candidates_of(given: argparse.Namespace, family: Family, stream: TrialStream
     expected = {one.name for one in trials("choosing", family.name)}
     if missing := sorted(expected - set(made.streams)):
         raise SettingsError(
-            f"nobody has won for {family.name} as yet: {', '.join(missing)} must be whole first; or name those that "
+            f"{family.name} has no winner yet: {', '.join(missing)} must be whole first; or name those that "
             "are to be checked with --candidates"
         )
     return family.called({family.baseline, family.default, made.winner or family.baseline})

@@ -29,7 +29,7 @@ class Against(Paired):
 class Choice:
     """Who wins on the streams for choosing, and why."""
 
-    streams: tuple[str, ...]  # those that are whole: others count for nobody
+    streams: tuple[str, ...]  # those that are whole: others do not count
     out: Mapping[str, str]  # by candidate, the stream on which it is clearly below the baseline
     against: Mapping[str, Against] = field(default_factory=dict)  # the mean over the streams, of those that are not out
     best: str | None = None

@@ -1,4 +1,4 @@
-"""Which method is the default, as a picture: what is gained when a domain is learnt against what is forgotten later."""
+"""Which method is the default, as a picture: what a candidate gains when learning against what it forgets later."""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ FAR = 2  # times as far from the baseline as anything else: who is that, and out
 SPAN = 0.5  # of a panel at the least, to each side of the baseline: what is level is to look level
 
 Point = tuple[float, float]
-"""What is forgotten and what is gained when learnt, both less the baseline's."""
+"""What is forgotten and what is gained when learned, both less the baseline's."""
 
 
 def draw_choice(folder: Path, picture: Path) -> None:

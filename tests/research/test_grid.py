@@ -124,4 +124,4 @@ def test_a_record_serves_only_the_examples_it_was_evaluated_on(grid, stream):
 )
 def test_what_a_method_shares_with_others(name, facts):
     method = Method(name)
-    assert (method.together, method.afresh, method.shares_first, method.noting) == facts
+    assert (method.joint, method.reinit, method.shares_first, method.noting) == facts
