@@ -42,6 +42,7 @@ STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "legend.frameon": False,
 }
+SVG_METADATA = ("Date", "Creator", "Format", "Type")  # left out
 MAX_NAME = 20  # letters of a name on an axis
 PAGE_WIDTH = 10.6  # inches
 MAX_PANELS, PANELS_IN_A_ROW = 12, 4
@@ -84,7 +85,7 @@ def save_figure(figure: "Figure", file: str | Path | BinaryIO, file_format: str 
     import matplotlib
 
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": "memgrow"}):
-        figure.savefig(file, dpi=DPI, format=file_format, metadata=None)
+        figure.savefig(file, dpi=DPI, format=file_format)
 
 
 def to_svg(figure: "Figure", name: str) -> str:
@@ -93,7 +94,7 @@ def to_svg(figure: "Figure", name: str) -> str:
 
     file = io.StringIO()
     with matplotlib.rc_context({**STYLE, "svg.hashsalt": name}):
-        figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+        figure.savefig(file, format="svg", transparent=True, metadata=dict.fromkeys(SVG_METADATA))
     text = file.getvalue()
     return text[text.index("<svg") :]
 

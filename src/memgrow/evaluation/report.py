@@ -220,7 +220,7 @@ def _gain(matrix: AccuracyMatrix, measure: Measure) -> str:
 def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
     earlier = [name for name in matrix.learned_at() if name not in matrix.rows[-1].learned]
     if not earlier:
-        return "It is the first domain."
+        return "There are no earlier domains."
     pairs = {
         name: (before, now)
         for name in earlier

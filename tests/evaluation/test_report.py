@@ -1,0 +1,235 @@
+"""The report: what it says, that it is one safe page, and that it renders for every kind of run."""
+
+import json
+import sys
+import xml.etree.ElementTree as ET
+from datetime import UTC, datetime
+from html.parser import HTMLParser
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from memgrow import Learner
+from memgrow.data import Domain, Stream
+from memgrow.data.synthetic import synthetic_dialogue
+from memgrow.errors import DataError, SettingsError
+from memgrow.evaluation import plots
+from memgrow.evaluation.comparison import REPLIES, Comparison, RunResult
+from memgrow.evaluation.history import AccuracyMatrix
+from memgrow.evaluation.measures import MEASURES
+from memgrow.evaluation.metrics import Confusion
+from memgrow.evaluation.report import (
+    figures_of,
+    find_results,
+    gain_and_cost,
+    plotted_domains,
+    read_results,
+    render,
+    report_of_comparison,
+    report_of_model,
+    save_plots,
+)
+
+RESULTS = Path(__file__).parents[2] / "results"
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+NASTY = "<script>alert('x')</script> $a_b$ & \"q\""
+
+
+class Page(HTMLParser):
+    """Tags, headings and text of a page."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__()
+        self.tags, self.text, self.open = list[str](), "", list[str]()
+        self.feed(source)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            assert not name.startswith("on")
+            assert name not in ("src", "href") or (value or "").startswith("#"), "the page needs nothing else"
+
+    def handle_data(self, data):
+        self.text += data
+
+
+def matrix(*rows) -> AccuracyMatrix:
+    found = AccuracyMatrix()
+    for name, scores in rows:
+        found = found.with_row(name.split("+"), scores)
+    return found
+
+
+STREAM = matrix(("a", {"a": 0.8, "b": 0.5}), ("b", {"a": 0.7, "b": 0.9}))
+
+
+@pytest.mark.parametrize(
+    ("found", "measure", "gain", "cost"),
+    [
+        (
+            STREAM,
+            "accuracy",
+            "improved its accuracy: 50.0% → 90.0% (+40.0 points)",
+            "cost 1 earlier domain 10.0 points",
+        ),
+        (matrix(("a", {"a": 0.8})), "accuracy", "a ended at accuracy 80.0%", "no earlier"),
+        (matrix(("a", {}), ("b", {"b": 0.5})), "accuracy", "b ended at", "not tested"),
+        (
+            matrix(("a", {"a": 0.5}), ("b", {"a": 0.6, "b": 0.5})),
+            "accuracy",
+            "b ended",
+            "nothing on average (average +10.0",
+        ),
+        (matrix(("a+b", {"a": 0.5, "b": 0.7})), "accuracy", "a, b ended at accuracy 60.0%", "no earlier"),
+        (matrix(("a", {"a": 0.2, "b": 0.1}), ("b", {"a": 0.1, "b": 0.2})), "perplexity", "10.00 → 5.00", "× 2.00"),
+        (matrix(("a", {"a": 0.0}), ("b", {"a": 0.0, "b": 0.2})), "perplexity", "b ended", "not tested"),
+        (AccuracyMatrix(), "accuracy", "Nothing has been learned", ""),
+    ],
+)
+def test_the_verdict_says_what_the_last_domain_brought_and_cost(found, measure, gain, cost):
+    said = gain_and_cost(found, MEASURES[measure])
+    assert gain in said[0]
+    assert cost in said[1]
+
+
+@pytest.fixture(scope="module")
+def model(stream, tiny, short, tmp_path_factory):
+    """A model, and its domains under a name that is no markup."""
+    domains = Stream(
+        [Domain(NASTY, *(getattr(stream[0], part) for part in ("train", "validation", "test"))), stream[1]]
+    )
+    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    learner.learn(domains)
+    return learner, domains
+
+
+def test_a_model_is_one_page_without_scripts_or_texts(model):
+    learner, domains = model
+    source = render(report_of_model(learner, "model", tuple(domains)), NOW)
+    page = Page(source)
+    assert page.tags.count("html") == 1
+    assert "script" not in page.tags
+    assert not {"img", "link", "iframe", "image"} & set(page.tags), "plots are vectors"
+    assert NASTY in page.text
+    assert "http://" not in source.replace("http://www.w3.org", "")
+    for title in ("after each stage", "Scores on the given data", "Attention", "Calibration", "Training", "Stages"):
+        assert title in page.text
+    assert "2026-01-31" in page.text
+    assert source.count("<svg") == 5
+    assert not [one.text for domain in domains for one in domain.test if len(one.text) > 20 and one.text in source]
+
+
+def test_the_ids_of_plots_do_not_clash(model):
+    figures = dict(figures_of(report_of_model(model[0], "model", tuple(model[1]))))
+    clips = [set(), set()]
+    for found, name in zip(clips, ("matrix", "training"), strict=True):
+        for element in ET.fromstring(plots.to_svg(figures[name], name)).iter("{http://www.w3.org/2000/svg}clipPath"):
+            found.add(element.get("id"))
+    assert clips[1]
+    assert not clips[0] & clips[1]
+
+
+@pytest.mark.parametrize("folder", ["sentiment", "demo"])
+def test_committed_results_have_a_page_and_plots(folder, tmp_path):
+    found = read_results(find_results(RESULTS / folder))
+    page = Page(render(found, NOW))
+    assert "Methods compared" in page.text
+    assert found.method in page.text
+    written = {path.name for path in save_plots(found, tmp_path)}
+    assert {"matrix.png", "matrix.svg", "curves.png", "methods.svg"} <= written
+    assert all((tmp_path / name).stat().st_size > 2000 for name in written)
+
+
+def test_a_method_of_a_comparison_can_be_chosen():
+    path = find_results(RESULTS / "sentiment")
+    assert read_results(path, "multi-task").method == "multi-task"
+    with pytest.raises(SettingsError, match="choose one of"):
+        read_results(path, "EWC")
+
+
+def test_a_model_is_shown_with_a_comparison_of_the_same_domains(model):
+    learner, _ = model
+    runs = {name: {0: RunResult(learner.history.matrix, 10, 1.0)} for name in ("F", "F+V", "multi-task")}
+    beside = report_of_comparison(Comparison(runs), "runs", {})
+    assert "this model (F+M+V)" in Page(render(report_of_model(learner, "model", (), beside), NOW)).text
+    other = report_of_comparison(Comparison({"F": {0: RunResult(STREAM, 10, 1.0)}}), "runs", {})
+    with pytest.raises(SettingsError, match="same domains"):
+        report_of_model(learner, "model", (), other)
+
+
+def test_replies_have_pages_too(short):
+    from memgrow.models import ModelSettings
+
+    domains = synthetic_dialogue(domains=2, train=30, validation=8, test=8)
+    model = ModelSettings(cell="gru", embedding=6, hidden=8, slots=4, bidirectional=False)
+    learner = Learner.create("F+M+V", model=model, training=short, device="cpu")
+    learner.learn(domains)
+    text = Page(render(report_of_model(learner, "chat", tuple(domains)), NOW)).text
+    assert "Perplexity after each stage" in text
+    assert "BLEU-2" in text
+    result = RunResult(matrix(("a", {"a": 0.02}), ("b", {"a": 0.0, "b": 0.01})), 10, 1.0, {"a": inf, "b": 4.0})
+    compared = report_of_comparison(Comparison({"F": {0: result}, "F+V": {0: result}}, kind=REPLIES), "runs", {})
+    assert "inf" in Page(render(compared, NOW)).text
+
+
+def test_many_domains_have_a_table_and_the_curves_that_fell_most():
+    names = [f"d{number}" for number in range(40)]
+    found = AccuracyMatrix()
+    for at, name in enumerate(names):
+        found = found.with_row([name], {one: 0.9 - (0.3 if one == "d3" else 0.0) * at / 40 for one in names[: at + 1]})
+    report = report_of_comparison(Comparison({"F": {0: RunResult(found, 10, 1.0)}}), "runs", {})
+    assert len(plotted_domains(report)) == 12
+    assert "d3" in plotted_domains(report)
+    assert "matrix" not in dict(figures_of(report))
+    assert "d39" in Page(render(report, NOW)).text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b'{"settings": {}}',
+        b'{"settings": 3, "methods": {}, "measure": "accuracy", "failures": []}',
+        b'{"settings": {}, "methods": {}, "measure": "nonsense", "failures": []}',
+        b'{"settings": {}, "methods": {}, "measure": "accuracy", "failures": []}',
+        b'{"settings": {}, "runs": {"F": []}, "first_seed": 0}',
+        b"\xff\xfe",
+    ],
+)
+def test_other_files_are_refused(tmp_path, content):
+    (tmp_path / "compare.json").write_bytes(content)
+    with pytest.raises(DataError):
+        read_results(find_results(tmp_path))
+
+
+@pytest.mark.parametrize("score", [2.0, -1.0, "x", None, [1]])
+def test_scores_that_are_no_shares_are_refused(tmp_path, score):
+    value = json.loads(find_results(RESULTS / "sentiment").read_text())
+    value["methods"]["F"]["matrices"]["0"][0]["scores"]["films"] = score
+    (tmp_path / "compare.json").write_text(json.dumps(value))
+    with pytest.raises(DataError):
+        read_results(tmp_path / "compare.json")
+
+
+def test_a_folder_without_results_has_none(tmp_path):
+    assert find_results(tmp_path) is None
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_without_a_package_the_extra_is_named(monkeypatch, package):
+    report = report_of_comparison(Comparison({"F": {0: RunResult(STREAM, 10, 1.0)}}), "runs", {})
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SettingsError, match=r"memgrow\[plots\]"):
+        render(report, NOW)
+
+
+def test_plots_take_any_names_and_many_labels(tmp_path):
+    long = {f"a very long name of a domain {number}": 0.5 for number in range(8)}
+    figure = plots.draw_matrices({NASTY: AccuracyMatrix().with_row(list(long), long)}, title=NASTY)
+    plots.save_figure(figure, tmp_path / "m.pdf")
+    labels = [f"label {number}" for number in range(50)]
+    confusion = Confusion.of(labels, list(range(50)), list(range(50)))
+    plots.save_figure(plots.draw_confusions({"a": confusion}, "title"), tmp_path / "c.png")
+    assert {path.name for path in tmp_path.iterdir()} == {"m.pdf", "c.png"}

@@ -1,0 +1,177 @@
+"""Tables: names are never markup, wide matrices fit the terminal, long ones are summarized."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from memgrow.data import Example
+from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
+from memgrow.evaluation.measures import MEASURES
+from memgrow.evaluation.metrics import Confusion, compare_counts
+from memgrow.evaluation.model_tables import (
+    about_table,
+    growth,
+    history_table,
+    matrix_title,
+    reading_table,
+    stage_line,
+    stages_table,
+    summary_line,
+)
+from memgrow.evaluation.tables import (
+    MatrixTable,
+    Table,
+    confusion_table,
+    duration,
+    labels_table,
+    p_value,
+    percent,
+    perplexity_text,
+    score_cell,
+    shortened,
+    side_by_side_table,
+    side_by_side_verdict,
+    signed,
+)
+from memgrow.learner import Learner
+
+
+def shown(what, width: int = 80) -> str:
+    out = StringIO()
+    Console(file=out, width=width, highlight=False).print(what)
+    return out.getvalue()
+
+
+def stage(name: str, **changes) -> Stage:
+    plain = {
+        "learned": (name,),
+        "method": "F+M",
+        "grew": Grew(slots=2, words=3),
+        "parameters": 1000,
+        "examples": 50,
+        "epochs": 4,
+        "best_epoch": 3,
+        "validation": 0.5,
+        "seconds": 2.0,
+        "fingerprint": name,
+    }
+    return Stage(**(plain | changes))
+
+
+def history(domains: int, score: float = 0.8) -> History:
+    found = History()
+    for number in range(domains):
+        found.add(stage(f"d{number}"), {f"d{at}": score - 0.001 * (number - at) for at in range(number + 1)})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (percent(None), "·"),
+        (percent(0.1234), "12.3"),
+        (percent(-0.01, sign=True), "-1.0"),
+        (signed(-1.25, 2), "−1.25"),
+        (signed(None), "-"),
+        (p_value(0.0001), "<.001"),
+        (p_value(0.25), ".250"),
+        (perplexity_text(12.3456), "12.35"),
+        (perplexity_text(1234.5), "1,234"),
+        (perplexity_text(float("inf")), "inf"),
+        (score_cell(0.01, True), "100"),
+        (score_cell(0.0, True), "inf"),
+        (duration(3.21), "3.2 s"),
+        (duration(600), "10 min"),
+        (duration(36_000), "10.0 h"),
+        (shortened("a long name", 6), "a lon…"),
+    ],
+)
+def test_numbers_and_names(text, expected):
+    assert text == expected
+
+
+def test_names_are_no_markup():
+    text = shown(Table("[red]t", ["[b]head"], [("[/nonsense] [link=x]y",)]))
+    assert all(part in text for part in ("[red]t", "[b]head", "[/nonsense] [link=x]y"))
+
+
+def test_a_matrix_is_split_into_blocks_that_fit():
+    text = shown(MatrixTable(history(12).matrix, "title"), width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert text.count("after learning") > 1
+    assert "80.0" in text
+
+
+def test_many_domains_have_one_row_each_and_the_rest_a_mean():
+    text = shown(MatrixTable(history(60).matrix, "title"))
+    assert "30 others, mean" in text
+    assert "d59" in text
+    assert len(text.splitlines()) < 45
+
+
+def test_history_stages_and_summary_of_a_model():
+    found = history(3)
+    text = shown(history_table(found, []), 120)
+    assert "forgot" in text
+    assert "rows" not in text  # no method that keeps rows
+    assert "d2" in shown(stages_table(found))
+    kept = History([stage("a", note={"rows_kept": 4})], AccuracyMatrix().with_row(["a"], {"a": 0.5}))
+    assert "rows" in shown(history_table(kept, []), 120)
+    line = summary_line(found)
+    assert "average accuracy at the end 79.9" in line
+    assert "forgetting (best minus last) +0.2" in line
+    untested = AccuracyMatrix().with_row(["d0"], {"d0": 1.0}).with_row(["d1"], {"d1": 1.0})
+    assert "not tested at the end: d0" in summary_line(History(found.stages[:2], untested))
+
+
+def test_replies_are_shown_as_perplexities():
+    found = history(2, score=0.1)
+    assert "perplexity at the end 10.0" in summary_line(found, "reply")
+    assert "test ppl" in shown(history_table(found, [], "reply"), 120)
+    assert "perplexity" in matrix_title("reply")
+    assert "perplexity 2.00" in str(stage_line(stage("a"), "reply"))
+    measure = MEASURES["perplexity"]
+    assert measure.text(0.0) == "inf"
+    assert measure.lost(0.2, 0.1) == 2
+    assert measure.lost(0.0, 0.1) is None
+
+
+def test_a_stage_is_one_line():
+    notes = {"keep": 0.3, "keep_chosen": True, "validation_after_averaging": 0.45, "rows_kept": 7}
+    line = str(stage_line(stage("books", note=notes)))
+    for part in ("books: 50 examples, 4 epochs, 2 s", "grew 2 slots, 3 words", "30% back", "7 rows kept"):
+        assert part in line
+    assert "closed form" in str(stage_line(stage("books", epochs=0)))
+    assert growth(Grew(columns=1)) == "a head"
+
+
+def test_labels_and_mistakes():
+    confusion = Confusion.of(("a", "b"), [0, 0, 1, 1], [0, 1, 1, 1])
+    assert "mean of labels" in shown(labels_table("books", confusion))
+    assert "predictions" in shown(confusion_table("books", confusion))
+    many = Confusion.of([f"l{n}" for n in range(20)], list(range(20)), [(n + n % 2) % 20 for n in range(20)])
+    table = confusion_table("books", many)
+    assert "mistakes" in table.title
+    assert len(table.rows) == 10
+
+
+@pytest.mark.parametrize(
+    ("counts", "verdict"),
+    [((100, 40, 5), "one is better"), ((100, 5, 40), "two is better"), ((100, 5, 5), "No clear")],
+)
+def test_two_models_side_by_side(counts, verdict):
+    found = compare_counts(*counts)
+    assert verdict in side_by_side_verdict("one", "two", found)
+    assert "95% interval" in shown(side_by_side_table("one", "two", {"books": found, "all": found}), 100)
+
+
+def test_facts_about_a_model_and_what_a_text_reads(stream, tiny, short):
+    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    learner.learn(stream[:2])
+    text = shown(about_table(learner), 100)
+    for part in ("kitchen", "F+M+V", "slots in each bank", "temperature"):
+        assert part in text
+    read = shown(reading_table(learner, Example("the zebrafish", "a pan")), 100)
+    assert "reads slots of" in read
+    assert "zebrafish" in read.split("Unknown words")[1]
