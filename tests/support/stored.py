@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from memgrow.storage.folder import CHECKSUMS, ModelFolder
+from memgrow.storage.folder import ModelFolder
+from memgrow.storage.version_folder import CHECKSUMS
 
 
 def stored(model: Path) -> Path:

@@ -26,7 +26,8 @@ from memgrow.methods.rehearsal import pack_rows, unpack_rows
 from memgrow.models import Model, ModelSettings, described, rebuild, settings_from
 from memgrow.models.fit import build_fitting, check_numbers
 from memgrow.models.pretrained.files import EncoderFiles
-from memgrow.storage.folder import ModelFolder, VersionFolder, read_settled
+from memgrow.storage.folder import ModelFolder, read_settled
+from memgrow.storage.version_folder import VersionFolder
 from memgrow.training.checks import check_examples
 from memgrow.training.settings import TrainingSettings
 from memgrow.training.state import LearnerConfig, LearnerState

@@ -10,125 +10,41 @@ A save writes a new version, syncs it, and then replaces the manifest: that is t
 is killed before it leaves a version that no manifest names, and the next writer removes it. Readers need no lock.
 """
 
-import hashlib
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from math import isinf
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError
-from torch import Tensor
 
 from memgrow.data.disk import (
-    TENSORS,
     TRAINING,
-    Shapes,
     atomic_write,
-    check_regular,
-    load_tensors,
     pack_json,
     parse_json,
     read_bytes,
-    read_json,
     sha256_of,
-    stored_shapes,
-    sync_file,
     sync_folder,
 )
 from memgrow.errors import ModelError, brief
+from memgrow.storage import legacy
+from memgrow.storage.version_folder import CHECKSUMS, VersionFolder, seal
 
 FORMAT = 3
-MANIFEST, VERSIONS, CHECKSUMS, LOCK = "manifest.json", "versions", "checksums.json", ".lock"
+MANIFEST, VERSIONS, LOCK = "manifest.json", "versions", ".lock"
 MAX_MANIFEST_BYTES = 1 << 20
 GRACE_S = 3.0  # a killed process may hold its lock for a moment
 PATIENCE_S = 30.0  # of a save, while another process saves
 TRIES = 100  # of a reader, while versions are replaced
-SHA256 = re.compile("[0-9a-f]{64}")
-NUMBER = re.compile("[0-9]{4,9}")
+NUMBER, FIRST = re.compile("[0-9]{4,9}"), "0001"
 
 Result = TypeVar("Result")
-
-
-class VersionFolder:
-    """The files of one version, on disk. Their content never changes."""
-
-    def __init__(self, path: Path, sha256: Mapping[str, str] | None = None) -> None:
-        """`sha256` are the checksums by name of file; without them they are read from the folder."""
-        self.path = path
-        self._sha256 = sha256
-
-    @property
-    def sha256(self) -> Mapping[str, str]:
-        if self._sha256 is None:
-            self._sha256 = checked_sums(self.path / CHECKSUMS, read_json(self.path / CHECKSUMS, MAX_MANIFEST_BYTES))
-        return self._sha256
-
-    @property
-    def name(self) -> str:
-        return self.path.name
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the checksums: equal for equal content, wherever it is stored."""
-        return hashlib.sha256(pack_json(dict(sorted(self.sha256.items())))).hexdigest()
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.sha256
-
-    def faults(self) -> list[str]:
-        """What differs from what was written, one line per file."""
-        found = []
-        for name, expected in self.sha256.items():
-            path = self.path / name
-            try:
-                check_regular(path)
-                if path.suffix == TENSORS:
-                    stored_shapes(path)  # a wrong length is found without reading all of it
-                if sha256_of(path) != expected:
-                    found.append(f"{path} is damaged (its checksum differs): copy the model again, or undo")
-            except ModelError as error:
-                found.append(str(error))
-            except OSError as error:
-                found.append(f"{path} is missing or cannot be read ({error.strerror}): copy the model again")
-        return found
-
-    def check(self) -> None:
-        """Refuse a version with a damaged file."""
-        if faults := self.faults():
-            raise ModelError(faults[0])
-
-    def json(self, name: str) -> Any:
-        return read_json(self._file(name))
-
-    def text(self, name: str) -> str:
-        return read_bytes(self._file(name)).decode()
-
-    def tensors(self, name: str) -> dict[str, Tensor]:
-        """The tensors of a file; none if the version does not have it."""
-        return load_tensors(self.path / name) if name in self else {}
-
-    def shapes(self, *names: str) -> Shapes:
-        """The shapes of all tensors of these files."""
-        found: Shapes = {}
-        for name in names:
-            found |= stored_shapes(self.path / name) if name in self else {}
-        return found
-
-    def sizes(self) -> dict[tuple[int, int], int]:
-        """Bytes by file. Versions may share a file, which then has the same key."""
-        found = [(self.path / name).stat() for name in self.sha256]
-        return {(one.st_dev, one.st_ino): one.st_size for one in found}
-
-    def _file(self, name: str) -> Path:
-        if name not in self:
-            raise ModelError(f"{self.path / name} is missing: copy the model again, or undo")
-        return self.path / name
 
 
 @dataclass(frozen=True)
@@ -150,36 +66,29 @@ class ModelFolder:
             reason = "a model is a folder, and this is a file" if path.exists() else "check the name"
             raise ModelError(f"there is no model at {path}: {reason}")
         if not (path / MANIFEST).exists():
-            reason = (
-                "its first training is not finished: run it again" if (path / TRAINING).exists() else "copy it again"
-            )
-            raise ModelError(f"{path} has no {MANIFEST}, so it is not a memgrow model, or not all of one: {reason}")
+            advice = "finish its first training" if (path / TRAINING).exists() else "copy all of it"
+            raise ModelError(f"{path} has no {MANIFEST}, so it is not a memgrow model, or not all of one: {advice}")
         raw = read_bytes(path / MANIFEST, MAX_MANIFEST_BYTES)
         try:
             value = parse_json(raw)
-            newer = type(value["format"]) is int and value["format"] > FORMAT
-            found = None if newer else cls._parse(path, value, raw)
+            found = value["format"]
+            if found == FORMAT:
+                names, keep, last = [value["version"], *value["earlier"]], value["keep"], value["last"]
+                if not all(map(NUMBER.fullmatch, names)) or len(set(names)) != len(names):
+                    raise ValueError("versions are numbers")
+                if type(last) is not int or type(keep) not in (int, type(None)) or max(map(int, names)) > last:
+                    raise ValueError("keep and last are numbers")
+                return cls(path, tuple(VersionFolder(path / VERSIONS / name) for name in names), keep, last, raw=raw)
+            if found in (1, 2):
+                versions, keep = legacy.parse_manifest(path, value)
+                return cls(path, versions, keep, format=found, raw=raw)
+            if type(found) is int and found > FORMAT:
+                raise ModelError(f"{path} was written by a newer memgrow (format {found}): update memgrow")
+            raise ValueError("there is no such format")
         except ModelError:
             raise
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ModelError(f"{path / MANIFEST} is damaged ({brief(error)}): copy the model again") from error
-        if found is None:
-            raise ModelError(f"{path} was written by a newer memgrow (format {value['format']}): update memgrow")
-        return found
-
-    @classmethod
-    def _parse(cls, path: Path, value: Any, raw: bytes) -> "ModelFolder":
-        if value["format"] != FORMAT:
-            from memgrow.storage import legacy
-
-            versions, keep = legacy.parse_manifest(path, value)
-            return cls(path, versions, keep, format=value["format"], raw=raw)
-        names, keep, last = [value["version"], *value["earlier"]], value["keep"], value["last"]
-        if not all(NUMBER.fullmatch(name) for name in names) or len(set(names)) != len(names):
-            raise ValueError("versions are numbers")
-        if type(last) is not int or not (keep is None or type(keep) is int) or max(map(int, names)) > last:
-            raise ValueError("keep and last are numbers")
-        return cls(path, tuple(VersionFolder(path / VERSIONS / name) for name in names), keep, last, raw=raw)
 
     @classmethod
     def to_write(cls, path: str | Path) -> "ModelFolder":
@@ -193,10 +102,9 @@ class ModelFolder:
             return cls(path)
         found = cls.read(path)
         if found.format != FORMAT:
-            from memgrow.storage import legacy
-
-            found = legacy.convert(found)
-        return found
+            with writing(path):
+                found.publish(legacy.convert(found.versions, path / VERSIONS), found.keep, len(found.versions))
+        return cls.read(path)
 
     @contextmanager
     def new_version(self, earlier: Sequence[VersionFolder], keep: int | None) -> Iterator[Path]:
@@ -235,14 +143,6 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def seal(version: Path, sha256: Mapping[str, str]) -> None:
-    """Write the checksums of a new version, and see that all of it is on the disk."""
-    (version / CHECKSUMS).write_bytes(pack_json({"sha256": dict(sha256)}))
-    for path in version.iterdir():
-        sync_file(path)
-    sync_folder(version)
-
-
 def read_settled(path: str | Path, read: Callable[[ModelFolder], Result]) -> Result:
     """Call `read` with a model's folder, and again if a writer has removed what was being read."""
     for _ in range(TRIES):
@@ -259,28 +159,16 @@ def read_settled(path: str | Path, read: Callable[[ModelFolder], Result]) -> Res
     raise ModelError(f"{path} was replaced {TRIES} times while it was read: try again")
 
 
-def checked_sums(path: Path, value: Any) -> dict[str, str]:
-    """Checksums by name of file; names must be plain ones, so that no path leads out of the folder."""
-    sums = value.get("sha256") if isinstance(value, dict) else None
-    if not isinstance(sums, dict) or not all(
-        isinstance(one, str) and SHA256.fullmatch(one) and name and Path(name).name == name and "\0" not in name
-        for name, one in sums.items()
-    ):
-        raise ModelError(f"{path} is damaged: copy the model again, or undo")
-    return sums
-
-
 def foreign_names(path: Path) -> list[str]:
-    """Names in a folder without a manifest that memgrow did not put there."""
+    """Names in a folder without a manifest that memgrow did not put there, or that are a model copied in part."""
     if not path.is_dir():
         return [path.name] if path.exists() else []
-    ours = {TRAINING, LOCK, *([VERSIONS] if _first_save(path) else [])}
+    ours = {TRAINING, LOCK, *([VERSIONS] if _only_first(path) else [])}
     return sorted(one.name for one in path.iterdir() if one.name not in ours)
 
 
-def _first_save(path: Path) -> bool:
-    """Whether the versions of a folder without a manifest are of a killed first save, not of a model copied in part."""
-    return {one.name for one in path.glob(f"{VERSIONS}/*")} <= {"0001"}
+def _only_first(path: Path) -> bool:
+    return {one.name for one in path.glob(f"{VERSIONS}/*")} <= {FIRST}
 
 
 # The lock
@@ -335,32 +223,26 @@ def _acquire(path: Path, wait: float, on_wait: Callable[[str], None] | None) -> 
 
 
 def clear_leftovers(path: Path) -> None:
-    """Remove what killed writers left: versions that the manifest does not name, half manifests, an older format."""
-    named = set[str]()
-    if (path / MANIFEST).exists():
-        try:
-            folder = ModelFolder.read(path)
-        except ModelError:  # it may have named any of them
-            return
-        if folder.format == FORMAT:
-            named = {version.name for version in folder.versions}
-            with suppress(ModelError, OSError):
-                _clear_older_format(folder)
-    elif not _first_save(path):
+    """Finish or remove what killed writers left."""
+    if not (path / MANIFEST).exists():
+        first = path / VERSIONS / FIRST
+        if _only_first(path) and (first / CHECKSUMS).exists():  # only the manifest was missing
+            ModelFolder(path).publish([VersionFolder(first)], None, 1)
+        elif _only_first(path):
+            shutil.rmtree(first, ignore_errors=True)
+        return
+    try:
+        folder = ModelFolder.read(path)
+        named = [version.name for version in folder.versions] if folder.format == FORMAT else []
+        old = list(folder.versions[0].sha256) if named else []  # formats 1 and 2 had them beside the manifest
+    except ModelError:  # it may have named any of them
         return
     for left in path.glob(f"{VERSIONS}/*"):
         if NUMBER.fullmatch(left.name) and left.name not in named:
             shutil.rmtree(left, ignore_errors=True)
-    for left in path.glob(f".{MANIFEST}.*.writing"):
+    for left in path.iterdir():
         with suppress(OSError):
-            left.unlink()
-
-
-def _clear_older_format(folder: ModelFolder) -> None:
-    """Remove files that formats 1 and 2 had beside the manifest, now that a version has them."""
-    for name in folder.versions[0].sha256:
-        if (folder.path / name).is_file():
-            (folder.path / name).unlink()
-    for left in folder.path.glob("version-*"):
-        if re.fullmatch("version-[0-9a-f]{8}", left.name):
-            shutil.rmtree(left, ignore_errors=True)
+            if left.name in old or re.fullmatch(rf"\.{MANIFEST}\..*\.writing", left.name):
+                left.unlink()
+            elif named and legacy.FOLDER.fullmatch(left.name):
+                shutil.rmtree(left)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memgrow import __version__
 from memgrow.errors import counted, printable
 from memgrow.evaluation.history import perplexity_of
-from memgrow.models import REPLY, PretrainedSettings
+from memgrow.models import REPLY
 from memgrow.models.pretrained.catalogue import HUB_NAME, KNOWN, public_name
 from memgrow.models.pretrained.files import EncoderFiles
 from memgrow.nn import count_parameters
@@ -22,7 +22,7 @@ TASKS = {
     REPLY: ("text-generation", "perplexity", "replies to messages", 'reply(["a message"])'),
 }
 LICENCES = {"apache license": "apache-2.0", "mit license": "mit"}  # by how their texts begin
-MAX_DOMAINS = 25  # of a matrix that fits a page; of more only the last scores are shown
+MAX_DOMAINS = 25  # of a matrix that fits a page
 
 
 def model_card(learner: "Learner", name: str) -> str:
@@ -59,17 +59,15 @@ def _paragraphs(learner: "Learner", name: str) -> Iterator[str]:
     _, metric, does, call = TASKS[learner.task or "text"]
     history, matrix = learner.history, learner.history.matrix
     yield f"# {_safe(name)}"
-    rows = " The rows of data that its method keeps were left out." if learner.method.keeps_rows else ""
     yield (
         f"A model that {does}. It has learned {counted(len(history.domains), 'domain')} in this order: "
         f"{', '.join(map(_safe, history.domains))}. It was trained with memgrow {__version__} by the method "
-        f"{_safe(learner.method.name)}. The folder holds no text of the data.{rows}"
+        f"{_safe(learner.method.name)}. The folder holds no text of the data."
     )
     if learner.labels and learner.task != REPLY:
         yield f"Labels: {', '.join(map(_safe, learner.labels))}."
-    yield "## How to use it"
-    yield f"```shell\npip install 'memgrow{'[encoders]' if learner.encoder else ''}' huggingface_hub\n```"
     yield (
+        f"```shell\npip install 'memgrow{'[encoders]' if learner.encoder else ''}' huggingface_hub\n```\n\n"
         "```python\nfrom huggingface_hub import snapshot_download\nfrom memgrow import Learner\n\n"
         f'learner = Learner.load(snapshot_download("OWNER/{_safe(name)}"))\nprint(learner.{call})\n```'
     )
@@ -83,17 +81,16 @@ def _paragraphs(learner: "Learner", name: str) -> Iterator[str]:
         ),
     )
     yield f"## Test {metric}"
-    shown = matrix.rows if max(len(matrix.rows), len(matrix.domains)) <= MAX_DOMAINS else matrix.rows[-1:]
-    domains = matrix.domains if len(shown) == len(matrix.rows) else tuple(shown[-1].scores)[:MAX_DOMAINS]
+    domains = matrix.domains[-MAX_DOMAINS:]
     yield _table(
         ("after learning", *domains),
-        (("+".join(row.learned), *(_shown(learner, row.scores.get(one)) for one in domains)) for row in shown),
+        (
+            ("+".join(row.learned), *(_shown(learner, row.scores.get(domain)) for domain in domains))
+            for row in matrix.rows[-MAX_DOMAINS:]
+        ),
     )
-    if learner.calibration.domains:
-        yield f"Probabilities are calibrated with a temperature of {learner.calibration.temperature:.3f}."
     yield "## Model"
     yield "\n".join(f"- {line}" for line in _details(learner))
-    yield "## Limits"
     yield (
         "The scores are of held-out examples of the same data; on other texts the model may do worse. It was trained "
         "without a privacy guarantee: the weights may have memorized training texts."
@@ -101,19 +98,16 @@ def _paragraphs(learner: "Learner", name: str) -> Iterator[str]:
 
 
 def _details(learner: "Learner") -> Iterator[str]:
-    settings, files = learner.settings, learner.encoder
-    if files is not None and isinstance(settings, PretrainedSettings):
-        yield f"Encoder: {_safe(public_name(settings.encoder))}; SHA-256 of its weights: `{_safe(files.sha256)}`"
-        texts = ", ".join(map(_safe, files.licences))
+    files = learner.encoder
+    if files is not None:
+        yield f"Encoder: {_safe(public_name(files.name))}; SHA-256 of its weights: {_safe(files.sha256)}"
         licence = licence_of(files) or "unknown, look it up before you share this model"
-        yield f"Licence of the encoder: {licence}" + (f"; its text: {texts}" if texts else "")
-        if (known := KNOWN.get(settings.encoder)) is not None:
-            yield f"Origin of the encoder: {known.origin}"
+        yield f"Licence of the encoder: {licence} {' '.join(map(_safe, files.licences))}".rstrip()
     else:
         words = counted(len(learner.vocabulary) - 2, "word")
-        yield f"A recurrent network ({_safe(settings.cell)}); `vocabulary.json` holds {words} of the training data"
+        yield f"A recurrent network ({_safe(learner.settings.cell)}) with {words} of the training data"
     yield f"Parameters: {count_parameters(learner.trained()):,}"
-    yield f"Seed: {learner.seed}"
+    yield f"Temperature of the probabilities: {learner.calibration.temperature:.3f}"
 
 
 def licence_of(files: EncoderFiles | None) -> str | None:

@@ -16,7 +16,8 @@ from memgrow.storage.checkpoint import (
     read_stages,
     write_files,
 )
-from memgrow.storage.folder import PATIENCE_S, ModelFolder, VersionFolder, hold, read_settled
+from memgrow.storage.folder import PATIENCE_S, ModelFolder, hold, read_settled
+from memgrow.storage.version_folder import VersionFolder
 from memgrow.training.resume import ResumeFolder
 from memgrow.training.state import LearnerConfig, LearnerState
 
