@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test behaviour style test-gpu test-extras test-minimum torture lint docs docs-check bench dist try-wheel clean
+.PHONY: help demo check test behaviour style test-gpu test-extras test-minimum torture lint docs-check bench dist try-wheel clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -65,14 +65,6 @@ lint: .venv/installed ## style, types, and the order of the layers
 
 docs-check: .venv/installed ## the pages held against results and code
 	$(BIN)/python docs/check.py
-
-.venv/docs: .venv/installed
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[docs]'
-	touch $@
-
-docs: docs-check .venv/docs ## the pages as a site in build/site, with search and the API; runs the tutorial's notebook
-	$(BIN)/python docs/notebook.py --run build/tutorial.ipynb
-	$(BIN)/python docs/site/build.py
 
 bench: .venv/installed ## the CPU's speed, beside its peers
 	$(BIN)/python benchmarks/recurrence.py --curves --rounds 3 --out results/recurrence-cpu.json

@@ -1,166 +1,393 @@
-"""The figures that README.md and the pages of docs/ quote, taken from results/.
+"""Render the figures of README.md, docs/ and research/ from the JSON files under results/.
 
-`python docs/figures.py` prints them; `python docs/figures.py --write` puts them where they belong, between the marks
-<!-- figures: NAME --> and <!-- end of figures -->. A test fails while a page says anything else.
+    python docs/figures.py            print what would change
+    python docs/figures.py --write    fill every block <!-- figures: NAME --> ... <!-- end of figures -->
+
+A block is a function of `BLOCKS`. It names the command that its figures come from; docs/check.py checks both.
 """
 
 import gzip
 import json
 import re
-import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from math import exp
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, median, quantiles, stdev
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path += [str(ROOT), str(ROOT / "docs")]
+sys.path.insert(0, str(ROOT))
+MARK = re.compile(r"<!-- figures: ([\w-]+) -->\n(.*?)<!-- end of figures -->", flags=re.DOTALL)
+DEFAULT_RUNS = "results/encoders/adapt-default"
+BAG, BAG_ALL = "bag of words", "bag, all data"
 
-from drift_figures import DRIFT  # noqa: E402
-from few_rows_figures import FEW_ROWS  # noqa: E402
-from large_files_figures import LARGE_FILES  # noqa: E402
-from leaving_figures import EXPORT  # noqa: E402
-from quoted_figures import DEFAULT_RUNS, histories  # noqa: E402
-from result_commands import as_typed  # noqa: E402
-from scale_figures import HUNDRED, PROCESSES, SCALE  # noqa: E402
-from serving_figures import SERVING  # noqa: E402
-from speed_figures import SPEED  # noqa: E402
-
-from memgrow.methods import RECOMMENDED_FOR_ENCODERS  # noqa: E402
-from research.common.replies import unpack  # noqa: E402
-from research.common.tables import MISSING, Table, signed  # noqa: E402
-from research.encoders.figures import ALL_ORDERS  # noqa: E402
-from research.encoders.report import NO_FIGURES, slots_taken_away, study_page  # noqa: E402
-from research.paper.dialogue import LETTERS  # noqa: E402
-from research.paper.page import block  # noqa: E402
-from research.which_method.report import NAMES, choice_page  # noqa: E402
-
-RESULTS = ROOT / "results/demo/demo.json"
-IN_TURN, AT_ONCE = "bag of words", "bag, all data"  # rows beside the methods
-
-Results = dict[str, Any]
+Json = dict[str, Any]
 
 
-def load() -> Results:
-    results: Results = json.loads(RESULTS.read_text(encoding="utf-8"))
-    return results
+def pages() -> list[Path]:
+    """README, docs/ and the pages of research/."""
+    names = ("README.md", "CONTRIBUTING.md", "SECURITY.md")
+    return [*(ROOT / name for name in names), *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("research/**/*.md"))]
 
 
-def comparison(results: Results) -> str:
-    """One line for each method, mean ± standard deviation over the seeds, and what slots add to new words."""
-    rows = [
-        [
-            method,
-            _spread(_averages(results, method)),
-            _spread([run["forgetting"] for run in runs]),
-            _spread([_first_domain(run) for run in runs]),
-            f"{fmean(run['stages'][-1]['parameters'] for run in runs):,.0f}",
-        ]
-        for method, runs in results["runs"].items()
-    ]
-    header = (
-        "method",
-        "average accuracy at the end, %",
-        "forgetting, points",
-        "first domain at the end, %",
-        "parameters",
-    )
-    plain, words, both = (_averages(results, method) for method in ("F", "F+V", "F+M+V"))
-    return _with_table(
-        header,
+@cache
+def read(name: str) -> Any:
+    return json.loads((ROOT / f"results/{name}.json").read_text(encoding="utf-8"))
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]], *sentences: str) -> str:
+    lines = [f"| {' | '.join(row)} |" for row in (header, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(header)}", *lines[1:], *(["", *sentences] if sentences else [])])
+
+
+def command(found: Json | str) -> str:
+    """The command behind some figures; scripts that were removed are of version 0.2."""
+    text = found if isinstance(found, str) else found["command"]
+    text = text if text.startswith(("python ", "memgrow ", "make ")) else f"python {text}"
+    script = re.search(r"benchmarks/\w+\.py", text)
+    gone = script and not (ROOT / script[0]).is_file()
+    return f"`{text}`" + (" of version 0.2" if gone else "")
+
+
+def spread(values: Sequence[float] | Json | None, scale: float = 100) -> str:
+    """Mean and standard deviation of values, or of a record that has both."""
+    if values is None or (isinstance(values, dict) and values["mean"] is None):
+        return "-"
+    mean, deviation = (values["mean"], values["spread"]) if isinstance(values, dict) else (fmean(values), stdev(values))
+    return f"{scale * mean:.1f} ± {scale * deviation:.1f}".replace("-0.0", "0.0")
+
+
+def signed(value: float, scale: float = 100) -> str:
+    return f"{scale * value:+.1f}".replace("-", "−")
+
+
+def interval(test: Json | None, scale: float = 100) -> str:
+    """A difference with its 95% interval, in points."""
+    if not test or test.get("low") is None:
+        return "-"
+    return "{} [{}, {}]".format(*(signed(test[name], scale) for name in ("difference", "low", "high")))
+
+
+def histories(folder: str = DEFAULT_RUNS) -> list[Json]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / folder).glob("seed-*.json"))]
+
+
+def ends(runs: Sequence[Json]) -> list[str]:
+    """Average accuracy and forgetting of some histories."""
+    return [spread([run[name] for run in runs]) for name in ("average", "forgetting")]
+
+
+# README and docs/
+
+
+def readme() -> str:
+    study = read("encoders/sentiment")["encoders"]["minilm"]["orders"]["1"]
+    compared = read("sentiment/compare")
+    names = {"F+E": "`finetune+ema` (F+E), the default", "F+A": "`finetune+average` (F+A)", "F": "`finetune` (F)"}
+    names |= {"frozen+M": "`frozen+slots` (frozen+M)", "LoRA": "`lora`", "ridge": "`ridge`"}
+    names |= {"F+V": "`finetune+vocab` (F+V), the default", "multi-task": "`multi-task`: retrained on everything"}
+    rows = [["MiniLM", names["F+E"], *ends(histories())]]
+    for name in ("F+A", "F", "frozen+M", "LoRA", "ridge", "multi-task"):
+        test = study["rows"][name]["test"]
+        rows.append(["MiniLM", names[name], spread(test["average"]), spread(test.get("forgetting"))])
+    for name in ("F+V", "multi-task"):
+        one = compared["methods"][name]
+        rows.append(["BiLSTM", names[name], spread(one["average"]), spread(one.get("forgetting"))])
+    for name, about in ((BAG, "domain after domain"), (BAG_ALL, "on everything")):
+        one = compared["methods"][name]
+        rows.append(["bag of words", about, spread(one["average"]), spread(one.get("forgetting"))])
+    return table(
+        ("model", "method", "average accuracy at the end, %", "forgetting, points"),
         rows,
-        f"Mean ± standard deviation over {results['seeds']} seeds. Compared seed by seed, F+M+V ends "
-        f"{_gain(both, plain)} points above F, F+V ends {_gain(words, plain)} points above F, and F+M+V ends "
-        f"{_gain(both, words)} points above F+V.",
+        f"Test accuracy on {', '.join(study['domains'])}, learned in this order; {len(histories())} seeds.",
+        f"From `memgrow adapt` ([histories]({DEFAULT_RUNS})), "
+        "`python -m research.encoders run --stream sentiment --data data/sentiment --orders 1 --seeds 5` and",
+        f"{compare_command(compared)}.",
     )
 
 
-def _with_table(header: Sequence[str], rows: Sequence[Sequence[str]], sentence: str) -> str:
-    return f"{Table(None, header, rows).to_markdown()}\n\n{sentence}"
+def compare_command(found: Json) -> str:
+    names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task", BAG, BAG_ALL))
+    return f"`memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment`"
 
 
-def matrix(results: Results) -> str:
-    """The tutorial's matrix after three domains: the first run of F+M+V, as the terminal shows it."""
-    rows = results["runs"]["F+M+V"][0]["matrix"][:3]
+def matrix() -> str:
+    rows = read("demo/demo")["runs"]["F+M+V"][0]["matrix"][:3]
     names = [row["learned"][0] for row in rows]
     lines = ["```text", "  after learning " + "".join(f"  {name:>7}" for name in names)]
     for row in rows:
         lines.append(f"  {row['learned'][0]:<15}" + "".join(f"  {100 * row['scores'][name]:7.1f}" for name in names))
-    return "\n".join([*lines, "```"])
+    return "\n".join([*lines, "```", "", f"From {demo_command()}, the first seed."])
 
 
-def sentiment(_: Results) -> str:
-    """Methods on four small real domains, as `memgrow compare sentiment` found them."""
-    found = json.loads((ROOT / "results/sentiment/compare.json").read_text(encoding="utf-8"))
-    rows = []
-    for name, one in found["methods"].items():
-        average = f"{100 * one['average']['mean']:.1f} ± {100 * one['average']['spread']:.1f}"
-        lost = one["forgetting"]
-        forgot = (
-            "-"
-            if not lost or lost["mean"] is None
-            else f"{100 * lost['mean'] + 0.0:.1f} ± {100 * lost['spread']:.1f}".replace("-0.0", "0.0")
-        )
-        against = one["against"].get("F")
-        gain = (
-            f"{_signed(against['difference'])} [{_signed(against['low'])}, {_signed(against['high'])}]"
-            if against
-            else "-"
-        )
-        rows.append([name, average, forgot, gain])
-    domains = ", ".join(found["domains"])
+def demo_command() -> str:
+    found = read("demo/demo")
+    return f"`memgrow demo --methods {','.join(found['runs'])} --seeds {found['seeds']} --out results/demo`"
+
+
+def demo() -> str:
+    runs = read("demo/demo")["runs"]
+    average = {method: [run["average"] for run in some] for method, some in runs.items()}
+    rows = [
+        [method, *ends(some), f"{fmean(run['stages'][-1]['parameters'] for run in some):,.0f}"]
+        for method, some in runs.items()
+    ]
+    gains = [
+        f"{better} − {worse}: {spread([a - b for a, b in zip(average[better], average[worse], strict=True)])} points"
+        for better, worse in (("F+V", "F"), ("F+M+V", "F"), ("F+M+V", "F+V"))
+    ]
+    header = ("method", "average accuracy at the end, %", "forgetting, points", "parameters")
+    return table(header, rows, f"Paired by seed: {'; '.join(gains)}.", f"From {demo_command()}.")
+
+
+def rehearsal() -> str:
+    found = read("rehearsal")
+    rows = [
+        [method, *(f"{100 * fmean(run[what] for run in runs):.1f}" for what in ("average", "forgetting"))]
+        for method, runs in found["runs"].items()
+    ]
+    made = f"`memgrow demo --methods {','.join(found['runs'])} --json`"
+    header = ("method", "average accuracy at the end, %", "forgetting, points")
+    return table(header, rows, f"{found['seeds']} seed; others differ by points. From {made}.")
+
+
+def sentiment() -> str:
+    found = read("sentiment/compare")
+    rows = [
+        [name, spread(one["average"]), spread(one.get("forgetting")), interval(one["against"].get("F"))]
+        for name, one in found["methods"].items()
+    ]
     header = ("method", "average accuracy at the end, %", "forgetting, points", "against F, points [95% interval]")
-    return _with_table(header, rows, f"{domains} in this order; {len(found['seeds'])} seeds (`{_compared_by(found)}`).")
+    domains = ", ".join(found["domains"])
+    return table(header, rows, f"{domains}; {len(found['seeds'])} seeds. From {compare_command(found)}.")
 
 
-def _compared_by(found: Results) -> str:
-    names = ",".join(name for name in found["methods"] if name not in ("F", "multi-task", IN_TURN, AT_ONCE))
-    return f"memgrow compare sentiment --methods {names} --seeds {len(found['seeds'])} --out results/sentiment"
-
-
-def five_genres(_: Results) -> str:
-    """Methods after five genres of MultiNLI, against retraining on everything."""
-    found = json.loads((ROOT / "results/paper/recommended.json").read_text(encoding="utf-8"))
-    rows = found["sheets"][0]["rows"]
-    shown = []
-    for row in sorted(rows, key=lambda row: -row["validation"]["mean"]):
-        end, lost = row["cells"]["average"], row["forgetting"]
-        against = end.get("tests", {}).get("multi-task")
-        shown.append(
-            [
-                row["name"],
-                f"{row['validation']['mean']:.1f}",
-                f"{end['mean']:.1f} ± {end['spread']:.1f}",
-                "-" if lost["mean"] is None else f"{lost['mean']:.1f} ± {lost['spread']:.1f}".replace("-", "−"),
-                _interval(against) if against else "-",
-                str(len(end["values"])),
-            ]
-        )
-    header = (
-        "method",
-        "validation, %",
-        "test, %",
-        "forgetting, points",
-        "against multi-task [95% interval]",
-        "seeds",
+def bag_of_words() -> str:
+    every = read("bag-of-words")
+    rows = [
+        [stream, name, spread(row["average"]), spread(row.get("forgetting")), f"{row['seconds']['mean']:.1f}"]
+        for stream, one in every.items()
+        for name, row in one["rows"].items()
+    ]
+    network = read("sentiment/compare")["methods"]["F+V"]["average"]["mean"]
+    encoder = fmean(run["average"] for run in histories())
+    return table(
+        ("stream", "baseline", "average accuracy at the end, %", "forgetting, points", "seconds"),
+        rows,
+        f"On sentiment a BiLSTM ends at {100 * network:.1f}% and MiniLM at {100 * encoder:.1f}%: a bag of words is "
+        "enough where single words decide the label, and not for pairs (genres of MultiNLI).",
+        f"{len(every['sentiment']['seeds'])} seeds. From `python -m research.which_method references --data FOLDER`.",
     )
-    return _with_table(header, shown, f"The average of the five genres' test parts. From `{as_typed(found)}`.")
 
 
-def _interval(test: Results) -> str:
-    return f"{signed(test['difference'])} [{signed(test['low'])}, {signed(test['high'])}]"
+def encoders_command() -> str:
+    about = {
+        DEFAULT_RUNS: ("the default", "one core"),
+        "results/encoders/adapt-cpu": ("`--method F+A`", "two cores"),
+        "results/encoders/adapt-h200": ("`--method F+A`", "an H200"),
+    }
+    rows = []
+    for folder, (options, machine) in about.items():
+        runs = histories(folder)
+        minutes = [sum(stage["seconds"] for stage in run["stages"]) / 60 for run in runs]
+        rows.append([options, *ends(runs), str(len(runs)), f"{median(minutes):.1f} ({machine}, shared)"])
+    header = ("options", "average accuracy at the end, %", "forgetting, points", "seeds", "median minutes")
+    made = "`memgrow adapt model/ films.jsonl products.jsonl editorials.jsonl tweets.jsonl --encoder minilm --seed N`"
+    return table(header, rows, f"From {made}.")
 
 
-def _signed(share: float) -> str:
-    return signed(100 * share)
+def encoders_answer() -> str:
+    """frozen+M against each rival."""
+    one = read("encoders/sentiment")["encoders"]["minilm"]["orders"]["all"]
+    rows = []
+    for question, found in one["differences"].items():
+        first, _, rival = question.partition(" - ")
+        if first == "frozen+M" or question == "F+M - F":
+            cells = [interval(found["test"][what]) for what in ("average", "forgetting")]
+            rows.append([f"{first} against {rival}", *cells, f"{one['rows'][rival]['trained']:,}"])
+    return table(
+        ("comparison", "average accuracy, points [95% interval]", "forgetting, points", "parameters the rival trains"),
+        rows,
+        "Sentiment with MiniLM, test, means of three orders, 5 seeds, paired; controls are in the study.",
+        "From `python -m research.encoders figures`.",
+    )
 
 
-def false_positives(_: Results) -> str:
-    """How often the paper's test sees a difference between equal methods."""
-    found = json.loads((ROOT / "results/paper/false-positives.json").read_text(encoding="utf-8"))
-    rows = [(_simulated(one), one) for one in found["simulated"]]
+def encoders_short() -> str:
+    orders = read("encoders/sentiment")["encoders"]["minilm"]["orders"]
+    names = ("multi-task", "F+E", "F+A", "F", "LoRA+A", "LoRA", "frozen+M", "head only", "ridge")
+    rows = [
+        [
+            name,
+            *(spread(orders[order]["rows"][name]["test"]["average"]) for order in ("1", "2", "3")),
+            spread(orders["1"]["rows"][name]["test"].get("forgetting")),
+        ]
+        for name in names
+        if all(name in orders[order]["rows"] for order in ("1", "2", "3"))
+    ]
+    lists = "; ".join(f"order {order}: {', '.join(orders[order]['domains'])}" for order in ("1", "2", "3"))
+    header = ("method", "order 1, %", "order 2, %", "order 3, %", "forgetting in order 1, points")
+    sentence = f"MiniLM, average test accuracy at the end, 5 seeds; {lists}. Here F+E has `smooth` 0.999."
+    return table(header, rows, sentence, "From `python -m research.encoders figures`.")
+
+
+def few_rows() -> str:
+    found = read("few-rows")
+    rows = []
+    for size in ("50", "100", "300"):
+        old, new = (found["choose"][size][name] for name in ("today", found["chosen"]))
+        cells = [f"{100 * one['score']:.1f}" for one in (old, new)]
+        rows.append([size, *cells, interval(new["score against today"])])
+    header = ("rows", "five epochs, 50 steps of warm-up, %", "the rule, %", "gain, points [95% interval]")
+    sentence = f"Four domains of sentiment, each learned by a new model with F, MiniLM, {old['seeds']} seeds, paired."
+    return table(header, rows, sentence, f"From {command(found)}.")
+
+
+def encoders_speed() -> str:
+    found = read("encoders/speed/cpu-adapt")
+    rows = [
+        [method, f"{one['seconds']:.0f}", f"{100 * one['average']:.1f}", f"{one['peak_mib']:,.0f}"]
+        for method, one in found["adapt"].items()
+    ]
+    header = ("method", "seconds", "average accuracy at the end, %", "peak memory, MiB")
+    return table(
+        header, rows, f"MiniLM, {found['machine']}, {found['precision']}, one run. From {command(found)}, version 0.2."
+    )
+
+
+def protocol() -> str:
+    """The candidates of each family on the streams for choosing."""
+    names = {"bilstm": "BiLSTM", "encoder": "encoder", "replies": "replies"}
+    rows = []
+    for family, name in names.items():
+        found = read(f"which-method/{family}")
+        choice = found["choice"]
+        for candidate in found["candidates"]:
+            if candidate in choice["against"]:
+                outcome = interval(choice["against"][candidate])
+            elif candidate in choice["out"]:
+                outcome = f"out: clearly below on {choice['out'][candidate]}"
+            else:
+                continue
+            rows.append([name, candidate, found["baseline"], outcome])
+    return table(
+        ("model", "candidate", "baseline", "mean difference from the baseline [95% interval]"),
+        rows,
+        "Average test accuracy at the end, in points (for replies log-likelihood per word, in hundredths of a nat), "
+        "over the streams for choosing; 10 seeds.",
+        "From `python -m research.which_method figures`.",
+    )
+
+
+def five_genres() -> str:
+    rows = []
+    for row in sorted(read("paper/recommended")["sheets"][0]["rows"], key=lambda row: -row["validation"]["mean"]):
+        end, lost = row["cells"]["average"], row["forgetting"]
+        against = interval(end.get("tests", {}).get("multi-task"), 1)
+        cells = [f"{row['validation']['mean']:.1f}", spread(end, 1), spread(lost, 1).replace("-", "−", 1)]
+        rows.append([row["name"], cells[0], cells[1], "-" if lost["mean"] is None else cells[2], against])
+    header = ("method", "validation, %", "test, %", "forgetting, points", "against multi-task [95% interval]")
+    made = command(read("paper/recommended"))
+    return table(header, rows, f"Average over five genres at the end, 10 seeds. From {made}.")
+
+
+def torture() -> str:
+    rows = [
+        [
+            name,
+            "; ".join(f"{what} {n}" if isinstance(n, str) else f"{what}: {n:,}" for what, n in part["counts"].items()),
+            str(len(part["failures"])),
+        ]
+        for name, part in read("torture/counts")["parts"].items()
+    ]
+    return table(("part", "counts", "failures"), rows, "From `make torture`, version 0.2.")
+
+
+def serving() -> str:
+    found = read("serving")
+    names = {"batched": "batched", "one_by_one": "one forward pass per request"}
+    fields = {"per_second": 0, "median_ms": 0, "p99_ms": 0, "cpu_ms_per_request": 2}
+    rows = [
+        [names[name], *(f"{median(one[field] for one in rounds):,.{digits}f}" for field, digits in fields.items())]
+        for name, rounds in found["rounds"].items()
+    ]
+    during = found["publication"]
+    header = (
+        "serving",
+        "requests per second",
+        "median, ms",
+        "99th percentile, ms",
+        "CPU of the server, ms per request",
+    )
+    return table(
+        header,
+        rows,
+        f"{found['connections']} connections over loopback, each with one request at a time; the demo's model; "
+        f"{found['machine']['cores']} cores shared with the clients; medians of {len(found['ratios'])} rounds.",
+        f"While a domain was uploaded, learned and published, {during['requests']:,} requests were answered and "
+        f"{during['not_answered_with_200']} were lost.",
+        f"From {command(found.get('command', 'benchmarks/serving.py --out results/serving.json'))}.",
+    )
+
+
+def drift() -> str:
+    found, rows = read("drift"), []
+    for stream, one in found["streams"].items():
+        parts = [round_["false alarms"]["one domain"] for round_ in one["rounds"]]
+        share = sum(part["alarms"] for part in parts) / sum(part["windows"] for part in parts)
+        for round_ in one["rounds"]:
+            cells = []
+            for new in round_["noticing"].values():
+                missed = new["runs"] - new["noticed"]
+                middle = f"{quantiles(new['texts'], n=4)[1]:,.0f}" if len(new["texts"]) > 1 else "-"
+                cells.append(middle + (f" ({missed} of {new['runs']} missed)" if missed else ""))
+            rows.append([stream, f"{share:.1%}", round_["left out"], *cells])
+    shares = [f"{float(share):.0%} new" for share in found["streams"]["demo"]["rounds"][0]["noticing"]]
+    header = ("stream", "windows of a known domain with an alarm", "new domain", *shares)
+    sentence = (
+        f"Windows of {found['window']} texts, alpha {found['alpha']:g}. The last columns: median number of new texts until "
+        "the alarm, if so many of all texts are new."
+    )
+    return table(header, rows, sentence, f"From {command(found)}.")
+
+
+def calibration() -> str:
+    rows = []
+    for stream, one in read("drift")["streams"].items():
+        parts = [part for round_ in one["rounds"] for part in round_["calibration"]]
+        for newest, name in ((True, "newest"), (False, "earlier")):
+            some = [part for part in parts if part["newest"] == newest]
+            errors = [f"{100 * fmean(part[kind] for part in some):.1f}" for kind in ("at temperature 1", "calibrated")]
+            rows.append([stream, name, *errors])
+    header = ("stream", "domains", "ECE at temperature 1, %", "ECE calibrated, %")
+    return table(header, rows, f"Expected calibration error on test data at the end. From {command(read('drift'))}.")
+
+
+def speed() -> str:
+    parts = []
+    for name in ("recurrence-h200-tf32", "recurrence-cpu"):
+        found = read(name)
+        variants = list(next(iter(found["milliseconds"].values())))
+        rows = [[size, *(f"{t[one]:.2f}" for one in variants)] for size, t in found["milliseconds"].items()]
+        parts += [f"{found['machine']}, milliseconds, from {command(found)}:", table(("size", *variants), rows)]
+    return "\n\n".join(parts)
+
+
+# research/
+
+
+def false_positives() -> str:
+    found = read("paper/false-positives")
+    rows = [
+        (
+            f"simulated, {one['examples']:,} test examples, {one['subsets']} subsets"
+            + (f", seeds spread by {100 * one['seed_spread']:g} point" if one["seed_spread"] else ""),
+            one,
+        )
+        for one in found["simulated"]
+    ]
     between = found["between_seeds"]
     for genre, one in between["genres"].items():
         rows.append((f"{one['pairs']} pairs of seeds of {between['method']}, on {genre}", one))
@@ -169,64 +396,19 @@ def false_positives(_: Results) -> str:
         shares = {rate["level"]: rate["either"] for rate in one["rates"]}
         shown.append([name, f"{shares[0.05]:.0%}", f"{shares[0.01]:.0%}", f"{one['mcnemar']:.0%}"])
     header = ("equal methods", "p < 0.05 (promised: 10%)", "p < 0.01 (promised: 2%)", "McNemar, 0.05")
-    return _with_table(header, shown, f"From `{as_typed(found)}`.")
+    return table(header, shown, f"From {command(found)}.")
 
 
-def case(_: Results) -> str:
-    """What lower case does for texts as they are written and in capitals."""
-    found = json.loads((ROOT / "results/case.json").read_text(encoding="utf-8"))
-    texts = ("as written, %", "in capitals, %")
-    header = ("texts are read", "words", *texts, *(f"unknown {text}" for text in texts))
-    rows = [
-        [
-            name,
-            f"{one['words']:,.0f}",
-            *(f"{100 * one[f'{text}, accuracy']:.1f}" for text in ("as written", "in capitals")),
-            *(f"{100 * one[f'{text}, unknown words']:.0f}" for text in ("as written", "in capitals")),
-        ]
-        for name, one in found["read"].items()
-    ]
-    about = found["about"]
-    sentence = (
-        f"Mean validation accuracy after {' → '.join(about['domains'])} (at most {about['limit']:,} training examples "
-        f"each, {about['epochs']} epochs, {about['seeds']} seeds) on texts as written and in capitals, and the "
-        f"share of their words that is unknown. From `{as_typed(found)}`."
-    )
-    return _with_table(header, rows, sentence)
+def reply_lengths() -> str:
+    """What the brevity penalty does to BLEU-2 in Table 5."""
+    from research.common.replies import unpack
+    from research.paper.dialogue import LETTERS
 
-
-def averaging(_: Results) -> str:
-    """What other rules for the share of the old weights end with, beside `keep: auto`."""
-    found = json.loads((ROOT / "results/averaging.json").read_text(encoding="utf-8"))
-
-    def against(one: Results) -> str:
-        ends = [signed(100 * one[name]) for name in ("difference", "low", "high") if one["low"] is not None]
-        return f"{ends[0]} [{ends[1]}, {ends[2]}]" if ends else MISSING
-
-    rows = [[name, f"{100 * one['average']:.1f}", against(one["against_auto"])] for name, one in found["rows"].items()]
-    return _with_table(
-        ("how far back", "accuracy on both, %", "against auto [95% interval]"),
-        rows,
-        f"All ordered pairs of {', '.join(found['domains'])}: one is learnt after the other, by F+V or, where it says "
-        f"E,\nby F+V+E; the mean of both on test examples, {found['seeds']} seeds, at most {found['limit']} training "
-        f"examples each.\nFrom `{as_typed(found)}`.",
-    )
-
-
-def _simulated(one: Results) -> str:
-    spread = f", seeds spread by {100 * one['seed_spread']:g} point" if one["seed_spread"] else ""
-    return f"simulated, {one['examples']:,} test examples, {one['subsets']} subsets{spread}"
-
-
-def reply_lengths(_: Results) -> str:
-    """What the penalty for short replies does to BLEU-2, from Table 5 and the lengths of the corpora's own replies."""
-    found = json.loads((ROOT / "results/paper/table5.json").read_text(encoding="utf-8"))
     with gzip.open(ROOT / "results/paper/runs-dialogue/records.jsonl.gz", "rt", encoding="utf-8") as records:
         tried = json.loads(next(records))["replies"]["test"]
     own = {letter: fmean(unpack(tried[domain]["said"]["references"])) for letter, domain in LETTERS.items()}
-    names = [f"{what} {letter}" for letter in LETTERS for what in ("words", "factor", "BLEU-2 without it")]
     shown = []
-    for row in found["sheets"][0]["rows"]:
+    for row in read("paper/table5")["sheets"][0]["rows"]:
         cells = []
         for letter in LETTERS:
             words, scores = (row["cells"][f"{what}_{letter}"] for what in ("length", "bleu2"))
@@ -234,316 +416,65 @@ def reply_lengths(_: Results) -> str:
             bare = [score / factor for score, factor in zip(scores["values"], factors, strict=True)]
             cells += [f"{words['mean']:.1f}", f"{fmean(factors):.2f}", f"{fmean(bare):.1f}"]
         shown.append([row["name"], *cells])
+    names = [f"{what} {letter}" for letter in LETTERS for what in ("words", "factor", "BLEU-2 without it")]
     means = " and ".join(f"{mean:.1f} words on {letter}" for letter, mean in own.items())
     sentence = f"Means over seeds. The corpora's own replies to the test messages have {means}."
-    return _with_table(("row", *names), shown, sentence)
+    return table(("row", *names), shown, sentence, f"From {command(read('paper/table5'))}.")
 
 
-def paper(name: str) -> Callable[[Results], str]:
-    """A table of the paper's experiments, as `memgrow paper page` shows it."""
-    return lambda _: block(name, ROOT / "results/paper", ROOT / "docs/paper-tables.md")
+def studies() -> Iterator[tuple[str, Callable[[], str]]]:
+    """The tables of research/, by its own modules."""
+    from research.encoders.report import slots_taken_away, study_page
+    from research.paper.page import BLOCKS as PAPER
+    from research.paper.page import HOW, block
+    from research.which_method.report import choice_page
 
-
-def encoders(stream: str) -> Callable[[Results], str]:
-    """The study of pretrained encoders on one stream; a page without figures says so."""
-    return lambda _: study_page(found) if (found := _study(stream)) else NO_FIGURES
-
-
-def pretrained(_: Results) -> str:
-    """A pretrained encoder beside the recurrent network, on one stream: the rows that a newcomer chooses among."""
-    study, found = _study("sentiment"), json.loads((ROOT / "results/sentiment/compare.json").read_text("utf-8"))
-    if study is None:
-        return NO_FIGURES
-    tuned = study["encoders"]["minilm"]["orders"]["1"]
-    if list(found["domains"]) != tuned["domains"]:
-        raise SystemExit("results/sentiment and results/encoders/sentiment.json are of different streams")
-    names = {"multi-task": "multi-task: retrained on everything"}
-    default = [f"{RECOMMENDED_FOR_ENCODERS}, the default with an encoder", *_spreads(histories(DEFAULT_RUNS))]
-    rows = [["MiniLM", *default]] + [
-        ["MiniLM", names.get(name, name), *_end_and_lost(tuned["rows"][name]["test"])]
-        for name in ("F+A", "F", "frozen+M", "LoRA", "ridge", "multi-task")
-    ]
-    names["F+V"] = "F+V, the default without an encoder"
-    rows += [
-        ["BiLSTM", names.get(name, name), *_end_and_lost(found["methods"][name])] for name in ("F+V", "multi-task")
-    ]
-    study_of = "python benchmarks/encoder_study.py run --stream sentiment --data data/sentiment --orders 1"
-    seeds = len(tuned["rows"]["F+A"]["seeds"])
-    return _with_table(
-        ("encoder", "method", "average accuracy at the end, %", "forgetting, points"),
-        rows,
-        f"{', '.join(tuned['domains'])} in this order; test, {seeds} seeds.\n"
-        "The default: `memgrow adapt`, as [above](#your-own-files), on two cores; its histories are in\n"
-        f"[{DEFAULT_RUNS}]({DEFAULT_RUNS}).\n"
-        f"Others with MiniLM: `{study_of} --seeds {seeds}`.\nBiLSTM: `{_compared_by(found)}`.",
-    )
-
-
-def bag_of_words(_: Results) -> str:
-    """When a bag of words is enough, beside what a BiLSTM and an encoder end with on the same stream."""
-    every = json.loads((ROOT / "results/bag-of-words.json").read_text("utf-8"))
-    methods = json.loads((ROOT / "results/sentiment/compare.json").read_text("utf-8"))["methods"]
-    words, everything, network = (100 * methods[name]["average"]["mean"] for name in (IN_TURN, AT_ONCE, "F+V"))
-    encoder = fmean(100 * history["average"] for history in histories(DEFAULT_RUNS))
-    pairs = 100 * every["genres"]["rows"][IN_TURN]["average"]["mean"]
-    return (
-        "**Is a bag of words enough?** It is where words by themselves tell the labels: on the sentiment stream it "
-        f"ends at\n{words:.1f}% within seconds, domain after domain, and at {everything:.1f}% fitted to everything; a "
-        f"BiLSTM ends at {network:.1f}%.\nIt is not where that leaves too many errors (MiniLM ends at "
-        f"{encoder:.1f}%), nor for pairs of texts (two genres\nof MultiNLI: {pairs:.1f}%)."
-    )
-
-
-def which_method(family: str) -> Callable[[Results], str]:
-    """What the protocol for the default found for one family; a page without figures says so."""
-
-    def figures(_: Results) -> str:
-        path = ROOT / f"{WHICH_METHOD}/{family}.json"
-        name = NAMES[family]
-        return choice_page(json.loads(path.read_text("utf-8"))) if path.is_file() else f"**{name}.** {NO_FIGURES}"
-
-    return figures
-
-
-def which_method_picture(_: Results) -> str:
-    if not list((ROOT / WHICH_METHOD).glob("*.json")):
-        return NO_FIGURES
-    return "![What is gained when learnt against what is forgotten, a point for each candidate](which-method.png)"
-
-
-def references(_: Results) -> str:
-    """Bags of words on the streams for choosing."""
-    every = json.loads((ROOT / "results/bag-of-words.json").read_text("utf-8"))
-    rows = [
-        [stream, name, *_end_and_lost(row), f"{row['seconds']['mean']:.1f}"]
-        for stream, one in every.items()
-        for name, row in one["rows"].items()
-    ]
-    header = ("stream", "reference", "average accuracy at the end, %", "forgetting, points", "seconds")
-    seeds = len(next(iter(every.values()))["seeds"])
-    return _with_table(header, rows, f"{seeds} seeds; seconds on a busy machine, one core.")
-
-
-def by_the_command(_: Results) -> str:
-    """What `memgrow adapt` itself ended with: the histories that it wrote, one for each seed."""
-    rows = []
-    for folder, (machine, command) in COMMAND_RUNS.items():
-        runs = histories(folder)
-        minutes = [sum(stage["seconds"] for stage in history["stages"]) / 60 for history in runs]
-        took = " to ".join(dict.fromkeys(f"{minute:.1f}" for minute in (min(minutes), max(minutes))))
-        rows.append([command, *_spreads(runs), str(len(runs)), f"{took}, {machine}"])
-    header = ("options", "average at the end, %", "forgetting, points", "seeds", "minutes of a run")
-    where = ", ".join(f"`{folder}`" for folder in COMMAND_RUNS)
-    return _with_table(header, rows, f"Test, from the histories that the command wrote ({where}).")
-
-
-def _spreads(runs: Sequence[Results]) -> list[str]:
-    """Average and forgetting of some histories, with their standard deviations."""
-    each = ([100 * history[name] for history in runs] for name in ("average", "forgetting"))
-    return [f"{fmean(values):.1f} ± {stdev(values):.1f}" for values in each]
-
-
-def answering(machine: str) -> Callable[[Results], str]:
-    """Prediction, and training where it was measured, beside their peers in one run."""
-
-    def figures(_: Results) -> str:
-        found = json.loads((ROOT / f"results/encoders/speed/{machine}.json").read_text("utf-8"))
-        parts = [part for part in ("predict", "train") if part in found]
-        texts = found[parts[0]]["texts"]
-        products = f", memgrow in {found['precision']}" if "precision" in found else ""
-        asked = shlex.split(found["command"])
-        stopped = " That run was stopped after prediction." if "train" in asked and "train" not in found else ""
-        # Older results of a CPU may hold, as a rival's peak, that of the process which measured it.
-        most = "" if products or not found["machine"].startswith("CPU") else "≤ "
-        rows = [
-            [f"{part}: {name}", f"{one['seconds']:.2f}", f"{one['times_memgrow']:.1f}", f"{most}{one['peak_mib']:,.0f}"]
-            for part in parts
-            for name, one in found[part]["rivals"].items()
-        ]
-        return _with_table(
-            ("work", "seconds", "times memgrow's", "peak memory, MiB"),
-            rows,
-            f"{texts:,} sentences, MiniLM, {found['machine']}{products}, torch "
-            f"{found['torch'].partition('+')[0]}; from `{as_typed(found)}`.{stopped}",
+    streams = ("sentiment", "reviews", "multinli")
+    for name in (HOW, *PAPER):
+        yield (
+            f"paper-{name}",
+            lambda name=name: block(name, ROOT / "results/paper", ROOT / "research/paper/tables.md"),
         )
-
-    return figures
-
-
-def _end_and_lost(one: Results) -> list[str]:
-    lost = one.get("forgetting")
-    cells = [one["average"], lost if lost and lost["mean"] is not None else None]
-    return [
-        "-" if cell is None else f"{100 * cell['mean']:.1f} ± {100 * cell['spread']:.1f}".replace("-0.0", "0.0")
-        for cell in cells
-    ]
-
-
-def memory_pays(_: Results) -> str:
-    """What slots beside a frozen encoder bring against each rival, with what either costs."""
-    study = _study("sentiment")
-    if study is None:
-        return NO_FIGURES
-    one = study["encoders"]["minilm"]["orders"][ALL_ORDERS]
-    shown = [["frozen+M itself", *_end_and_lost(one["rows"]["frozen+M"]["test"]), *_costs(one["rows"]["frozen+M"])]]
-    for question, found in one["differences"].items():
-        first, _, rival = question.partition(" - ")
-        if first == "frozen+M":
-            cells = [_in_points(found["test"][what]) for what in ("average", "forgetting")]
-            shown.append([f"against {rival}", *cells, *_costs(one["rows"][rival])])
-    found = one["differences"]["F+M - F"]["test"]
-    more = [_in_points(found[what]) for what in ("average", "forgetting")]
-    shown.append(["F+M against F", *more, *_costs(one["rows"]["F"])])
-    header = (
-        "row",
-        "average at the end, points",
-        "forgetting, points",
-        "new parameters a domain",
-        "trained parameters",
-    )
-    sentence = "The last two columns are of the row that it is held against; a LoRA is merged and adds none."
-    return _with_table(header, shown, sentence)
-
-
-def _in_points(test: Results) -> str:
-    return f"{_signed(test['difference'])} [{_signed(test['low'])}, {_signed(test['high'])}]"
-
-
-def _costs(row: Results) -> list[str]:
-    return [f"{row['added']:,.0f}", f"{row['trained']:,}"]
-
-
-def without_slots(_: Results) -> str:
-    found = {stream: slots_taken_away(study) for stream in STUDIED if (study := _study(stream))}
-    tables = [f"{stream}:\n\n{table.to_markdown()}" for stream, table in found.items() if table.rows]
-    return "\n\n".join(tables) or NO_FIGURES
-
-
-def _study(stream: str) -> Results | None:
-    path = ROOT / f"results/encoders/{stream}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-
-
-def rehearsal(_: Results) -> str:
-    """The demo with rehearsal beside fine-tuning and the default: what keeping rows is worth there."""
-    path = ROOT / "results/rehearsal.json"
-    if not path.is_file():
-        return NO_FIGURES
-    found = json.loads(path.read_text("utf-8"))
-    rows = [
-        [method, *(f"{100 * fmean(run[what] for run in runs):.1f}" for what in ("average", "forgetting"))]
-        for method, runs in found["runs"].items()
-    ]
-    header = ("method", "average accuracy at the end, %", "forgetting, points")
-    doubt = "One seed: another may differ by points." if found["seeds"] == 1 else f"Mean of {found['seeds']} seeds."
-    return _with_table(header, rows, f"The demo's four made-up domains. {doubt}")
-
-
-def torture(_: Results) -> str:
-    """What `make torture` did, part by part."""
-    path = ROOT / "results/torture/counts.json"
-    if not path.is_file():
-        return NO_FIGURES
-    parts = json.loads(path.read_text("utf-8"))["parts"]
-    rows = [
-        [
-            name,
-            "; ".join(
-                f"{what} {count}" if isinstance(count, str) else f"{what}: {count:,}"
-                for what, count in one["counts"].items()
+    for stream in streams:
+        yield f"encoders-{stream}", lambda stream=stream: study_page(read(f"encoders/{stream}")) + BY_ENCODERS
+    for family in ("bilstm", "encoder", "replies"):
+        yield (
+            f"which-method-{family}",
+            lambda family=family: (
+                choice_page(read(f"which-method/{family}")) + "\n\nFrom `python -m research.which_method figures`."
             ),
-            str(len(one["failures"])),
-            f"{one['seconds']:,}",
-        ]
-        for name, one in parts.items()
-    ]
-    return Table(None, ("part", "counts", "failures", "seconds"), rows).to_markdown()
+        )
+    tables = lambda: {stream: slots_taken_away(read(f"encoders/{stream}")) for stream in streams}  # noqa: E731
+    yield (
+        "encoders-without-slots",
+        lambda: "\n\n".join(f"{s}:\n\n{t.to_markdown()}" for s, t in tables().items() if t.rows) + BY_ENCODERS,
+    )
 
 
-WHICH_METHOD = "results/which-method"
-COMMAND_RUNS = {  # with the machine, and what was said beside the files and the seed
-    DEFAULT_RUNS: ("one of two busy cores", "`--encoder minilm --threads 1`"),
-    "results/encoders/adapt-cpu": ("two busy cores", "`--encoder minilm --method F+A`, while it was the default"),
-    "results/encoders/adapt-h200": ("a shared H200", "`--encoder minilm --method F+A`, before it was the default"),
-}
-STUDIED = ("sentiment", "reviews", "multinli")
-TABLES = (
-    *(f"table{number}" for number in range(1, 7)),
-    *("recommended", "slots", "rates", "conditions", "tuning"),
-)
-PLACES = {
-    "comparison": ("docs/results.md", comparison),
-    "matrix": ("docs/tutorial.md", matrix),
-    "rehearsal": ("docs/how-it-works.md", rehearsal),
-    **{name: ("docs/speed.md", figures) for name, figures in SPEED.items()},
-    **{name: ("docs/large-files.md", figures) for name, figures in LARGE_FILES.items()},
-    **{name: ("docs/scale.md", figures) for name, figures in SCALE.items()},
-    **{name: ("docs/leaving.md", figures) for name, figures in EXPORT.items()},
-    **{name: ("docs/drift.md", figures) for name, figures in DRIFT.items()},
-    **{name: ("docs/service.md", figures) for name, figures in SERVING.items()},
-    **{name: ("docs/many-domains.md", figures) for name, figures in HUNDRED.items()},
-    **{name: ("docs/encoders.md", figures) for name, figures in (PROCESSES | FEW_ROWS).items()},
-    "encoders": ("README.md", pretrained),
-    "bag-of-words": ("README.md", bag_of_words),
-    "which-method-picture": ("docs/which-method.md", which_method_picture),
-    **{f"which-method-{family}": ("docs/which-method.md", which_method(family)) for family in NAMES},
-    "which-method-references": ("docs/which-method.md", references),
-    "sentiment": ("docs/results.md", sentiment),
-    "five-genres": ("docs/results.md", five_genres),
-    "false-positives": ("docs/paper.md", false_positives),
-    "reply-lengths": ("docs/paper.md", reply_lengths),
-    **{f"encoders-{stream}": ("docs/encoders.md", encoders(stream)) for stream in STUDIED},
-    "encoders-command": ("docs/encoders.md", by_the_command),
-    "encoders-speed": ("docs/speed.md", answering("h200")),
-    "encoders-speed-train": ("docs/speed.md", answering("h200-train")),
-    "encoders-speed-cpu": ("docs/speed.md", answering("cpu")),
-    "encoders-speed-bfloat16": ("docs/speed.md", answering("cpu-bfloat16")),
-    "torture": ("docs/promises.md", torture),
-    "case": ("docs/how-it-works.md", case),
-    "averaging": ("docs/how-it-works.md", averaging),
-    "encoders-answer": ("docs/encoders.md", memory_pays),
-    "encoders-without-slots": ("docs/encoders.md", without_slots),
-    **{f"paper-{name}": ("docs/paper-tables.md", paper(name)) for name in ("legend", *TABLES, "theorem")},
-}
+BY_ENCODERS = "\n\nFrom `python -m research.encoders figures`."
+NAMED = (readme, matrix, demo, rehearsal, sentiment, bag_of_words, encoders_command, encoders_answer, encoders_short)
+NAMED += (few_rows, encoders_speed, protocol, five_genres, torture, serving, drift, calibration, speed)
+NAMED += (false_positives, reply_lengths)
+BLOCKS: dict[str, Callable[[], str]] = {one.__name__.replace("_", "-"): one for one in NAMED} | dict(studies())
 
 
-def quoted(page: str, name: str) -> re.Match[str] | None:
-    """A pattern for the place where a page quotes the figures of that name; the first group is what it says."""
-    return re.search(rf"<!-- figures: {name} -->\n(.*?)<!-- end of figures -->", page, flags=re.DOTALL)
+def filled(text: str) -> str:
+    """A page with its blocks as they should be."""
+
+    def fill(found: re.Match[str]) -> str:
+        return f"<!-- figures: {found[1]} -->\n{BLOCKS[found[1]]()}\n<!-- end of figures -->"
+
+    return MARK.sub(fill, text)
 
 
-def write() -> None:
-    for name, (page, figures) in PLACES.items():
-        path = ROOT / page
-        text = path.read_text(encoding="utf-8")
-        place = quoted(text, name)
-        if place is None:
-            raise SystemExit(f"{page} has no place for the figures {name!r}: put the marks back")
-        path.write_text(text[: place.start(1)] + figures(load()) + "\n" + text[place.end(1) :], encoding="utf-8")
-
-
-def _averages(results: Results, method: str) -> list[float]:
-    return [run["average"] for run in results["runs"][method]]
-
-
-def _first_domain(run: Results) -> float:
-    first, last = run["matrix"][0], run["matrix"][-1]
-    score: float = last["scores"][first["learned"][0]]
-    return score
-
-
-def _gain(better: list[float], worse: list[float]) -> str:
-    return _spread([a - b for a, b in zip(better, worse, strict=True)])
-
-
-def _spread(shares: list[float]) -> str:
-    return f"{100 * fmean(shares):.1f} ± {100 * stdev(shares):.1f}"
+def main() -> None:
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        if (new := filled(text)) != text:
+            print(page.relative_to(ROOT))
+            if "--write" in sys.argv[1:]:
+                page.write_text(new, encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        write()
-    elif sys.argv[1:]:
-        raise SystemExit("usage: python docs/figures.py [--write]")
-    else:
-        sys.stdout.write("\n\n".join(figures(load()) for _, figures in PLACES.values()) + "\n")
+    main()

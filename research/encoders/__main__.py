@@ -1,8 +1,8 @@
-"""Does memory pay on a pretrained encoder? The study behind docs/encoders.md, from data to figures.
+"""Does memory pay on a pretrained encoder? The study behind research/encoders/README.md, from data to figures.
 
     python -m research.encoders data --stream sentiment --out data/sentiment
     python -m research.encoders run --stream sentiment --data data/sentiment --seeds 5 --minutes 60
-    python -m research.encoders figures --picture docs/encoders.png
+    python -m research.encoders figures --picture research/encoders/encoders.png
 
 Finished stages are kept in results/encoders/runs: a run that was stopped goes on from them, and `figures` needs nothing
 else. While runs are made only validation figures are shown.

@@ -2,7 +2,7 @@
 
     python -m research.paper table2 --data multinli/ --vectors glove.300d.txt
     python -m research.paper all --no-runs        (from the records in results/paper)
-    python -m research.paper page                 (docs/paper.md and docs/paper-tables.md)
+    python -m research.paper page                 (research/paper/README.md and tables.md)
 
 Finished runs are kept: the same command again makes the tables from them.
 """
@@ -48,7 +48,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--seeds", type=int, metavar="N", help="seeds; else each table's own number")
     made.add_argument("--study", action="append", metavar="NAME", help="of conditions: this study")
     made.add_argument("--out", type=Path, metavar="FOLDER", help="for tables and runs; else results/paper")
-    made.add_argument("--page", type=Path, metavar="FILE", default=Path("docs/paper.md"), help="what `page` writes")
+    made.add_argument(
+        "--page", type=Path, metavar="FILE", default=Path("research/paper/README.md"), help="what `page` writes"
+    )
     made.add_argument("--quick", action="store_true", help="tiny sizes: minutes on two cores")
     made.add_argument("--no-runs", action="store_true", help="make the tables from finished runs alone")
     made.add_argument("--device", default="auto")

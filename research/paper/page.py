@@ -46,7 +46,7 @@ def block(name: str, folder: Path, page: Path) -> str:
 def write_page(page: Path, folder: Path) -> list[str]:
     """Bring every marked place up to date, or begin a page; returns the tables that are shown.
 
-    A page's tables may be on another beside it: paper-tables.md is looked through with paper.md.
+    A page's tables may be on another beside it: tables.md is filled with README.md.
     """
     there = [name for name in BLOCKS if (folder / f"{name}.json").is_file()]
     if not there:
@@ -62,7 +62,7 @@ def write_page(page: Path, folder: Path) -> list[str]:
 
 
 def _tables(page: Path) -> Path:
-    return page.with_stem(f"{page.stem}-tables")
+    return page.with_name("tables.md")
 
 
 def _filled(text: str, folder: Path, page: Path) -> str:

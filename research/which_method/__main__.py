@@ -1,9 +1,9 @@
-"""Which method is the default? The runs behind docs/which-method.md, from data to figures.
+"""Which method is the default? The runs behind research/which_method/README.md, from data to figures.
 
     python -m research.which_method data --out data/choosing --multinli FOLDER --reviews FOLDER --dialogue FOLDER
     python -m research.which_method run --family bilstm --part choosing --data data/choosing --minutes 60
     python -m research.which_method run --family bilstm --part checking --data data/choosing --minutes 60
-    python -m research.which_method figures --picture docs/which-method.png
+    python -m research.which_method figures --picture research/which_method/which-method.png
 
 Finished stages are kept in results/which-method/runs: runs that were stopped go on from them, and `figures` needs
 nothing else. While runs for checking are made no test figure is shown.

@@ -1,4 +1,4 @@
-"""The rules of docs/which-method.md, from scores to a default."""
+"""The rules of research/which_method/README.md, from scores to a default."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,4 +1,4 @@
-"""Which method is the default: the tables of docs/which-method.md, from the JSON files of its figures."""
+"""Which method is the default: the tables of research/which_method/README.md, from the JSON files of its figures."""
 
 from collections.abc import Iterator, Mapping
 from math import exp

@@ -18,7 +18,7 @@ from memgrow.methods.ridge import Ridge, RidgeOptions
 from memgrow.models import ModelSettings
 
 Grows = Literal["words", "slots", "hidden", "column"]
-# Chosen by the protocol in research/which_method: see docs/which-method.md.
+# Chosen by the protocol in research/which_method.
 RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "F+V", "F+E", "F+V+E"
 
 
