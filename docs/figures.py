@@ -347,8 +347,8 @@ def drift() -> str:
     shares = [f"{float(share):.0%} new" for share in found["streams"]["demo"]["rounds"][0]["noticing"]]
     header = ("stream", "windows of a known domain with an alarm", "new domain", *shares)
     sentence = (
-        f"Windows of {found['window']} texts, alpha {found['alpha']:g}. The last columns: median number of new texts until "
-        "the alarm, if so many of all texts are new."
+        f"Windows of {found['window']} texts, alpha {found['alpha']:g}. "
+        "The last columns: median number of new texts until the alarm, if so many of all texts are new."
     )
     return table(header, rows, sentence, f"From {command(found)}.")
 

@@ -64,9 +64,10 @@ def test_the_papers_page_shows_the_committed_figures(tmp_path):
     for name in ("README.md", "tables.md"):
         shutil.copy(ROOT / "research/paper" / name, tmp_path)
     shown = write_page(tmp_path / "README.md", RESULTS / "paper")
-    assert set(shown) == {name for name in BLOCKS if f"paper-{name} -->" in (ROOT / "research/paper/tables.md").read_text()}
+    text = (ROOT / "research/paper/tables.md").read_text()
+    assert set(shown) == {name for name in BLOCKS if f"paper-{name} -->" in text}
     for line in (tmp_path / "tables.md").read_text().splitlines():
-        assert line.startswith("![") or line in (ROOT / "research/paper/tables.md").read_text()
+        assert line.startswith("![") or line in text
 
 
 def test_a_new_page_begins_with_all_that_there_is(tmp_path):
