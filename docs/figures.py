@@ -178,7 +178,8 @@ def bag_of_words() -> str:
         rows,
         f"On sentiment a BiLSTM ends at {100 * network:.1f}% and MiniLM at {100 * encoder:.1f}%: a bag of words is "
         "enough where single words decide the label, and not for pairs (genres of MultiNLI).",
-        f"{len(every['sentiment']['seeds'])} seeds. From `python -m research.which_method references --data FOLDER`.",
+        f"{len(every['sentiment']['seeds'])} seeds. From {command('benchmarks/which_method.py references')}; "
+        "`memgrow compare` has the same rows.",
     )
 
 
