@@ -283,6 +283,10 @@ def test_parquet_is_bounded_and_checked(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "ALWAYS_DECODED", 1 << 20)
     same = pyarrow.Table.from_pylist([{"text": "0" * 10_000, "label": "x"}] * 1000)  # a dictionary of one value
     assert "times its size" in refusal(same)
+    text = pyarrow.DictionaryArray.from_arrays(
+        pyarrow.array([0] * 1000, pyarrow.int32()), pyarrow.array(["0" * 10_000])
+    )
+    assert "times its size" in refusal(pyarrow.table({"text": text, "label": ["x"] * 1000}))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(SettingsError, match=r"memgrow\[arrow\]"):
         load_stream(path)

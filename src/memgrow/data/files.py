@@ -27,7 +27,7 @@ from memgrow.errors import DataError, SettingsError, brief, listed
 MAX_ROW = 1 << 24  # characters
 MAX_RATIO = 200  # a .gz or Parquet file may unpack to this many times its size
 ALWAYS_UNPACKED = 1 << 24  # bytes that may be unpacked in any case
-ALWAYS_DECODED = 1 << 30  # bytes of Arrow data that may be decoded in any case; repeated values take hardly any room
+ALWAYS_DECODED = 1 << 28  # bytes of Arrow data that may be decoded in any case: repeated values take hardly any room
 ARROW_BATCH = 64  # rows
 BLOCK = 1 << 16  # bytes of standard input that are read at once
 
@@ -278,12 +278,12 @@ def _arrow_rows(path: Path, _: FileFormat) -> Iterator[Row]:
         with path.open("rb") as raw, pyarrow.PythonFile(raw) as file:
             for whole in _arrow_batches(path, file):
                 _check_unique(str(path), whole.schema.names)
-                limit -= whole.nbytes
-                if limit < 0:
-                    raise DataError(f"{path} decodes to more than {MAX_RATIO} times its size; save it as JSON lines")
                 for start in range(0, whole.num_rows, ARROW_BATCH):
                     batch = whole.slice(start, ARROW_BATCH)
-                    columns = [_column(batch.column(place)) for place in range(batch.num_columns)]
+                    limit -= sum(map(_decoded_size, batch.columns))
+                    if limit < 0:
+                        raise DataError(f"{path} decodes to over {MAX_RATIO} times its size; save it as JSON lines")
+                    columns = [_column(column) for column in batch.columns]
                     for number, values in enumerate(zip(*columns, strict=True), number + 1):  # noqa: B020
                         yield number, dict(zip(whole.schema.names, values, strict=True))
     except (pyarrow.ArrowException, UnicodeDecodeError) as error:
@@ -308,6 +308,15 @@ def _arrow_batches(path: Path, file: Any) -> Iterator[Any]:
     else:
         file.seek(0)
         yield from pyarrow.ipc.open_stream(file)
+
+
+def _decoded_size(column: Any) -> int:
+    """Bytes of a column's values, each counted as often as it occurs."""
+    from pyarrow import compute, types
+
+    if types.is_dictionary(column.type) and str(column.type.value_type) in ("string", "large_string"):
+        return compute.sum(compute.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+    return int(column.nbytes)
 
 
 def _column(column: Any) -> list[object]:
