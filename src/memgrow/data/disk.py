@@ -131,11 +131,6 @@ def link_or_copy(old: Path, new: Path) -> None:
         shutil.copyfile(source, new)
 
 
-def identity_of(found: os.stat_result) -> tuple[int, ...]:
-    """Tells whether a name still refers to the same, unchanged file."""
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
-
-
 def sha256_of(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
