@@ -1,7 +1,7 @@
-"""The cross-entropy of a large vocabulary in chunks of rows: no tensor of all rows and all words is ever built.
+"""The cross-entropy of a large vocabulary in chunks of rows: no tensor of all rows and all words is built.
 
-The loss is a sum, so that each row's gradient is known as soon as its scores are: it is taken in the forward pass, in
-the memory of the scores, and nothing is computed twice.
+The loss is a sum, so that each row's gradient is known as soon as its scores are: it is computed in the forward pass,
+in the memory of the scores, and nothing is computed twice.
 """
 
 from collections.abc import Sequence

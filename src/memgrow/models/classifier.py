@@ -10,22 +10,21 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
 from memgrow.errors import ModelError
-from memgrow.models.encoder import Encoder
-from memgrow.models.model import LARGE, Model, StepOutput, Tally
+from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, StepOutput, Tally
 from memgrow.nn import Growth
 
 
 class LabelLayer(nn.Linear):
     """A linear layer with an output for each label, that grows by labels.
 
-    Labels that came together stay one product: in a larger one sums may be rounded in another order, and the logits of
-    old labels are to keep their bits. A new label begins as the mean of all old ones. Its logit is then the mean of
+    Labels that were added together stay one product: in a larger one sums may be rounded in another order, and the
+    logits of old labels keep their bits. A new label begins as the mean of all old ones. Its logit is then the mean of
     theirs, so that it is not the most probable anywhere, and of n labels it takes at most 1/n of the probability.
     """
 
     def __init__(self, features: int, labels: int) -> None:
         super().__init__(features, labels)
-        self.blocks: tuple[int, ...] = (labels,)  # of labels that came together
+        self.blocks: tuple[int, ...] = (labels,)  # of labels that were added together
 
     def forward(self, x: Tensor) -> Tensor:
         if len(self.blocks) == 1:
@@ -36,14 +35,13 @@ class LabelLayer(nn.Linear):
 
     def plan(self, growth: Growth, labels: int) -> None:
         """Plan this many new labels, after the old ones."""
-        if not labels:
-            return
-        for parameter in (self.weight, self.bias):
-            growth.enlarge(parameter, 0, [(self.out_features, labels)], growth.mean_of(parameter))
-        growth.then(lambda: self._arrange((*self.blocks, labels)))
+        if labels:
+            for parameter in (self.weight, self.bias):
+                growth.enlarge(parameter, 0, [(self.out_features, labels)], growth.mean_of(parameter))
+            growth.then(lambda: self._add_block(labels))
 
-    def _arrange(self, blocks: Sequence[int]) -> None:
-        self.blocks, self.out_features = tuple(blocks), sum(blocks)
+    def _add_block(self, labels: int) -> None:
+        self.blocks, self.out_features = (*self.blocks, labels), self.out_features + labels
 
 
 class Classifier(Model):
@@ -53,7 +51,7 @@ class Classifier(Model):
     copies: ClassVar[int]  # of a sentence's vector among the features
 
     def __init__(self, encoder: Encoder, labels: int) -> None:
-        nn.Module.__init__(self)
+        super().__init__()
         self.encoder, self.labels = encoder, labels
         self.heads = nn.ModuleList(self._new_head(count + 1) for count in range(len(encoder.sizes)))
 
@@ -74,10 +72,10 @@ class Classifier(Model):
 
     def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
         scores = torch.log_softmax(self(batch.words, batch.lengths)[0], dim=-1)  # (labels)
-        chances = scores.detach().exp()
+        probabilities = scores.detach().exp()
         if variant == "exact":
-            return [(score, float(chance)) for score, chance in zip(scores, chances, strict=True)]
-        answer = int(batch.labels if variant == "empirical" else torch.multinomial(chances.cpu(), 1))
+            return [(score, float(p)) for score, p in zip(scores, probabilities, strict=True)]
+        answer = int(batch.labels if variant == "empirical" else torch.multinomial(probabilities.cpu(), 1))
         return [(scores[answer], 1.0)]
 
     @torch.no_grad()
@@ -85,19 +83,19 @@ class Classifier(Model):
         """The logits of all examples (examples, labels), in their order, on the CPU."""
         self.eval()
         order, found = [], [torch.empty(0, self.labels, device=self.device)]
-        with self.encoder.prepared():
+        with self.encoder.inference():
             for indices in self.in_batches(data):
                 batch = collate(data, indices, self.device)
                 order += indices
                 found.append(self(batch.words, batch.lengths))
-        answers = torch.empty(len(data), self.labels)
-        answers[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
-        return answers
+        logits = torch.empty(len(data), self.labels)
+        logits[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
+        return logits
 
     def in_batches(self, data: Encoded) -> Iterable[list[int]]:
-        """All examples, by their numbers, in batches that suit an encoder which is not trained."""
+        """All examples, by their numbers, in batches for inference."""
         most = self.encoder.tokens_at_once
-        return by_length(data, LARGE) if most is None else by_tokens(data, most)
+        return by_length(data, INFERENCE_BATCH) if most is None else by_tokens(data, most)
 
     def correct(self, data: Encoded) -> Tensor:
         """For each example (examples) whether its most probable label is the right one."""
@@ -108,50 +106,33 @@ class Classifier(Model):
         return float(self.correct(data).double().mean())
 
     def tally(self, data: Encoded) -> Tally:
-        return tally_of(self.correct(data))
+        right = self.correct(data).double()
+        return Tally(right, torch.ones_like(right))
 
-    def _plan(
-        self,
-        growth: Growth,
-        *,
-        slots: int,
-        hidden: int,
-        domain: str | None,
-        initial_logit_bias: float,
-        words: int,
-        labels: int,
-    ) -> None:
+    def _plan(self, growth: Growth, *, hidden: int, words: int, labels: int, **memory: Any) -> None:
         first = cast(nn.Linear, self.heads[-1][0])
         layout = list(self.encoder.layout(hidden)) * self.copies
         draw = growth.uniform(1 / sum(size + extra for size, extra in layout) ** 0.5)  # as torch draws a Linear
         growth.enlarge(first.weight, 1, layout, draw)
         growth.then(lambda: setattr(first, "in_features", first.weight.shape[1]))
-        for head in self.heads:  # all speak of the same labels
+        for head in self.heads:  # all have the same labels
             cast(LabelLayer, head[-1]).plan(growth, labels)
         growth.then(lambda: setattr(self, "labels", self.labels + labels))
 
-    def shape(self) -> dict[str, Any]:
-        blocks = self._answering.blocks
-        return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {})}
-
-    def came_together(self, blocks: Sequence[int]) -> None:
-        """How many labels came together each time, as `shape` told, in a model that is built anew."""
-        if not all(isinstance(size, int) and size > 0 for size in blocks) or sum(blocks) != self.labels:
-            raise ModelError(
-                f"config.json tells of labels that do not add up to the {self.labels} of the model: copy the model "
-                "again, or go back to a saved one"
-            )
-        self._answering.blocks = tuple(blocks)
-
     @property
     def label_blocks(self) -> tuple[int, ...]:
-        """How many of its labels came together each time."""
-        return self._answering.blocks
+        """How many of its labels were added each time."""
+        return cast(LabelLayer, self.heads[-1][-1]).blocks
 
-    @property
-    def _answering(self) -> LabelLayer:
-        """The last layer of the newest head."""
-        return cast(LabelLayer, self.heads[-1][-1])
+    @label_blocks.setter
+    def label_blocks(self, blocks: Sequence[int]) -> None:
+        if not all(isinstance(size, int) and size > 0 for size in blocks) or sum(blocks) != self.labels:
+            raise ModelError(f"config.json: the labels do not add up to the {self.labels} of the model")
+        cast(LabelLayer, self.heads[-1][-1]).blocks = tuple(blocks)
+
+    def shape(self) -> dict[str, Any]:
+        blocks = self.label_blocks
+        return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {})}
 
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
         self.encoder.add_column(hidden, slots, domain)
@@ -171,12 +152,6 @@ class Classifier(Model):
         return head.to(self.device)
 
 
-def tally_of(correct: Tensor) -> Tally:
-    """The tally of answers that are right or not (examples)."""
-    right = correct.double()
-    return Tally(right, torch.ones_like(right))
-
-
 class TextClassifier(Classifier):
     """One text, one label."""
 
@@ -188,16 +163,11 @@ class TextClassifier(Classifier):
 
 
 class PairClassifier(Classifier):
-    """Two texts, read by the same encoder, and what they have to do with each other."""
+    """Two texts, read by the same encoder, and how they relate."""
 
     texts = 2
     copies = 4
 
     def features(self, vectors: Tensor) -> Tensor:
         u, v = vectors.chunk(2)
-        return self.joined(u, v)
-
-    @staticmethod
-    def joined(u: Tensor, v: Tensor) -> Tensor:
-        """The features of pairs whose texts have the vectors u and v, (B, S) each."""
         return torch.cat((u, v, u * v, (u - v).abs()), dim=-1)

@@ -1,7 +1,7 @@
-"""From messages to replies: greedily, by beam search, or by chance.
+"""From messages to replies: greedily, by beam search, or by sampling.
 
-`decode` answers one batch and `decode_all` any number of messages. Both write step by step (`Steps`): greedy and
-sampled replies by `word_by_word`, which takes one word at a time, a beam by `beam_search`, which keeps the best few.
+`generate` answers one batch and `generate_all` any number of messages. Greedy and sampled replies are written by
+`word_by_word`, a beam by `beam_search`; both go step by step (`Steps`).
 """
 
 import copy
@@ -16,16 +16,12 @@ from torch.nn.utils.rnn import PackedSequence
 from memgrow.data.batches import Encoded, by_length, collate
 from memgrow.data.vocabulary import UNKNOWN_INDEX
 from memgrow.errors import SettingsError
-from memgrow.models.columns import run_columns
-from memgrow.models.reply_decoder import END
-from memgrow.models.responder import Responder
+from memgrow.models.recurrent import run_columns
+from memgrow.models.seq2seq import END, Responder
 from memgrow.nn import MemoryRecurrent
 
-LONGEST = 40  # words of a reply, unless the caller says; a longer one is cut
-TOGETHER = {
-    "cpu": 128,
-    "cuda": 512,
-}  # messages answered at once: a GPU's step takes as long for many as for few
+MAX_WORDS = 40  # of a reply, by default; a longer one is cut
+BATCH = {"cpu": 128, "cuda": 512}  # messages: a GPU's step takes as long for many as for few
 
 
 @dataclass(frozen=True)
@@ -38,14 +34,14 @@ class Reply:
 
 
 @torch.no_grad()
-def decode(
+def generate(
     model: Responder,
     words: Tensor,
     lengths: Tensor,
     *,
     beam: int = 1,
     temperature: float | None = None,
-    max_words: int = LONGEST,
+    max_words: int = MAX_WORDS,
     alpha: float = 1.0,
     generator: torch.Generator | None = None,
 ) -> list[Reply]:
@@ -56,32 +52,31 @@ def decode(
     """
     if beam < 1 or max_words < 1:
         raise SettingsError(f"beam and max_words must be at least 1, not {beam} and {max_words}")
-    if temperature is not None and not 0 < temperature < float("inf"):
-        raise SettingsError(f"temperature must be above 0, not {temperature}; without one the best words are taken")
-    if not alpha >= 0:
-        raise SettingsError(f"alpha must be 0 or more, not {alpha}")
+    if (temperature is not None and not 0 < temperature < float("inf")) or not alpha >= 0:
+        raise SettingsError(f"temperature must be above 0 and alpha 0 or more, not {temperature} and {alpha}")
     if temperature is not None and beam > 1:
-        raise SettingsError("a reply is either searched for or drawn: give a beam or a temperature, not both")
+        raise SettingsError("give a beam or a temperature, not both")
     if not len(words):
         return []
     words, training = words.to(model.device), model.training
     model.eval()
     try:
         if temperature is not None:
-            return sample(model, words, lengths, max_words, temperature, generator)
+            choose = _sampler(torch.rand(len(words), max_words + 1, generator=generator).to(words.device), temperature)
+            return word_by_word(model, words, lengths, max_words, choose)
         if beam > 1:
-            return beam_search(model, words, lengths, max_words, beam, alpha)
-        return greedy(model, words, lengths, max_words)
+            return beam_search(model, words, lengths, max_words, size=beam, alpha=alpha)
+        return word_by_word(model, words, lengths, max_words, lambda scores, messages, number: scores.argmax(-1))
     finally:
         model.train(training)
 
 
-def decode_all(model: Responder, data: Encoded, **search: Any) -> list[Reply]:
-    """A reply to each message of the data, in their order; `search` is what `decode` takes."""
+def generate_all(model: Responder, data: Encoded, **search: Any) -> list[Reply]:
+    """A reply to each message of the data, in their order; `search` is what `generate` takes."""
     found: dict[int, Reply] = {}
-    for indices in by_length(data, TOGETHER.get(model.device.type, TOGETHER["cpu"])):
+    for indices in by_length(data, BATCH.get(model.device.type, BATCH["cpu"])):
         batch = collate(data, indices, model.device)
-        found |= zip(indices, decode(model, batch.words, batch.lengths, **search), strict=True)
+        found |= zip(indices, generate(model, batch.words, batch.lengths, **search), strict=True)
     return [found[index] for index in range(len(data))]
 
 
@@ -96,7 +91,7 @@ class Steps:
 
     def __len__(self) -> int:
         """The number of messages."""
-        return len(self._message.there)
+        return len(self._message.mask)
 
     def step(self, said: Tensor | None) -> Tensor:
         """Log-probabilities (B, width, words) of what comes after the words `said` (B, width); None at the start."""
@@ -105,7 +100,7 @@ class Steps:
         vectors = start if said is None else model.encoder.embedding(said.flatten())
         states, self._states = run_columns(self._columns, PackedSequence(vectors, torch.tensor([rows])), self._states)
         scores = model.scores(states.view(len(self), self._width, -1), self._message)
-        scores[..., UNKNOWN_INDEX] = float("-inf")  # nobody can say an unknown word; the end has padding's place
+        scores[..., UNKNOWN_INDEX] = float("-inf")  # cannot be said; the end has padding's index
         return torch.log_softmax(scores, dim=-1)
 
     def follow(self, parents: Tensor) -> None:
@@ -115,7 +110,7 @@ class Steps:
 
     def keep(self, messages: Tensor) -> None:
         """Go on with these messages alone, by their numbers (kept)."""
-        self._message = self._message.some(messages)
+        self._message = self._message.select(messages)
         each = torch.arange(self._width, device=messages.device)
         self._take((messages.unsqueeze(1) * self._width + each).flatten())
 
@@ -142,12 +137,12 @@ def word_by_word(model: Responder, words: Tensor, lengths: Tensor, max_words: in
     ended = torch.zeros(count, dtype=torch.bool, device=device)
     messages, last = torch.arange(count, device=device), None
     for number in range(max_words + 1):  # after the last word there may still come the end
-        chances = steps.step(last)[:, 0]
-        word = choose(chances, messages, number)
+        scores = steps.step(last)[:, 0]
+        word = choose(scores, messages, number)
         ends = word == END
         ended[messages] = ends
         counts = ends if number == max_words else torch.ones_like(ends)
-        score[messages] += chances.gather(1, word.unsqueeze(1)).squeeze(1).double() * counts
+        score[messages] += scores.gather(1, word.unsqueeze(1)).squeeze(1).double() * counts
         if number == max_words:
             break
         said[messages, number] = word
@@ -162,33 +157,20 @@ def word_by_word(model: Responder, words: Tensor, lengths: Tensor, max_words: in
     return [Reply(tuple(w for w in row if w != END), total, done) for row, total, done in rows]
 
 
-def greedy(model: Responder, words: Tensor, lengths: Tensor, max_words: int) -> list[Reply]:
-    """At each step the most probable word."""
-    return word_by_word(model, words, lengths, max_words, lambda chances, messages, number: chances.argmax(-1))
+def _sampler(numbers: Tensor, temperature: float) -> Choose:
+    """Draws words from the model's probabilities, sharpened (below 1) or flattened (above) by the temperature.
 
-
-def sample(
-    model: Responder,
-    words: Tensor,
-    lengths: Tensor,
-    max_words: int,
-    temperature: float,
-    generator: torch.Generator | None = None,
-) -> list[Reply]:
-    """Each word is drawn from the model's probabilities, sharpened (below 1) or flattened (above) by the temperature.
-
-    All numbers are drawn beforehand, on the CPU: a seed means the same on every device, and what a message is answered
-    depends on its place in the batch, but not on its neighbours.
+    All random `numbers` (messages, steps) are drawn beforehand, on the CPU: a seed means the same on every device, and
+    a reply depends on its message's position in the batch, but not on its neighbours.
     """
-    numbers = torch.rand(len(words), max_words + 1, generator=generator).to(words.device)
 
-    def draw(chances: Tensor, messages: Tensor, number: int) -> Tensor:
-        up_to = torch.softmax(chances.double() / temperature, dim=-1).cumsum(-1)  # (rows, words)
+    def draw(scores: Tensor, messages: Tensor, number: int) -> Tensor:
+        up_to = torch.softmax(scores.double() / temperature, dim=-1).cumsum(-1)  # (rows, words)
         # The mark is below the last sum: single numbers end at 1 - 2^-24.
         mark = numbers[messages, number].unsqueeze(1) * up_to[:, -1:]
         return torch.searchsorted(up_to, mark, right=True).squeeze(1)
 
-    return word_by_word(model, words, lengths, max_words, draw)
+    return draw
 
 
 NEVER = float("-inf")
@@ -208,7 +190,7 @@ class Hypotheses:
 
 
 def beam_search(
-    model: Responder, words: Tensor, lengths: Tensor, max_words: int, size: int, alpha: float = 1.0
+    model: Responder, words: Tensor, lengths: Tensor, max_words: int, *, size: int, alpha: float = 1.0
 ) -> list[Reply]:
     """The reply to each message with the largest log-probability / tokens ** alpha; the end is a token.
 
@@ -226,10 +208,10 @@ def beam_search(
         torch.full((count,), size, device=device),
     )
     for number in range(max_words + 1):  # after the last word there may still come the end
-        chances = steps.step(live.words[:, :, -1] if number else None)  # (rows, size, words)
-        totals = (live.scores.unsqueeze(2) + chances).flatten(1)
+        scores = steps.step(live.words[:, :, -1] if number else None)  # (rows, size, words)
+        totals = (live.scores.unsqueeze(2) + scores).flatten(1)
         best, places = totals.topk(size, dim=1)
-        parents, word = places // chances.shape[2], places % chances.shape[2]
+        parents, word = places // scores.shape[2], places % scores.shape[2]
         taken = torch.arange(size, device=device) < live.room.unsqueeze(1)
         best = best.masked_fill(~taken, NEVER)
         ends = (word == END) & (best > NEVER)

@@ -1,0 +1,253 @@
+"""The interfaces of encoders and of models, whether they answer with labels or with words."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from memgrow.data.batches import Batch, Encoded
+from memgrow.models.settings import ModelSettings
+from memgrow.nn import Growth, MemoryBank
+from memgrow.nn.growth import Layout, renamed_optimizer
+from memgrow.nn.state_dict import WithoutExtraState
+
+INFERENCE_BATCH = 256  # examples in a batch where no gradient is needed
+
+
+class Encoder(WithoutExtraState, ABC):
+    """Reads token indices (R, T) and lengths (R); returns a vector (R, sum of sizes) for each row."""
+
+    settings: ModelSettings
+
+    @abstractmethod
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor: ...
+
+    @property
+    @abstractmethod
+    def sizes(self) -> list[int]:
+        """The length of each column's part of a text's vector; all but Progressive have one column."""
+
+    @property
+    @abstractmethod
+    def vocabulary_size(self) -> int:
+        """The number of tokens it knows, padding and unknown included."""
+
+    @property
+    @abstractmethod
+    def banks(self) -> Sequence[MemoryBank]:
+        """The banks that new slots join."""
+
+    @abstractmethod
+    def attention(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
+        """For each of `banks`: the weight of every slot, (R, T, slots), 0 after the end of a text."""
+
+    @abstractmethod
+    def plan(
+        self,
+        growth: Growth,
+        *,
+        slots: int = 0,
+        hidden: int = 0,
+        domain: str | None = None,
+        initial_logit_bias: float = 0.0,
+        words: Tensor | None = None,
+    ) -> None:
+        """Make new slots and units, and vectors (new, embedding) of new words, part of a larger growth."""
+
+    @abstractmethod
+    def shape(self) -> dict[str, Any]:
+        """The sizes it has grown to, as JSON: with the settings, all that is needed to build it again."""
+
+    def attention_shares(self, words: Tensor, lengths: Tensor) -> list[dict[str, Tensor]]:
+        """For each of `banks`: the share of attention of each domain's slots, (R, T) each."""
+        weights = self.attention(words, lengths)
+        return [bank.share(each) for bank, each in zip(self.banks, weights, strict=True)]
+
+    def layout(self, hidden: int) -> Layout:
+        """The layout of a text's vector when the newest column grows by `hidden` units."""
+        return [(size, 0) for size in self.sizes]
+
+    @property
+    def word_vectors(self) -> nn.Embedding | None:
+        """The table of word vectors that new words join; None if the encoder has a fixed vocabulary."""
+        return None
+
+    @property
+    def hidden_units(self) -> list[int]:
+        """The hidden units of each column of a recurrent network."""
+        return []
+
+    @property
+    def tokens_at_once(self) -> int | None:
+        """The number of tokens, with padding, in a batch without gradients; None: batches are counted in examples."""
+        return None
+
+    def inference(self) -> AbstractContextManager[object]:
+        """Within, weights do not change: what depends on them alone may be computed once for all batches."""
+        return nullcontext()
+
+    def start_slots(self, domain: str, data: Encoded) -> None:
+        """Initialize a domain's new slots by its data, where that is better than random."""
+
+    def check(self) -> None:
+        """Refuse an encoder whose configuration can be built, but cannot read a text."""
+
+    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
+        """Add a column that reads all earlier ones: a progressive network."""
+        raise NotImplementedError
+
+    def newest_parameters(self) -> Iterable[nn.Parameter]:
+        """Those of the newest column."""
+        return self.parameters()
+
+    def pretrained_parameters(self) -> Iterable[nn.Parameter]:
+        """Those that were trained before the first domain."""
+        return ()
+
+    def untrained_parameters(self) -> Iterable[nn.Parameter]:
+        """Those that never train, whatever the method: fixed keys of a memory."""
+        return ()
+
+
+class StepOutput(NamedTuple):
+    """The output of a model for a training batch."""
+
+    loss: Tensor  # the mean: gradients go through this one
+    logits: Tensor | None  # (B, labels), where the answers are labels
+    total: Tensor  # summed loss, without gradients
+    right: Tensor  # right answers; of replies, the probability of their words, summed
+    seen: int  # answers, or words of replies
+
+
+class Tally(NamedTuple):
+    """A score by examples, and its standard error."""
+
+    sums: Tensor  # (examples), double, on the CPU: 1 if the answer is right, else 0; of a reply, log p of all it says
+    counts: Tensor  # (examples), likewise: 1; of a reply, its words and its end
+    logarithmic: bool = False  # whether the sums are logarithms
+
+    @property
+    def mean(self) -> float:
+        """The accuracy; of replies, the mean log-probability of a word."""
+        return float(self.sums.sum() / self.counts.sum())
+
+    @property
+    def standard_error(self) -> float:
+        """That of the mean, if other examples had been drawn; of an accuracy p it is sqrt(p (1 - p) / examples).
+
+        The words of one reply depend on each other: the units that are drawn are replies, not words.
+        """
+        return float((self.sums - self.mean * self.counts).square().sum().sqrt() / self.counts.sum())
+
+    @property
+    def score(self) -> float:
+        """The same as the model's `score`, up to rounding."""
+        return math.exp(self.mean) if self.logarithmic else self.mean
+
+
+class Model(WithoutExtraState, ABC):
+    """Reads texts by an encoder, and grows. It has a head for each column of the encoder; the newest one answers."""
+
+    encoder: Encoder
+    heads: Any
+    fisher: ClassVar[str | None] = None  # the only variant of the Fisher information that it has, if it has but one
+
+    @abstractmethod
+    def training_step(self, batch: Batch) -> StepOutput:
+        """The loss of a batch."""
+
+    @abstractmethod
+    def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
+        """The log-likelihoods whose squared gradients make one example's Fisher information, each with its weight."""
+
+    @abstractmethod
+    def score(self, data: Encoded) -> float:
+        """The score of the answers to examples, from 0 to 1: for early stopping and the accuracy matrix."""
+
+    @abstractmethod
+    def tally(self, data: Encoded) -> Tally:
+        """The score by examples."""
+
+    def grow(
+        self,
+        *,
+        slots: int = 0,
+        hidden: int = 0,
+        domain: str | None = None,
+        initial_logit_bias: float = 0.0,
+        words: Tensor | None = None,
+        labels: int = 0,
+        optimizer: torch.optim.Optimizer | None = None,
+        generator: torch.Generator | None = None,
+        **deprecated: Any,
+    ) -> None:
+        """Add slots, hidden units, words (vectors, (new, embedding)) and labels in one call, or nothing at all."""
+        growth = Growth(renamed_optimizer(optimizer, deprecated), generator)
+        memory: dict[str, Any] = {"slots": slots, "domain": domain, "initial_logit_bias": initial_logit_bias}
+        self.encoder.plan(growth, hidden=hidden, words=words, **memory)
+        self._plan(growth, hidden=hidden, words=0 if words is None else len(words), labels=labels, **memory)
+        growth.commit()
+
+    @abstractmethod
+    def _plan(self, growth: Growth, *, hidden: int, words: int, labels: int, **memory: Any) -> None:
+        """Plan the growth of all but the encoder; `memory` has slots, their domain and their logit bias."""
+
+    def add_column(
+        self,
+        hidden: int,
+        slots: int = 0,
+        domain: str | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+    ) -> None:
+        """Add a column that reads all earlier ones, and a head that reads them all: a progressive network."""
+        self._widen(hidden, slots, domain)
+        if optimizer is not None:
+            optimizer.add_param_group({"params": self.newest_parameters()})
+
+    @abstractmethod
+    def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
+        """Add the column and its head."""
+
+    @property
+    def settings(self) -> ModelSettings:
+        return self.encoder.settings
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.parameters()).device
+
+    @property
+    def vocabulary_size(self) -> int:
+        """The number of words it knows, padding and unknown included."""
+        return self.encoder.vocabulary_size
+
+    @property
+    def word_vectors(self) -> nn.Embedding | None:
+        """The table of word vectors that new words join."""
+        return self.encoder.word_vectors
+
+    @property
+    def banks(self) -> Sequence[MemoryBank]:
+        """The banks that new slots join."""
+        return self.encoder.banks
+
+    def head_parameters(self) -> list[nn.Parameter]:
+        """Those of all heads."""
+        return list(self.heads.parameters())
+
+    def multiplications(self, texts: int) -> int:
+        """About how many multiplications a step through so many texts has: one for each weight, but for words'."""
+        words = 0 if self.word_vectors is None else self.word_vectors.weight.numel()
+        return texts * (sum(parameter.numel() for parameter in self.parameters()) - words)
+
+    def newest_parameters(self) -> list[nn.Parameter]:
+        """Those of the newest column and of its head."""
+        return [*self.encoder.newest_parameters(), *self.heads[-1].parameters()]
+
+    def shape(self) -> dict[str, Any]:
+        """The sizes the model has grown to, as JSON: with the settings, all that is needed to build it again."""
+        return self.encoder.shape()
