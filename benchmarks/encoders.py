@@ -40,7 +40,6 @@ from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.data.corpora import open_corpus
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
-from memgrow.models.pretrained.settings import PRECISIONS
 from memgrow.nn.device import multiplies_bfloat16
 from memgrow.training.progress import Step
 from recorded_command import recorded_command
@@ -309,7 +308,9 @@ def options() -> argparse.ArgumentParser:
     parser.add_argument("--data", type=Path, help="the folder of the sentiment corpus")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--threads", type=int, default=2, help="of the CPU, where it computes")
-    parser.add_argument("--precision", choices=PRECISIONS, default="auto", help="in which memgrow multiplies")
+    parser.add_argument(
+        "--precision", choices=("auto", "float32", "bfloat16"), default="auto", help="in which memgrow multiplies"
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--methods", nargs="+", help="that adapt")
     parser.add_argument("--rounds", type=int, default=5)

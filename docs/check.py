@@ -24,7 +24,6 @@ from memgrow.cli import app  # noqa: E402
 from memgrow.cli.settings import SECTIONS  # noqa: E402
 from memgrow.methods import ADDITIONS, METHODS, RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES  # noqa: E402
 from memgrow.models import PretrainedSettings  # noqa: E402
-from memgrow.models.pretrained.settings import OF_ITS_OWN  # noqa: E402
 from memgrow.training.defaults import defaults_for  # noqa: E402
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
@@ -230,7 +229,7 @@ def every_setting_is_listed_with_its_defaults() -> Iterator[str]:
 
 
 def _default(settings: object, name: str) -> str:
-    if not hasattr(settings, name) or (isinstance(settings, PretrainedSettings) and name in OF_ITS_OWN):
+    if not hasattr(settings, name) or (isinstance(settings, PretrainedSettings) and name in PretrainedSettings._of_recurrent):
         return "–"
     value = getattr(settings, name)
     return value if isinstance(value, str) else json.dumps(value)

@@ -75,5 +75,5 @@ def nothing_flushed() -> Iterator[None]:
 def full_precision() -> Iterator[None]:
     """On a CPU: which of them multiply bfloat16 by themselves is no matter of the tests."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("memgrow.models.pretrained.encoder.multiplies_bfloat16", lambda kind: kind == "cuda")
+        patch.setattr("memgrow.models.transformer.multiplies_bfloat16", lambda kind: kind == "cuda")
         yield

@@ -17,7 +17,7 @@ from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.models.pretrained.files import read_encoder
+from memgrow.models.hub import read_encoder
 from memgrow.storage.checkpoint import find_faults
 from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.progress import NoProgress
@@ -266,7 +266,7 @@ def test_a_folder_moves_to_a_machine_without_network_and_predicts_the_same(strea
 
 def test_a_model_made_with_a_known_encoder_is_loaded_where_nothing_was_fetched(encoder, stream, tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
-        patched.setattr("memgrow.models.pretrained.settings.find_encoder", lambda name: read_encoder(encoder, name))
+        patched.setattr("memgrow.models.hub.find_encoder", lambda name: read_encoder(encoder, name))
         learner = make("minilm", "F")
         learner.adapt(stream[0], folder=tmp_path / "model")
     loaded = Learner.load(tmp_path / "model", "cpu")

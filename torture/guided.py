@@ -19,7 +19,7 @@ INSTRUMENTED = (
         "memgrow.tensor_files",
         "memgrow.errors",
     ),
-    *("memgrow.models.pretrained.files", "memgrow.storage", "memgrow.data.paths"),
+    *("memgrow.models.hub", "memgrow.storage", "memgrow.data.paths"),
 )
 with atheris.instrument_imports(include=list(INSTRUMENTED)):
     pass

@@ -138,7 +138,7 @@ def recipe(content: bytes, place: Path) -> None:
 
 def encoder_folder(content: bytes, place: Path) -> None:
     """A folder of an encoder in which one file is another."""
-    from memgrow.models.pretrained.files import CONFIG, SHARDS, TOKENIZER, WEIGHTS, read_encoder
+    from memgrow.models.hub import CONFIG, SHARDS, TOKENIZER, WEIGHTS, read_encoder
 
     whole = place.parent / "encoder"
     if not whole.is_dir():

@@ -106,5 +106,5 @@ class Study:
 
 def weights_of(encoder: str) -> str:
     """The SHA-256 of an encoder's weights."""
-    settings, _ = memgrow.PretrainedSettings(encoder=encoder).resolved()
+    settings, _ = memgrow.PretrainedSettings(encoder=encoder).resolve()
     return settings.weights or ""

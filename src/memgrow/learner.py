@@ -25,9 +25,10 @@ from memgrow.evaluation.history import History, Stage
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.methods import MethodSettings, MethodSpec, find_method
 from memgrow.models import REPLY, TASKS, Classifier, Model, ModelSettings, PretrainedSettings, Responder
-from memgrow.models.decoding import LONGEST, decode_all
-from memgrow.models.model import LARGE
-from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.models.base import INFERENCE_BATCH
+from memgrow.models.generate import MAX_WORDS, generate_all
+from memgrow.models.hub import EncoderFiles
+from memgrow.models.tokenizer import token_strings, word_tokenizer
 from memgrow.nn.device import find_device, suited_threads, using_threads
 from memgrow.nn.seeding import derive
 from memgrow.storage.checkpoint import read_checkpoint
@@ -136,7 +137,7 @@ class Learner:
         usual = sizes or defaults_for(model or encoder, task == REPLY)
         spec, options = find_method(method or usual.method), options or usual.options
         spec.check(model or usual.model)
-        settings, files = (model or usual.model).resolved()
+        settings, files = (model or usual.model).resolve()
         config = LearnerConfig(spec, settings, training or usual.training, options, operator.index(seed), files)
         state = LearnerState(task, _checked_labels(labels), None, Vocabulary(), spec.create(options), History())
         learner = cls(config, state, found)
@@ -234,7 +235,7 @@ class Learner:
                 config = replace(config, model=replace(config.model, embedding=detect(Path(vectors)).size))
             progress.note(sizes_line(self._sizes, config.model, config.training))
         if vectors is not None:
-            if config.model.kind.is_pretrained:
+            if config.model.is_pretrained:
                 raise SettingsError("a pretrained encoder has word pieces of its own: leave the word vectors out")
             config = replace(config, vectors=RememberedVectors.given(vectors))
         key = {"data": stage.fingerprint, "settings": self._key(config, stage, vectors is not None)}
@@ -328,7 +329,7 @@ class Learner:
         *,
         beam: int = 1,
         temperature: float | None = None,
-        max_words: int = LONGEST,
+        max_words: int = MAX_WORDS,
         seed: int = 0,
     ) -> list[Answer]:
         """A reply to each message, by beam search or, with a temperature, by sampling."""
@@ -339,7 +340,7 @@ class Learner:
         generator = torch.Generator().manual_seed(derive(seed, "replies"))
         options = {"beam": beam, "temperature": temperature, "max_words": max_words}
         with self.suited_threads():
-            found = decode_all(model, data, **options, generator=generator)
+            found = generate_all(model, data, **options, generator=generator)
         known = self.vocabulary.words
         texts = [" ".join(known[word] for word in reply.words) for reply in found]
         return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
@@ -349,7 +350,7 @@ class Learner:
         """For each memory bank, the share of attention that each domain's slots get at each word: (texts, words)."""
         model = self.trained().eval()
         batch = collate(self.encode([_as_example(text)], labeled=False), [0], self.device)
-        return model.encoder.reading(batch.words, batch.lengths)
+        return model.encoder.attention_shares(batch.words, batch.lengths)
 
     def reading(self, text: Text) -> list[dict[str, torch.Tensor]]:
         """The name of `attention` before 1.0."""
@@ -358,7 +359,7 @@ class Learner:
 
     def tokens(self, text: Text) -> tuple[list[str], ...]:
         """The words or word pieces that the model reads; an encoder may read a pair as one sequence."""
-        (found,) = self.settings.kind.spelled(self.config.tokenize([_as_example(text)]), self.encoder)
+        (found,) = token_strings(self.config.tokenize([_as_example(text)]), self.encoder)
         return found
 
     def unknown_words(self, texts: Iterable[Text]) -> float:
@@ -368,7 +369,7 @@ class Learner:
 
     def count_unknown(self, examples: Sequence[Example]) -> UnknownWords:
         """Number of words, and of unknown words, in these examples."""
-        if self.settings.kind.is_pretrained:
+        if self.settings.is_pretrained:
             return UnknownWords()
         inputs = [Example(one.text, one.pair) for one in examples]
         return unknown_in(encode(self.config.tokenize(inputs), self.vocabulary))
@@ -408,9 +409,8 @@ class Learner:
 
     def drift_monitor(self, window: int = WINDOW, alpha: float = ALPHA) -> DriftMonitor:
         """Watches a running window of texts for drift; at most a share `alpha` of windows raises a false alarm."""
-        kind = self.settings.kind
-        vocabulary = None if kind.is_pretrained else self.vocabulary
-        tokenizer = kind.tokenizer(self.settings)
+        vocabulary = None if self.settings.is_pretrained else self.vocabulary
+        tokenizer = word_tokenizer(self.settings)
         learned = self.history.domains
         return DriftMonitor(self.reference, vocabulary, learned, tokenizer=tokenizer, window=window, alpha=alpha)
 
@@ -559,7 +559,7 @@ class Learner:
 
     def suited_threads(self) -> AbstractContextManager[None]:
         """Within, torch uses as many threads as suit the model's size."""
-        return using_threads(suited_threads(self.device, self.trained().multiplications(LARGE)))
+        return using_threads(suited_threads(self.device, self.trained().multiplications(INFERENCE_BATCH)))
 
 
 @dataclass(frozen=True)

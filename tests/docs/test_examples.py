@@ -15,8 +15,8 @@ from memgrow.cli import app
 from memgrow.cli import settings as recipes
 from memgrow.learner import Learner
 from memgrow.methods import METHODS
-from memgrow.models.pretrained import settings
-from memgrow.models.pretrained.files import read_encoder
+from memgrow.models import hub
+from memgrow.models.hub import read_encoder
 from tests.support.tiny_encoder import make_encoder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with the files of the examples, an encoder called minilm, and recipes with fewer epochs."""
     monkeypatch.chdir(tmp_path)
     tiny = make_encoder(tmp_path / "tiny")
-    monkeypatch.setattr(settings, "find_encoder", lambda spec: read_encoder(tiny if spec == "minilm" else spec, spec))
+    monkeypatch.setattr(hub, "find_encoder", lambda spec: read_encoder(tiny if spec == "minilm" else spec, spec))
     for domain, thing in (("books", "book"), ("dvds", "film")):
         for split, words in (("train", "quiet dull bright slow rich"), ("test", "warm thin")):
             rows = [

@@ -80,7 +80,7 @@ def make_models() -> None:
 
 
 def write_answers() -> None:
-    from memgrow.models.pretrained import encoder
+    from memgrow.models import transformer as encoder
 
     encoder.multiplies_bfloat16 = lambda kind: False  # one of them leaves the precision to the processor
     for folder in sorted(path for path in MODELS.iterdir() if path.is_dir()):

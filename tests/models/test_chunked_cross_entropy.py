@@ -38,15 +38,6 @@ def test_values_and_gradients_are_those_of_the_plain_way(given, budget):
         torch.testing.assert_close(ours, theirs)
 
 
-def test_gradients_can_be_asked_for_twice_and_for_a_part_alone(given):
-    (rows, table, bias), targets = given
-    table.requires_grad_(False)
-    total, each = chunked_cross_entropy(rows, table, bias, targets, 100)
-    first = torch.autograd.grad(total, (rows, bias), retain_graph=True)
-    assert all(torch.equal(a, b) for a, b in zip(first, torch.autograd.grad(total, (rows, bias)), strict=True))
-    assert not each.requires_grad
-
-
 def test_gradients_of_gradients_are_refused_and_never_left_out(given):
     (rows, table, bias), targets = given
     total, _ = chunked_cross_entropy(rows, table, bias, targets, 100)
@@ -56,17 +47,6 @@ def test_gradients_of_gradients_are_refused_and_never_left_out(given):
     for each in (rows, table, bias):
         with pytest.raises(SettingsError, match=r"no gradients of gradients.*cross_entropy of the scores"):
             torch.autograd.grad(slope.square().sum(), each, retain_graph=True)
-
-
-@pytest.mark.slow
-def test_compiled_it_gives_what_it_gives_eagerly(given):
-    (rows, table, bias), targets = given
-    eager, _ = chunked_cross_entropy(rows, table, bias, targets, 100)
-    compiled, _ = torch.compile(chunked_cross_entropy, backend="aot_eager")(rows, table, bias, targets, 100)
-    torch.testing.assert_close(compiled, eager)
-    found, expected = (torch.autograd.grad(total / 7, (rows, table, bias)) for total in (compiled, eager))
-    for ours, theirs in zip(found, expected, strict=True):
-        torch.testing.assert_close(ours, theirs)
 
 
 class Largest(TorchDispatchMode):
@@ -98,13 +78,3 @@ def test_scores_that_would_overflow_an_exponential_give_finite_numbers(given):
     gradients = torch.autograd.grad(total, (rows, table, bias))
     assert total.isfinite()
     assert all(gradient.isfinite().all() for gradient in gradients)
-
-
-def test_under_autocast_it_computes_in_the_numbers_of_the_weights(given):
-    (rows, table, bias), targets = [tensor.detach().float() for tensor in given[0]], given[1]
-    plain = F.cross_entropy(F.linear(rows.bfloat16().float(), table, bias), targets, reduction="sum")
-    with torch.autocast("cpu", torch.bfloat16):
-        total, _ = chunked_cross_entropy(rows.bfloat16(), table.requires_grad_(), bias, targets, 50)
-    total.backward()
-    torch.testing.assert_close(total, plain)
-    assert table.grad.dtype == torch.float32

@@ -14,8 +14,8 @@ from memgrow.data.corpora import INNER as RATINGS_ARCHIVE
 from memgrow.data.corpora import RATINGS
 from memgrow.data.fetch import UnreachableError
 from memgrow.errors import DataError
-from memgrow.models.pretrained.catalogue import KNOWN, KnownEncoder, Wheel
-from memgrow.models.pretrained.fetch import get
+from memgrow.models.fetch import get
+from memgrow.models.hub import KNOWN, KnownEncoder, Wheel
 from tests.support.multinli_layout import write_multinli
 
 INNER, MISMATCHED = "multinli_1.0", "multinli_1.0_dev_mismatched.jsonl"

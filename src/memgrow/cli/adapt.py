@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from memgrow.evaluation.progress_bars import TrainingBar
     from memgrow.evaluation.tracking import Tracking
     from memgrow.learner import Learner
-    from memgrow.models.pretrained.files import EncoderFiles
+    from memgrow.models.hub import EncoderFiles
 
 
 @opt.grouped
@@ -249,7 +249,7 @@ def _open(folder: Path, changes: "SettingChanges", device: str, *, method: str |
 
 def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFiles":
     """The files of the model's encoder, if the one that is asked for has the same weights."""
-    from memgrow.models.pretrained.catalogue import find_encoder
+    from memgrow.models.hub import find_encoder
 
     try:
         found = find_encoder(name)

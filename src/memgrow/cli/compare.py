@@ -151,7 +151,7 @@ def _settings(
                 f"{asked.encoder} is a pretrained encoder, which takes neither replies nor word vectors: leave out "
                 "--encoder, or give rows with labels and leave out --vectors"
             )
-        model, _ = asked.section("model", usual.model).resolved()
+        model, _ = asked.section("model", usual.model).resolve()
     else:
         if is_public:
             training = replace(usual.training, **CORPUS_TRAINING)

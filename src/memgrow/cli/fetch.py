@@ -110,8 +110,8 @@ def get_encoder(name: Name, again: Again = False, source: Source = None, as_json
     Example: memgrow encoder get minilm
     """
     from memgrow.evaluation.progress_bars import DownloadBar
-    from memgrow.models.pretrained.catalogue import encoder_called
-    from memgrow.models.pretrained.fetch import get
+    from memgrow.models.fetch import get
+    from memgrow.models.hub import encoder_called
 
     known = encoder_called(name)
     if there := known.is_here() and not again:
@@ -132,7 +132,7 @@ def list_encoders(as_json: opt.AsJson = False) -> None:
 
     Example: memgrow encoder list
     """
-    from memgrow.models.pretrained.catalogue import KNOWN
+    from memgrow.models.hub import KNOWN
 
     if as_json:
         write_json(
@@ -162,10 +162,10 @@ def where_encoders(name: OptionalName = None, as_json: opt.AsJson = False) -> No
 
     Example: memgrow encoder where minilm
     """
-    from memgrow.models.pretrained.catalogue import encoder_called, where
+    from memgrow.models.hub import encoder_called, encoders_folder
 
     missing = None if not name or encoder_called(name).is_here() else f"encoder get {name}"
-    _show_folder(where(name), as_json, missing)
+    _show_folder(encoder_called(name).folder if name else encoders_folder(), as_json, missing)
 
 
 def _show_folder(folder: object, as_json: bool, fetch: str | None) -> None:

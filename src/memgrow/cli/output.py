@@ -155,5 +155,5 @@ def count_cut_texts(examples: "Iterable[Example]", learner: "Learner") -> int:
 def note_cut_texts(cut: int, learner: "Learner") -> None:
     """Say how many texts are longer than the model reads."""
     if cut:
-        long = f"{counted(cut, 'text')} longer than {learner.config.max_tokens} {learner.settings.kind.unit}"
+        long = f"{counted(cut, 'text')} longer than {learner.config.max_tokens} {learner.settings.token_name}"
         note_to_stderr(f"{long}: only the beginning is read")

@@ -88,14 +88,15 @@ def _reply_attention(
     """The attention of a message in the encoder's banks, and of its reply in the decoder's."""
     batch = collate(learner.encode([message], labeled=False), [0], learner.device)
     words = torch.tensor([answer.words or (0,)], device=learner.device)
-    shares = learner.responder().eval().reading(batch.words, batch.lengths, words, torch.tensor([len(answer.words)]))
+    lengths = torch.tensor([len(answer.words)])
+    shares = learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
     return list(shares.encoder), list(shares.decoder)
 
 
 def attention_by_bank(learner: Learner, example: Example) -> list[dict[str, float]]:
     """For each bank, the share of attention that each domain's slots get from a text."""
     read = [{domain: float(share.sum()) for domain, share in shares.items()} for shares in learner.attention(example)]
-    if learner.settings.kind.is_pretrained:  # one query per domain
+    if learner.settings.is_pretrained:  # one query per domain
         pieces = sum(map(len, learner.tokens(example)))
         return [{domain: amount / pieces for domain, amount in bank.items()} for bank in read]
     return [{domain: amount / (sum(bank.values()) or 1) for domain, amount in bank.items()} for bank in read]
@@ -123,7 +124,7 @@ def reply_attention(learner: Learner, message: str, answer: Answer) -> dict[str,
 
 def unknown_words(learner: Learner, example: Example) -> list[str]:
     """Words of a text that are not in the model's vocabulary; none for word pieces."""
-    if learner.settings.kind.is_pretrained:
+    if learner.settings.is_pretrained:
         return []
     words = (word for row in learner.tokens(example) for word in row)
     return list(dict.fromkeys(word for word in words if word not in learner.vocabulary))
@@ -199,7 +200,7 @@ def measure_attention(learner: Learner, domains: Iterable[Domain], texts: int = 
         slots={owner: round(_mean_of(owner, sizes)) for owner in owners},
         shares={name: {owner: _mean_of(owner, found) for owner in owners} for name, found in shared.items()},
         most_read=tuple(sorted(slots, key=lambda one: -one.mean)[:MOST_READ]),
-        apart=learner.settings.kind.is_pretrained,
+        apart=learner.settings.is_pretrained,
     )
 
 
@@ -223,16 +224,16 @@ def _mean_weights(learner: Learner, examples: Sequence[Example]) -> list[Tensor]
             sums = weights.double().sum((0, 1)).cpu()
             totals[at] += sums
             # With one query per domain each domain gets up to 1 of a word; otherwise all domains share 1.
-            words[at] += float(batch.lengths.sum() if learner.settings.kind.is_pretrained else sums.sum())
+            words[at] += float(batch.lengths.sum() if learner.settings.is_pretrained else sums.sum())
     return [total / count for total, count in zip(totals, words, strict=True)]
 
 
 def _weights(learner: Learner, batch: Batch) -> list[Tensor]:
     model = learner.trained().eval()
     if not isinstance(model, Responder):
-        return model.encoder.slot_weights(batch.words, batch.lengths)
+        return model.encoder.attention(batch.words, batch.lengths)
     (words, replies), (lengths, ends) = batch.words.chunk(2), batch.lengths.chunk(2)
-    return model.slot_weights(words, lengths, replies, ends)
+    return model.attention(words, lengths, replies, ends)
 
 
 def _bank_names(learner: Learner) -> list[str]:

@@ -99,11 +99,11 @@ class MethodSpec:
 
     def check(self, settings: ModelSettings) -> None:
         """Refuse a model that this method does not work with."""
-        if any(part.needs_encoder for part in self.parts) and not settings.kind.is_pretrained:
+        if any(part.needs_encoder for part in self.parts) and not settings.is_pretrained:
             raise SettingsError(f"{self.name} needs a pretrained encoder: give one (--encoder), or use another method")
-        lacking = [GROWN[what] for what in self.grows if what not in settings.kind.grows]
+        lacking = [GROWN[what] for what in self.grows if what not in settings.grows]
         if lacking:
-            kind = "a pretrained encoder" if settings.kind.is_pretrained else f"the encoder {settings.cell!r}"
+            kind = "a pretrained encoder" if settings.is_pretrained else f"the encoder {settings.cell!r}"
             raise SettingsError(
                 f"{self.name} adds {' and '.join(lacking)}, which {kind} does not have: use another method, such as F"
             )

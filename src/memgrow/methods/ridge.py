@@ -103,7 +103,7 @@ def sums_over(model: Classifier, data: Encoded, progress: Callable[[int, int], N
     """The sums over all examples; reports how many tokens have been read."""
     model.eval()
     total, done, found = sum(map(data.length, range(len(data)))), 0, None
-    with model.encoder.prepared():
+    with model.encoder.inference():
         for indices in model.in_batches(data):
             batch = collate(data, indices, model.device)
             features = model.features(model.encoder(batch.words, batch.lengths))

@@ -7,10 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError
 from memgrow.models.base import Encoder, Model
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier
-from memgrow.models.hub import EncoderFiles, Shapes, check_sizes, unfit
+from memgrow.models.hub import EncoderFiles, check_sizes, unfit
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.seq2seq import Responder
 from memgrow.models.settings import ModelSettings, PretrainedSettings

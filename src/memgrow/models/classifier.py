@@ -169,5 +169,9 @@ class PairClassifier(Classifier):
     copies = 4
 
     def features(self, vectors: Tensor) -> Tensor:
-        u, v = vectors.chunk(2)
+        return self.joined(*vectors.chunk(2))
+
+    @staticmethod
+    def joined(u: Tensor, v: Tensor) -> Tensor:
+        """The features of pairs whose texts have the vectors u and v, (B, S) each."""
         return torch.cat((u, v, u * v, (u - v).abs()), dim=-1)

@@ -1,7 +1,6 @@
 """The paper's encoder: word vectors, one or more recurrent columns with memory, and pooling."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast

@@ -23,9 +23,8 @@ from memgrow.evaluation.drift import Reference
 from memgrow.evaluation.history import History
 from memgrow.methods import MethodSettings, find_method
 from memgrow.methods.rehearsal import pack_rows, unpack_rows
-from memgrow.models import Model, ModelSettings, described, rebuild, settings_from
-from memgrow.models.fit import build_fitting, check_numbers
-from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.models import Model, ModelSettings, check_numbers, rebuild, settings_from_json
+from memgrow.models.hub import EncoderFiles
 from memgrow.storage.folder import ModelFolder, read_settled
 from memgrow.storage.version_folder import VersionFolder
 from memgrow.training.checks import check_examples
@@ -67,7 +66,7 @@ def write_files(folder: Path, config: LearnerConfig, state: LearnerState, bases:
         "labels": state.labels,
         "labels_by_domain": state.history.labels,
         "seed": config.seed,
-        "model": described(config.model),
+        "model": config.model.to_json(),
         "training": asdict(config.training),
         "options": asdict(config.options),
         "shape": state.model.shape(),
@@ -96,7 +95,7 @@ def write_files(folder: Path, config: LearnerConfig, state: LearnerState, bases:
 def _write_weights(folder: Path, model: Model, bases: Iterable[Path]) -> None:
     tensors = model.state_dict()
     shared: set[str] = set()
-    if model.encoder.stored_once:
+    if model.settings.is_pretrained:
         for base in bases:
             if shared := _unchanged(base, tensors):
                 link_or_copy(base, folder / BASE)
@@ -216,7 +215,7 @@ def _read_files(
     settings = version.json(CONFIG)
     config = LearnerConfig(
         find_method(settings["method"], retired=True),
-        model_settings or settings_from(settings["model"]),
+        model_settings or settings_from_json(settings["model"]),
         TrainingSettings(**settings["training"]),
         MethodSettings.from_json(settings["options"]),
         settings["seed"],
@@ -227,15 +226,10 @@ def _read_files(
     check_types(CONFIG, config.model, config.training, config.options)
     if wrong_part(labels, tuple[str, ...], "labels") or len(set(labels)) != len(labels) or type(config.seed) is not int:
         raise ValueError(f"{CONFIG}: labels or seed")
-    if config.model.kind.is_pretrained and config.encoder is None:
+    if config.model.is_pretrained and config.encoder is None:
         raise ValueError(f"{ENCODER} is missing")
-    model = build_fitting(
-        lambda: rebuild(task, config.model, len(labels), shape, config.encoder),
-        settings["model"],
-        shape,
-        config.encoder,
-        version.shapes(BASE, MODEL),
-    )
+    stored = version.shapes(BASE, MODEL)
+    model = rebuild(task, config.model, len(labels), shape, files=config.encoder, stored=stored)
     vocabulary = Vocabulary.from_json(version.json(VOCABULARY))
     if shape.get("words", len(vocabulary)) != len(vocabulary):
         raise ValueError(f"{VOCABULARY} has {len(vocabulary):,} words, and {CONFIG} {shape['words']:,}")
@@ -243,7 +237,7 @@ def _read_files(
     tensors = {n: t for n, t in (version.tensors(BASE) | version.tensors(MODEL)).items() if n in known}
     check_numbers(model, tensors)
     model.load_state_dict(tensors)
-    model.encoder.check_reading()
+    model.encoder.check()
     config.tokenize([Example("a", "a" if task == "pair" else None)])  # special tokens may leave no room for words
     method_state = config.method.create(config.options)
     method_state.load_state_dict({name: tensor.to(device) for name, tensor in version.tensors(METHOD).items()})

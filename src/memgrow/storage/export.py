@@ -21,8 +21,7 @@ from memgrow.data.disk import atomic_folder, pack_json, sync_file
 from memgrow.data.paths import expanded
 from memgrow.errors import MissingExtraError, ModelError, brief
 from memgrow.models import Classifier, PairClassifier, PretrainedEncoder, PretrainedSettings
-from memgrow.models.pretrained.catalogue import public_name
-from memgrow.models.pretrained.files import encoders_extra
+from memgrow.models.hub import encoders_extra, public_name
 from memgrow.storage.checkpoint import REHEARSAL, write_files
 from memgrow.storage.folder import MANIFEST, ModelFolder
 from memgrow.storage.model_card import model_card

@@ -8,8 +8,7 @@ from memgrow import __version__
 from memgrow.errors import counted, printable
 from memgrow.evaluation.history import perplexity_of
 from memgrow.models import REPLY
-from memgrow.models.pretrained.catalogue import HUB_NAME, KNOWN, public_name
-from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.models.hub import HUB_NAME, KNOWN, EncoderFiles, public_name
 from memgrow.nn import count_parameters
 
 if TYPE_CHECKING:

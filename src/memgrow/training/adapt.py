@@ -12,7 +12,7 @@ from torch import Tensor
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
-from memgrow.data.vocabulary import StoredWords, store_words
+from memgrow.data.vocabulary import StoredWords, Vocabulary, store_words
 from memgrow.errors import ForgettingError, SettingsError, counted, listed
 from memgrow.evaluation.calibration import calibrate
 from memgrow.evaluation.drift import Reference, summarize
@@ -20,7 +20,8 @@ from memgrow.evaluation.history import Grew, Stage
 from memgrow.methods import FinishedDomain, MethodSpec
 from memgrow.methods.base import Weights, newly_trained
 from memgrow.models import REPLY, Classifier, Model, Tally, build
-from memgrow.models.encoder import first_vectors
+from memgrow.models.recurrent import first_vectors
+from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import suited_threads, using_threads, warm_up
 from memgrow.nn.seeding import derive, seeded
@@ -144,7 +145,7 @@ def adapt(
 def check_learnable(config: LearnerConfig, stage: StageData) -> None:
     """Refuse a stage that the method or the model cannot learn."""
     config.method.check_task(stage.task)
-    if stage.task == REPLY and config.model.kind.is_pretrained:
+    if stage.task == REPLY and config.model.is_pretrained:
         raise SettingsError(
             f"{stage.name} has replies, and a pretrained encoder predicts labels: give rows with labels, or leave the "
             "encoder out"
@@ -153,7 +154,7 @@ def check_learnable(config: LearnerConfig, stage: StageData) -> None:
 
 def _new_words(config: LearnerConfig, state: LearnerState, old: Model | None, tokens: Tokenized) -> StoredWords:
     """The vocabulary with the words that this domain adds, if the method adds any."""
-    known = config.model.kind.first_vocabulary(config.model) if old is None else state.vocabulary
+    known = Vocabulary() if old is None else state.vocabulary
     joining = tokens.documents if old is None or "words" in config.method.grows else ()
     return store_words(known, joining, config.training.min_count, config.training.min_documents)
 
@@ -177,7 +178,7 @@ def _grow(
         if model.word_vectors is not None:
             with torch.no_grad():
                 model.word_vectors.weight[len(vocabulary) - words.stored :] = rows.to(options.device)
-        hidden = 0 if settings.kind.is_pretrained else next(iter(model.encoder.hidden_units), settings.hidden)
+        hidden = 0 if settings.is_pretrained else next(iter(model.encoder.hidden_units), settings.hidden)
         return model, Grew(settings.slots, hidden, words.stored, 1)
     model = copy.deepcopy(old)
     labels = len(stage.labels) - old.labels if isinstance(old, Classifier) else 0
@@ -193,7 +194,7 @@ def _growth_sizes(config: LearnerConfig, model: Model, method: MethodSpec) -> tu
     """The number of new slots and hidden units."""
     if not {"slots", "hidden"} & set(method.grows):
         return 0, 0
-    slots = config.options.slots or model.settings.slots or model.encoder.usual_slots
+    slots = config.options.slots or model.settings.slots or model.settings.default_slots
     if not slots:
         raise SettingsError(
             f"{method.name} adds slots, and this model has none yet: set their number (--set slots=64), or use a "
@@ -238,8 +239,7 @@ def _with_statistics(
             logits, labels, sizes=parts, before=before.calibration, learned=state.history.domains, stage=number
         )
         confidences = torch.split((logits / calibration.temperature).softmax(-1).max(-1).values, sizes)
-    kind = config.model.kind
-    tokenizer, vocabulary = kind.tokenizer(config.model), None if kind.is_pretrained else state.vocabulary
+    tokenizer, vocabulary = word_tokenizer(config.model), None if config.model.is_pretrained else state.vocabulary
     found = {
         domain.name: summarize(
             domain.train,
@@ -307,11 +307,11 @@ def _note_data(
     progress: Progress,
 ) -> None:
     if tokens.cut:
-        unit = config.model.kind.unit
+        unit = config.model.token_name
         progress.note(
             f"{stage.name}: only the first {config.max_tokens} {unit} are read of {counted(tokens.cut, 'text')}"
         )
-    if config.model.kind.is_pretrained:
+    if config.model.is_pretrained:
         return
     if words.chosen_from:
         progress.note(words.sentence(stage.name))

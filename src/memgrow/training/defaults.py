@@ -91,7 +91,7 @@ def advice_for(config: LearnerConfig) -> str:
     """What may help a model that is no better than the majority-class baseline."""
     if config.method.closed_form:
         return "give it more rows"
-    if config.model.kind.is_pretrained:
+    if config.model.is_pretrained:
         return "give it more rows, or another method or rate; with few rows try a new model with --method ridge"
     vectors = "" if config.vectors else " word vectors (--vectors),"
     return f"give it more rows,{vectors} more epochs (--set epochs=40), or a higher rate"

@@ -12,7 +12,8 @@ from memgrow.evaluation.drift import Reference
 from memgrow.evaluation.history import History
 from memgrow.methods import CombinedMethod, MethodSettings, MethodSpec
 from memgrow.models import Model, ModelSettings
-from memgrow.models.pretrained.files import EncoderFiles
+from memgrow.models.hub import EncoderFiles
+from memgrow.models.tokenizer import max_tokens, tokenize_for
 from memgrow.training.settings import TrainingSettings
 
 
@@ -30,12 +31,12 @@ class LearnerConfig:
 
     def tokenize(self, examples: Sequence[Example]) -> Tokenized:
         """Examples as the tokens that the encoder reads."""
-        return self.model.kind.tokenized(self.model, examples, self.training.max_words, self.encoder)
+        return tokenize_for(self.model, examples, self.training.max_words, self.encoder)
 
     @property
     def max_tokens(self) -> int:
         """The number of tokens of a text that are read, at most."""
-        return self.model.kind.limit(self.model, self.training.max_words, self.encoder)
+        return max_tokens(self.training.max_words, self.encoder)
 
 
 @dataclass(frozen=True)

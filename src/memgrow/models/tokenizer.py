@@ -1,29 +1,50 @@
-"""The tokenizer of a pretrained encoder: examples as numbers of word pieces, in the form that the encoder was given."""
+"""From examples to tokens: words, or the word pieces of a pretrained encoder."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from threading import Lock
 from typing import Any
 
 from memgrow.data import Example
-from memgrow.data.batches import Tokenized
+from memgrow.data.batches import Tokenized, tokenize_examples
+from memgrow.data.text import tokenize, tokenize_lower
 from memgrow.errors import ModelError, SettingsError, brief
-from memgrow.models.pretrained.files import EncoderFiles, encoders_extra, highest_number
+from memgrow.models.hub import EncoderFiles, encoders_extra
+from memgrow.models.settings import ModelSettings
 
-Kept = dict[tuple["PieceTokenizer", tuple[Example, ...], int, bool], Tokenized]
 ODDITIES = "a \u00e9 \u4e2d \U0001f600 \x00 !"  # a tokenizer that can read these has a piece for what it does not know
-_kept: list[Kept] = []  # what is kept, within `tokens_kept`
 
 
-@contextmanager
-def tokens_kept() -> Iterator[None]:
-    """Within, tokens are kept with their texts: for experiments, which read the same texts again in every stage."""
-    _kept.append({})
-    try:
-        yield
-    finally:
-        _kept.pop()
+def tokenize_for(
+    settings: ModelSettings, examples: Sequence[Example], max_words: int, files: EncoderFiles | None = None
+) -> Tokenized:
+    """Examples as the tokens that the encoder of these settings reads: words, or numbers of word pieces."""
+    if files is None:
+        return tokenize_examples(examples, max_words, word_tokenizer(settings))
+    return tokenizer_of(files).tokenize(examples, max_tokens(max_words, files), settings.joins_pairs)
+
+
+def word_tokenizer(settings: ModelSettings) -> Callable[[str], list[str]]:
+    """Splits a text into words."""
+    return tokenize_lower if settings.lowercase else tokenize
+
+
+def max_tokens(max_words: int, files: EncoderFiles | None = None) -> int:
+    """The number of tokens that are read of a text, at most, where `max_words` are asked for."""
+    if files is None:
+        return max_words
+    from memgrow.models.transformer import config_of, max_length
+
+    return min(max_words, max_length(config_of(files.config)))
+
+
+def token_strings(tokenized: Tokenized, files: EncoderFiles | None = None) -> list[tuple[list[str], ...]]:
+    """The tokens of each example as text."""
+    if files is None:
+        return [tuple(map(list, texts)) for texts in tokenized.texts]
+    tokenizer = tokenizer_of(files)
+    return [tuple(tokenizer.pieces(row) for row in rows) for rows in tokenized.texts]
 
 
 class PieceTokenizer:
@@ -32,23 +53,21 @@ class PieceTokenizer:
     def __init__(self, text: str) -> None:
         with encoders_extra():
             from tokenizers import Tokenizer
-        with _sentences():
+        with _model_errors():
             self._tokenizer: Any = Tokenizer.from_str(text)
         self._tokenizer.no_padding()
         # A text that spells out [SEP] is a text about separators, not a pair.
         self._tokenizer.encode_special_tokens = True
-        self._alone = Lock()  # the library keeps the length that texts are cut to, and learners of all threads share it
+        self._lock = Lock()  # the library keeps the length that texts are cut to, and threads share the tokenizer
 
-    def check(self, embeddings: int) -> None:
-        """Refuse a tokenizer that cannot read a text, or has numbers of pieces that the model has no embeddings for."""
-        with self._alone, _sentences():
-            self._tokenizer.encode(ODDITIES, ODDITIES)
-            highest = highest_number(self._tokenizer)
-        if not 0 <= highest < embeddings:
-            raise ModelError(
-                f"tokenizer.json has {highest + 1:,} pieces and the model {embeddings:,}; it is of another model: copy "
-                "the right one"
-            )
+    def check(self, embeddings: object) -> None:
+        """Refuse a tokenizer that cannot read a text, or has pieces that the model has no embeddings for."""
+        with self._lock, _model_errors():
+            read = [self._tokenizer.encode(ODDITIES), self._tokenizer.encode(ODDITIES, ODDITIES)]
+        numbers = [*self._tokenizer.get_vocab().values(), *(number for one in read for number in one.ids)]
+        count = max(numbers, default=-1) + 1
+        if not count or (isinstance(embeddings, int) and count > embeddings):
+            raise ModelError(f"tokenizer.json has {count:,} pieces and the model {embeddings}: copy the right one")
 
     def number(self, piece: str) -> int | None:
         """The number of a piece, such as [SEP]."""
@@ -56,10 +75,10 @@ class PieceTokenizer:
         return found
 
     def separator(self) -> int | None:
-        """The piece after which the second text of a pair begins, if that has a type of its own, as BERT's has."""
-        with self._alone:
+        """The piece after which the second text of a pair begins, if that has its own token type, as BERT's has."""
+        with self._lock:
             self._tokenizer.no_truncation()
-            with _sentences():
+            with _model_errors():
                 pair = self._tokenizer.encode("a", "b")
         types: list[int] = pair.type_ids
         second = types.index(1) if 1 in types else 0
@@ -67,37 +86,26 @@ class PieceTokenizer:
         return last
 
     def pieces(self, numbers: Sequence[int]) -> list[str]:
-        """The pieces of those numbers, for people to read."""
+        """The pieces of those numbers."""
         return [self._tokenizer.id_to_token(number) or "?" for number in numbers]
 
-    def tokenized(self, examples: Sequence[Example], longest: int, pairs_as_one: bool) -> Tokenized:
+    def tokenize(self, examples: Sequence[Example], longest: int, joins_pairs: bool) -> Tokenized:
         """Examples as numbers, at most `longest` for each row: a text, or a pair that is read as one.
 
         Of a pair that is too long the longer text is cut; special pieces stay.
         """
-        if not _kept:
-            return self._read(examples, longest, pairs_as_one)
-        kept, key = _kept[-1], (self, tuple(examples), longest, pairs_as_one)
-        if key not in kept:
-            kept[key] = self._read(examples, longest, pairs_as_one)
-        return kept[key]
-
-    def _read(self, examples: Sequence[Example], longest: int, pairs_as_one: bool) -> Tokenized:
         texts = len(examples[0].texts) if examples else 1
-        each = 1 if pairs_as_one else texts  # rows of an example
+        each = 1 if joins_pairs else texts  # rows of an example
         special = self._tokenizer.num_special_tokens_to_add(texts > each)
         if longest <= special:  # the library would cut nothing at all
-            raise SettingsError(
-                f"max_words {longest} leaves no room for words beside the {special} special pieces of a text: "
-                f"set it to at least {special + 1}"
-            )
+            raise SettingsError(f"max_words must be at least {special + 1}: {special} of {longest} are special pieces")
         read = [example.texts for example in examples]
         if not all(text.isascii() or _is_unicode(text) for row in read for text in row):
             read = [tuple(text.encode(errors="replace").decode() for text in row) for row in read]
         rows: list[Any] = read if texts > each else [text for row in read for text in row]
-        with self._alone:
+        with self._lock:
             self._tokenizer.enable_truncation(longest, strategy="longest_first")
-            with _sentences():
+            with _model_errors():
                 encodings = self._tokenizer.encode_batch_fast(rows)
         # Without special pieces a blank text has none at all, and there would be nothing to take the mean of.
         numbers = [encoding.ids or [0] for encoding in encodings]
@@ -107,14 +115,14 @@ class PieceTokenizer:
 
 
 @contextmanager
-def _sentences() -> Iterator[None]:
-    """Within, what the library says of a tokenizer that it cannot use is told in a sentence."""
+def _model_errors() -> Iterator[None]:
+    """Within, errors of the library become a ModelError."""
     try:
         yield
     except BaseException as error:  # the library raises nothing more special, and its panics are not even that
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
-        raise ModelError(f"tokenizer.json cannot be used ({brief(error)}); copy or fetch the encoder again") from error
+        raise ModelError(f"tokenizer.json cannot be used ({brief(error)}): copy or fetch the encoder again") from error
 
 
 def _is_unicode(text: str) -> bool:

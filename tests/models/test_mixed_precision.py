@@ -1,13 +1,17 @@
 """Training in bfloat16 with all weights cast at once, against each of them cast by itself."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from torch import nn
 from torch.func import functional_call
 
-from memgrow.models import PretrainedSettings
-from memgrow.models.pretrained.backbone import FrozenCopies, load_backbone, trained_in_bfloat16
-from memgrow.models.pretrained.files import read_encoder
+from memgrow.models import PretrainedEncoder, PretrainedSettings
+from memgrow.models.hub import read_encoder
+from memgrow.models.mixed_precision import FrozenCopies, trained_in_bfloat16
+from memgrow.models.transformer import load_backbone
 from tests.support.tiny_encoder import FAMILIES, make_encoder
 
 WORDS = torch.arange(2 * 6).view(2, 6)
@@ -104,3 +108,26 @@ def test_copies_of_what_is_frozen_are_made_once_and_anew_after_a_write(backbone)
             else:
                 first.add_(1)
     assert torch.equal(copies.of(first), first.detach().bfloat16())
+
+
+def test_a_copied_model_has_no_copies_of_frozen_weights():
+    copies, parameter = FrozenCopies(), nn.Parameter(torch.ones(1000), requires_grad=False)
+    copies.of(parameter)
+    assert len(pickle.dumps(copies)) < 1000
+    copied = copy.deepcopy(copies)
+    parameter.data.fill_(4)  # which torch does not count
+    assert (copied.of(parameter) == 4).all()
+
+
+def test_weights_written_past_torch_are_read_by_inference_at_once_and_by_steps_after_a_change_of_mode(tmp_path):
+    files = read_encoder(make_encoder(tmp_path / "encoder"))
+    encoder = PretrainedEncoder.create(PretrainedSettings(precision="bfloat16", dropout=0.0), files).train()
+    encoder.backbone.requires_grad_(False)
+    words, lengths = torch.arange(5, 17).view(2, 6), torch.tensor([6, 4])
+    before = encoder(words, lengths).detach()
+    with torch.no_grad():
+        answers = encoder(words, lengths)
+    encoder.backbone.get_input_embeddings().weight.data.mul_(3)
+    with torch.no_grad():
+        assert not torch.equal(encoder(words, lengths), answers)
+    assert not torch.equal(encoder.eval().train()(words, lengths), before)

