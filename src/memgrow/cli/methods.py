@@ -5,7 +5,7 @@ from typing import Any
 from memgrow.errors import SettingsError
 from memgrow.evaluation.tables import Column, Table
 from memgrow.methods import ADDITIONS, METHODS, RECOMMENDED_FOR_REPLIES, MethodSettings, MethodSpec, find_method
-from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings
+from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.training.defaults import defaults_for
 
 
@@ -36,7 +36,7 @@ def list_methods() -> dict[str, Any]:
         "letters": [
             {
                 "name": name,
-                "encoder": "no" if one.grows and one.grows not in PretrainedEncoder.grows else "yes",
+                "encoder": "no" if one.grows and one.grows not in PretrainedSettings.grows else "yes",
                 "about": one.about,
             }
             for name, one in ADDITIONS.items()
