@@ -229,7 +229,8 @@ def every_setting_is_listed_with_its_defaults() -> Iterator[str]:
 
 
 def _default(settings: object, name: str) -> str:
-    if not hasattr(settings, name) or (isinstance(settings, PretrainedSettings) and name in PretrainedSettings._of_recurrent):
+    recurrent = PretrainedSettings._of_recurrent if isinstance(settings, PretrainedSettings) else ()
+    if not hasattr(settings, name) or name in recurrent:
         return "–"
     value = getattr(settings, name)
     return value if isinstance(value, str) else json.dumps(value)
