@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from memgrow.models.pretrained.files import EncoderFiles, read_licences
 
 from memgrow import Learner, MethodSettings, PretrainedSettings
 from memgrow.data import Example, synthetic_stream
 from memgrow.data.synthetic import synthetic_dialogue
 from memgrow.errors import ModelError
+from memgrow.models.hub import EncoderFiles, read_licences
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.storage.model_card import licence_of
 from memgrow.training.defaults import FINE_TUNING
