@@ -314,7 +314,7 @@ def test_a_learner_that_knows_nothing_says_so(tiny, short, tmp_path):
         (lambda: Learner.create(task="song"), "no task 'song'; there are text, pair"),
         (lambda: Learner.create(device="tpu"), "no device 'tpu'; there are auto, cpu and cuda"),
         (lambda: ModelSettings(cell="transformer"), "cell 'transformer' is not known"),
-        (lambda: ModelSettings(pooling="max"), "pooling 'max' is not known; there are mean, last"),
+        (lambda: ModelSettings(pooling="max"), "pooling 'max' is not known"),
         (lambda: ModelSettings(hidden=0), "hidden must be at least 1, not 0"),
         (lambda: ModelSettings(slots=-5), "slots must be 0 or more"),
         (lambda: ModelSettings(dropout=1.0), "dropout must be at least 0 and below 1"),

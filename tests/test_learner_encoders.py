@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from memgrow.data import Domain, Example, Stream, synthetic_dialogue, synthetic_stream
 from memgrow.errors import MemgrowError, ModelError, SettingsError
@@ -112,7 +113,7 @@ def test_the_defaults_are_for_fine_tuning(encoder):
 
 def test_single_texts_are_learnt_and_the_weights_move(encoder, reviews):
     learner = make(encoder, training=replace(FAST, epochs=30, patience=30, rate=5e-3, new_rate=5e-2))
-    before = learner.encoder.tensors()
+    before = load_file(learner.encoder.weights)
     learner.adapt(reviews[0])
     assert learner.task == "text"
     assert learner.evaluate(reviews[0]) == {"things": 1.0}
@@ -285,7 +286,7 @@ def test_a_model_without_its_encoders_folder_goes_on_and_says_so_only_where_it_m
     with pytest.raises(MemgrowError, match=r"there is no encoder .*/encoder"):
         Learner.load(tmp_path / "in-domain", "cpu").adapt(stream[1])
     make_encoder(encoder, seed=1)
-    with pytest.raises(SettingsError, match=r"is not the one that this was made with"):
+    with pytest.raises(SettingsError, match=r"SHA-256"):
         Learner.load(tmp_path / "in-domain", "cpu").adapt(stream[1])
 
 
@@ -307,7 +308,7 @@ def test_verify_and_loading_refuse_a_folder_whose_texts_have_no_room_for_a_word(
     for most in range(1, least + 1):
         change(folder, "config.json", {"training": training | {"max_words": most}})
         if most < least:
-            said = rf"max_words {most} leaves no room for words .* set it to at least {least}"
+            said = f"max_words must be at least {least}"
             with pytest.raises(ModelError, match=said):
                 Learner.load(folder, "cpu")
             (fault,) = find_faults(folder)
