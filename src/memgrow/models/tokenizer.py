@@ -98,7 +98,7 @@ class PieceTokenizer:
         each = 1 if joins_pairs else texts  # rows of an example
         special = self._tokenizer.num_special_tokens_to_add(texts > each)
         if longest <= special:  # the library would cut nothing at all
-            raise SettingsError(f"max_words must be at least {special + 1}, not {longest}: {special} are special pieces")
+            raise SettingsError(f"max_words must be at least {special + 1}, not {longest}: {special} are special")
         read = [example.texts for example in examples]
         if not all(text.isascii() or _is_unicode(text) for row in read for text in row):
             read = [tuple(text.encode(errors="replace").decode() for text in row) for row in read]
