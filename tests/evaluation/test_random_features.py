@@ -8,10 +8,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memgrow.evaluation.random_features import CHUNK, FEATURES, naive_features, text_features
+from memgrow.evaluation.random_features import CHUNK, DIRECTIONS, FEATURES, text_features
 
 words = st.lists(st.text(max_size=6), max_size=12)
 examples = st.lists(st.tuples(words) | st.tuples(words, words), min_size=1, max_size=3)
+
+
+def naive_features(texts) -> list[float]:
+    """The features of one example, word by word."""
+    distinct = {(place, word) for place, text in enumerate(texts) for word in text}
+    sums = [0.0] * DIRECTIONS
+    for place, word in distinct:
+        digest = hashlib.blake2b(f"{place} {word}".encode(errors="surrogatepass"), digest_size=DIRECTIONS // 8).digest()
+        bits = int.from_bytes(digest, "big")
+        for direction in range(DIRECTIONS):
+            sums[direction] += 1 if bits >> (DIRECTIONS - 1 - direction) & 1 else -1
+    scaled = [one / max(1, len(distinct)) ** 0.5 for one in sums]
+    return [float(wave(one)) / DIRECTIONS**0.5 for wave in (np.cos, np.sin) for one in scaled]
 
 
 @given(examples)

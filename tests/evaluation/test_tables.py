@@ -115,7 +115,7 @@ def test_history_stages_and_summary_of_a_model():
     text = shown(history_table(found, []), 120)
     assert "forgot" in text
     assert "rows" not in text  # no method that keeps rows
-    assert "d2" in shown(stages_table(found))
+    assert "d2" in shown(stages_table(found, replies=False), 120)
     kept = History([stage("a", note={"rows_kept": 4})], AccuracyMatrix().with_row(["a"], {"a": 0.5}))
     assert "rows" in shown(history_table(kept, []), 120)
     line = summary_line(found)

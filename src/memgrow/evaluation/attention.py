@@ -16,7 +16,6 @@ from memgrow.models import PretrainedEncoder, Responder
 
 MAX_TEXTS = 500  # of a domain: shares are then known to about a percent
 MAX_WEIGHTS = 2**24  # of slots in memory at a time
-MOST_READ = 10
 
 
 # One text
@@ -134,28 +133,12 @@ def unknown_words(learner: Learner, example: Example) -> list[str]:
 
 
 @dataclass(frozen=True)
-class SlotUse:
-    """A slot, and the share of its bank's attention that it gets from the texts of each domain."""
-
-    bank: str
-    slot: int  # counted from 1
-    domain: str
-    even: float  # the share if all slots of the bank were read alike
-    shares: Mapping[str, float]
-
-    @property
-    def mean(self) -> float:
-        return fmean(self.shares.values())
-
-
-@dataclass(frozen=True)
 class MemoryUse:
     """The attention that texts of each domain give to slots of each domain, averaged over banks. Holds no text."""
 
     texts: Mapping[str, int]  # by domain: how many were read
     slots: Mapping[str, int]  # by domain: in each bank, on average
     shares: Mapping[str, Mapping[str, float]]  # by the texts' domain, then by the slots'
-    most_read: tuple[SlotUse, ...] = ()
     apart: bool = False  # one query per domain, as in a pretrained encoder: shares need not add up to 1
 
     @property
@@ -164,19 +147,13 @@ class MemoryUse:
         whole = sum(self.slots.values()) or 1
         return {name: count / whole for name, count in self.slots.items()}
 
-    @property
-    def darkest(self) -> float:
-        """The upper end of a colour scale: twice an even share, or the largest share."""
-        found = [share for shares in self.shares.values() for share in shares.values()]
-        even = [] if self.apart else [2 * share for share in self.even.values()]
-        return max([*found, *even], default=1.0) or 1.0
-
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "most_read": [asdict(one) for one in self.most_read]}
+        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "MemoryUse":
-        return cls(**{**value, "most_read": tuple(SlotUse(**one) for one in value["most_read"])})
+        """Read it; files of 0.2 also list the slots that are read most."""
+        return cls(**{name: part for name, part in value.items() if name != "most_read"})
 
 
 def measure_attention(learner: Learner, domains: Iterable[Domain], texts: int = MAX_TEXTS) -> MemoryUse | None:
@@ -189,17 +166,10 @@ def measure_attention(learner: Learner, domains: Iterable[Domain], texts: int = 
     owners = dict.fromkeys(name for bank in banks for name in bank.domains)
     sizes = [bank.share(torch.ones(len(bank))) for bank in banks]
     shared = {name: [bank.share(each) for bank, each in zip(banks, read[name], strict=True)] for name in read}
-    slots = [
-        SlotUse(place, slot + 1, segment.domain, 1 / len(bank), {name: float(read[name][at][slot]) for name in read})
-        for at, (place, bank) in enumerate(zip(_bank_names(learner), banks, strict=True))
-        for segment in bank.segments
-        for slot in range(segment.start, segment.stop)
-    ]
     return MemoryUse(
         texts={name: len(some) for name, some in chosen.items()},
         slots={owner: round(_mean_of(owner, sizes)) for owner in owners},
         shares={name: {owner: _mean_of(owner, found) for owner in owners} for name, found in shared.items()},
-        most_read=tuple(sorted(slots, key=lambda one: -one.mean)[:MOST_READ]),
         apart=learner.settings.is_pretrained,
     )
 
@@ -234,16 +204,3 @@ def _weights(learner: Learner, batch: Batch) -> list[Tensor]:
         return model.encoder.attention(batch.words, batch.lengths)
     (words, replies), (lengths, ends) = batch.words.chunk(2), batch.lengths.chunk(2)
     return model.attention(words, lengths, replies, ends)
-
-
-def _bank_names(learner: Learner) -> list[str]:
-    """The names of the banks that have slots."""
-    model = learner.trained()
-    encoder = model.encoder
-    if isinstance(encoder, PretrainedEncoder):
-        return [f"layer {layer}" for layer, bank in zip(encoder.memory_layers, encoder.banks, strict=True) if len(bank)]
-    names = [f"bank {number}" for number in range(1, len(encoder.banks) + 1)]
-    if isinstance(model, Responder):
-        names = [f"message, {name}" for name in names]
-        names += [f"reply, bank {number}" for number in range(1, len(model.banks) - len(names) + 1)]
-    return [name for name, bank in zip(names, model.banks, strict=True) if len(bank)]

@@ -14,7 +14,17 @@ from memgrow.errors import counted, listed
 from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
 from memgrow.evaluation.measures import measure_of_task
-from memgrow.evaluation.tables import MISSING, Column, Table, in_bytes, numbers, percent, score_cell, validation_text
+from memgrow.evaluation.tables import (
+    MISSING,
+    Column,
+    Table,
+    duration,
+    in_bytes,
+    numbers,
+    percent,
+    score_cell,
+    validation_text,
+)
 from memgrow.learner import Learner
 from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
@@ -22,7 +32,8 @@ from memgrow.storage.checkpoint import REHEARSAL
 from memgrow.storage.versions import SavedVersion
 
 MAX_TEXT = 60  # letters of a text above its table
-MAX_ROWS = 30  # of a table with one row per stage or domain
+MAX_ROWS = 30  # of a table with one row per domain
+DAY = len("2026-01-31")
 SUMMARY = {  # by figure: its name, and whether it is a difference
     "average": ("average accuracy at the end", False),
     "forgetting": ("forgetting (best minus last)", True),
@@ -122,27 +133,26 @@ def growth(grew: Grew) -> str:
     return ", ".join(added) or ("a head" if grew.columns else "nothing")
 
 
-def stages_table(history: History, task: str | None = None) -> Table:
-    """The stages of a model, the latest if there are many."""
-    replies = task == REPLY
-    earlier = max(0, len(history.stages) - MAX_ROWS)
-    title = f"the latest of {len(history.stages):,} stages (--json has all)" if earlier else "stages"
-    words = [Column(name, wrap="letters") for name in ("domain", "method", "grew")]
+def stages_table(history: History, replies: bool) -> Table:
+    """The stages of a model in full, for the report."""
     rows = [
         (
+            str(number),
             "+".join(stage.learned),
             stage.method,
+            (stage.date or MISSING)[:DAY],
             growth(stage.grew),
-            f"{stage.parameters:,}",
+            f"{stage.examples:,}",
             f"{stage.best_epoch}/{stage.epochs}",
             score_cell(stage.validation, replies),
-            f"{stage.seconds:.1f}",
+            f"{stage.parameters:,}",
+            duration(stage.seconds),
         )
-        for stage in history.stages[earlier:]
+        for number, stage in enumerate(history.stages, 1)
     ]
-    return Table(
-        title, [*words, *numbers("parameters", "epochs", "perplexity" if replies else "valid.", "seconds")], rows
-    )
+    columns = [*numbers("#"), Column("domain"), Column("method"), Column("date", wrap="never"), Column("grew")]
+    score = "validation perplexity" if replies else "validation, %"
+    return Table(None, [*columns, *numbers("examples", "best epoch", score, "parameters", "time")], rows)
 
 
 def history_table(history: History, versions: Sequence[SavedVersion], task: str | None = None) -> Table:
@@ -161,7 +171,7 @@ def history_table(history: History, versions: Sequence[SavedVersion], task: str 
                 str(number),
                 "+".join(stage.learned),
                 stage.method,
-                (stage.date or MISSING)[: len("2026-01-31")],
+                (stage.date or MISSING)[:DAY],
                 f"{stage.examples:,}",
                 score_cell(stage.validation, replies),
                 score_cell(fmean(tested) if tested else None, replies),

@@ -255,13 +255,13 @@ def _stages(matrix: AccuracyMatrix) -> list[str]:
 def _filled(text: str, width: float) -> str:
     from textwrap import fill
 
-    return fill(text, max(20, int(11 * width)))
+    return fill(text, max(20, int(9 * width)))
 
 
 def _wrapped(text: str, axis: "Axes") -> str:
     figure: Any = axis.figure
     grid: Any = axis.get_gridspec()
-    return _filled(text, figure.get_figwidth() / grid.ncols - 0.4)
+    return _filled(text, figure.get_figwidth() / grid.ncols - 0.8)
 
 
 # Methods

@@ -18,26 +18,23 @@ from memgrow.evaluation.attention import MemoryUse, measure_attention
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.comparison import BASELINE, KINDS, RETRAINING, Comparison, keeps_rows, sees_old_data
-from memgrow.evaluation.comparison_tables import difference, digits, legend, marked, over_seeds, verdict
+from memgrow.evaluation.comparison_tables import compared_table, legend, marked, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.measures import MEASURES, Measure, measure_of_task
 from memgrow.evaluation.metrics import Confusion, confusion_of
-from memgrow.evaluation.model_tables import growth, rows_kept
+from memgrow.evaluation.model_tables import stages_table
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.evaluation.tables import (
     MISSING,
-    Column,
     Table,
     domain_scores,
     duration,
     is_readable,
     numbers,
     percent,
-    perplexity_text,
     replies_table,
     scores_table,
-    validation_text,
 )
 from memgrow.learner import Learner
 from memgrow.methods import find_method
@@ -373,13 +370,11 @@ def _tiles(report: Report) -> dict[str, str]:
 def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
     yield "domains", _domains_table(report)
     if report.comparison is not None and len(report.comparison.results) > 1:
-        yield "methods", _methods_table(report.comparison, report.measure)
-    if report.memory is not None:
-        yield "most_read", _most_read_table(report.memory)
+        yield "methods", compared_table(report.comparison, len(report.seeds))
     if report.calibration.domains:
         yield "calibration", _calibration_table(report.calibration)
     if report.history is not None and report.history.stages:
-        yield "stages", _stages_table(report.history, report.measure)
+        yield "stages", stages_table(report.history, replies=report.measure.is_perplexity)
     settings = {
         title: [(name, MISSING if value is None else str(value)) for name, value in values.items()]
         for title, values in report.settings.items()
@@ -397,46 +392,6 @@ def _domains_table(report: Report) -> Table:
     return Table(None, ["domain", *numbers("when learned", "best", "at the end", "lost")], rows)
 
 
-def _methods_table(comparison: Comparison, measure: Measure) -> Table:
-    shown, replies = digits(comparison), comparison.kind.is_dialogue
-    rows = []
-    for method in comparison.order:
-        values = comparison.summary[method]
-        rows.append(
-            (
-                marked(method),
-                over_seeds(values["average"], shown),
-                over_seeds(values["forgetting"], shown),
-                difference(comparison.against(method), shown),
-                *([perplexity_text(values["perplexity"].mean or 0.0)] if replies else []),
-                f"{values['parameters'].mean:,.0f}",
-                duration(values["seconds"].mean or 0.0),
-            )
-        )
-    names = [f"average {measure.name}{', %' if measure.unit else ''}", "forgetting, points", f"against {BASELINE}"]
-    names += [*(["perplexity"] if replies else []), "parameters", "time"]
-    incremental = sum(not sees_old_data(method) for method in comparison.order)
-    apart = [incremental] if 0 < incremental < len(rows) else []
-    return Table(None, [Column("method"), *numbers(*names)], rows, lines_above=apart)
-
-
-def _most_read_table(memory: MemoryUse) -> Table:
-    rows = []
-    for one in memory.most_read:
-        reader = max(one.shares, key=lambda name: one.shares[name])
-        rows.append(
-            (
-                f"{one.bank}, slot {one.slot}",
-                one.domain,
-                percent(one.mean, digits=2),
-                f"{one.mean / one.even:.1f}",
-                f"{reader} ({percent(one.shares[reader], digits=2)})",
-            )
-        )
-    names = numbers("share of its bank, %", "times an even share")
-    return Table(None, ["slot", "of domain", *names, "read most by texts of (%)"], rows)
-
-
 def _calibration_table(calibration: Calibration) -> Table:
     rows = [
         (
@@ -449,26 +404,6 @@ def _calibration_table(calibration: Calibration) -> Table:
     ]
     names = ("examples", "temperature", "ECE before, %", "ECE after, %", "confidence, %", "accuracy, %")
     return Table(None, ["domain", *numbers(*names)], rows)
-
-
-def _stages_table(history: History, measure: Measure) -> Table:
-    rows = [
-        (
-            str(number),
-            "+".join(stage.learned),
-            stage.method + (f" ({counted(kept, 'row')} kept)" if (kept := rows_kept(stage)) else ""),
-            (stage.date or MISSING)[:10],
-            growth(stage.grew),
-            f"{stage.examples:,}",
-            f"{stage.best_epoch}/{stage.epochs}",
-            validation_text(stage.validation, measure.is_perplexity),
-            f"{stage.parameters:,}",
-            duration(stage.seconds),
-        )
-        for number, stage in enumerate(history.stages, 1)
-    ]
-    columns = [*numbers("#"), Column("domain"), Column("method"), Column("date", wrap="never"), Column("grew")]
-    return Table(None, [*columns, *numbers("examples", "best epoch", "validation", "parameters", "time")], rows)
 
 
 def _versions() -> dict[str, str]:
