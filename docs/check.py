@@ -9,7 +9,6 @@ import json
 import re
 import shlex
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
@@ -234,35 +233,6 @@ def _default(settings: object, name: str) -> str:
         return "–"
     value = getattr(settings, name)
     return value if isinstance(value, str) else json.dumps(value)
-
-
-# The release
-
-
-@check
-def oldest_allowed_versions_are_tested() -> Iterator[str]:
-    project = tomllib.loads(text_of("pyproject.toml"))["project"]
-    extras = project["optional-dependencies"]
-    (tested,) = (name for name in extras["dev"] if name.startswith("memgrow["))
-    wanted = [*project["dependencies"], *(one for name in re.findall(r"\w+", tested)[1:] for one in extras[name])]
-    pins = dict(re.findall(r"^([\w-]+)==([\d.]+)$", text_of("constraints-minimum.txt"), flags=re.MULTILINE))
-    pins |= re.findall(r"^MINIMUM_(TORCH) \?= ([\d.]+)$", text_of("Makefile"), flags=re.MULTILINE)
-    pinned = {name.lower(): version for name, version in pins.items()}
-    for name, version in re.findall(r"^([\w-]+)>=([\d.]+)", "\n".join(wanted), flags=re.MULTILINE):
-        if not f"{pinned.get(name, '')}.0.0".startswith(f"{version}."):
-            yield f"{name} is allowed from {version}, but constraints-minimum.txt has {pinned.get(name)}"
-
-
-@check
-def ci_tests_the_pythons_that_the_package_names() -> Iterator[str]:
-    project = tomllib.loads(text_of("pyproject.toml"))["project"]
-    named = [one.rpartition(" ")[2] for one in project["classifiers"] if re.search(r":: Python :: 3\.\d+$", one)]
-    workflow = text_of(".github/workflows/ci.yml")
-    for tested in re.findall(r"^ +python-version: \[(.+)\]$", workflow, flags=re.MULTILINE) or [""]:
-        if re.findall(r"[\d.]+", tested) != named:
-            yield f"pyproject.toml names Python {', '.join(named)}, ci.yml tests {tested or 'none'}"
-    if "- run: .ci/run\n" not in workflow:
-        yield "ci.yml does not run .ci/run"
 
 
 def main() -> int:

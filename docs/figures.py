@@ -10,8 +10,8 @@ import gzip
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from math import exp
 from pathlib import Path
 from statistics import fmean, median, quantiles, stdev
@@ -246,18 +246,6 @@ def few_rows() -> str:
     return table(header, rows, sentence, f"From {command(found)}.")
 
 
-def encoders_speed() -> str:
-    found = read("encoders/speed/cpu-adapt")
-    rows = [
-        [method, f"{one['seconds']:.0f}", f"{100 * one['average']:.1f}", f"{one['peak_mib']:,.0f}"]
-        for method, one in found["adapt"].items()
-    ]
-    header = ("method", "seconds", "average accuracy at the end, %", "peak memory, MiB")
-    return table(
-        header, rows, f"MiniLM, {found['machine']}, {found['precision']}, one run. From {command(found)}, version 0.2."
-    )
-
-
 def protocol() -> str:
     """The candidates of each family on the streams for choosing."""
     names = {"bilstm": "BiLSTM", "encoder": "encoder", "replies": "replies"}
@@ -354,18 +342,6 @@ def drift() -> str:
     return table(header, rows, sentence, f"From {command(found)}.")
 
 
-def calibration() -> str:
-    rows = []
-    for stream, one in read("drift")["streams"].items():
-        parts = [part for round_ in one["rounds"] for part in round_["calibration"]]
-        for newest, name in ((True, "newest"), (False, "earlier")):
-            some = [part for part in parts if part["newest"] == newest]
-            errors = [f"{100 * fmean(part[kind] for part in some):.1f}" for kind in ("at temperature 1", "calibrated")]
-            rows.append([stream, name, *errors])
-    header = ("stream", "domains", "ECE at temperature 1, %", "ECE calibrated, %")
-    return table(header, rows, f"Expected calibration error on test data at the end. From {command(read('drift'))}.")
-
-
 def speed() -> str:
     parts = []
     for name in ("recurrence-h200-tf32", "recurrence-cpu"):
@@ -423,40 +399,34 @@ def reply_lengths() -> str:
     return table(("row", *names), shown, sentence, f"From {command(read('paper/table5'))}.")
 
 
-def studies() -> Iterator[tuple[str, Callable[[], str]]]:
-    """The tables of research/, by its own modules."""
+def study(name: str) -> str:
+    """A table of research/, by its own modules."""
     from research.encoders.report import slots_taken_away, study_page
-    from research.paper.page import BLOCKS as PAPER
-    from research.paper.page import HOW, block
+    from research.paper.page import block
     from research.which_method.report import choice_page
 
-    streams = ("sentiment", "reviews", "multinli")
-    for name in (HOW, *PAPER):
-        yield (
-            f"paper-{name}",
-            lambda name=name: block(name, ROOT / "results/paper", ROOT / "research/paper/tables.md"),
-        )
-    for stream in streams:
-        yield f"encoders-{stream}", lambda stream=stream: study_page(read(f"encoders/{stream}")) + BY_ENCODERS
-    for family in ("bilstm", "encoder", "replies"):
-        yield (
-            f"which-method-{family}",
-            lambda family=family: (
-                choice_page(read(f"which-method/{family}")) + "\n\nFrom `python -m research.which_method figures`."
-            ),
-        )
-    tables = lambda: {stream: slots_taken_away(read(f"encoders/{stream}")) for stream in streams}  # noqa: E731
-    yield (
-        "encoders-without-slots",
-        lambda: "\n\n".join(f"{s}:\n\n{t.to_markdown()}" for s, t in tables().items() if t.rows) + BY_ENCODERS,
-    )
+    kind, _, what = name.partition("-")
+    if kind == "paper":
+        return block(what, ROOT / "results/paper", ROOT / "research/paper/tables.md")
+    if kind == "protocol":
+        return f"{choice_page(read(f'which-method/{what}'))}\n\nFrom `python -m research.which_method figures`."
+    if what != "slots":
+        return f"{study_page(read(f'encoders/{what}'))}\n\nFrom `python -m research.encoders figures`."
+    found = {stream: slots_taken_away(read(f"encoders/{stream}")) for stream in STREAMS}
+    parts = [f"{stream}:\n\n{one.to_markdown()}" for stream, one in found.items() if one.rows]
+    return "\n\n".join([*parts, "From `python -m research.encoders figures`."])
 
 
-BY_ENCODERS = "\n\nFrom `python -m research.encoders figures`."
+STREAMS = ("sentiment", "reviews", "multinli")
+STUDIES = [f"paper-table{number}" for number in range(1, 7)]
+STUDIES += [f"paper-{name}" for name in ("legend", "recommended", "slots", "rates", "conditions", "tuning", "theorem")]
+STUDIES += [f"study-{name}" for name in (*STREAMS, "slots")]
+STUDIES += [f"protocol-{family}" for family in ("bilstm", "encoder", "replies")]
 NAMED = (readme, matrix, demo, rehearsal, sentiment, bag_of_words, encoders_command, encoders_answer, encoders_short)
-NAMED += (few_rows, encoders_speed, protocol, five_genres, torture, serving, drift, calibration, speed)
+NAMED += (few_rows, protocol, five_genres, torture, serving, drift, speed)
 NAMED += (false_positives, reply_lengths)
-BLOCKS: dict[str, Callable[[], str]] = {one.__name__.replace("_", "-"): one for one in NAMED} | dict(studies())
+BLOCKS: dict[str, Callable[[], str]] = {one.__name__.replace("_", "-"): one for one in NAMED}
+BLOCKS |= {name: partial(study, name) for name in STUDIES}
 
 
 def filled(text: str) -> str:
