@@ -17,7 +17,7 @@ from memgrow.training.settings import TrainingSettings
 from tests.support.breaking import Plug, PulledPlug
 
 
-def make(tiny, short, method: str = "F+M+V", **settings) -> Learner:
+def make(tiny, short, method: str = "finetune+slots+vocab", **settings) -> Learner:
     return Learner.create(method, model=tiny, training=short, device="cpu", **settings)
 
 
@@ -83,20 +83,20 @@ def test_learning_a_stream_multi_task_trains_once(tiny, short, stream):
 
 
 def test_another_method_may_go_on_with_a_model_unless_it_needed_to_be_there_from_the_start(tiny, short, stream):
-    learner = make(tiny, short, "F+M+V")
+    learner = make(tiny, short, "finetune+slots+vocab")
     learner.adapt(stream[0])
-    learner.use("F+V")
+    learner.use("finetune+vocab")
     learner.adapt(stream[1])
-    assert [stage.method for stage in learner.history.stages] == ["F+M+V", "F+V"]
-    with pytest.raises(SettingsError, match=r"EWC needs statistics of every domain.* start a new model with EWC"):
-        learner.use("EWC")
+    assert [stage.method for stage in learner.history.stages] == ["finetune+slots+vocab", "finetune+vocab"]
+    with pytest.raises(SettingsError, match=r"ewc needs statistics of every domain.* start a new model with ewc"):
+        learner.use("ewc")
 
 
 def test_new_options_keep_what_is_remembered(tiny, short, stream):
-    learner = make(tiny, short, "EWC", options=MethodSettings(fisher_examples=4))
+    learner = make(tiny, short, "ewc", options=MethodSettings(fisher_examples=4))
     learner.adapt(stream[0])
     before = learner.state.method_state.state_dict()
-    learner.use("EWC", MethodSettings(strength=5.0))
+    learner.use("ewc", MethodSettings(strength=5.0))
     assert learner.state.method_state.parts[0].options.strength == 5.0
     assert learner.state.method_state.state_dict().keys() == before.keys()
 
@@ -104,7 +104,7 @@ def test_new_options_keep_what_is_remembered(tiny, short, stream):
 def test_words_join_only_where_the_method_says_so_and_only_often_enough(tiny, stream):
     sizes = {}
     for min_count in (1, 3):
-        learner = make(tiny, TrainingSettings(epochs=1, min_count=min_count), "F+V")
+        learner = make(tiny, TrainingSettings(epochs=1, min_count=min_count), "finetune+vocab")
         learner.adapt(stream[0])
         learner.adapt(stream[1])
         sizes[min_count] = len(learner.vocabulary)
@@ -178,9 +178,9 @@ def test_whoever_has_given_word_vectors_is_not_advised_to_give_some(tiny, stream
 
 def test_a_learner_is_shown_by_its_method_and_what_it_has_learnt(tiny, short, stream):
     learner = make(tiny, short)
-    assert repr(learner) == "Learner(F+M+V, nothing learned yet)"
+    assert repr(learner) == "Learner(finetune+slots+vocab, nothing learned yet)"
     learner.learn(stream[:2])
-    assert repr(learner) == "Learner(F+M+V, kitchen -> harbour)"
+    assert repr(learner) == "Learner(finetune+slots+vocab, kitchen -> harbour)"
 
 
 def test_who_stops_the_advice_finds_the_learner_to_have_learnt_what_its_folder_has(tiny, stream, tmp_path):
@@ -310,7 +310,7 @@ def test_a_learner_that_knows_nothing_says_so(tiny, short, tmp_path):
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        (lambda: Learner.create("G+X"), r"no method 'G\+X'; there are F, F\+V, "),
+        (lambda: Learner.create("G+X"), r"no method 'G\+X'; there are finetune, "),
         (lambda: Learner.create(task="song"), "no task 'song'; there are text, pair"),
         (lambda: Learner.create(device="tpu"), "no device 'tpu'; there are auto, cpu and cuda"),
         (lambda: ModelSettings(cell="transformer"), "cell 'transformer' is not known"),
@@ -332,9 +332,9 @@ def test_what_does_not_exist_or_cannot_be_names_what_can(wrong, says):
 
 def test_growing_slots_without_saying_how_many_is_refused(short, stream):
     plain = ModelSettings(embedding=6, hidden=5, slots=0, perceptron=16)
-    learner = make(plain, short, "F+M")
+    learner = make(plain, short, "finetune+slots")
     learner.adapt(stream[0])
-    with pytest.raises(SettingsError, match=r"F\+M adds slots.*set slots|F\+M adds slots.*set their number"):
+    with pytest.raises(SettingsError, match=r"adds slots.*set their number"):
         learner.adapt(stream[1])
 
 
@@ -409,7 +409,7 @@ def test_numbers_of_numpy_are_saved_and_a_killed_run_with_them_goes_on(stream, t
         training = replace(short, rate=np.float64(0.01), epochs=np.int64(2))
         model = replace(tiny, hidden=np.int64(tiny.hidden), dropout=np.float32(0.5))
         options = MethodSettings(distil=np.float64(0.5))
-        return make(model, training, "F+V+D", options=options, seed=np.int64(3))
+        return make(model, training, "finetune+vocab+distill", options=options, seed=np.int64(3))
 
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
     unbroken, broken = begin(), begin()

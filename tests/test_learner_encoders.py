@@ -86,7 +86,9 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 # Learning
 
 
-@pytest.mark.parametrize("method", ["F+E", "frozen+M", "ridge"])  # every method: tests/methods/test_conformance.py
+@pytest.mark.parametrize(
+    "method", ["finetune+ema", "frozen+slots", "ridge"]
+)  # every method: tests/methods/test_conformance.py
 def test_a_method_learns_and_predicts_the_same_after_it_was_saved(encoder, stream, method, tmp_path):
     learner = make(encoder, method)
     history = learner.learn(stream[:2], folder=tmp_path / "model")
@@ -104,7 +106,7 @@ def test_a_method_learns_and_predicts_the_same_after_it_was_saved(encoder, strea
 
 def test_the_defaults_are_for_fine_tuning(encoder):
     learner = Learner.create(encoder=encoder, device="cpu")
-    assert learner.method.name == "F+E"
+    assert learner.method.name == "finetune+ema"
     assert (learner.options.smooth, learner.options.keep) == ("auto", "auto")
     assert learner.training == replace(FINE_TUNING, epochs="auto")
     assert learner.settings.encoder == str(encoder)
@@ -134,7 +136,7 @@ def test_whoever_has_too_few_rows_to_train_on_is_told_of_the_method_that_trains_
 
 
 def test_the_texts_of_pairs_may_be_read_apart(encoder, stream, tmp_path):
-    learner = make(encoder, "F+M", model=PretrainedSettings(encoder=str(encoder), pairs="two"))
+    learner = make(encoder, "finetune+slots", model=PretrainedSettings(encoder=str(encoder), pairs="two"))
     learner.learn(stream[:2], folder=tmp_path / "model")
     tests = stream[1].test
     assert Learner.load(tmp_path / "model", "cpu").predict(tests) == learner.predict(tests)
@@ -145,7 +147,7 @@ def test_the_texts_of_pairs_may_be_read_apart(encoder, stream, tmp_path):
 def test_the_same_seed_gives_the_same_bits_and_another_others(encoder, stream):
     found = []
     for seed in (1, 1, 2):
-        learner = make(encoder, "F+M+A", seed=seed)
+        learner = make(encoder, "finetune+slots+average", seed=seed)
         learner.learn(stream[:2])
         found.append(bits(learner))
     assert same(found[0], found[1])
@@ -153,7 +155,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_others(encoder, stream):
 
 
 def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, stream):
-    learner = make(encoder, "frozen+M")
+    learner = make(encoder, "frozen+slots")
     learner.adapt(stream[0])
     first = bits(learner)
     learner.adapt(stream[1])
@@ -168,6 +170,10 @@ def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, st
 
 
 @pytest.mark.parametrize(("method", "epochs"), [("F+E", 4), ("F+A", 2), ("frozen+M", 2), ("F+M", 2), ("F", "auto")])
+@pytest.mark.parametrize(
+    ("method", "epochs"),
+    [("finetune+ema", 4), ("finetune+average", 2), ("frozen+slots", 2), ("finetune+slots", 2), ("finetune", "auto")],
+)
 @pytest.mark.parametrize(("kept", "reports"), [(LAST, 1), (FIRST, 1), pytest.param(LAST, 2, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, kept, reports, tmp_path, monkeypatch):
     keep_epoch(kept, monkeypatch)
@@ -208,7 +214,7 @@ def test_long_texts_are_noted_with_the_limit_that_holds(encoder):
 
 
 def test_reading_tells_of_each_bank_whose_slots_a_text_reads(encoder, stream):
-    learner = make(encoder, "F+M", model=PretrainedSettings(encoder=str(encoder), memory_layers="1,2"))
+    learner = make(encoder, "finetune+slots", model=PretrainedSettings(encoder=str(encoder), memory_layers="1,2"))
     learner.learn(stream[:2])
     example = stream[1].test[0]
     pieces = learner.tokens(example)
@@ -244,7 +250,7 @@ print(json.dumps([answer.probabilities for answer in answers]))
 def test_a_folder_moves_to_a_machine_without_network_and_predicts_the_same(stream, tmp_path):
     encoder = make_encoder(tmp_path / "encoder", "modernbert")
     (encoder / "LICENSE").write_text("as you like")
-    learner = make(encoder, "F+M", model=PretrainedSettings(encoder=str(encoder), precision="float32"))
+    learner = make(encoder, "finetune+slots", model=PretrainedSettings(encoder=str(encoder), precision="float32"))
     learner.learn(stream[:2], folder=tmp_path / "model")
     expected = [answer.probabilities for answer in learner.predict(stream[0].test)]
     shutil.rmtree(encoder)
@@ -278,11 +284,11 @@ def test_a_model_made_with_a_known_encoder_is_loaded_where_nothing_was_fetched(e
 
 def test_a_model_without_its_encoders_folder_goes_on_and_says_so_only_where_it_must_begin_anew(stream, tmp_path):
     encoder = make_encoder(tmp_path / "encoder")
-    make(encoder, "F").learn(stream[:1], folder=tmp_path / "F")
+    make(encoder, "finetune").learn(stream[:1], folder=tmp_path / "finetune")
     make(encoder, "in-domain").learn(stream[:1], folder=tmp_path / "in-domain")
     Learner.load(tmp_path / "in-domain", "cpu").adapt(stream[1])  # from the pretrained weights once more
     shutil.move(encoder, tmp_path / "elsewhere")
-    Learner.load(tmp_path / "F", "cpu").adapt(stream[1])
+    Learner.load(tmp_path / "finetune", "cpu").adapt(stream[1])
     with pytest.raises(MemgrowError, match=r"there is no encoder .*/encoder"):
         Learner.load(tmp_path / "in-domain", "cpu").adapt(stream[1])
     make_encoder(encoder, seed=1)
@@ -291,7 +297,7 @@ def test_a_model_without_its_encoders_folder_goes_on_and_says_so_only_where_it_m
 
 
 def test_a_folder_that_is_whole_but_was_written_without_the_encoders_settings_is_refused(encoder, stream, tmp_path):
-    make(encoder, "F").learn(stream[:1], folder=tmp_path / "model")
+    make(encoder, "finetune").learn(stream[:1], folder=tmp_path / "model")
     change(tmp_path / "model", "encoder.json", None)
     with pytest.raises(ModelError, match=r"encoder\.json is missing"):
         Learner.load(tmp_path / "model", "cpu")
@@ -301,7 +307,7 @@ def test_a_folder_that_is_whole_but_was_written_without_the_encoders_settings_is
 def test_verify_and_loading_refuse_a_folder_whose_texts_have_no_room_for_a_word(
     encoder, stream, reviews, task, pairs, least, tmp_path
 ):
-    learner = make(encoder, "F", model=PretrainedSettings(pairs=pairs))
+    learner = make(encoder, "finetune", model=PretrainedSettings(pairs=pairs))
     learner.learn([stream[0] if task == "pair" else reviews[0]], folder=tmp_path / "model")
     folder = tmp_path / "model"
     training = read_stored(folder, "config.json")["training"]
@@ -318,7 +324,7 @@ def test_verify_and_loading_refuse_a_folder_whose_texts_have_no_room_for_a_word(
 
 
 def test_no_words_of_the_data_stand_in_the_folder(encoder, reviews, tmp_path):
-    learner = make(encoder, "F+M")
+    learner = make(encoder, "finetune+slots")
     learner.learn(reviews, folder=tmp_path / "model")
     assert PLANTED in reviews[0].train[6].text
     for path in (tmp_path / "model").rglob("*.*"):
@@ -346,7 +352,7 @@ def test_settings_and_an_encoder_go_together_if_they_agree(encoder):
 
 def test_a_method_that_adds_words_is_refused(encoder):
     with pytest.raises(SettingsError, match=r"F\+V adds words"):
-        make(encoder, "F+V")
+        make(encoder, "finetune+vocab")
 
 
 def test_replies_are_refused_before_anything_is_learnt(encoder):

@@ -18,7 +18,7 @@ MODEL = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional
 TRAINING = TrainingSettings(rate=1e-2, epochs=2, batch=16)
 
 
-def learner(method: str = "F+M+V", **options) -> Learner:
+def learner(method: str = "finetune+slots+vocab", **options) -> Learner:
     return Learner.create(
         method, model=MODEL, training=TRAINING, options=MethodSettings(fisher_examples=5, **options), device="cpu"
     )
@@ -100,7 +100,7 @@ def test_saving_and_loading_changes_no_reply(trained, stream, tmp_path):
 
 
 def test_old_words_keep_their_scores_when_words_join(stream):
-    one = learner("F+V")
+    one = learner("finetune+vocab")
     one.adapt(stream[0])
     before, known = one.trained(), len(one.vocabulary)
     one.training = TrainingSettings(rate=1e-12, epochs=1, batch=16)
@@ -115,7 +115,7 @@ def test_what_does_not_go_with_replies_is_told(trained, stream):
     with pytest.raises(ModelError, match="predicts no labels"):
         trained.predict(["hello"])
     with pytest.raises(SettingsError, match="needs labels"):
-        learner("F+V+D").adapt(stream[0])
+        learner("finetune+vocab+distill").adapt(stream[0])
     with pytest.raises(DataError, match="no reply"):
         trained.adapt(Domain("x", tuple(Example("a", label=label) for label in "bcbc"), (Example("a", label="b"),), ()))
     classifier = Learner.create(model=ModelSettings(embedding=6, hidden=5, slots=4), training=TRAINING, device="cpu")

@@ -21,7 +21,7 @@ from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.sklearn import MemgrowClassifier
 from tests.support.tiny_encoder import make_encoder
 
-TINY = {"embedding": 4, "hidden": 4, "slots": 2, "epochs": 4, "patience": 4, "rate": 0.05, "method": "F+V"}
+TINY = {"embedding": 4, "hidden": 4, "slots": 2, "epochs": 4, "patience": 4, "rate": 0.05, "method": "finetune+vocab"}
 TEXTS = [f"a {'fine' if number % 2 else 'poor'} thing {number % 7}" for number in range(40)]
 STARS = [5 if number % 2 else 1 for number in range(40)]
 
@@ -110,7 +110,7 @@ def test_it_works_in_a_pipeline_and_a_grid_search():
     lower = FunctionTransformer(lambda texts: [text.lower() for text in texts])
     search = GridSearchCV(
         make_pipeline(lower, MemgrowClassifier(**TINY)),
-        {"memgrowclassifier__epochs": [1, 2], "memgrowclassifier__method": ["F+V"]},
+        {"memgrowclassifier__epochs": [1, 2], "memgrowclassifier__method": ["finetune+vocab"]},
         cv=2,
         error_score="raise",
     )
@@ -164,7 +164,7 @@ class OfNumbers(MemgrowClassifier):
     """Reads rows of numbers as texts, a word for each, so that scikit-learn can try the rest of it."""
 
     def __init__(self, *, rate=0.02, epochs=12, random_state=0):
-        sizes = {"embedding": 8, "hidden": 8, "slots": 0, "method": "F+V", "patience": 12}
+        sizes = {"embedding": 8, "hidden": 8, "slots": 0, "method": "finetune+vocab", "patience": 12}
         super().__init__(**sizes, rate=rate, epochs=epochs, random_state=random_state)
 
     def __sklearn_tags__(self):
@@ -202,9 +202,9 @@ def test_an_encoder_and_settings_of_the_model_go_together_as_in_a_learner(tmp_pa
 
 def test_partial_fit_goes_by_the_parameters_of_now():
     model = MemgrowClassifier(**TINY).fit(TEXTS, STARS)
-    model.set_params(method="F", epochs=1).partial_fit(TEXTS, STARS)
+    model.set_params(method="finetune", epochs=1).partial_fit(TEXTS, STARS)
     stages = model.learner_.history.stages
-    assert [stage.method for stage in stages] == ["F+V", "F"]
+    assert [stage.method for stage in stages] == ["finetune+vocab", "finetune"]
     assert stages[1].epochs == 1
 
 

@@ -65,7 +65,7 @@ def data(stream: Stream, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 def made(memgrow: Memgrow, data: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of pairs that has learnt the kitchen and the harbour. Not to be changed: see `model`."""
     folder = tmp_path_factory.mktemp("made") / "model"
-    memgrow.done("adapt", folder, data["kitchen"], data["harbour"], *TINY, "--method", "F+M+V")
+    memgrow.done("adapt", folder, data["kitchen"], data["harbour"], *TINY, "--method", "finetune+slots+vocab")
     return folder
 
 

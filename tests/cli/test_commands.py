@@ -25,7 +25,7 @@ def dialogues(tmp_path_factory) -> list[Path]:
 @pytest.fixture(scope="module")
 def replier(memgrow, dialogues, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("replier") / "model"
-    memgrow.done("adapt", folder, *dialogues, "--method", "F+M+V", *memgrow.tiny)
+    memgrow.done("adapt", folder, *dialogues, "--method", "finetune+slots+vocab", *memgrow.tiny)
     return folder
 
 
@@ -41,7 +41,7 @@ def test_adapt_learns_goes_on_and_skips_what_it_knows(memgrow, data, tmp_path):
     assert "Nothing new" in memgrow.done("adapt", model, data["harbour"])
     memgrow.done("adapt", model, data["harbour"], "--again", "--method", "finetune+ema", "--seed", 3)
     learner = Learner.load(model, "cpu")
-    assert [stage.method for stage in learner.history.stages][-1] == "F+E"
+    assert [stage.method for stage in learner.history.stages][-1] == "finetune+ema"
     assert learner.seed == 3
 
 
@@ -51,7 +51,7 @@ def test_adapt_takes_a_folder_of_settings(memgrow, data, tmp_path):
     memgrow.done("adapt", tmp_path / "model", data["kitchen"], "--recipe", recipe, "--set", "hidden=8")
     learner = Learner.load(tmp_path / "model", "cpu")
     assert (learner.settings.hidden, learner.settings.embedding, learner.seed) == (8, 6, 7)
-    assert (learner.method.name, learner.training.rate) == ("F", 3e-4)
+    assert (learner.method.name, learner.training.rate) == ("finetune", 3e-4)
 
 
 def test_adapt_refuses_a_domain_that_costs_too_much(memgrow, data, model, monkeypatch):
@@ -88,7 +88,7 @@ def test_adapt_with_an_encoder(memgrow, data, tmp_path):
     memgrow.done("adapt", model, data["kitchen"], "--encoder", encoder, "--set", "epochs=1")
     memgrow.done("adapt", model, data["harbour"], "--encoder", encoder)
     learner = Learner.load(model, "cpu")
-    assert learner.method.name == "F+E"
+    assert learner.method.name == "finetune+ema"
     assert learner.history.domains == ("kitchen", "harbour")
     assert json.loads(memgrow.done("predict", model, "a pan", "a pot").splitlines()[0])["label"] in learner.labels
 

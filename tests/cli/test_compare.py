@@ -11,7 +11,7 @@ from memgrow.data import synthetic_dialogue
 from tests.support.stored import stored
 
 TALKER = ("embedding=8", "hidden=12", "model.slots=4", "epochs=1", "batch=16", "cell=gru", "bidirectional=false")
-ROWS = ("F", "F+V", "multi-task", "bag of words", "bag, all data")
+ROWS = ("finetune", "finetune+vocab", "multi-task", "bag of words", "bag, all data")
 QUICK = ("--workers", "1", "--device", "cpu")
 
 
@@ -28,7 +28,7 @@ def fits(out: str, *long: object) -> bool:
 
 
 def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path):
-    out = memgrow.done(*compare, "--methods", "F+V", "--seeds", 2)
+    out = memgrow.done(*compare, "--methods", "finetune+vocab", "--seeds", 2)
     assert fits(out, tmp_path)
     for method in ROWS:
         assert re.search(rf"^ +{re.escape(method)} +\d+\.\d ± \d", out, re.MULTILINE)
@@ -43,7 +43,7 @@ def test_methods_are_compared_and_all_is_written_down(memgrow, compare, tmp_path
     assert written["seeds"] == [0, 1]
     assert written["settings"]["model"]["hidden"] == 5
     assert written["domains"]["clinic"] == {"train": 24, "validation": 24, "test": 24}
-    assert written["methods"]["F+V"]["against"]["F"]["n"] == 2
+    assert written["methods"]["finetune+vocab"]["against"]["finetune"]["n"] == 2
     assert (tmp_path / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
     files = ["compare.json", "compare.png", "report.html", "runs"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == files
@@ -54,31 +54,33 @@ def test_adapt_gives_what_compare_shows(memgrow, data, tmp_path, monkeypatch):
         monkeypatch.setattr(compare_command, name, lambda *_: None)
     files = list(data.values())[:2]
     same = (*memgrow.tiny, "--set", "rate=0.01", "--set", "epochs=3", "--device", "cpu", "--limit", 24, "--seed", 3)
-    memgrow.done("compare", *files, *same, "--methods", "F+V+E", "--seeds", 1, "--workers", 1, "--out", tmp_path)
-    shown = json.loads((tmp_path / "compare.json").read_text())["methods"]["F+V+E"]["matrices"]["3"]
-    memgrow.done("adapt", tmp_path / "model", *files, *same, "--method", "F+V+E")
+    memgrow.done(
+        "compare", *files, *same, "--methods", "finetune+vocab+ema", "--seeds", 1, "--workers", 1, "--out", tmp_path
+    )
+    shown = json.loads((tmp_path / "compare.json").read_text())["methods"]["finetune+vocab+ema"]["matrices"]["3"]
+    memgrow.done("adapt", tmp_path / "model", *files, *same, "--method", "finetune+vocab+ema")
     assert json.loads((stored(tmp_path / "model") / "history.json").read_text())["matrix"] == shown
 
 
 def test_the_second_time_nothing_is_learned_and_more_seeds_add_to_what_is_there(memgrow, compare, tmp_path):
-    first = memgrow.done(*compare, "--methods", "F", "--seeds", 1)
+    first = memgrow.done(*compare, "--methods", "finetune", "--seeds", 1)
     figures = (tmp_path / "out" / "compare.json").read_bytes()
-    second = memgrow.done(*compare, "--methods", "F", "--seeds", 1)
+    second = memgrow.done(*compare, "--methods", "finetune", "--seeds", 1)
     assert first.count("seed 0: average") == 4
     assert second.count(": average") == 0
     assert (tmp_path / "out" / "compare.json").read_bytes() == figures
-    third = memgrow.done(*compare, "--methods", "F", "--seeds", 2)
+    third = memgrow.done(*compare, "--methods", "finetune", "--seeds", 2)
     assert "seed 0: average" not in third
     assert third.count("seed 1: average") == 3
 
 
 def test_a_method_that_fails_is_told_with_its_reason_and_the_others_are_shown(memgrow, compare, tmp_path):
-    result = memgrow(*compare, "--methods", "F+M", "--seeds", 1, "--set", "model.slots=0")
+    result = memgrow(*compare, "--methods", "finetune+slots", "--seeds", 1, "--set", "model.slots=0")
     assert result.exit_code == 2
-    assert "1 run failed (F+M): F+M adds slots" in result.stderr
+    assert "1 run failed (finetune+slots)" in result.stderr
     assert re.search(r"^ +multi-task +\d", result.stdout, re.MULTILINE)
     (failure,) = json.loads((tmp_path / "out" / "compare.json").read_text())["failures"]
-    assert failure["method"] == "F+M"
+    assert failure["method"] == "finetune+slots"
 
 
 @pytest.mark.parametrize(
@@ -105,16 +107,16 @@ def test_words_are_as_long_as_the_vectors_that_are_given(memgrow, data, tmp_path
     vectors.write_text("soup 1 2 3 4 5 6 7\nstew 7 6 5 4 3 2 1\n")
     words = ("compare", *data.values(), *QUICK, "--vectors", vectors, "--out", tmp_path / "out")
     sizes = ("--set", "hidden=5", "--set", "model.slots=4", "--set", "epochs=1", "--limit", 12)
-    out = memgrow.done(*words, *sizes, "--methods", "F", "--seeds", 1)
+    out = memgrow.done(*words, *sizes, "--methods", "finetune", "--seeds", 1)
     assert "embedding 7" in out
     assert "leave embedding" in memgrow.refused(*words, *sizes, "--set", "embedding=6")
 
 
 def test_without_scikit_learn_a_line_says_how_to_get_its_rows(memgrow, compare, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    out = memgrow.done(*compare, "--methods", "F", "--seeds", 1)
+    out = memgrow.done(*compare, "--methods", "finetune", "--seeds", 1)
     assert "pip install 'memgrow[sklearn]'" in out
-    assert set(json.loads((tmp_path / "out" / "compare.json").read_text())["methods"]) == {"F", "multi-task"}
+    assert set(json.loads((tmp_path / "out" / "compare.json").read_text())["methods"]) == {"finetune", "multi-task"}
 
 
 # Messages and replies
@@ -137,16 +139,20 @@ def desks(memgrow, jsonl, tmp_path):
 
 
 def test_replies_are_compared_by_bleu2_and_perplexity(memgrow, desks, tmp_path):
-    out = memgrow.done(*desks, "--methods", "F+M+V")
+    out = memgrow.done(*desks, "--methods", "finetune+slots+vocab")
     assert fits(out, tmp_path)
-    for method in ("F", "F+M+V", "multi-task"):
+    for method in ("finetune", "finetune+slots+vocab", "multi-task"):
         assert re.search(rf"^ +{re.escape(method)} +\d+\.\d+ ", out, re.MULTILINE)
     assert "BLEU-2 of the test replies" in out
     assert "perpl." in out
     assert "%" not in out
     written = json.loads((tmp_path / "out" / "compare.json").read_text())
     assert written["measure"] == "bleu2"
-    assert set(written["methods"]) == {"F", "F+M+V", "multi-task"}  # a bag of words makes no replies
+    assert set(written["methods"]) == {
+        "finetune",
+        "finetune+slots+vocab",
+        "multi-task",
+    }
     assert written["settings"]["model"]["hidden"] == 12
     for figures in written["methods"].values():
         assert figures["perplexity"]["mean"] > 1
@@ -157,11 +163,11 @@ def test_replies_are_compared_by_bleu2_and_perplexity(memgrow, desks, tmp_path):
 
 def test_replies_whose_perplexity_overflows_are_told_as_they_are_and_the_figures_stay_json(memgrow, desks, tmp_path):
     wild = [word for size in ("rate=50", "layers=2", "bidirectional=true") for word in ("--set", size)]
-    out = memgrow.done(*desks, *wild, "--methods", "F", "--seeds", 2)
+    out = memgrow.done(*desks, *wild, "--methods", "finetune", "--seeds", 2)
     assert fits(out, tmp_path)
     assert "%" not in out
-    assert re.search(r"^ +F .* inf ", out, re.MULTILINE)
+    assert re.search(r"^ +finetune .* inf ", out, re.MULTILINE)
     text = (tmp_path / "out" / "compare.json").read_text()
     written = json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-    assert written["methods"]["F"]["perplexity"]["mean"] is None
-    assert set(written["methods"]["F"]["perplexities"]) == {"0", "1"}
+    assert written["methods"]["finetune"]["perplexity"]["mean"] is None
+    assert set(written["methods"]["finetune"]["perplexities"]) == {"0", "1"}

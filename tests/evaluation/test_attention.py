@@ -18,7 +18,7 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 
 
-def taught(stream, short, method: str = "F+M+V", **sizes) -> Learner:
+def taught(stream, short, method: str = "finetune+slots+vocab", **sizes) -> Learner:
     model = ModelSettings(**{"embedding": 4, "hidden": 4, "slots": 4, "perceptron": 4, **sizes})
     learner = Learner.create(method, model=model, training=replace(short, epochs=1), device="cpu")
     learner.learn(stream)
@@ -36,7 +36,7 @@ def responder(short):
     return taught(stream, short, cell="gru", bidirectional=False), stream
 
 
-@pytest.mark.parametrize("method", ["F+M+V", "progressive"])
+@pytest.mark.parametrize("method", ["finetune+slots+vocab", "progressive"])
 def test_the_shares_of_a_word_add_up_to_one_and_their_sum_is_what_the_text_reads(stream, short, method):
     learner = taught(stream[:2], short, method)
     example = Example("a man sleeps in the old garden by the river", "nobody sleeps")
@@ -50,7 +50,7 @@ def test_the_shares_of_a_word_add_up_to_one_and_their_sum_is_what_the_text_reads
 
 
 def test_a_model_without_slots_has_no_shares(stream, short):
-    learner = taught(stream[:1], short, "F", slots=0)
+    learner = taught(stream[:1], short, "finetune", slots=0)
     reading = read_words(learner, Example("a man", "a dog"))
     assert reading.domains == ()
     assert [(one.word, one.text, one.shares) for one in reading.words][1:3] == [("man", 0, ()), ("a", 1, ())]

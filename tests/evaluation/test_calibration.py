@@ -86,7 +86,7 @@ def domains(stream):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory, domains, tiny, short):
     folder = tmp_path_factory.mktemp("calibrated") / "model"
-    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    learner = Learner.create("finetune+slots+vocab", model=tiny, training=short, device="cpu")
     for domain in domains:
         learner.adapt(domain, folder=folder)
     return folder

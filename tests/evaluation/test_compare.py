@@ -52,17 +52,17 @@ def matrices(comparison: Comparison) -> dict[str, dict[int, AccuracyMatrix]]:
 def test_a_run_is_that_of_a_learner_and_is_made_once(stream, settings, tmp_path):
     options = {"folder": tmp_path / "runs", "settings": settings, "device": "cpu", "workers": 1}
     first, second = Witness(), Witness()
-    found = compare(stream, ["F+V", "EWC"], seeds=[3], watch=first, **options)
-    assert sorted(first.ended) == ["EWC, seed 3", "F+V, seed 3", "F, seed 3", "multi-task, seed 3"]
+    found = compare(stream, ["finetune+vocab", "ewc"], seeds=[3], watch=first, **options)
+    assert sorted(first.ended) == ["ewc, seed 3", "finetune+vocab, seed 3", "finetune, seed 3", "multi-task, seed 3"]
     assert 0 <= min(first.shares) <= max(first.shares) <= 1
-    learner = Learner.create("F+V", model=settings.model, training=settings.training, seed=3, device="cpu")
+    learner = Learner.create("finetune+vocab", model=settings.model, training=settings.training, seed=3, device="cpu")
     history = learner.learn(stream)
-    result = found.results["F+V"][3]
+    result = found.results["finetune+vocab"][3]
     assert result.matrix == history.matrix
     assert result.parameters == history.stages[-1].parameters
-    again = compare(stream, ["EWC"], seeds=[3, 4], watch=second, **options)
-    assert sorted(second.ended) == ["EWC, seed 4", "F, seed 4", "multi-task, seed 4"]
-    assert again.results["F"][3] == found.results["F"][3]
+    again = compare(stream, ["ewc"], seeds=[3, 4], watch=second, **options)
+    assert sorted(second.ended) == ["ewc, seed 4", "finetune, seed 4", "multi-task, seed 4"]
+    assert again.results["finetune"][3] == found.results["finetune"][3]
     names = {path.name for path in (tmp_path / "runs").iterdir()} - {".lock"}
     assert len(names) == 7
     assert all(name.endswith(".json") for name in names), "models of finished runs are removed"
@@ -72,7 +72,13 @@ def test_a_run_is_that_of_a_learner_and_is_made_once(stream, settings, tmp_path)
 def test_processes_give_what_one_process_gives(stream, settings, tmp_path):
     one, several = (
         compare(
-            stream, ["F+M+V"], folder=tmp_path / str(count), seeds=[0], settings=settings, device="cpu", workers=count
+            stream,
+            ["finetune+slots+vocab"],
+            folder=tmp_path / str(count),
+            seeds=[0],
+            settings=settings,
+            device="cpu",
+            workers=count,
         )
         for count in (1, 2)
     )
@@ -87,19 +93,19 @@ def test_other_data_or_settings_make_other_runs(stream, settings, tmp_path):
     names = set()
     for data, chosen in ((stream, settings), (stream, other), (less, settings)):
         material = comparing.Material.of(data, "cpu", None, tmp_path)
-        names.add(comparing._name(Run("F", 0, chosen), material))
+        names.add(comparing._name(Run("finetune", 0, chosen), material))
     assert len(names) == 3
 
 
 def test_a_damaged_record_is_made_again_and_a_used_folder_is_refused(stream, settings, tmp_path):
-    material, run = comparing.Material.of(stream, "cpu", None, tmp_path), Run("F", 0, settings)
+    material, run = comparing.Material.of(stream, "cpu", None, tmp_path), Run("finetune", 0, settings)
     result = RunResult(AccuracyMatrix().with_row(("kitchen",), {"kitchen": 0.5}), 10, 1.5, {}, 3, 2)
     with Records.opened(tmp_path, material) as records:
         assert records.get(run) is None
         records.put(run, result)
         assert records.get(run) == result
         with pytest.raises(SettingsError, match="another comparison"):
-            compare(stream, ["F"], folder=tmp_path, settings=settings, device="cpu")
+            compare(stream, ["finetune"], folder=tmp_path, settings=settings, device="cpu")
         (path,) = tmp_path.glob("*.json")
         path.write_text(path.read_text()[:100])
         assert records.get(run) is None
@@ -107,19 +113,21 @@ def test_a_damaged_record_is_made_again_and_a_used_folder_is_refused(stream, set
 
 def test_a_failed_run_is_reported_and_the_others_are_there(stream, settings, tmp_path):
     without = replace(settings, model=replace(settings.model, slots=0))
-    found = compare(stream, ["F+M"], folder=tmp_path, seeds=[0], settings=without, device="cpu", workers=1)
+    found = compare(stream, ["finetune+slots"], folder=tmp_path, seeds=[0], settings=without, device="cpu", workers=1)
     (failure,) = found.failures
-    assert (failure.method, failure.seed) == ("F+M", 0)
+    assert (failure.method, failure.seed) == ("finetune+slots", 0)
     assert "slots" in failure.reason
-    assert set(found.results) == {"F", "multi-task"}
+    assert set(found.results) == {"finetune", "multi-task"}
 
 
 def test_replies_have_bleu_and_perplexities(short, tmp_path):
     stream = synthetic_dialogue(train=40, validation=12, test=12)
     model = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional=False)
-    found = compare(stream, ["F+V"], folder=tmp_path, seeds=[0], settings=Settings(model, short), device="cpu")
+    found = compare(
+        stream, ["finetune+vocab"], folder=tmp_path, seeds=[0], settings=Settings(model, short), device="cpu"
+    )
     assert found.kind.is_dialogue
-    result = found.results["F+V"][0]
+    result = found.results["finetune+vocab"][0]
     assert [row.learned for row in result.matrix.rows] == [(name,) for name in stream.names]
     assert set(result.perplexities) == set(stream.names)
     assert min(result.perplexities.values()) > 1
@@ -128,10 +136,10 @@ def test_replies_have_bleu_and_perplexities(short, tmp_path):
 def test_bad_streams_and_methods_are_refused_before_anything_is_made(stream, settings, tmp_path):
     untested = Stream([stream[0], replace(stream[1], test=())])
     for data, methods, error, said in (
-        (stream[:1], ["F"], DataError, "at least two domains"),
-        (untested, ["F"], DataError, "no test examples"),
+        (stream[:1], ["finetune"], DataError, "at least two domains"),
+        (untested, ["finetune"], DataError, "no test examples"),
         (stream, ["F+Z"], SettingsError, "no method"),
-        (stream, ["LoRA"], SettingsError, "LoRA"),
+        (stream, ["lora"], SettingsError, "lora"),
     ):
         with pytest.raises(error, match=said):
             compare(data, methods, folder=tmp_path / "out", settings=settings, device="cpu")
@@ -139,7 +147,7 @@ def test_bad_streams_and_methods_are_refused_before_anything_is_made(stream, set
 
 
 def test_retraining_has_more_patience_and_tells_whether_it_converged(stream, settings):
-    runs = plan(stream, ["F+V"], [0], settings)
+    runs = plan(stream, ["finetune+vocab"], [0], settings)
     training = next(run.settings.training for run in runs if run.method == "multi-task")
     assert training == retraining_settings(settings.training, stream)
     assert (training.patience, training.epochs) == (6, 2 * settings.training.epochs)
@@ -181,7 +189,7 @@ def test_a_killed_comparison_leaves_no_process_and_goes_on(tmp_path, how):
     command = [sys.executable, str(script), str(folder)]
     process = subprocess.Popen(command, cwd=tmp_path, start_new_session=True, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while not list(folder.glob("F.seed0.*/*")) and time.monotonic() < deadline and process.poll() is None:
+    while not list(folder.glob("finetune.seed0.*/*")) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.05)  # until a first domain has been learned
     os.kill(process.pid, how)
     process.wait(60)
@@ -191,12 +199,12 @@ def test_a_killed_comparison_leaves_no_process_and_goes_on(tmp_path, how):
     assert not _group(process.pid)
     subprocess.run(command, cwd=tmp_path, check=True)
     found = [json.loads(path.read_text()) for path in folder.glob("*.json")]
-    assert {one["method"] for one in found if one["method"] in ("F", "multi-task")} == {"F", "multi-task"}
+    assert {one["method"] for one in found if one["method"] in ("finetune", "multi-task")} == {"finetune", "multi-task"}
     stream = synthetic_stream(domains=2, train=96, validation=12, test=12, seed=3)
     training = TrainingSettings(rate=0.01, batch=4, epochs=12, patience=12)
     model = ModelSettings(embedding=6, hidden=5, slots=4, perceptron=16)
-    unbroken = Learner.create("F", model=model, training=training, seed=0, device="cpu").learn(stream)
-    (broken,) = (one["result"] for one in found if one["method"] == "F")
+    unbroken = Learner.create("finetune", model=model, training=training, seed=0, device="cpu").learn(stream)
+    (broken,) = (one["result"] for one in found if one["method"] == "finetune")
     assert broken["matrix"] == unbroken.matrix.to_json()
 
 

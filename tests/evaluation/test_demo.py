@@ -22,8 +22,8 @@ def small(monkeypatch, tiny, short):
 
 
 def test_methods_learn_the_same_data_by_seed_and_json_is_read_back():
-    made = demo.run_demo(["F", "f+m+v"], range(5, 7), "cpu", NoProgress())
-    assert list(made.histories) == ["F", "F+M+V"]
+    made = demo.run_demo(["finetune", "f+m+v"], range(5, 7), "cpu", NoProgress())
+    assert list(made.histories) == ["finetune", "finetune+slots+vocab"]
     data = [[stage.fingerprint for one in runs.values() for stage in one.stages] for runs in made.histories.values()]
     assert data[0] == data[1]
     assert len(set(data[0])) == 6
@@ -31,7 +31,7 @@ def test_methods_learn_the_same_data_by_seed_and_json_is_read_back():
     again = demo.Demo.from_json(json.loads(json.dumps(made.to_json())))
     assert again.comparison == made.comparison
     assert again.memory == made.memory
-    assert set(made.memory["F+M+V"].shares) == set(NAMES)
+    assert set(made.memory["finetune+slots+vocab"].shares) == set(NAMES)
 
 
 def test_the_command_shows_matrices_and_writes_figures_picture_and_report(tmp_path):

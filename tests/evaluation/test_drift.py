@@ -257,7 +257,7 @@ def test_few_distinct_texts_have_no_summary(texts):
 
 def test_each_stage_adds_its_domain_and_leaves_the_others(texts, tiny, short, tmp_path):
     domains = [Domain(one.name, one.train[:150], one.validation, one.test) for one in texts[:2]]
-    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    learner = Learner.create("finetune+slots+vocab", model=tiny, training=short, device="cpu")
     for domain in domains:
         learner.adapt(domain, folder=tmp_path / "model")
     first, both = (Learner.load(tmp_path / "model", device="cpu", version=number).reference for number in (1, 2))

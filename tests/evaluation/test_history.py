@@ -63,7 +63,7 @@ def test_json_round_trip_and_the_stage_of_version_0_1_0():
     assert AccuracyMatrix.from_json(FULL.to_json()) == FULL
     old = {
         "learned": ["a"],
-        "method": "F",
+        "method": "finetune",
         "grew": {"slots": 1, "hidden": 0, "words": 2, "columns": 1},
         "parameters": 10,
         "examples": 5,

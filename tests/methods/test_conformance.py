@@ -32,14 +32,21 @@ KINDS = {
     },
 }
 ENCODERS = ("bert", "distilbert", "modernbert")
-ON_ENCODERS_ONLY = ("LoRA", "ridge")
-NOT_ON_ENCODERS = ("F+V", "F+M+V", "F+H", "F+H+V", "Progressive")
+ON_ENCODERS_ONLY = ("lora", "ridge")
+NOT_ON_ENCODERS = tuple(find_method(name).name for name in ("F+V", "F+M+V", "F+H", "F+H+V", "Progressive"))
+TRIED = {
+    "memory": (*METHODS, "F+V+A", "F+D", "F+V+E", "EWC+M+V"),
+    "plain": ("F+V", "F+M", "F+H+V", "EWC+M+V", "Progressive", "multi-task"),
+    "replies": ("F+V", "F+M+V", "EWC", "frozen+M", "Progressive", "F+V+E", "rehearsal"),
+    "bert": (*METHODS, "F+E", "F+M+A", "F+D", "LoRA+E", "EWC+M"),
+    "distilbert": ("frozen+M", "LoRA"),
+    "modernbert": ("frozen+M", "LoRA"),
+}
 CASES = [
-    *(("memory", name) for name in (*METHODS, "F+V+A", "F+D", "F+V+E", "EWC+M+V") if name not in ON_ENCODERS_ONLY),
-    *(("plain", name) for name in ("F+V", "F+M", "F+H+V", "EWC+M+V", "Progressive", "multi-task")),
-    *(("replies", name) for name in ("F+V", "F+M+V", "EWC", "frozen+M", "Progressive", "F+V+E", "rehearsal")),
-    *(("bert", name) for name in (*METHODS, "F+E", "F+M+A", "F+D", "LoRA+E", "EWC+M") if name not in NOT_ON_ENCODERS),
-    *((kind, name) for kind in ("distilbert", "modernbert") for name in ("frozen+M", "LoRA")),
+    (kind, find_method(name).name)
+    for kind, names in TRIED.items()
+    for name in names
+    if name not in (NOT_ON_ENCODERS if kind in ENCODERS else ON_ENCODERS_ONLY)
 ]
 
 
@@ -144,7 +151,7 @@ def test_frozen_weights_keep_their_bits_and_the_rest_trains(learned, later):
     # "attention.output.dense" ends as an adapted layer of BERT does, and is none.
     adapted = {name for name in body if any(name.endswith(f".{layer}.weight") for layer in ADAPTED)}
     adapted -= {name for name in body if "attention.output" in name}
-    frozen = {"frozen": body, "ridge": body, "LoRA": body - adapted, "Progressive": set(old)}.get(base, set())
+    frozen = {"frozen": body, "ridge": body, "lora": body - adapted, "progressive": set(old)}.get(base, set())
     for name in frozen:
         kept = new[name]
         for dim, size in enumerate(old[name].shape):

@@ -249,9 +249,9 @@ def test_words_and_letters_name_the_same_methods():
         "FINETUNE+Distill": "f+d",
     }.items():
         assert find_method(words) == find_method(letters)
-        assert find_method(letters).words == words.lower()
+        assert find_method(letters).name == words.lower()
     for name in METHODS:
-        assert find_method(find_method(name).words) == find_method(name)
+        assert find_method(find_method(name).letters) == find_method(name)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def two_domains(
 ) -> Path:
     """A model that has learned two domains and keeps the version before; not to be changed."""
     folder = tmp_path_factory.mktemp("served") / "model"
-    learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
+    learner = Learner.create("finetune+slots+vocab", model=tiny, training=short, device="cpu")
     for domain in list(stream)[:2]:
         with pytest.MonkeyPatch.context() as patch:  # so few texts have no drift statistics otherwise
             patch.setattr("memgrow.evaluation.drift.MIN_TEXTS", 30)

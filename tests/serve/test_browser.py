@@ -76,7 +76,7 @@ def test_hostile_names_are_shown_as_text(
     look: Look, tiny: ModelSettings, short: TrainingSettings, tmp_path: Path
 ) -> None:
     examples = tuple(Example(f"a {word} thing", None, HOSTILE[word == "bad"]) for word in ("good", "bad") * 6)
-    learner = Learner.create("F", model=replace(tiny, slots=0), training=short, device="cpu")
+    learner = Learner.create("finetune", model=replace(tiny, slots=0), training=short, device="cpu")
     for name in (HOSTILE[0], "constructor", "y" * 200):
         learner.adapt(Domain(name, *[(*examples, Example(name, None, HOSTILE[0]))] * 3), folder=tmp_path / "model")
     with served(tmp_path / "model") as address:

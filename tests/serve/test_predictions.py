@@ -41,7 +41,12 @@ def test_an_explanation_shares_the_attention_of_each_word_among_domains(serve: S
 def test_card_and_health(serve: Serve, two_domains: str) -> None:
     client = serve().client
     card, history = client.get("/model").json(), Learner.load(two_domains, "cpu").history
-    assert (card["kind"], card["task"], card["method"], card["version"]) == ("classifier", "pair", "F+M+V", 2)
+    assert (card["kind"], card["task"], card["method"], card["version"]) == (
+        "classifier",
+        "pair",
+        "finetune+slots+vocab",
+        2,
+    )
     assert card["domains"] == list(history.domains)
     assert [one["number"] for one in card["versions"]] == [2, 1]
     assert card["matrix"] == history.matrix.to_json()

@@ -22,7 +22,7 @@ def lengths(*sizes: int) -> Encoded:
 
 
 def make(tiny, **training) -> Learner:
-    return Learner.create("F", model=tiny, training=TrainingSettings(**training), device="cpu")
+    return Learner.create("finetune", model=tiny, training=TrainingSettings(**training), device="cpu")
 
 
 def test_an_epoch_has_every_example_once_in_batches_of_similar_length():

@@ -20,10 +20,12 @@ NO_VECTORS = "none"  # in place of a file: no vectors, not even those of earlier
 
 # Defaults of the library, repeated here so that --help does not import torch.
 LOCAL = "local"
-COMPARED, DEMO = "F,F+V,F+M+V,F+V+E,multi-task", "F,F+V,F+M+V"
+COMPARED = "finetune,finetune+vocab,finetune+slots+vocab,finetune+vocab+ema,multi-task"
+DEMO = "finetune,finetune+vocab,finetune+slots+vocab"
 WINDOW, ALPHA = 100, 0.01
 METHODS = (
-    "F+V,F+V+E,F+E,F,F+M,F+M+V,F+H,F+H+V,frozen,frozen+M,EWC,Progressive,LoRA,ridge,rehearsal,multi-task,in-domain"
+    "finetune+vocab,finetune+ema,finetune+vocab+ema,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
+    "frozen,frozen+slots,ewc,progressive,lora,ridge,rehearsal,multi-task,in-domain"
 )
 
 

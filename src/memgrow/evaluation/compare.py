@@ -43,8 +43,8 @@ from memgrow.training.defaults import defaults_for_device
 from memgrow.training.progress import Step
 from memgrow.training.settings import TrainingSettings
 
-METHODS = (BASELINE, "F+V", "F+M+V", "F+V+E", RETRAINING)
-ENCODER_METHODS = (BASELINE, "F+E", "F+A", RETRAINING)  # for a pretrained encoder
+METHODS = (BASELINE, "finetune+vocab", "finetune+slots+vocab", "finetune+vocab+ema", RETRAINING)
+ENCODER_METHODS = (BASELINE, "finetune+ema", "finetune+average", RETRAINING)  # for a pretrained encoder
 FEW_EXAMPLES = 5000  # training examples of all runs: with fewer, starting processes takes longer than training
 REPORT_EVERY_S = 0.5
 RETRAINING_PATIENCE = 6  # epochs, at least: retraining on everything has to converge

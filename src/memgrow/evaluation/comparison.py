@@ -16,7 +16,7 @@ from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.significance import Paired, paired_over_seeds, sign_flip
 from memgrow.methods import find_method
 
-BASELINE, RETRAINING = "F", "multi-task"  # the methods that every other one is measured against
+BASELINE, RETRAINING = "finetune", "multi-task"  # the methods that every other one is measured against
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ class Comparison:
         results: dict[str, dict[int, RunResult]] = {}
         for name, figures in methods.items():
             perplexities = figures.get("perplexities", {})
-            results[name] = {
+            results[name if name in REFERENCES else find_method(name, retired=True).name] = {
                 int(seed): RunResult.from_json(
                     {
                         "matrix": matrix,

@@ -17,7 +17,7 @@ from memgrow.training.settings import TrainingSettings
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)
 TRAINING = TrainingSettings(rate=3e-3, epochs=8, patience=3)
-METHODS = ("F", RECOMMENDED, "F+M+V")
+METHODS = ("finetune", RECOMMENDED, "finetune+slots+vocab")
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,13 @@ class Demo:
     def from_json(cls, value: Mapping[str, Any]) -> "Demo":
         first = value["first_seed"]
         histories = {
-            method: {first + number: History.from_json(run) for number, run in enumerate(runs)}
+            find_method(method).name: {first + number: History.from_json(run) for number, run in enumerate(runs)}
             for method, runs in value["runs"].items()
         }
-        return cls(histories, {name: MemoryUse.from_json(use) for name, use in value.get("memory", {}).items()})
+        return cls(
+            histories,
+            {find_method(name).name: MemoryUse.from_json(use) for name, use in value.get("memory", {}).items()},
+        )
 
 
 def run_demo(methods: Iterable[str], seeds: range, device: str, progress: Progress) -> Demo:

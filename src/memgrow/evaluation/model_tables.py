@@ -261,7 +261,7 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
         rows.append((f"{len(others):,} others, mean", *figures(others)))
     columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
     if len(domains) == 1 and len(learner.history.domains) > 1:
-        said.insert(0, Text(f"{learner.method.name} adds no slots for later domains; a method with M does."))
+        said.insert(0, Text(f"{learner.method.name} adds no slots for later domains; a method with slots does."))
     return Group(Table(text, columns, rows, min_width=MAX_TEXT), *said)
 
 

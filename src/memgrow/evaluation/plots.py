@@ -282,7 +282,7 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
     for axis, (name, label) in zip(axes, labels.items(), strict=True):
         for line, method in enumerate(methods):
             value = comparison.summary[method][name]
-            colour = {"F": FINE, "multi-task": ALL}.get(method, OWN)
+            colour = {"finetune": FINE, "multi-task": ALL}.get(method, OWN)
             if value.mean is None:
                 continue
             seeds = [100 * one for one in value.seeds.values()]

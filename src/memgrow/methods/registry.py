@@ -19,7 +19,8 @@ from memgrow.models import ModelSettings
 
 Grows = Literal["words", "slots", "hidden", "column"]
 # Chosen by the protocol in research/which_method.
-RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "F+V", "F+E", "F+V+E"
+RECOMMENDED = "finetune+vocab"
+RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "finetune+ema", "finetune+vocab+ema"
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,10 @@ class MethodSpec:
         return any(map(keeps_rows, self.parts))
 
     @property
-    def words(self) -> str:
-        """The name in words: finetune+slots+vocab for F+M+V."""
+    def letters(self) -> str:
+        """The name in the paper's letters: F+M+V for finetune+slots+vocab."""
         base, *additions = self.name.split("+")
-        return "+".join([BASE_WORDS.get(base, base), *(ADDITIONS[letter].word for letter in additions)])
+        return "+".join([BASE_LETTERS.get(base, base), *(ADDITIONS[word].letter for word in additions)])
 
     def reads(self) -> set[str]:
         """The names of the options that this method uses."""
@@ -105,51 +106,53 @@ class MethodSpec:
         if lacking:
             kind = "a pretrained encoder" if settings.is_pretrained else f"the encoder {settings.cell!r}"
             raise SettingsError(
-                f"{self.name} adds {' and '.join(lacking)}, which {kind} does not have: use another method, such as F"
+                f"{self.name} adds {' and '.join(lacking)}, which {kind} does not have: use another, such as finetune"
             )
 
     def check_task(self, task: str) -> None:
         """Refuse a task that this method does not work with."""
         for part in self.parts:
             if task not in part.tasks:
-                raise SettingsError(f"{self.name} needs labels, and replies have none: use another method, such as F+V")
+                raise SettingsError(
+                    f"{self.name} needs labels, and replies have none: use another method, such as finetune+vocab"
+                )
 
 
 GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column": "columns"}
-BASE_WORDS = {"F": "finetune", "EWC": "ewc", "Progressive": "progressive", "LoRA": "lora"}
+BASE_LETTERS = {"finetune": "F", "ewc": "EWC", "progressive": "Progressive", "lora": "LoRA"}
 
 
 @dataclass(frozen=True)
 class Addition:
-    """What a letter adds to a method."""
+    """What a word after the method's name adds to it."""
 
-    word: str
+    letter: str  # the paper's, or one in its style
     about: str
     grows: Grows | None = None
     part: type[Method] | None = None
 
 
 ADDITIONS = {
-    "M": Addition("slots", "new memory slots", grows="slots"),
-    "V": Addition("vocab", "new words", grows="words"),
-    "H": Addition("hidden", "new hidden units, as many parameters as slots would add", grows="hidden"),
-    "A": Addition("average", "afterwards, part of the way back to the old weights", part=Average),
-    "D": Addition("distill", "the old model's outputs on the new texts are kept", part=Distillation),
-    "E": Addition("ema", "a moving average of the weights is kept", part=EMA),
+    "slots": Addition("M", "new memory slots", grows="slots"),
+    "vocab": Addition("V", "new words", grows="words"),
+    "hidden": Addition("H", "new hidden units, as many parameters as slots would add", grows="hidden"),
+    "average": Addition("A", "afterwards, part of the way back to the old weights", part=Average),
+    "distill": Addition("D", "the old model's outputs on the new texts are kept", part=Distillation),
+    "ema": Addition("E", "a moving average of the weights is kept", part=EMA),
 }
 
 _BASES = (
-    MethodSpec("F", "fine-tune: everything trains on the new domain"),
+    MethodSpec("finetune", "fine-tune: everything trains on the new domain"),
     MethodSpec("frozen", "only the head trains", parts=(Frozen,)),
-    MethodSpec("EWC", "fine-tune, with a penalty on moving weights that mattered before", parts=(EWC,)),
+    MethodSpec("ewc", "fine-tune, with a penalty on moving weights that mattered before", parts=(EWC,)),
     MethodSpec(
-        "Progressive",
+        "progressive",
         "a new column for each domain that reads the frozen old ones; the newest head predicts",
         grows=("column",),
         parts=(Progressive,),
     ),
     MethodSpec(
-        "LoRA", "low-rank additions to the encoder's weights, and the head, train; then they are merged", parts=(LoRA,)
+        "lora", "low-rank additions to the encoder's weights, and the head, train; then they are merged", parts=(LoRA,)
     ),
     MethodSpec("ridge", "frozen encoder; a linear head in closed form from sums over all domains", parts=(Ridge,)),
     MethodSpec(
@@ -170,7 +173,7 @@ def find_method(name: str, retired: bool = False) -> MethodSpec:
     `retired` accepts names of earlier versions, for models that were saved with them.
     """
     known = {spelled.casefold(): method for spelled, method in METHODS.items()}
-    known |= {word: METHODS[letters] for letters, word in BASE_WORDS.items() if letters in METHODS}
+    known |= {letters.casefold(): METHODS[word] for word, letters in BASE_LETTERS.items() if word in METHODS}
     if (exact := known.get(name.casefold())) is not None:
         return exact
     base, *additions = name.split("+")
@@ -179,31 +182,31 @@ def find_method(name: str, retired: bool = False) -> MethodSpec:
         base = "frozen" if base in RETIRED else base
     elif gone := next((one for one in (base, *additions) if one in RETIRED), None):
         raise SettingsError(f"{gone} no longer exists ({RETIRED[gone]}): leave it out, or use another method")
-    letters = {**{word.casefold(): word for word in ADDITIONS}, **{one.word: word for word, one in ADDITIONS.items()}}
+    words = {word: word for word in ADDITIONS} | {one.letter.casefold(): word for word, one in ADDITIONS.items()}
     method = known.get(base.casefold())
-    if method is None or any(one.casefold() not in letters for one in additions):
+    if method is None or any(one.casefold() not in words for one in additions):
         raise SettingsError(
             f"there is no method {quoted(name)}; there are {', '.join(METHODS)}, "
-            f"with additions such as +V: {', '.join(f'{key} ({one.word})' for key, one in ADDITIONS.items())}"
+            f"with additions: {', '.join(f'+{word} or +{one.letter}' for word, one in ADDITIONS.items())}"
         )
     for one in additions:
-        method = _add(method, letters[one.casefold()])
+        method = _add(method, words[one.casefold()])
     return method
 
 
-def _add(method: MethodSpec, letter: str) -> MethodSpec:
-    addition = ADDITIONS[letter]
+def _add(method: MethodSpec, word: str) -> MethodSpec:
+    addition = ADDITIONS[word]
     part = JointEMA if addition.part is EMA and method.joint else addition.part
     if (method.reinit and part is not JointEMA) or method.closed_form or "column" in method.grows:
         raise SettingsError(f"{method.name} takes no additions: it leaves old weights as they are, or has none")
     if addition.grows in method.grows or part in method.parts:
-        raise SettingsError(f"{method.name} has {letter} already: name each addition once")
+        raise SettingsError(f"{method.name} has {word} already: name each addition once")
     grows = (*method.grows, addition.grows) if addition.grows else method.grows
     if "hidden" in grows and ("slots" in grows or part is Average or Average in method.parts):
-        raise SettingsError(f"{method.name}+{letter}: hidden units do not go with slots or averaging; choose one")
+        raise SettingsError(f"{method.name}+{word}: hidden units do not go with slots or averaging; choose one")
     return replace(
         method,
-        name=f"{method.name}+{letter}",
+        name=f"{method.name}+{word}",
         about=f"{method.about}; {addition.about}",
         grows=grows,
         parts=(*method.parts, part) if part else method.parts,
@@ -211,6 +214,12 @@ def _add(method: MethodSpec, letter: str) -> MethodSpec:
 
 
 # The rows of the paper's tables that have additions.
-for _name in ("F+V", "F+M", "F+M+V", "F+H", "F+H+V", "frozen+M"):
-    METHODS[_name] = find_method(_name)
-METHODS = {name: METHODS[name] for name in ("F", "F+V", "F+M", "F+M+V", "F+H", "F+H+V", "frozen", "frozen+M", *METHODS)}
+_ROWS = (
+    "finetune",
+    "finetune+vocab",
+    "finetune+slots",
+    "finetune+slots+vocab",
+    "finetune+hidden",
+    "finetune+hidden+vocab",
+)
+METHODS = {**{name: find_method(name) for name in (*_ROWS, "frozen", "frozen+slots")}, **METHODS}

@@ -318,7 +318,7 @@ def _note_data(
     if (sentence := unknown_in(validation).sentence(f"the validation part of {stage.name}")) is not None:
         joins = not later or "words" in config.method.grows
         more = f"more rows, or min_documents below {config.training.min_documents}, add words"
-        progress.note(f"{sentence}: {more if joins else f'{config.method.name} adds no words; use one with V'}")
+        progress.note(f"{sentence}: {more if joins else f'{config.method.name} adds no words; use one with vocab'}")
 
 
 def _note_rows(config: LearnerConfig, state: LearnerState, stage: StageData, progress: Progress) -> None:
