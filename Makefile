@@ -17,14 +17,14 @@ help: ## what can be made
 	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
 
-demo: .venv/installed ## fine-tuning beside the default and a growing memory on four domains, with a picture
+demo: .venv/installed ## compare three methods on four made-up domains
 	$(BIN)/memgrow demo
 
 check: lint ## the quick part, for daily work: style, types, most of the tests
 	$(PYTEST) -m "not slow and not docs and not emulated and not extras and not gpu"
 
 # Side by side, as types and layers keep one core busy and leave the other idle.
-test: .venv/installed ## everything that must hold: style, types, behaviour, what the docs show
+test: .venv/installed ## everything that CI runs: style, types, tests, docs
 	@$(MAKE) --no-print-directory --jobs 2 behaviour style
 
 behaviour: .venv/installed
@@ -35,7 +35,7 @@ style: lint docs-check
 test-gpu: .venv/installed ## the tests that need a GPU
 	$(BIN)/pytest tests/gpu
 
-# Only root on Debian installs it by itself: whoever is not root may not, and other systems call it something else.
+# Installed for root on Debian only; elsewhere the tests in a browser are skipped.
 FIND_BROWSER := { command -v chromium-headless-shell || command -v chromium || command -v google-chrome; } > /dev/null
 INSTALL_BROWSER := { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && echo "Installing a browser for tests." && \
 	apt-get -qq update && apt-get -qq install --yes --no-install-recommends chromium-headless-shell > /dev/null; }
@@ -46,7 +46,7 @@ INSTALL_BROWSER := { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && ec
 		"the page's tests in a browser will be skipped (on Debian: apt-get install chromium-headless-shell)."
 	touch $@
 
-test-extras: .venv/extras ## the tests that need a browser, a cluster or minutes; what cannot be had is told and skipped
+test-extras: .venv/extras ## tests that need a browser, a cluster or minutes; skipped where these are missing
 	$(BIN)/pytest -m extras -rs
 
 .venv/torture: .venv/installed
@@ -63,10 +63,10 @@ lint: .venv/installed ## style, types, and the order of the layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache --no-logo
 
-docs-check: .venv/installed ## the pages held against results and code
+docs-check: .venv/installed ## check the pages against results and code
 	$(BIN)/python docs/check.py
 
-bench: .venv/installed ## the CPU's speed, beside its peers
+bench: .venv/installed ## time layers and training on the CPU
 	$(BIN)/python benchmarks/recurrence.py --curves --rounds 3 --out results/recurrence-cpu.json
 	$(BIN)/python benchmarks/training.py --out results/training-cpu.json
 	$(BIN)/python docs/figures.py --write
