@@ -1,6 +1,6 @@
 """Metrics held against their definitions, and BLEU-2 against sacrebleu."""
 
-from math import comb, e, exp, inf, log, sqrt
+from math import comb, exp, sqrt
 
 import numpy as np
 import pytest
@@ -12,14 +12,12 @@ from memgrow.data.vectors import read_vectors
 from memgrow.errors import DataError
 from memgrow.evaluation.metrics import (
     Confusion,
-    bleu2_counts,
+    bleu2,
     compare_counts,
     distinct,
     mcnemar,
-    perplexity,
     side_by_side,
     w2v_similarity,
-    words_to_look_up,
 )
 
 TEXT = st.lists(st.sampled_from("abcd"), max_size=7)
@@ -74,18 +72,12 @@ def test_two_models_are_compared_by_the_examples_that_one_alone_gets_right():
     assert 0.93 <= np.mean(covered) <= 0.98
 
 
-@given(PAIRS, st.data())
-def test_bleu2_of_any_set_is_that_of_sacrebleu(pairs, data):
-    drawn = data.draw(st.lists(st.integers(0, len(pairs) - 1), min_size=1, max_size=10))
+@given(PAIRS)
+def test_bleu2_is_that_of_sacrebleu(pairs):
     outputs, references = zip(*pairs, strict=True)
     metric = BLEU(max_ngram_order=2, tokenize="none", effective_order=False, smooth_method="none", force=True)
-    expected = metric.corpus_score(
-        [" ".join(outputs[i]) for i in drawn], [[" ".join(references[i]) for i in drawn]]
-    ).score
-    weights = np.bincount(drawn, minlength=len(pairs))
-    counts = bleu2_counts(outputs, references)
-    assert counts.scores([weights, weights / len(drawn)]) == pytest.approx([expected, expected], abs=1e-9)
-    assert counts.score() == pytest.approx(counts.scores(np.ones(len(pairs)))[0])
+    expected = metric.corpus_score([" ".join(one) for one in outputs], [[" ".join(one) for one in references]])
+    assert bleu2(outputs, references) == pytest.approx(expected.score, abs=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -98,20 +90,13 @@ def test_bleu2_of_any_set_is_that_of_sacrebleu(pairs, data):
     ],
 )
 def test_bleu2_by_hand(output, reference, expected):
-    assert bleu2_counts([output.split()], [reference.split()]).score() == pytest.approx(expected)
+    assert bleu2([output.split()], [reference.split()]) == pytest.approx(expected)
 
 
 def test_distinct_is_the_share_of_different_ngrams():
     assert distinct([["a", "b", "a"], ["b", "c", "a"]], 1) == 3 / 6
     assert distinct([["a", "b", "a"], ["b", "c", "a"]], 2) == 4 / 4
     assert distinct([[]], 1) == 0
-
-
-def test_perplexity_is_the_exponential_of_the_mean_loss():
-    assert perplexity(12.0, 12) == pytest.approx(e)
-    assert perplexity(7 * log(50), 7) == pytest.approx(50)
-    assert perplexity([2.0, 9.0], [1, 9]) == pytest.approx(exp(11 / 10))
-    assert perplexity(1e6, 1) == inf
 
 
 @pytest.fixture
@@ -122,7 +107,8 @@ def similarity(tmp_path):
 
     def measure(*pairs):
         outputs, references = ([pair[side].split() for pair in pairs] for side in (0, 1))
-        return w2v_similarity(outputs, references, read_vectors(path, words_to_look_up(outputs, references)))
+        words = {word for text in (*outputs, *references) for word in text}
+        return w2v_similarity(outputs, references, read_vectors(path, words))
 
     return measure
 
@@ -142,12 +128,7 @@ def similarity(tmp_path):
     ],
 )
 def test_w2v_similarity_by_hand(similarity, output, reference, expected):
-    assert similarity((output, reference)).each == pytest.approx([expected])
-
-
-def test_w2v_similarity_reports_its_coverage(similarity):
-    found = similarity(("cat xyzzy", "both plugh cat plugh"), ("dog", "dog"))
-    assert found.to_json() == pytest.approx({"mean": 0.9, "output_coverage": 2 / 3, "reference_coverage": 3 / 5})
+    assert similarity((output, reference), (output, reference)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -155,10 +136,8 @@ def test_w2v_similarity_reports_its_coverage(similarity):
     [
         lambda: Confusion.of(("a", "b"), [], []),
         lambda: side_by_side([True], [True, False]),
-        lambda: bleu2_counts([["a"], ["b"]], [["a"]]),
-        lambda: bleu2_counts([], []),
-        lambda: perplexity(1.0, 0),
-        lambda: perplexity(float("nan"), 3),
+        lambda: bleu2([["a"], ["b"]], [["a"]]),
+        lambda: bleu2([], []),
     ],
 )
 def test_inputs_without_a_metric_are_refused(wrong):

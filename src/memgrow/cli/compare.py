@@ -28,6 +28,7 @@ Methods = Annotated[
 Seeds = Annotated[int, typer.Option(metavar="N", help="Number of runs of each method.", min=1)]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
 Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot, report and finished runs.")]
+DEMO_NEXT = "These domains are synthetic: memgrow compare FILES... compares the methods on yours."
 PARTS = ("train", "validation", "test")
 # The recorded results of public corpora were made with these; a user's own data is learned as `adapt` learns it.
 CORPUS_MODEL: dict[str, Any] = {"lowercase": False}
@@ -218,7 +219,7 @@ def demo(
     Example: memgrow demo --seeds 3
     """
     from memgrow.data.disk import atomic_write, pack_json
-    from memgrow.evaluation.comparison_tables import demo_table, demo_verdict, marked
+    from memgrow.evaluation.comparison_tables import compared_table, legend, marked, verdict
     from memgrow.evaluation.demo import METHODS as DEMO_METHODS
     from memgrow.evaluation.demo import run_demo
     from memgrow.evaluation.plots import draw_matrices
@@ -234,8 +235,8 @@ def demo(
     matrices = {marked(method): made.comparison.mean_matrix(method) for method in made.comparison.results}
     for method, matrix in matrices.items():
         console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
-    console.print(demo_table(made.comparison, seeds))
-    for sentence in demo_verdict(made.comparison, seeds):
+    console.print(compared_table(made.comparison, seeds))
+    for sentence in (legend(made.comparison, seeds), verdict(made.comparison), DEMO_NEXT):
         say(sentence)
     figures = atomic_write(out / "demo.json", pack_json(content := made.to_json()))
     say(f"The figures are in {figures}.")

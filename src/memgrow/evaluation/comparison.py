@@ -7,13 +7,10 @@ from math import fsum, inf, isfinite
 from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
-import numpy as np
-
 from memgrow.data.disk import finite
-from memgrow.errors import SettingsError
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.history import AccuracyMatrix, History
-from memgrow.evaluation.significance import Paired, paired_over_seeds, sign_flip
+from memgrow.evaluation.significance import Paired, paired_over_seeds
 from memgrow.methods import find_method
 
 BASELINE, RETRAINING = "finetune", "multi-task"  # the methods that every other one is measured against
@@ -173,13 +170,7 @@ class Comparison:
         both = [seed for seed in ours if seed in theirs]
         if not both:
             return None
-        a, b = [ours[seed] for seed in both], [theirs[seed] for seed in both]
-        try:
-            return paired_over_seeds(a, b)
-        except SettingsError:
-            differences = [x - y for x, y in zip(a, b, strict=True)]
-            flipped = sign_flip(np.array(differences))
-            return Paired(fmean(differences), _spread(differences), len(both), None, None, None, flipped)
+        return paired_over_seeds([ours[seed] for seed in both], [theirs[seed] for seed in both])
 
     def to_json(self) -> dict[str, Any]:
         """All figures by method; null is a number too large for a float."""

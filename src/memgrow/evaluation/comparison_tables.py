@@ -1,13 +1,10 @@
 """Tables and sentences of a comparison of methods."""
 
-from collections.abc import Iterator
-
 from memgrow.errors import counted
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, keeps_rows, sees_old_data
 from memgrow.evaluation.significance import NO_SPREAD, Paired
 from memgrow.evaluation.tables import UNKNOWN, Column, Table, numbers, percent, perplexity_text
-from memgrow.methods import RECOMMENDED
 
 CLEAR, KEEPS = "*", "†"
 SMALL_AVERAGE = 0.1  # BLEU-2 below this is shown with two digits
@@ -108,44 +105,6 @@ def legend(comparison: Comparison, seeds: int) -> str:
             "with and without new words"
         )
     return "; ".join(parts)
-
-
-def demo_table(comparison: Comparison, seeds: int) -> Table:
-    """One row per method, in the order in which they were asked for."""
-    rows = [
-        (
-            marked(method),
-            *(over_seeds(values[name]) for name in ("average", "forgetting")),
-            f"{values['parameters'].mean:,.0f}",
-            f"{values['seconds'].mean:.1f}",
-        )
-        for method, values in comparison.summary.items()
-    ]
-    columns = [Column("method"), *numbers("average", "forgot", "parameters", "seconds")]
-    return Table(f"at the end, {counted(seeds, 'seed')}", columns, rows)
-
-
-def demo_verdict(comparison: Comparison, seeds: int) -> Iterator[str]:
-    """The default against fine-tuning, other methods against the default, and what to do next."""
-    if {BASELINE, RECOMMENDED} <= set(comparison.results):
-        fine, usual = (comparison.summary[name] for name in (BASELINE, RECOMMENDED))
-        sentence = f"{RECOMMENDED}, the default, ends {_apart(usual['average'], fine['average'], 'above', 'below')} F"
-        lost = _apart(fine["forgetting"], usual["forgetting"], "less", "more")
-        yield f"{sentence}{f' and forgets {lost}' if lost else ''}; both see only the new domain's data."
-    for name in comparison.results:
-        paired = comparison.against(name, RECOMMENDED)
-        if name not in (BASELINE, RECOMMENDED) and paired is not None:
-            rows = ", and keeps rows of earlier domains" if keeps_rows(name) else ""
-            yield f"{name} ends {difference(paired)} points against the default{rows}."
-    doubt = "One seed on synthetic domains" if seeds == 1 else "Synthetic domains"
-    yield f"{doubt}: run memgrow compare FILES... on your own data."
-
-
-def _apart(first: OverSeeds, second: OverSeeds, above: str, below: str) -> str:
-    if first.mean is None or second.mean is None:
-        return ""
-    gap = first.mean - second.mean
-    return f"{percent(abs(gap))} points {above if gap >= 0 else below}"
 
 
 def _is_clear(paired: Paired) -> bool:

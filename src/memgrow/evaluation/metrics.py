@@ -1,4 +1,4 @@
-"""Metrics of labels and of replies: confusion matrix, F1, McNemar's test, BLEU-2, distinct-n, perplexity, W2V-Sim.
+"""Metrics of labels and of replies: confusion matrix, F1, McNemar's test, BLEU-2, distinct-n, W2V-Sim.
 
 BLEU-2 is the paper's, over a whole test set and without smoothing: with c words in all outputs and r in all references,
 100 x min(1, exp(1 - r / c)) x sqrt(p1 x p2), where p1 and p2 are the clipped unigram and bigram precisions. It equals
@@ -6,13 +6,14 @@ sacrebleu with orders 1 and 2, no smoothing and no tokenizer.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from math import erfc, sqrt
+from math import erfc, exp, sqrt
+from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from torch import Tensor
 
 from memgrow.data.vectors import Vectors
@@ -20,10 +21,8 @@ from memgrow.errors import DataError
 
 NORMAL_95 = 1.959963984540054  # standard errors from the middle of a 95% interval to its ends
 EXACT_MCNEMAR = 10_000  # discordant examples up to which the binomial distribution is summed exactly
-ORDERS = (1, 2)  # n-grams of BLEU-2
 
 Texts = Sequence[Sequence[str]]  # the words of each text
-Counts = NDArray[np.int64]
 Vector = NDArray[np.float64]
 
 
@@ -159,39 +158,18 @@ def _share(part: int, whole: int) -> float:
 # Replies, split into words
 
 
-@dataclass(frozen=True, eq=False)
-class BleuCounts:
-    """The counts of each example, from which BLEU-2 of any set of examples follows."""
-
-    matches: Counts  # (examples, 2): unigrams and bigrams that the reference has too
-    totals: Counts  # (examples, 2): unigrams and bigrams
-    references: Counts  # (examples,): words of the reference
-
-    def score(self) -> float:
-        """Corpus BLEU-2, from 0 to 100."""
-        return float(self.scores(np.ones((1, len(self.references))))[0])
-
-    def scores(self, weights: ArrayLike) -> Vector:  # (sets,)
-        """BLEU-2 of each set of a bootstrap, given by the weights (sets, examples)."""
-        times = np.atleast_2d(np.asarray(weights, dtype=np.float64))
-        matches, totals, words = times @ self.matches, times @ self.totals, times @ self.references
-        output = totals[:, 0]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            precisions = np.where(matches > 0, matches / totals, 0.0)  # (sets, 2)
-            penalty = np.where(output > 0, np.exp(np.minimum(0.0, 1 - words / output)), 0.0)
-        found: Vector = 100 * penalty * np.sqrt(precisions.prod(axis=1))
-        return found
-
-
-def bleu2_counts(outputs: Texts, references: Texts) -> BleuCounts:
-    """Count the n-gram matches of each output with the reference of its example."""
+def bleu2(outputs: Texts, references: Texts) -> float:
+    """Corpus BLEU-2, from 0 to 100."""
     _check_texts(outputs, references)
     pairs = list(zip(outputs, references, strict=True))
-    return BleuCounts(
-        matches=np.array([[_matches(output, reference, n) for n in ORDERS] for output, reference in pairs]),
-        totals=np.array([[max(0, len(output) - n + 1) for n in ORDERS] for output in outputs]),
-        references=np.array([len(reference) for reference in references]),
-    )
+    words, reference_words = (sum(map(len, texts)) for texts in (outputs, references))
+    precision = 1.0
+    for order in (1, 2):
+        matches = sum((Counter(_ngrams(a, order)) & Counter(_ngrams(b, order))).total() for a, b in pairs)
+        if not matches:
+            return 0.0
+        precision *= matches / sum(max(0, len(output) - order + 1) for output in outputs)
+    return 100 * exp(min(0.0, 1 - reference_words / words)) * sqrt(precision)
 
 
 def distinct(outputs: Texts, order: int) -> float:
@@ -200,48 +178,11 @@ def distinct(outputs: Texts, order: int) -> float:
     return len(set(found)) / len(found) if found else 0.0
 
 
-def perplexity(losses: ArrayLike, tokens: ArrayLike) -> float:
-    """Perplexity from negative log-likelihoods (nats) and token counts; infinite beyond what a float holds."""
-    loss, count = float(np.sum(losses, dtype=np.float64)), float(np.sum(tokens, dtype=np.float64))
-    if count <= 0 or not loss >= 0:
-        raise DataError(f"perplexity needs a loss of at least 0 and at least one token: got {loss:g} over {count:g}")
-    with np.errstate(over="ignore"):
-        return float(np.exp(loss / count))
-
-
-@dataclass(frozen=True, eq=False)
-class Similarity:
-    """W2V-Sim: the mean over examples, from -1 to 1, each example's value, and the share of words with a vector."""
-
-    mean: float
-    each: Vector  # (examples,)
-    output_coverage: float
-    reference_coverage: float
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "mean": self.mean,
-            "output_coverage": self.output_coverage,
-            "reference_coverage": self.reference_coverage,
-        }
-
-
-def words_to_look_up(*sides: Texts) -> list[str]:
-    """The different words of all texts."""
-    return list(dict.fromkeys(word for texts in sides for text in texts for word in text))
-
-
-def w2v_similarity(outputs: Texts, references: Texts, vectors: Vectors) -> Similarity:
-    """The cosine of the mean word vectors of each output and its reference; 0 where no word has a vector."""
+def w2v_similarity(outputs: Texts, references: Texts, vectors: Vectors) -> float:
+    """W2V-Sim: the mean cosine of the mean word vectors of outputs and references; 0 where no word has a vector."""
     _check_texts(outputs, references)
-    rows = vectors.rows
     pairs = zip(outputs, references, strict=True)
-    each = np.array([_cosine(_mean_vector(output, rows), _mean_vector(reference, rows)) for output, reference in pairs])
-    return Similarity(float(each.mean()), each, _coverage(outputs, rows), _coverage(references, rows))
-
-
-def _matches(output: Sequence[str], reference: Sequence[str], order: int) -> int:
-    return (Counter(_ngrams(output, order)) & Counter(_ngrams(reference, order))).total()
+    return fmean(_cosine(_mean_vector(a, vectors.rows), _mean_vector(b, vectors.rows)) for a, b in pairs)
 
 
 def _ngrams(words: Sequence[str], order: int) -> Iterator[tuple[str, ...]]:
@@ -258,11 +199,6 @@ def _cosine(a: Vector | None, b: Vector | None) -> float:
         return 0.0
     lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / lengths if lengths > 0 else 0.0
-
-
-def _coverage(texts: Iterable[Sequence[str]], rows: Mapping[str, NDArray[np.float32]]) -> float:
-    words = [word in rows for text in texts for word in text]
-    return sum(words) / len(words) if words else 0.0
 
 
 def _check_texts(outputs: Texts, references: Texts) -> None:

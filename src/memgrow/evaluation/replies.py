@@ -2,6 +2,7 @@
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from memgrow.data import Domain
@@ -10,7 +11,7 @@ from memgrow.data.text import tokenize
 from memgrow.data.vectors import read_vectors
 from memgrow.errors import DataError
 from memgrow.evaluation.history import perplexity_of
-from memgrow.evaluation.metrics import bleu2_counts, distinct, w2v_similarity, words_to_look_up
+from memgrow.evaluation.metrics import bleu2, distinct, w2v_similarity
 from memgrow.learner import Learner
 
 
@@ -45,16 +46,16 @@ def evaluate_replies(
         raise DataError(f"{domain.name} has no {split} examples to evaluate on")
     replies = [tokenize(answer.text) for answer in learner.reply(examples, beam=beam)]
     given = [tokenize(example.reply or "") for example in examples]
-    counts = bleu2_counts(replies, given)
     similarity = None
     if vectors is not None:
-        similarity = w2v_similarity(replies, given, read_vectors(vectors, words_to_look_up(replies, given))).each
+        words = dict.fromkeys(word for text in (*replies, *given) for word in text)
+        similarity = w2v_similarity(replies, given, read_vectors(vectors, words))
     return ReplyFigures(
         examples=len(examples),
         perplexity=perplexity_of(learner.evaluate(domain, split)[domain.name]),
-        bleu2=counts.score(),
+        bleu2=bleu2(replies, given),
         distinct1=distinct(replies, 1),
         distinct2=distinct(replies, 2),
-        length=float(counts.totals[:, 0].mean()),
-        w2v_similarity=None if similarity is None else float(similarity.mean()),
+        length=fmean(map(len, replies)),
+        w2v_similarity=similarity,
     )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError
 
 CONFIDENCE = 0.95
 NO_SPREAD = 1e-12  # below this a standard error is rounding
@@ -21,7 +21,7 @@ Scores = Sequence[float] | NDArray[np.floating[Any]]
 class Paired:
     """The first method's score minus the second's: mean, standard deviation, 95% interval, two-sided p-values.
 
-    With n seeds `p_permutation` is at least 2/2^n. Without spread there is no interval.
+    With n seeds `p_permutation` is at least 2/2^n. Without spread, or without scipy, there is no interval.
     """
 
     difference: float
@@ -46,8 +46,7 @@ def paired_over_seeds(a: Scores, b: Scores) -> Paired:
     std = float(differences.std(ddof=1)) if n > 1 else None
     error = None if std is None else std / n**0.5
     low = high = p_t = None
-    if error is not None and error > NO_SPREAD:
-        special = _scipy_special()
+    if error is not None and error > NO_SPREAD and (special := _scipy_special()) is not None:
         half = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
         low, high = mean - half, mean + half
         p_t = min(1.0, 2 * float(special.stdtr(n - 1, -abs(mean) / error)))
@@ -70,13 +69,11 @@ def sign_flip(differences: NDArray[np.float64], seed: int = 0) -> float:
 
 
 def _scipy_special() -> Any:
-    """Student's t without loading scipy.stats."""
+    """Student's t, without loading scipy.stats; None where scipy is not installed."""
     try:
         import scipy.special
-    except ImportError as error:
-        raise SettingsError(
-            "intervals and p-values need scipy: install it with `pip install 'memgrow[stats]'`"
-        ) from error
+    except ImportError:
+        return None
     return scipy.special
 
 
