@@ -178,11 +178,20 @@ class Learner:
         stage = check_stage(domains, self.task, self.labels)
         watch = tuple(watch)
         check_watched(watch, stage)
-        given: AdaptArguments = {"watch": watch, "vectors": vectors, "folder": folder, "save_every": save_every}
-        given |= {"progress": progress, "overwrite": overwrite, "keep_versions": keep_versions}
-        given |= {"max_forgetting": max_forgetting, "threads": threads}
         with _holding(folder), using_threads(threads):
-            return self._adapt(stage, stage.learned, **given)
+            return self._adapt(
+                stage,
+                stage.learned,
+                watch=watch,
+                vectors=vectors,
+                folder=folder,
+                save_every=save_every,
+                progress=progress,
+                overwrite=overwrite,
+                keep_versions=keep_versions,
+                max_forgetting=max_forgetting,
+                threads=threads,
+            )
 
     def learn(
         self,

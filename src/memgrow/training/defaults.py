@@ -8,7 +8,7 @@ import torch
 from memgrow.errors import counted
 from memgrow.methods import RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES, MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.settings import AUTO, STEPS, TrainingSettings
+from memgrow.training.settings import AUTO, AUTO_STEPS, TrainingSettings
 from memgrow.training.state import LearnerConfig
 
 
@@ -83,7 +83,7 @@ def sizes_line(usual: Defaults, model: ModelSettings, training: TrainingSettings
 def training_line(training: TrainingSettings) -> str:
     """Rate, batch and epochs in a few words."""
     epochs = counted(training.max_epochs, "epoch")
-    longer = f" (a model's first domain: {STEPS} steps at least)" if training.epochs == AUTO else ""
+    longer = f" (a model's first domain: {AUTO_STEPS} steps at least)" if training.epochs == AUTO else ""
     return f"rate {training.rate:g}, batch {training.batch}, at most {epochs}{longer}"
 
 
