@@ -269,13 +269,13 @@ def outputs(model) -> dict[str, torch.Tensor]:
 
 def steps(model, count: int = 3) -> None:
     """A few steps of training, in which everything moves."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     batch = collate(replace(encoded(model.encoder.files, TEXTS), labels=[0, 1, 0, 1, 0]), range(5), torch.device("cpu"))
     model.train()
     for _ in range(count):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         model.training_step(batch).loss.backward()
-        optimiser.step()
+        optimizer.step()
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])

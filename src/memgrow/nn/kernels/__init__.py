@@ -60,7 +60,9 @@ def run(
         return found
     chosen, _ = choose(cell, data, directions, backend)
     if chosen == "torch":
-        return _run_torch(cell, data, batch_sizes, directions)
+        if cell not in stepped.CELLS or not parallel_directions.suits(data, batch_sizes, directions):
+            return _run_torch(cell, data, batch_sizes, directions)
+        chosen = "stepped"  # both directions at the same time are faster
     if chosen == "cuda":
         on_gpu = _run_cuda(cell, data, batch_sizes, directions, required=backend == "cuda", recordings=recordings)
         if on_gpu is not None:
