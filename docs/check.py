@@ -21,7 +21,14 @@ from typer.main import get_command  # noqa: E402
 
 from memgrow.cli import app  # noqa: E402
 from memgrow.cli.settings import SECTIONS  # noqa: E402
-from memgrow.methods import ADDITIONS, METHODS, RECOMMENDED, RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES  # noqa: E402
+from memgrow.methods import (  # noqa: E402
+    ADDITIONS,
+    METHODS,
+    RECOMMENDED,
+    RECOMMENDED_FOR_ENCODERS,
+    RECOMMENDED_FOR_REPLIES,
+    find_method,
+)
 from memgrow.models import PretrainedSettings  # noqa: E402
 from memgrow.training.defaults import defaults_for  # noqa: E402
 
@@ -105,7 +112,7 @@ def default_methods_are_those_of_the_protocol() -> Iterator[str]:
     taken = {"bilstm": RECOMMENDED, "encoder": RECOMMENDED_FOR_ENCODERS, "replies": RECOMMENDED_FOR_REPLIES}
     for family, method in taken.items():
         found = read(f"which-method/{family}")
-        if found["candidates"][found["default"]]["method"] != method:
+        if find_method(found["candidates"][found["default"]]["method"]).name != method:
             yield f"the protocol chose {found['default']} for {family}, but the default is {method}"
 
 

@@ -1,4 +1,4 @@
-"""The documented Python names import, and take the parameters that README, docs/python.md and the cookbook show.
+"""The documented Python names import, and take the parameters that README and docs/python.md showed.
 
 `api.json` holds them as they were in memgrow 0.2, without what 1.0 removes. A renamed one stays as a deprecated alias.
 """
