@@ -57,7 +57,6 @@ def nothing_fetched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMGROW_DATA", str(shelf / "data"))
         patch.setenv("MEMGROW_ENCODERS", str(shelf / "encoders"))
-        patch.setenv("MEMGROW_VECTORS", str(tmp_path_factory.mktemp("noted") / "vectors"))  # where files lie
         yield
     left = [str(path.relative_to(shelf)) for path in shelf.rglob("*") if path.is_file()]
     assert not left, f"tests fetched without a place of their own: {left}"

@@ -166,8 +166,7 @@ def test_other_test_examples_than_before_are_told(tiny, short, stream):
     assert sentence.startswith("kitchen: ")
 
 
-def test_whoever_has_given_word_vectors_is_not_advised_to_give_some(tiny, stream, tmp_path, monkeypatch):
-    monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "noted"))
+def test_whoever_has_given_word_vectors_is_not_advised_to_give_some(tiny, stream, tmp_path):
     (file := tmp_path / "vectors.txt").write_text(f"the {' '.join(['0.5'] * tiny.embedding)}\n")
     learner, told = make(tiny, TrainingSettings(rate=1e-12, epochs=1)), Told()
     learner.adapt(stream[0], vectors=file, progress=told)

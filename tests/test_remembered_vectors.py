@@ -1,4 +1,4 @@
-"""The word vectors that a model began with: found again where this user gave them, and nowhere else."""
+"""The word vectors that a model began with: used again while this process knows the file, and never by a path."""
 
 import hashlib
 import os
@@ -27,13 +27,6 @@ class Told(NoProgress):
         self.notes.append(text)
 
 
-@pytest.fixture(autouse=True)
-def noted(monkeypatch, tmp_path):
-    """The folder that notes where this user's vectors lie: no other test has given the same ones."""
-    monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "noted"))
-    return tmp_path / "noted"
-
-
 def make(tiny, training) -> Learner:
     return Learner.create("F+M+V", model=tiny, training=training, device="cpu")
 
@@ -54,15 +47,13 @@ def new_rows(learner: Learner, domain: Domain, told: Told) -> torch.Tensor:
     return learner.trained().encoder.embedding.weight[known:]
 
 
-def test_word_vectors_are_remembered_from_domain_to_domain(tiny, stream, vectors_file, tmp_path):
+def test_word_vectors_are_used_for_later_domains_and_asked_for_after_loading(tiny, stream, vectors_file, tmp_path):
     learner, told = make(tiny, UNTRAINED), Told()
     learner.adapt(stream[0], vectors=vectors_file, folder=tmp_path / "model")
-    learner = Learner.load(tmp_path / "model", "cpu")
     assert (new_rows(learner, stream[1], told) == 0.5).all(1).float().mean() > 0.9
+    assert not told.notes or "vectors.txt" not in told.notes[-1]
+    assert not (new_rows(Learner.load(tmp_path / "model", "cpu"), stream[1], told) == 0.5).all(1).any()
     assert any("vectors.txt" in note for note in told.notes)
-    vectors_file.unlink()
-    learner.adapt(stream[2], progress=told)
-    assert any("not found" in note for note in told.notes)
 
 
 def test_a_models_folder_cannot_name_a_file_to_read_vectors_from(tiny, stream, vectors_file, tmp_path):
@@ -77,21 +68,12 @@ def test_a_models_folder_cannot_name_a_file_to_read_vectors_from(tiny, stream, v
         change(place, "config.json", said)
         told = Told()
         assert not (new_rows(Learner.load(place, "cpu"), stream[1], told) == 0.5).all(1).any()
-        assert any("not found" in note for note in told.notes)
+        assert any("--vectors" in note for note in told.notes)
 
 
 def test_a_models_folder_does_not_tell_where_its_word_vectors_lie(tiny, short, stream, vectors_file, tmp_path):
     make(tiny, short).adapt(stream[0], vectors=vectors_file, folder=tmp_path / "model", save_every=0.0)
     assert all(b"of mine" not in path.read_bytes() for path in (tmp_path / "model").rglob("*") if path.is_file())
-
-
-def test_other_vectors_at_the_place_of_the_remembered_ones_are_not_taken(tiny, stream, vectors_file, tmp_path):
-    learner, told = make(tiny, UNTRAINED), Told()
-    learner.adapt(stream[0], vectors=vectors_file, folder=tmp_path / "model")
-    vectors_file.write_text(vectors_file.read_text().replace("0.5", "0.7"))
-    rows = new_rows(Learner.load(tmp_path / "model", "cpu"), stream[1], told)
-    assert not (rows == 0.7).any()
-    assert any("not found" in note for note in told.notes)
 
 
 @pytest.mark.parametrize(
@@ -110,26 +92,12 @@ def test_what_a_stranger_wrote_in_their_place_is_refused(said):
         RememberedVectors.from_json(said)
 
 
-def test_without_a_folder_to_note_it_in_they_are_known_to_this_process(vectors_file, monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("MEMGROW_VECTORS", str(tmp_path / "file" / "noted"))
-    given = RememberedVectors.given(vectors_file)
-    assert given.find() == vectors_file
-    assert RememberedVectors(given.name, given.sha256).find() is None
-
-
-def test_where_they_lie_is_noted_for_this_user_alone(vectors_file, noted):
-    given = RememberedVectors.given(vectors_file)
-    assert RememberedVectors(given.name, given.sha256).find() == vectors_file
-    assert noted.stat().st_mode & 0o777 == 0o700
-
-
 def test_a_name_that_is_no_utf8_is_no_obstacle(tiny, stream, vectors_file, tmp_path):
     strange = vectors_file.rename(vectors_file.with_name(os.fsdecode(b"vectors-\xff.txt")))
     make(tiny, UNTRAINED).adapt(stream[0], vectors=strange, folder=tmp_path / "model")
     found = Learner.load(tmp_path / "model", "cpu").vectors
     assert found is not None
-    assert (found.name, found.find()) == ("vectors-\ufffd.txt", strange)
+    assert found.name == "vectors-\ufffd.txt"
 
 
 def test_a_file_that_was_changed_under_its_old_date_is_not_taken(vectors_file):
@@ -137,4 +105,3 @@ def test_a_file_that_was_changed_under_its_old_date_is_not_taken(vectors_file):
     vectors_file.write_text(vectors_file.read_text().replace("0.5", "0.7"))
     os.utime(vectors_file, ns=(before.st_atime_ns, before.st_mtime_ns))
     assert given.find() is None
-    assert RememberedVectors(given.name, given.sha256).find() is None

@@ -287,10 +287,8 @@ class Learner:
         if given is not None or self.vectors is None:
             return given
         if (found := self.vectors.find()) is None:
-            progress.note(
-                f"the word vectors of earlier domains ({self.vectors.name}) were not found, so new words start at "
-                "random: give the file again (--vectors), or none (--vectors none)"
-            )
+            name = self.vectors.name
+            progress.note(f"new words start at random: give {name} again (--vectors), or none (--vectors none)")
         return found
 
     def _key(self, config: LearnerConfig, stage: StageData, vectors: bool) -> str:

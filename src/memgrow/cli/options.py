@@ -102,7 +102,7 @@ class FileOptions:
         from memgrow.data import Columns
         from memgrow.data.files import FileFormat
 
-        return Columns(text=self.text, pair=self.pair, file_format=FileFormat(self.delimiter, self.encoding))
+        return Columns(text=self.text, pair=self.pair, file_format=FileFormat(self.delimiter, self.encoding or "utf-8"))
 
     def check_no_file(self) -> None:
         """Refuse a delimiter where texts do not come from a file."""

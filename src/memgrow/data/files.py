@@ -1,7 +1,4 @@
-"""Data files: what a name says of domain, part and format; reading rows of JSONL, JSON, CSV, TSV, Parquet and Arrow.
-
-Files come from anywhere, so a row and what an archive may unpack to are bounded, and every error names file and line.
-"""
+"""Data files: what a name says of domain, part and format; reading rows of JSONL, JSON, CSV, TSV and Parquet."""
 
 import codecs
 import csv
@@ -9,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,31 +21,14 @@ from memgrow.data.values import lone_surrogate
 from memgrow.errors import DataError, SettingsError, brief, listed
 
 MAX_ROW = 1 << 24  # characters
-MAX_RATIO = 200  # a .gz or Parquet file may unpack to this many times its size
-ALWAYS_UNPACKED = 1 << 24  # bytes that may be unpacked in any case
-ALWAYS_DECODED = 1 << 28  # bytes of Arrow data that may be decoded in any case: repeated values take hardly any room
-ARROW_BATCH = 64  # rows
 BLOCK = 1 << 16  # bytes of standard input that are read at once
 
-PART_NAMES = {
-    "train": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "test": "test",
-}
+PART_NAMES = {"train": "train", "test": "test", **dict.fromkeys(("validation", "valid", "val", "dev"), "validation")}
 SEPARATORS = "_-."  # between the name of a domain and that of a part
 DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
-BYTE_ORDER_MARKS = {  # longest first
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
-}
 
-Row = tuple[int, Mapping[str, object]]  # line (of Parquet, Arrow and JSON arrays: row), and fields by column
+Row = tuple[int, Mapping[str, object]]  # line (of Parquet and JSON arrays: row), and fields by column
 Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
 
 
@@ -58,7 +37,7 @@ class FileFormat:
     """The delimiter of CSV files, and the encoding of text files, where the user gives them."""
 
     delimiter: str | None = None  # None: what the header has most of
-    encoding: str | None = None  # None: UTF-8, or what a byte-order mark says
+    encoding: str = "utf-8"
 
     def __post_init__(self) -> None:
         if self.delimiter is not None:
@@ -66,8 +45,7 @@ class FileFormat:
             if len(self.delimiter) != 1 or self.delimiter in '"\r\n':
                 raise SettingsError(f"{self.delimiter!r} cannot be a delimiter; give one character, such as ;")
         try:
-            if self.encoding is not None and not codecs.lookup(self.encoding)._is_text_encoding:
-                raise LookupError
+            "".encode(self.encoding)
         except (LookupError, ValueError):
             raise SettingsError(f"there is no encoding {self.encoding!r}; try utf-8, latin-1 or cp1252") from None
 
@@ -88,21 +66,17 @@ def read_rows(path: Path, file_format: FileFormat = DEFAULT_FORMAT) -> Iterator[
 
 def check_file(path: Path) -> Reader:
     """The reader for a file; refuses what is missing, not a regular file, or of an unknown format."""
-    try:
+    with _reading(path):
         if path.is_dir():
             raise DataError(f"{path} is a folder; name the files in it")
-        if not path.exists():
-            raise DataError(f"{path} does not exist; check the name and the folder")
         if not path.is_file():  # a pipe may wait for ever, a device may never end
-            raise DataError(f"{path} is a pipe or a device; save its content as a file first")
-    except OSError as error:
-        raise DataError(f"{path} cannot be read ({error.strerror}); check the name and its permissions") from None
+            raise DataError(f"{path} does not exist, or is a pipe or a device; check the name")
     return _name_and_reader(path)[1]
 
 
 def is_data_file(path: Path) -> bool:
     """Whether a name ends as those of data files do."""
-    return path.name.lower().removesuffix(".gz").endswith(tuple(READERS))
+    return _without_gz(path).lower().endswith(tuple(READERS))
 
 
 def domain_and_part(path: Path) -> tuple[str, str | None]:
@@ -121,19 +95,19 @@ def domain_and_part(path: Path) -> tuple[str, str | None]:
 
 def where(path: Path, line: int) -> str:
     """The place of a row, for error messages."""
-    return f"{path.name}, {'row' if path.name.lower().removesuffix('.gz').endswith(ROW_FORMATS) else 'line'} {line}"
+    return f"{path.name}, {'row' if _without_gz(path).lower().endswith(('.json', '.parquet')) else 'line'} {line}"
 
 
 def _name_and_reader(path: Path) -> tuple[str, Reader]:
-    name = path.name[:-3] if _is_compressed(path) else path.name
+    name = _without_gz(path)
     for suffix, reader in READERS.items():
         if name.lower().endswith(suffix) and len(name) > len(suffix):
-            if reader is _arrow_rows and _is_compressed(path):
-                break
             return name[: -len(suffix)], reader
-    raise DataError(
-        f"{path} is not of a known format; its name must end in {', '.join(READERS)} (the text formats also with .gz)"
-    )
+    raise DataError(f"{path} is not of a known format; its name must end in {', '.join(READERS)} (text also in .gz)")
+
+
+def _without_gz(path: Path) -> str:
+    return path.name[:-3] if _is_compressed(path) else path.name
 
 
 def _is_compressed(path: Path) -> bool:
@@ -150,31 +124,22 @@ def _reading(path: Path) -> Iterator[None]:
         raise DataError(f"{path} cannot be read ({error.strerror or error}); check its permissions") from None
 
 
-def text_lines(path: Path, file_format: FileFormat = DEFAULT_FORMAT) -> Iterator[tuple[int, str]]:
+def _text_lines(path: Path, encoding: str) -> Iterator[tuple[int, str]]:
     """The lines of a plain or compressed text file with their numbers and ends."""
-    limit = max(MAX_RATIO * path.stat().st_size, ALWAYS_UNPACKED)
-    number = 0
     with gzip.open(path) if _is_compressed(path) else path.open("rb") as raw:
-        start = cast(Any, raw).peek(4)[:4]
-        marked = next((name for mark, name in BYTE_ORDER_MARKS.items() if start.startswith(mark)), "utf-8")
-        encoding = file_format.encoding or marked
         # Undecodable bytes become lone surrogates, so that the error can name their line.
         text = io.TextIOWrapper(cast(IO[bytes], raw), encoding, errors="surrogateescape", newline="\n")
+        number = 0
         try:
             for number, line in enumerate(iter(partial(text.readline, MAX_ROW + 1), ""), 1):
                 if len(line) > MAX_ROW:
                     raise _too_long(where(path, number))
                 if not line.isascii() and lone_surrogate(line):
                     raise UnicodeError
-                limit -= len(line)
-                if limit < 0 and _is_compressed(path):
-                    raise DataError(f"{path} unpacks to more than {MAX_RATIO} times its size; unpack it first")
                 yield number, line.removeprefix("\ufeff") if number == 1 else line
         except UnicodeError:
-            raise DataError(
-                f"{where(path, number)} is not valid {encoding}; name the encoding with --encoding (Excel writes "
-                "cp1252), save the file as UTF-8, or add .gz to its name if it is compressed"
-            ) from None
+            place = where(path, number)
+            raise DataError(f"{place} is not valid {encoding}; give --encoding (Excel writes cp1252)") from None
 
 
 def _too_long(place: str) -> DataError:
@@ -185,31 +150,25 @@ def parse_json(line: str, place: str) -> Any:
     """The value of a JSON text."""
     try:
         return json.loads(line)
-    except json.JSONDecodeError as error:
-        line = f"line {error.lineno}, " if error.lineno > 1 else ""
-        raise DataError(f"{place} is not valid JSON ({error.msg}: {line}column {error.colno}); correct it") from None
-    except (ValueError, RecursionError) as error:  # numbers too long and brackets too deep for Python
-        raise DataError(f"{place} cannot be read as JSON ({error}); correct it") from None
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{place} is not valid JSON ({error}); correct it") from None
 
 
 def _jsonl_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
-    for number, line in text_lines(path, file_format):
+    for number, line in _text_lines(path, file_format.encoding):
         if line.strip():
             yield number, _checked(parse_json(line.rstrip(), where(path, number)), where(path, number))
 
 
 def _checked(values: object, place: str) -> Mapping[str, object]:
     if not isinstance(values, dict):
-        raise DataError(
-            f'{place} is not a JSON object; each row must look like {{"text": "...", "label": "..."}} (an array of '
-            "objects is read from a file whose name ends in .json)"
-        )
+        raise DataError(f'{place} is not a JSON object; each row must look like {{"text": "...", "label": "..."}}')
     return values
 
 
 def _json_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
     """The objects of one array; a file that begins with an object is read as JSONL."""
-    text = "".join(line for _, line in text_lines(path, file_format))
+    text = "".join(line for _, line in _text_lines(path, file_format.encoding))
     if text.lstrip().startswith("["):
         for number, values in enumerate(parse_json(text, str(path)), 1):
             yield number, _checked(values, where(path, number))
@@ -219,14 +178,11 @@ def _json_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
 
 def _csv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
     csv.field_size_limit(MAX_ROW)
-    lines = (line for _, line in text_lines(path, file_format))
-    head = list[str]()
-    while not (head and head[-1].strip()) and (line := next(lines, None)) is not None:
-        head.append(line)
-    unquoted = re.sub(r'"[^"]*"', "", head[-1] if head else "")
-    delimiter = file_format.delimiter or max(DELIMITERS, key=unquoted.count)
+    lines = (line for _, line in _text_lines(path, file_format.encoding))
+    header = next(lines, "")
+    delimiter = file_format.delimiter or max(DELIMITERS, key=header.count)
     # Strict: otherwise a quote that is never closed takes the rest of the file.
-    reader = csv.reader(chain(head, lines), delimiter=delimiter, strict=True)
+    reader = csv.reader(chain([header], lines), delimiter=delimiter, strict=True)
 
     def records() -> Iterator[tuple[int, list[str]]]:
         start = 1
@@ -235,16 +191,13 @@ def _csv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
                 yield start, fields
                 start = reader.line_num + 1
         except csv.Error as error:
-            raise DataError(
-                f"{where(path, start)}: this row is not valid CSV ({error}); close every quote, and write a quote "
-                "inside a quoted field twice"
-            ) from None
+            raise DataError(f"{where(path, start)} is not valid CSV ({error}); check its quotes") from None
 
     return _table(path, records())
 
 
 def _tsv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
-    lines = ((number, line.rstrip("\r\n")) for number, line in text_lines(path, file_format))
+    lines = ((number, line.rstrip("\r\n")) for number, line in _text_lines(path, file_format.encoding))
     return _table(path, ((number, line.split("\t") if line else []) for number, line in lines))
 
 
@@ -256,10 +209,8 @@ def _table(path: Path, records: Iterator[tuple[int, list[str]]]) -> Iterator[Row
     _check_unique(where(path, header), names)
     for line, fields in filled:
         if len(fields) != len(names):
-            raise DataError(
-                f"{where(path, line)} has {len(fields)} fields, but the header has {len(names)} ({listed(names)}); "
-                "give every row as many fields as the header"
-            )
+            place = where(path, line)
+            raise DataError(f"{place} has {len(fields)} fields, the header {len(names)} ({listed(names)}); correct it")
         yield line, dict(zip(names, fields, strict=True))
 
 
@@ -268,76 +219,30 @@ def _check_unique(place: str, names: Iterable[str]) -> None:
         raise DataError(f"{place} names the column {listed(twice)} more than once; rename one of them")
 
 
-def _arrow_rows(path: Path, _: FileFormat) -> Iterator[Row]:
+def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
     try:
         import pyarrow
+        from pyarrow.parquet import ParquetFile
     except ImportError:
         raise SettingsError(f"reading {path} needs pyarrow: pip install 'memgrow[arrow]', or save it as CSV") from None
-    limit, number = max(MAX_RATIO * path.stat().st_size, ALWAYS_DECODED), 0
     try:
-        with path.open("rb") as raw, pyarrow.PythonFile(raw) as file:
-            for whole in _arrow_batches(path, file):
-                _check_unique(str(path), whole.schema.names)
-                for start in range(0, whole.num_rows, ARROW_BATCH):
-                    batch = whole.slice(start, ARROW_BATCH)
-                    limit -= sum(map(_decoded_size, batch.columns))
-                    if limit < 0:
-                        raise DataError(f"{path} decodes to over {MAX_RATIO} times its size; save it as JSON lines")
-                    columns = [_column(column) for column in batch.columns]
-                    for number, values in enumerate(zip(*columns, strict=True), number + 1):  # noqa: B020
-                        yield number, dict(zip(whole.schema.names, values, strict=True))
-    except (pyarrow.ArrowException, UnicodeDecodeError) as error:
+        with ParquetFile(path) as file:
+            _check_unique(str(path), file.schema_arrow.names)
+            yield from enumerate((row for batch in file.iter_batches() for row in batch.to_pylist()), 1)
+    except DataError:
+        raise
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
         raise DataError(f"{path} cannot be read by pyarrow ({brief(error)}); it is damaged: save it again") from None
-
-
-def _arrow_batches(path: Path, file: Any) -> Iterator[Any]:
-    import pyarrow
-    from pyarrow.parquet import ParquetFile
-
-    if path.name.lower().endswith(".parquet"):
-        parquet = ParquetFile(file, pre_buffer=False)
-        groups = range(parquet.metadata.num_row_groups)
-        if sum(parquet.metadata.row_group(group).total_byte_size for group in groups) > max(
-            MAX_RATIO * path.stat().st_size, ALWAYS_UNPACKED
-        ):
-            raise DataError(f"{path} unpacks to more than {MAX_RATIO} times its size; save it as JSON lines")
-        yield from parquet.iter_batches(ARROW_BATCH, use_threads=False)
-    elif file.read(6) == b"ARROW1":
-        reader = pyarrow.ipc.open_file(file)
-        yield from map(reader.get_batch, range(reader.num_record_batches))
-    else:
-        file.seek(0)
-        yield from pyarrow.ipc.open_stream(file)
-
-
-def _decoded_size(column: Any) -> int:
-    """Bytes of a column's values, each counted as often as it occurs."""
-    from pyarrow import compute, types
-
-    if types.is_dictionary(column.type) and str(column.type.value_type) in ("string", "large_string"):
-        return compute.sum(compute.binary_length(column.dictionary).take(column.indices)).as_py() or 0
-    return int(column.nbytes)
-
-
-def _column(column: Any) -> list[object]:
-    try:
-        return cast(list[object], column.to_pylist())
-    except (ValueError, OverflowError):  # a time that Python's own cannot hold
-        return cast(list[object], column.cast("string").to_pylist())
 
 
 READERS: dict[str, Reader] = {
     ".jsonl": _jsonl_rows,
     ".ndjson": _jsonl_rows,
-    ".json-lines": _jsonl_rows,
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
     ".json": _json_rows,
-    ".parquet": _arrow_rows,
-    ".arrow": _arrow_rows,
-    ".feather": _arrow_rows,
+    ".parquet": _parquet_rows,
 }
-ROW_FORMATS = (".json", ".parquet", ".arrow", ".feather")  # whose rows are counted, not their lines
 
 
 def line_chunks(file: IO[bytes], size: int = 1024) -> Iterator[list[bytes]]:
@@ -356,7 +261,7 @@ def decode_lines(
     lines: Iterable[bytes], file_format: FileFormat = DEFAULT_FORMAT, first: int = 1
 ) -> Iterator[tuple[str, str]]:
     """Lines of standard input as (place, text without its end); `first` is the number of the first."""
-    encoding = file_format.encoding or "utf-8"
+    encoding = file_format.encoding
     if "\n".encode(encoding).removeprefix(codecs.BOM_UTF8) != b"\n":
         raise SettingsError(f"standard input cannot be read line by line as {encoding}: give a file, or convert it")
     for number, raw in enumerate(lines, first):
@@ -373,10 +278,7 @@ def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
     paths = {Path(folder, f"{domain.name}.jsonl"): domain for domain in stream}
     for path, domain in paths.items():
         if path.name != f"{domain.name}.jsonl" or domain_and_part(path)[0] != domain.name:
-            raise DataError(
-                f"the domain {domain.name!r} cannot name a file: rename it without slashes, and without the name of a "
-                f"part ({', '.join(PART_NAMES)}) at its end"
-            )
+            raise DataError(f"the domain {domain.name!r} cannot name a file: rename it, without / and _train, _test")
     try:
         Path(folder).mkdir(parents=True, exist_ok=True)
         for path, domain in paths.items():

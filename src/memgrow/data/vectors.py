@@ -4,9 +4,7 @@ Files are streamed, as they may be larger than memory; numbers are parsed only f
 """
 
 import gzip
-import hashlib
 import io
-import json
 import lzma
 import os
 import re
@@ -23,8 +21,8 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from memgrow.data.paths import cache_folder, own_folder
-from memgrow.errors import DataError, SettingsError
+from memgrow.data.disk import sha256_of
+from memgrow.errors import DataError
 
 Row = NDArray[np.float32]
 
@@ -34,8 +32,8 @@ MAX_SIZE = 1 << 16  # numbers in a row
 HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s*")
 CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 SHA256 = re.compile("[0-9a-f]{64}")
-# OSError: gzip and bz2 report damage that way; RuntimeError: a zip with a password.
-DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, struct.error, RuntimeError)
+# OSError: gzip reports damage that way; RuntimeError: a zip with a password.
+DAMAGE = (OSError, EOFError, ValueError, RuntimeError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,10 +82,8 @@ def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[IO[bytes], PurePath]]:
     """A file, or the first file in its archive, with its name."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; give the file inside it")
     if not path.is_file():
-        raise DataError(f"{path} does not exist, or is not a regular file; check the name, or download it first")
+        raise DataError(f"{path} does not exist, or is not a file; check the name, or download it first")
     try:
         with path.open("rb", buffering=BUFFER) as disk:
             if path.suffix.lower() == ".gz":
@@ -104,7 +100,7 @@ def _opened(path: Path) -> Iterator[tuple[IO[bytes], PurePath]]:
                 yield disk, path
     except DataError:
         raise
-    except (*DAMAGE, ValueError, LookupError, NotImplementedError) as error:
+    except DAMAGE as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise DataError(f"{path} cannot be read ({reason}); it may be damaged: get it again, or unpack it") from error
 
@@ -123,9 +119,7 @@ def detect(path: Path) -> Layout:
     size = next((i for i, field in enumerate(reversed(fields)) if not _is_number(field)), len(fields))
     size = min(size, len(fields) - 1)  # the first field is the word, even where the word is a number
     if is_binary or not 0 < size <= MAX_SIZE:
-        raise DataError(
-            f"{path} is not a vector file: its first line is neither a word with its numbers nor a word2vec header"
-        )
+        raise DataError(f"{path} is not a vector file: line 1 is neither a word with numbers nor a word2vec header")
     return Layout(size, None, binary=False)
 
 
@@ -202,33 +196,26 @@ def _parse(numbers: bytes, layout: Layout, place: str) -> Row:
 
 @dataclass(frozen=True)
 class RememberedVectors:
-    """The file of word vectors that a model's words started with, known by its content.
+    """The file of word vectors that a model's words started with: its name and checksum, and its path in this process.
 
-    A model's folder holds name and checksum only: a path in a model from elsewhere could name any file. Where the file
-    lies is noted in the user's cache.
+    A model's folder holds no path: in a model from elsewhere it could name any file.
     """
 
     name: str  # without folders
-    sha256: str | None = None  # None: of a model before 0.2, whose vectors are not found again
+    sha256: str | None = None  # None: of a model before 0.2
     path: Path | None = field(default=None, compare=False)  # of this process only
 
     @classmethod
     def given(cls, path: str | Path) -> "RememberedVectors":
-        """The vectors of a file that the user gives; where it lies is noted for later commands."""
+        """The vectors of a file that the user gives."""
         path = Path(path).absolute()
-        sha256 = _checksum(path)
-        with suppress(OSError, SettingsError):  # without such a folder, it has to be given again to later commands
-            partial = (note := _note(sha256)).with_suffix(f".{os.getpid()}")
-            partial.write_text(json.dumps({"path": str(path)}))
-            partial.replace(note)
-        return cls(os.fsencode(path.name).decode(errors="replace"), sha256, path)
+        return cls(os.fsencode(path.name).decode(errors="replace"), _checksum(path), path)
 
     def find(self) -> Path | None:
-        """Where the file lies, if the user has given it and its content is unchanged."""
-        with suppress(OSError, SettingsError, ValueError, LookupError, TypeError):
-            if self.sha256 is not None:
-                path = self.path or Path(json.loads(_note(self.sha256).read_bytes())["path"])
-                return path if _checksum(path) == self.sha256 else None
+        """The file, if it was given in this process and its content is unchanged."""
+        with suppress(OSError):
+            if self.path is not None and _checksum(self.path) == self.sha256:
+                return self.path
         return None
 
     def to_json(self) -> dict[str, Any]:
@@ -246,11 +233,6 @@ class RememberedVectors:
         return cls(re.split(r"[/\\]", name)[-1][:255], sha256)
 
 
-def _note(sha256: str) -> Path:
-    """The file that says where the vectors of that checksum lie, in a folder that only this user can write."""
-    return own_folder(cache_folder("vectors", "MEMGROW_VECTORS")) / f"{sha256}.json"
-
-
 def _checksum(path: Path) -> str:
     found = path.stat()
     return _read_checksum(path, (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
@@ -258,5 +240,4 @@ def _checksum(path: Path) -> str:
 
 @lru_cache(maxsize=4)  # each domain of a stream asks, and the file may have gigabytes
 def _read_checksum(path: Path, identity: tuple[int, ...]) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

@@ -11,9 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from memgrow.data.disk import atomic_write
-from memgrow.data.paths import cache_folder, is_ours, own_folder
+from memgrow.data.paths import cache_folder
 from memgrow.errors import SettingsError
 
+OWN = 0o700  # the mode of a folder that only its owner can enter
 CHECKSUM = hashlib.sha256().digest_size
 FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # no link, and no pipe to wait for
 MOST = 1 << 28  # bytes of a kernel; they have some hundred thousand
@@ -24,7 +25,7 @@ def find(name: str) -> bytes | None:
     with suppress(OSError, SettingsError):
         with os.fdopen(os.open(_folder() / name, FLAGS), "rb") as file:
             found = os.fstat(file.fileno())
-            if not (stat.S_ISREG(found.st_mode) and is_ours(found) and found.st_size <= MOST):
+            if not (stat.S_ISREG(found.st_mode) and _is_ours(found) and found.st_size <= MOST):
                 return None
             checksum, code = file.read(CHECKSUM), file.read()
         if code and checksum == _checksum(name, code):
@@ -39,7 +40,22 @@ def keep(name: str, code: bytes) -> None:
 
 
 def _folder() -> Path:
-    return own_folder(cache_folder("kernels"))
+    """The folder of the cache, made if need be, which only this user can enter; an error if it is not ours."""
+    folder = cache_folder("kernels")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(OWN)
+    found = folder.lstat()  # of a link, the link itself: it may lead anywhere
+    if not (stat.S_ISDIR(found.st_mode) and _is_ours(found)):
+        raise PermissionError(f"{folder} is not a folder of this user's own")
+    if stat.S_IMODE(found.st_mode) != OWN:
+        folder.chmod(OWN)
+    return folder
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether a file or folder is this user's own."""
+    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()
 
 
 def _checksum(name: str, code: bytes) -> bytes:
