@@ -15,6 +15,7 @@ import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from memgrow.data.disk import finite
 from memgrow.data.text import tokenize
 from memgrow.data.vocabulary import UNKNOWN_INDEX, Vocabulary
 from memgrow.errors import SettingsError, counted, listed
-from memgrow.evaluation.random_features import FEATURES, KIND, text_features
 
 WINDOW = 100  # texts
 ALPHA = 0.01  # share of false alarms
@@ -41,9 +41,30 @@ NO_REFERENCE = (
     "this model has no drift statistics: it was saved by an early version or trained on fewer than "
     f"{MIN_TEXTS} distinct texts; the next domain with enough texts adds them"
 )
+DIRECTIONS = 64
+FEATURES = 2 * DIRECTIONS
+KIND = f"words, {DIRECTIONS} directions by blake2b"  # stored with the features
 Vector = NDArray[np.float64]
 Words = Sequence[tuple[Sequence[str], ...]]
 Tokenizer = Callable[[str], list[str]]
+
+
+def text_features(examples: Words) -> Vector:
+    """Random Fourier features (Rahimi and Recht, 2007), unit vectors (examples, FEATURES).
+
+    A text is the set of its words. The random directions are bits of a hash of the word, so that the features are the
+    same on every machine. Products of features approximate a Gaussian kernel.
+    """
+    signs: dict[tuple[int, str], Vector] = {}  # a word of the second text is another word than the same in the first
+    projected = np.zeros((len(examples), DIRECTIONS))
+    for number, texts in enumerate(examples):
+        distinct = {(place, word) for place, text in enumerate(texts) for word in text}
+        for place, word in distinct - signs.keys():
+            digest = blake2b(f"{place} {word}".encode(errors="surrogatepass"), digest_size=DIRECTIONS // 8).digest()
+            signs[place, word] = np.unpackbits(np.frombuffer(digest, np.uint8)) * 2.0 - 1
+        if distinct:
+            projected[number] = np.sum([signs[word] for word in distinct], axis=0) / math.sqrt(len(distinct))
+    return np.concatenate((np.cos(projected), np.sin(projected)), axis=1) / math.sqrt(DIRECTIONS)
 
 
 # The stored summary
@@ -60,9 +81,8 @@ class Shares:
     @classmethod
     def of(cls, values: Sequence[float] | Vector) -> "Shares | None":
         """None if there are too few."""
-        if len(values) < MIN_SHARES:
-            return None
-        return cls(len(values), float(np.mean(values)), float(np.var(values, ddof=1)))
+        enough = len(values) >= MIN_SHARES
+        return cls(len(values), float(np.mean(values)), float(np.var(values, ddof=1))) if enough else None
 
 
 @dataclass(frozen=True)
@@ -95,19 +115,14 @@ class Reference:
             raise ValueError("a number is not finite")
         domains = {
             name: DomainReference(
-                one["stage"],
-                one["texts"],
-                tuple(one["mean"]),
-                tuple(one["spread"]),
-                *(None if one[part] is None else Shares(**one[part]) for part in ("unknown", "confidence")),
+                **one
+                | {"mean": tuple(one["mean"]), "spread": tuple(one["spread"])}
+                | {part: one[part] and Shares(**one[part]) for part in ("unknown", "confidence")}
             )
             for name, one in value["domains"].items()
         }
         for one in domains.values():
-            shares = [part for part in (one.unknown, one.confidence) if part is not None]
-            counts = (one.texts, *(part.examples for part in shares))
-            squares = (*one.spread, *(part.variance for part in shares))
-            if len(one.mean) != FEATURES or len(one.spread) != 3 or min(counts) < 1 or min(squares) < 0:
+            if len(one.mean) != FEATURES or len(one.spread) != 3 or min(one.texts, *one.spread) <= 0:
                 raise ValueError("a number is out of range")
         return cls(domains)
 
@@ -125,26 +140,25 @@ def summarize(
 
     `vocabulary` is None for a model without words; `confidences` are empty for a model without labels.
     """
-    words = list(_distinct(_words(_sample(train), tokenizer)).values())
-    if len(words) < MIN_TEXTS:
+    distinct = {_key(texts): texts for texts in _words(_sample(train), tokenizer)}
+    if len(distinct) < MIN_TEXTS:
         return None
-    features = text_features(words).astype(np.float64)
+    features = text_features(list(distinct.values()))
     covariance = np.cov(features, rowvar=False)
     squared = covariance @ covariance
-    unknown = None if vocabulary is None else _unknown_shares(_words(_sample(validation), tokenizer), vocabulary)
     return DomainReference(
         stage,
         len(features),
         tuple(map(float, features.mean(0))),
         (float(covariance.trace()), float(squared.trace()), float((squared * covariance).sum())),
-        None if unknown is None else Shares.of(unknown),
+        Shares.of(_unknown_shares(_words(_sample(validation), tokenizer), vocabulary)) if vocabulary else None,
         Shares.of(confidences),
     )
 
 
-def _distinct(words: Words) -> dict[tuple[frozenset[str], ...], tuple[Sequence[str], ...]]:
-    """One of all texts that have the same set of words, and so the same features."""
-    return {tuple(map(frozenset, texts)): texts for texts in words}
+def _key(texts: Sequence[Sequence[str]]) -> tuple[frozenset[str], ...]:
+    """Equal for texts that have the same words, and so the same features."""
+    return tuple(map(frozenset, texts))
 
 
 def _words(examples: Sequence[Example], tokenizer: Tokenizer) -> Words:
@@ -153,11 +167,8 @@ def _words(examples: Sequence[Example], tokenizer: Tokenizer) -> Words:
 
 
 def _unknown_shares(examples: Words, vocabulary: Vocabulary) -> Vector:
-    shares = np.empty(len(examples))
-    for number, texts in enumerate(examples):
-        indices = [index for text in texts for index in vocabulary.encode(text)]
-        shares[number] = indices.count(UNKNOWN_INDEX) / len(indices)
-    return shares
+    encoded = [[index for text in texts for index in vocabulary.encode(text)] for texts in examples]
+    return np.array([indices.count(UNKNOWN_INDEX) / len(indices) for indices in encoded])
 
 
 def _sample(examples: Sequence[Example]) -> Sequence[Example]:
@@ -237,8 +248,6 @@ def _test_distance(window: Window, domains: Sequence[DomainReference]) -> tuple[
     shares = weights / window.texts + weights**2 / np.array([one.texts for one in domains])
     norms = [shares @ np.array([one.spread[power] ** (1 / (power + 1)) for one in domains]) for power in range(3)]
     first, second, third = (float(norm) ** (power + 1) for power, norm in enumerate(norms))
-    if first <= 0:  # all texts of the domains were alike
-        return weights, math.inf if squared > 0 else 0.0, 0.0 if squared > 1e-12 else 1.0
     return weights, math.sqrt(squared / first), weighted_chi_square_tail(squared, (first, second, third))
 
 
@@ -284,9 +293,7 @@ def _p_above(mean: float, usual: Shares, texts: int, below: bool = False) -> flo
     count, end = usual.examples + 1, 0.0 if below else 1.0
     centre = usual.mean + (end - usual.mean) / count
     variance = (usual.variance * (count - 2) + (end - usual.mean) ** 2 * (1 - 1 / count)) / (count - 1)
-    error = math.sqrt(variance * (1 / texts + 1 / count))
-    if error == 0:
-        return 1.0
+    error = max(TINY, math.sqrt(variance * (1 / texts + 1 / count)))
     return math.erfc((centre - mean if below else mean - centre) / error / math.sqrt(2)) / 2
 
 
@@ -305,13 +312,12 @@ class DriftReport:
     alpha: float
     window: int  # texts
     verdict: Verdict | None
-    unknown_words: float | None  # of the last full window or, before there is one, so far
-    confidence: float | None
 
     def to_json(self) -> dict[str, Any]:
         values = asdict(self)
-        verdict = values.pop("verdict")
-        return {**values, **{key: verdict and verdict[key] for key in ("distance", "p", "mixture", "tests")}}
+        last = values.pop("verdict") or {}
+        found = {key: last.get(key) for key in ("distance", "p", "mixture", "tests", "confidence")}
+        return {**values, **found, "unknown_words": last.get("unknown")}
 
 
 class DriftMonitor:
@@ -346,17 +352,22 @@ class DriftMonitor:
         A text that repeats one of its window is not counted again, as in the stored summary.
         """
         found: list[Verdict] = []
-        keys, rows = self._rows(examples, confidences) if self._reference.domains else ([], np.empty((0, 0)))
+        words = _words(examples, self._tokenizer) if self._reference.domains else []
+        rows = np.zeros((len(words), FEATURES + 2))
+        rows[:, :FEATURES] = text_features(words)
+        if self._vocabulary is not None:
+            rows[:, FEATURES] = _unknown_shares(words, self._vocabulary)
+        if confidences is not None and words:
+            rows[:, FEATURES + 1] = confidences
         with self._lock:
             self._texts += len(examples)
-            for key, row in zip(keys, rows, strict=True):
-                if key in self._seen:
-                    continue
-                self._seen.add(key)
-                self._sums += row
-                self._confident &= confidences is not None
-                if len(self._seen) == self.window:
-                    found.append(self._close())
+            for texts, row in zip(words, rows, strict=True):
+                if (key := hash(_key(texts))) not in self._seen:
+                    self._seen.add(key)
+                    self._sums += row
+                    self._confident &= confidences is not None
+                    if len(self._seen) == self.window:
+                        found.append(self._close())
         return found
 
     def finish(self) -> Verdict | None:
@@ -366,19 +377,16 @@ class DriftMonitor:
 
     def report(self) -> DriftReport:
         with self._lock:
-            last, shown = self._last, self._last or self._means()
-            return DriftReport(
-                texts=self._texts,
-                windows=self._windows,
-                alarms=self._alarms,
-                due=last is not None and last.p <= self.alpha,
-                sentence=self._sentence(),
-                alpha=self.alpha,
-                window=self.window,
-                verdict=last,
-                unknown_words=shown.unknown if shown else None,
-                confidence=shown.confidence if shown else None,
-            )
+            last = self._last
+            if not self._reference.domains:
+                sentence = NO_REFERENCE
+            elif last is None:
+                sentence = f"no verdict yet: the first window has {len(self._seen)} of {self.window} distinct texts"
+            else:
+                sentence = in_words(last, self.alpha) + (f"; {self.note}" if self.note else "")
+            due = last is not None and last.p <= self.alpha
+            counts = (self._texts, self._windows, self._alarms)
+            return DriftReport(*counts, due, sentence, self.alpha, self.window, last)
 
     @property
     def note(self) -> str:
@@ -387,62 +395,36 @@ class DriftMonitor:
             return ""
         return f"texts of {listed(self._missing)} may count as new, as there are no statistics of them"
 
-    def _rows(self, examples: Sequence[Example], confidences: Sequence[float] | None) -> tuple[list[int], Vector]:
-        words = _words(examples, self._tokenizer)
-        rows = np.zeros((len(examples), FEATURES + 2))
-        rows[:, :FEATURES] = text_features(words)
-        if self._vocabulary is not None:
-            rows[:, FEATURES] = _unknown_shares(words, self._vocabulary)
-        if confidences is not None:
-            rows[:, FEATURES + 1] = confidences
-        return [hash(tuple(map(frozenset, texts))) for texts in words], rows
-
-    # The rest runs under the lock.
-
     def _clear(self) -> None:
         self._sums = np.zeros(FEATURES + 2)  # features, unknown words, confidence
         self._seen: set[int] = set()
         self._confident = True  # all texts of the window came with a confidence
 
-    def _means(self) -> Window | None:
-        if not self._seen:
-            return None
-        means = self._sums / len(self._seen)
-        unknown = None if self._vocabulary is None else float(means[FEATURES])
-        confidence = float(means[FEATURES + 1]) if self._confident else None
-        return Window(len(self._seen), means[:FEATURES], unknown, confidence)
-
     def _close(self) -> Verdict:
-        window = self._means()
-        assert window is not None
+        *features, unknown, confidence = (self._sums / len(self._seen)).tolist()
+        window = Window(
+            len(self._seen),
+            np.array(features),
+            None if self._vocabulary is None else unknown,
+            confidence if self._confident else None,
+        )
         self._clear()  # first: a window that cannot be tested must not stay
         self._last = judge(window, self._reference.domains, not self._missing)
         self._windows += 1
         self._alarms += self._last.p <= self.alpha
         return self._last
 
-    def _sentence(self) -> str:
-        if not self._reference.domains:
-            return NO_REFERENCE
-        if self._last is None:
-            return f"no verdict yet: the first window has {len(self._seen)} of {self.window} distinct texts"
-        said = in_words(self._last, self.alpha)
-        return f"{said}; {self.note}" if self.note else said
-
 
 def together(verdicts: Sequence[Verdict], alpha: float, texts: int) -> tuple[bool, str]:
     """Whether adapting seems due by all windows of a file (Bonferroni), and the sentence."""
     if not verdicts:
         return False, f"{counted(texts, 'text')}: too few for a test; give {MIN_WINDOW} distinct texts or more"
-    worst = min(verdicts, key=lambda one: one.p)
     each = alpha / len(verdicts)
     new = sum(one.p <= each for one in verdicts)
     if not new:
         return False, f"no window of these {counted(texts, 'text')} differs from the learned domains"
-    said = in_words(worst, each)
-    if len(verdicts) == 1:
-        return True, said
-    return True, f"{new:,} of {counted(len(verdicts), 'window')} differ from the learned domains; the worst: {said}"
+    worst = in_words(min(verdicts, key=lambda one: one.p), each)
+    return True, f"{new:,} of {counted(len(verdicts), 'window')} differ from the learned domains; the worst: {worst}"
 
 
 def in_words(verdict: Verdict, alpha: float) -> str:
