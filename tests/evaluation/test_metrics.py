@@ -1,28 +1,25 @@
-"""Metrics held against their definitions, and BLEU-2 against sacrebleu."""
+"""Metrics of labels and of paired scores, held against their definitions."""
 
-from math import comb, exp, sqrt
+import math
+import sys
+from math import comb
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sacrebleu.metrics.bleu import BLEU
 
-from memgrow.data.vectors import read_vectors
 from memgrow.errors import DataError
 from memgrow.evaluation.metrics import (
     Confusion,
-    bleu2,
     compare_counts,
-    distinct,
     mcnemar,
+    paired_over_seeds,
     side_by_side,
-    w2v_similarity,
+    sign_flip,
 )
 
-TEXT = st.lists(st.sampled_from("abcd"), max_size=7)
-PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8)
-ROWS = {"cat": (1, 0), "dog": (0, 1), "both": (3, 3), "north": (0, 2), "south": (0, -2), "zero": (0, 0)}
+SCORES = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=10)
 
 
 def naive_f1(right, given, label):
@@ -72,74 +69,61 @@ def test_two_models_are_compared_by_the_examples_that_one_alone_gets_right():
     assert 0.93 <= np.mean(covered) <= 0.98
 
 
-@given(PAIRS)
-def test_bleu2_is_that_of_sacrebleu(pairs):
-    outputs, references = zip(*pairs, strict=True)
-    metric = BLEU(max_ngram_order=2, tokenize="none", effective_order=False, smooth_method="none", force=True)
-    expected = metric.corpus_score([" ".join(one) for one in outputs], [[" ".join(one) for one in references]])
-    assert bleu2(outputs, references) == pytest.approx(expected.score, abs=1e-9)
+def test_a_pair_of_methods_is_compared_as_by_hand():
+    found = paired_over_seeds([5.0, 7.0, 9.0], [4.0, 5.0, 6.0])  # differences 1, 2, 3
+    t = 2 * math.sqrt(3)
+    assert (found.difference, found.std, found.n) == (2.0, 1.0, 3)
+    assert found.p_t == pytest.approx(1 - t / math.sqrt(t**2 + 2))  # closed form for two degrees of freedom
+    assert found.p_permutation == 2 / 8
+    assert (found.low, found.high) == pytest.approx((2 - 4.302653 / math.sqrt(3), 2 + 4.302653 / math.sqrt(3)))
 
 
 @pytest.mark.parametrize(
-    ("output", "reference", "expected"),
+    ("a", "b", "p_t", "p_permutation"),
     [
-        ("the the cat sat on it", "the cat sat on the mat", 100 * sqrt(5 / 6 * 3 / 5)),
-        ("a b", "a b c d e", 100 * exp(1 - 5 / 2)),  # too short
-        ("b a", "a b", 0.0),  # no common bigram, no smoothing
-        ("", "a b", 0.0),
+        ([0.7], [0.6], None, 1.0),
+        ([0.1, 0.2, 0.3], [0.1, 0.2, 0.3], 1.0, 1.0),
+        ([0.71, 0.61, 0.81], [0.70, 0.60, 0.80], None, 2 / 8),  # equal up to rounding
     ],
 )
-def test_bleu2_by_hand(output, reference, expected):
-    assert bleu2([output.split()], [reference.split()]) == pytest.approx(expected)
+def test_without_spread_there_is_no_interval(a, b, p_t, p_permutation):
+    found = paired_over_seeds(a, b)
+    assert (found.low, found.high, found.p_t, found.p_permutation) == (None, None, p_t, p_permutation)
 
 
-def test_distinct_is_the_share_of_different_ngrams():
-    assert distinct([["a", "b", "a"], ["b", "c", "a"]], 1) == 3 / 6
-    assert distinct([["a", "b", "a"], ["b", "c", "a"]], 2) == 4 / 4
-    assert distinct([[]], 1) == 0
+@given(SCORES)
+def test_properties_of_every_comparison(pairs):
+    a, b = zip(*pairs, strict=True)
+    there, back = paired_over_seeds(a, b), paired_over_seeds(b, a)
+    assert there.difference == -back.difference
+    assert (there.p_t, there.p_permutation) == (back.p_t, back.p_permutation)
+    assert 2 / 2**there.n <= there.p_permutation <= 1
+    if there.low is not None and abs(there.p_t - 0.05) > 1e-6:
+        assert (there.low > 0 or there.high < 0) == (there.p_t < 0.05)
 
 
-@pytest.fixture
-def similarity(tmp_path):
-    path = tmp_path / "vectors.bin"
-    rows = b"".join(word.encode() + b" " + np.array(row, np.float32).tobytes() + b"\n" for word, row in ROWS.items())
-    path.write_bytes(f"{len(ROWS)} 2\n".encode() + rows)
-
-    def measure(*pairs):
-        outputs, references = ([pair[side].split() for pair in pairs] for side in (0, 1))
-        words = {word for text in (*outputs, *references) for word in text}
-        return w2v_similarity(outputs, references, read_vectors(path, words))
-
-    return measure
+def test_many_seeds_are_flipped_at_random_to_nearly_the_same_p():
+    differences = np.random.default_rng(1).normal(0.4, 1, 17)
+    signs = 2 * ((np.arange(2**17)[:, None] >> np.arange(17)) % 2) - 1
+    exact = np.mean(np.abs(signs @ differences) >= abs(differences.sum()) - 1e-12)
+    assert sign_flip(differences) == pytest.approx(exact, abs=0.01)
+    assert sign_flip(np.ones(40)) > 0
 
 
-@pytest.mark.parametrize(
-    ("output", "reference", "expected"),
-    [
-        ("cat", "dog", 0),
-        ("cat dog", "both", 1),  # (1/2, 1/2) and (3, 3)
-        ("cat cat dog", "cat", 2 / sqrt(5)),
-        ("north", "south", -1),
-        ("north cat", "cat", 1 / sqrt(5)),  # vectors are averaged, not directions
-        ("cat xyzzy", "cat", 1),
-        ("xyzzy", "cat", 0),
-        ("zero", "cat", 0),
-        ("", "cat", 0),
-    ],
-)
-def test_w2v_similarity_by_hand(similarity, output, reference, expected):
-    assert similarity((output, reference), (output, reference)) == pytest.approx(expected)
+def test_equal_methods_differ_as_often_as_the_level_says():
+    found = [paired_over_seeds(a, b) for a, b in np.random.default_rng(2).normal(0, 1, (1500, 2, 5))]
+    assert np.mean([one.p_t < 0.05 for one in found]) == pytest.approx(0.05, abs=0.02)
+    assert np.mean([one.p_permutation < 0.07 for one in found]) <= 0.09
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: Confusion.of(("a", "b"), [], []),
-        lambda: side_by_side([True], [True, False]),
-        lambda: bleu2([["a"], ["b"]], [["a"]]),
-        lambda: bleu2([], []),
-    ],
-)
-def test_inputs_without_a_metric_are_refused(wrong):
+def test_without_scipy_there_is_no_interval(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.special", None)
+    found = paired_over_seeds([0.1, 0.2], [0.1, 0.3])
+    assert (found.low, found.p_t, found.n) == (None, None, 2)
+
+
+def test_inputs_without_a_metric_are_refused():
     with pytest.raises(DataError):
-        wrong()
+        Confusion.of(("a", "b"), [], [])
+    with pytest.raises(DataError):
+        side_by_side([True], [True, False])

@@ -1,4 +1,4 @@
-"""TensorBoard gets curves by domain, scores by stage and the matrix; everything is passed on to the bar."""
+"""TensorBoard gets curves by domain, scores by stage; everything is passed on to the bar."""
 
 import pytest
 
@@ -11,14 +11,10 @@ from memgrow.training.progress import NoProgress, Step
 class Writer:
     def __init__(self) -> None:
         self.scalars: list[tuple[str, float, int]] = []
-        self.figures: list[tuple[str, int]] = []
         self.closed = False
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
         self.scalars.append((name, value, step))
-
-    def add_figure(self, name: str, figure, step: int, close: bool) -> None:
-        self.figures.append((name, step))
 
     def flush(self) -> None: ...
 
@@ -46,17 +42,6 @@ def test_a_training_is_tracked(stream, tiny, short):
     names = {name for name, _, _ in writer.scalars}
     assert {"loss/kitchen", "training/kitchen", "validation/harbour", "test/kitchen", "test average"} <= names
     assert [step for name, _, step in writer.scalars if name == "validation/kitchen"] == [1, 2]
-    assert writer.figures == [("matrix", 1), ("matrix", 2)]
-
-
-def test_domains_with_slashes_have_tags_of_their_own():
-    writer = Writer()
-    tracked = Tracking(writer)
-    for name in ("news/uk", "news_uk", "news\\x2fuk"):
-        tracked.step(Step(name, 1, 1, 1, 1, loss=1.0, accuracy=1.0, validated=0.5))
-    tags = [name for name, _, _ in writer.scalars]
-    assert len(tags) == len(set(tags)) == 9
-    assert all(tag.count("/") == 1 for tag in tags)
 
 
 def test_tensorboard_writes_event_files(tmp_path):

@@ -163,7 +163,7 @@ def learn_stream(
         bar.say(stage_line(stage, learner.task))
         stages.append(stage)
         if tracked is not None:
-            tracked.stage(learner.history, learner.task)
+            tracked.stage(learner.history)
 
     arguments["progress"] = tracked or bar
     learner.learn(stream, watch=watch, again=again, on_stage=show, folder=Path(os.path.realpath(folder)), **arguments)

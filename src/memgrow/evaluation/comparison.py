@@ -10,7 +10,7 @@ from typing import Any
 from memgrow.data.disk import finite
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.history import AccuracyMatrix, History
-from memgrow.evaluation.significance import Paired, paired_over_seeds
+from memgrow.evaluation.metrics import Paired, paired_over_seeds
 from memgrow.methods import find_method
 
 BASELINE, RETRAINING = "finetune", "multi-task"  # the methods that every other one is measured against

@@ -3,7 +3,7 @@
 from memgrow.errors import counted
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.comparison import BASELINE, RETRAINING, Comparison, OverSeeds, keeps_rows, sees_old_data
-from memgrow.evaluation.significance import NO_SPREAD, Paired
+from memgrow.evaluation.metrics import NO_SPREAD, Paired
 from memgrow.evaluation.tables import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
 CLEAR, KEEPS = "*", "†"

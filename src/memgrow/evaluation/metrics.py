@@ -1,29 +1,21 @@
-"""Metrics of labels and of replies: confusion matrix, F1, McNemar's test, BLEU-2, distinct-n, W2V-Sim.
+"""Metrics of labels (confusion matrix, F1), of two models (McNemar) and of two methods over seeds (Student's t)."""
 
-BLEU-2 is the paper's, over a whole test set and without smoothing: with c words in all outputs and r in all references,
-100 x min(1, exp(1 - r / c)) x sqrt(p1 x p2), where p1 and p2 are the clipped unigram and bigram precisions. It equals
-sacrebleu with orders 1 and 2, no smoothing and no tokenizer.
-"""
-
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import erfc, exp, sqrt
-from statistics import fmean
+from math import erfc, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from memgrow.data.vectors import Vectors
 from memgrow.errors import DataError
 
 NORMAL_95 = 1.959963984540054  # standard errors from the middle of a 95% interval to its ends
 EXACT_MCNEMAR = 10_000  # discordant examples up to which the binomial distribution is summed exactly
-
-Texts = Sequence[Sequence[str]]  # the words of each text
-Vector = NDArray[np.float64]
+NO_SPREAD = 1e-12  # below this a standard error is rounding
+EXACT_SEEDS = 16  # up to this many seeds all 2^n sign flips are counted
+FLIPS = 20_000
 
 
 # Labels
@@ -155,52 +147,56 @@ def _share(part: int, whole: int) -> float:
     return part / whole if whole else 0.0
 
 
-# Replies, split into words
+# Two methods over seeds
 
 
-def bleu2(outputs: Texts, references: Texts) -> float:
-    """Corpus BLEU-2, from 0 to 100."""
-    _check_texts(outputs, references)
-    pairs = list(zip(outputs, references, strict=True))
-    words, reference_words = (sum(map(len, texts)) for texts in (outputs, references))
-    precision = 1.0
-    for order in (1, 2):
-        matches = sum((Counter(_ngrams(a, order)) & Counter(_ngrams(b, order))).total() for a, b in pairs)
-        if not matches:
-            return 0.0
-        precision *= matches / sum(max(0, len(output) - order + 1) for output in outputs)
-    return 100 * exp(min(0.0, 1 - reference_words / words)) * sqrt(precision)
+@dataclass(frozen=True)
+class Paired:
+    """The first method's score minus the second's: mean, standard deviation, 95% interval, two-sided p-values.
+
+    With n seeds `p_permutation` is at least 2/2^n. Without spread, or without scipy, there is no interval.
+    """
+
+    difference: float
+    std: float | None
+    n: int
+    low: float | None
+    high: float | None
+    p_t: float | None
+    p_permutation: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
-def distinct(outputs: Texts, order: int) -> float:
-    """Distinct-n: the share of different n-grams among all; it falls with the number of outputs."""
-    found = [ngram for words in outputs for ngram in _ngrams(words, order)]
-    return len(set(found)) / len(found) if found else 0.0
+def paired_over_seeds(a: Sequence[float], b: Sequence[float]) -> Paired:
+    """Compare the scores of two methods, each at the same seeds in the same order."""
+    differences = np.subtract(a, b)
+    n, mean = len(differences), float(differences.mean())
+    std = float(differences.std(ddof=1)) if n > 1 else None
+    error = 0.0 if std is None else std / n**0.5
+    low = high = p_t = None
+    try:
+        import scipy.special as special  # Student's t; scipy.stats takes long to load
+    except ImportError:
+        special = None
+    if error > NO_SPREAD and special is not None:
+        half = float(special.stdtrit(n - 1, 0.975)) * error
+        low, high = mean - half, mean + half
+        p_t = min(1.0, 2 * float(special.stdtr(n - 1, -abs(mean) / error)))
+    elif n > 1 and error <= NO_SPREAD and abs(mean) <= NO_SPREAD:
+        p_t = 1.0
+    return Paired(mean, std, n, low, high, p_t, sign_flip(differences))
 
 
-def w2v_similarity(outputs: Texts, references: Texts, vectors: Vectors) -> float:
-    """W2V-Sim: the mean cosine of the mean word vectors of outputs and references; 0 where no word has a vector."""
-    _check_texts(outputs, references)
-    pairs = zip(outputs, references, strict=True)
-    return fmean(_cosine(_mean_vector(a, vectors.rows), _mean_vector(b, vectors.rows)) for a, b in pairs)
-
-
-def _ngrams(words: Sequence[str], order: int) -> Iterator[tuple[str, ...]]:
-    return zip(*(words[start:] for start in range(order)), strict=False)
-
-
-def _mean_vector(words: Sequence[str], rows: Mapping[str, NDArray[np.float32]]) -> Vector | None:
-    known = [rows[word] for word in words if word in rows]
-    return np.mean(known, axis=0, dtype=np.float64) if known else None
-
-
-def _cosine(a: Vector | None, b: Vector | None) -> float:
-    if a is None or b is None:
-        return 0.0
-    lengths = float(np.linalg.norm(a) * np.linalg.norm(b))
-    return float(a @ b) / lengths if lengths > 0 else 0.0
-
-
-def _check_texts(outputs: Texts, references: Texts) -> None:
-    if len(outputs) != len(references) or not outputs:
-        raise DataError(f"replies are compared with as many references: {len(outputs):,} and {len(references):,}")
+def sign_flip(differences: NDArray[np.float64]) -> float:
+    """The share of random signs that give the differences at least as large an absolute mean."""
+    n = len(differences)
+    if n <= EXACT_SEEDS:
+        flips = (np.arange(2**n)[:, None] >> np.arange(n)) % 2
+    else:
+        flips = np.random.default_rng(0).integers(0, 2, (FLIPS, n))
+        flips[0] = 1  # the observed signs are one of the flips, so that p is never zero
+    sums = np.abs((2.0 * flips - 1) @ differences)
+    rounding = 1e-9 * np.abs(differences).sum()
+    return float(np.mean(sums >= abs(differences.sum()) - rounding))

@@ -1,14 +1,11 @@
-"""TensorBoard: curves of each domain by epoch, test scores by stage, and the accuracy matrix as an image."""
+"""TensorBoard: curves of each domain by epoch, and test scores by stage."""
 
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
-from memgrow.errors import MissingExtraError, SettingsError, printable
+from memgrow.errors import MissingExtraError, SettingsError
 from memgrow.evaluation.history import History
-from memgrow.evaluation.measures import measure_of_task
-from memgrow.evaluation.plots import draw_matrices
-from memgrow.evaluation.tables import is_readable
 from memgrow.training.progress import NoProgress, Progress, Step
 
 
@@ -44,35 +41,18 @@ class Tracking:
         self.progress.step(step)
         if step.validated is not None:
             values = {"loss": step.loss, "training": step.accuracy, "validation": step.validated}
-            self._scalars({f"{name}/{_tag(step.domain)}": value for name, value in values.items()}, step.epoch)
+            self._scalars({f"{name}/{step.domain}": value for name, value in values.items()}, step.epoch)
 
     def note(self, sentence: str) -> None:
         self.progress.note(sentence)
 
-    def stage(self, history: History, task: str | None = None) -> None:
-        """A stage has ended: the test scores of all domains, and the matrix."""
-        number, matrix = len(history.stages), history.matrix
-        scores: dict[str, float | None] = {
-            f"test/{_tag(name)}": score for name, score in matrix.rows[-1].scores.items()
-        }
-        self._scalars({**scores, "test average": matrix.average()}, number)
-        if not scores or not is_readable(matrix):
-            return
-        try:
-            figure = draw_matrices({history.stages[-1].method: matrix}, measure=measure_of_task(task))
-        except SettingsError as error:
-            self.progress.note(f"TensorBoard gets no image of the matrix: {error}")
-        else:
-            self.tracker.add_figure("matrix", figure, number, close=False)
-        self.tracker.flush()
+    def stage(self, history: History) -> None:
+        """A stage has ended: the test scores of all domains."""
+        scores = {f"test/{name}": score for name, score in history.matrix.rows[-1].scores.items()}
+        self._scalars({**scores, "test average": history.matrix.average()}, len(history.stages))
 
     def _scalars(self, values: dict[str, float | None], step: int) -> None:
         for name, value in values.items():
             if value is not None:
                 self.tracker.add_scalar(name, value, step)
         self.tracker.flush()
-
-
-def _tag(domain: str) -> str:
-    r"""A domain's name as one part of a tag: a slash becomes \x2f and a backslash is doubled."""
-    return printable(domain.replace("\\", r"\\")).replace("/", r"\x2f")

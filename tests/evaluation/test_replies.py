@@ -1,0 +1,63 @@
+"""Metrics of replies held against their definitions, and BLEU-2 against sacrebleu."""
+
+from math import exp, sqrt
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sacrebleu.metrics.bleu import BLEU
+
+from memgrow.data.vectors import read_vectors
+from memgrow.evaluation.replies import bleu2, distinct, w2v_similarity
+
+TEXT = st.lists(st.sampled_from("abcd"), max_size=7)
+PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8)
+ROWS = {"cat": (1, 0), "dog": (0, 1), "both": (3, 3), "north": (0, 2), "south": (0, -2), "zero": (0, 0)}
+
+
+@given(PAIRS)
+def test_bleu2_is_that_of_sacrebleu(pairs):
+    outputs, references = zip(*pairs, strict=True)
+    metric = BLEU(max_ngram_order=2, tokenize="none", effective_order=False, smooth_method="none", force=True)
+    expected = metric.corpus_score([" ".join(one) for one in outputs], [[" ".join(one) for one in references]]).score
+    assert bleu2(outputs, references) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("output", "reference", "expected"),
+    [
+        ("the the cat sat on it", "the cat sat on the mat", 100 * sqrt(5 / 6 * 3 / 5)),
+        ("a b", "a b c d e", 100 * exp(1 - 5 / 2)),  # too short
+        ("b a", "a b", 0.0),  # no common bigram, no smoothing
+        ("", "a b", 0.0),
+    ],
+)
+def test_bleu2_by_hand(output, reference, expected):
+    assert bleu2([output.split()], [reference.split()]) == pytest.approx(expected)
+
+
+def test_distinct_is_the_share_of_different_ngrams():
+    assert distinct([["a", "b", "a"], ["b", "c", "a"]], 1) == 3 / 6
+    assert distinct([["a", "b", "a"], ["b", "c", "a"]], 2) == 4 / 4
+    assert distinct([[]], 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("output", "reference", "expected"),
+    [
+        ("cat", "dog", 0),
+        ("cat dog", "both", 1),  # (1/2, 1/2) and (3, 3)
+        ("north", "south", -1),
+        ("north cat", "cat", 1 / sqrt(5)),  # vectors are averaged, not directions
+        ("cat xyzzy", "cat", 1),
+        ("xyzzy", "cat", 0),
+        ("zero", "cat", 0),
+    ],
+)
+def test_w2v_similarity_by_hand(tmp_path, output, reference, expected):
+    path = tmp_path / "vectors.bin"
+    rows = b"".join(word.encode() + b" " + np.array(row, np.float32).tobytes() + b"\n" for word, row in ROWS.items())
+    path.write_bytes(f"{len(ROWS)} 2\n".encode() + rows)
+    vectors = read_vectors(path, [*output.split(), *reference.split()])
+    assert w2v_similarity([output.split()], [reference.split()], vectors) == pytest.approx(expected)
