@@ -55,7 +55,7 @@ def text_features(examples: Words) -> Vector:
     A text is the set of its words. The random directions are bits of a hash of the word, so that the features are the
     same on every machine. Products of features approximate a Gaussian kernel.
     """
-    signs: dict[tuple[int, str], Vector] = {}  # a word of the second text is another word than the same in the first
+    signs: dict[tuple[int, str], Any] = {}  # a word of the second text is another word than the same in the first
     projected = np.zeros((len(examples), DIRECTIONS))
     for number, texts in enumerate(examples):
         distinct = {(place, word) for place, text in enumerate(texts) for word in text}

@@ -14,7 +14,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from memgrow.data import Domain
 from memgrow.data.disk import finite
@@ -94,7 +93,7 @@ def distinct(outputs: Texts, order: int) -> float:
 def w2v_similarity(outputs: Texts, references: Texts, vectors: Vectors) -> float:
     """The mean cosine of the mean word vectors of each output and its reference; 0 where no word has a vector."""
 
-    def direction(words: Sequence[str]) -> NDArray[np.float64]:
+    def direction(words: Sequence[str]) -> Any:
         known = [vectors.rows[word] for word in words if word in vectors.rows]
         mean = np.mean(known, axis=0, dtype=np.float64) if known else np.zeros(1)
         length = float(np.linalg.norm(mean))
