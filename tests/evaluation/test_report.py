@@ -150,9 +150,11 @@ def test_a_method_of_a_comparison_can_be_chosen():
 
 def test_a_model_is_shown_with_a_comparison_of_the_same_domains(model):
     learner, _ = model
-    runs = {name: {0: RunResult(learner.history.matrix, 10, 1.0)} for name in ("F", "F+V", "multi-task")}
+    runs = {
+        name: {0: RunResult(learner.history.matrix, 10, 1.0)} for name in ("finetune", "finetune+vocab", "multi-task")
+    }
     beside = report_of_comparison(Comparison(runs), "runs", {})
-    assert "this model (F+M+V)" in Page(render(report_of_model(learner, "model", (), beside), NOW)).text
+    assert "this model (finetune+slots+vocab)" in Page(render(report_of_model(learner, "model", (), beside), NOW)).text
     other = report_of_comparison(Comparison({"F": {0: RunResult(STREAM, 10, 1.0)}}), "runs", {})
     with pytest.raises(SettingsError, match="same domains"):
         report_of_model(learner, "model", (), other)

@@ -170,7 +170,7 @@ def test_facts_about_a_model_and_what_a_text_reads(stream, tiny, short):
     learner = Learner.create("F+M+V", model=tiny, training=short, device="cpu")
     learner.learn(stream[:2])
     text = shown(about_table(learner), 100)
-    for part in ("kitchen", "F+M+V", "slots in each bank", "temperature"):
+    for part in ("kitchen", "finetune+slots+vocab", "slots in each bank", "temperature"):
         assert part in text
     read = shown(reading_table(learner, Example("the zebrafish", "a pan")), 100)
     assert "reads slots of" in read

@@ -255,11 +255,11 @@ def lines_of(report: Report) -> list[plots.Line]:
     """The method in question, then fine-tuning and retraining where they were run."""
     comparison, own = report.comparison, report.own_name
     lines = [plots.Line(own, report.matrix, spread=None if report.history else _spreads(report, report.method))]
-    others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
-    for method, (about, colour, style) in others.items():
+    others = {BASELINE: (BASELINE, plots.FINE, "s--"), RETRAINING: (f"{RETRAINING} (all data)", plots.ALL, ":")}
+    for method, (name, colour, style) in others.items():
         if comparison is not None and method in comparison.results and method != own:
             matrix, spread = comparison.mean_matrix(method), _spreads(report, method)
-            lines.append(plots.Line(f"{method}: {about}", matrix, colour, style, spread))
+            lines.append(plots.Line(name, matrix, colour, style, spread))
     return lines
 
 
