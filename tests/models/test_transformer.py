@@ -122,23 +122,6 @@ def test_padding_and_the_order_of_a_batch_never_matter(files):
     close(alone, together)
 
 
-def test_what_stands_after_the_end_of_a_text_is_never_read(files):
-    encoder = make(files)
-    batch = collate(encoded(files, TEXTS), range(len(TEXTS)), torch.device("cpu"))
-    spoilt = batch.words.clone()
-    there = torch.arange(spoilt.shape[1]) < batch.lengths.unsqueeze(1)
-    spoilt[~there] = 7
-    with torch.no_grad():
-        assert torch.equal(encoder(batch.words, batch.lengths), encoder(spoilt, batch.lengths))
-
-
-def test_a_pair_is_one_row_with_the_tokenizers_own_separator(files):
-    (row,) = encoded(files, [("a boat", "a cook")]).texts[0]
-    pieces, end = tokenizer_of(files).pieces(row), FAMILIES[files.name].end
-    assert pieces.count(end) == (3 if files.name == "roberta" else 2)
-    assert pieces[-1] == end
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 def test_any_text_and_any_pair_has_the_pieces_that_transformers_gives_it(made, family):
     from transformers import AutoTokenizer
@@ -190,12 +173,6 @@ def test_threads_that_cut_texts_at_different_lengths_do_not_meet(files):
         assert list(threads.map(lengths, (10, 20, 30))) == [{10}, {20}, {30}]
 
 
-def test_half_a_character_is_read_as_an_unknown_one(files):
-    broken, known = encoded(files, ["a \ud800 boat", "é"]).texts
-    assert broken == encoded(files, ["a ? boat"]).texts[0]
-    assert known == encoded(files, ["é"]).texts[0]
-
-
 @pytest.mark.parametrize("longest", [12, 400])
 def test_long_texts_are_cut_and_counted(files, longest):
     settings = PretrainedSettings(encoder=files.name)
@@ -241,15 +218,6 @@ def test_answers_that_overlap_share_one_copy_and_leave_the_weights_alone(made):
         for parameter in encoder.backbone.parameters():
             parameter.mul_(0.5)
     assert not torch.equal(vectors(encoder, data), alone), "nobody reads by it any more, so it is made anew"
-
-
-def test_dropout_is_ours_and_only_in_training(files):
-    encoder, data = make(files, dropout=0.5), encoded(files, TEXTS)
-    assert torch.equal(vectors(encoder, data), vectors(encoder, data))
-    rates = {module.p for module in encoder.backbone.modules() if isinstance(module, nn.Dropout)}
-    assert rates <= {0.5, 0.0}
-    encoder.train()
-    assert not torch.equal(vectors(encoder, data), vectors(encoder, data))
 
 
 # Growing

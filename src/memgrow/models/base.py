@@ -4,7 +4,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -95,14 +95,6 @@ class Encoder(WithoutExtraState, ABC):
 
     def check(self) -> None:
         """Refuse an encoder whose configuration can be built, but cannot read a text."""
-
-    def add_column(self, hidden: int, slots: int = 0, domain: str | None = None) -> None:
-        """Add a column that reads all earlier ones: a progressive network."""
-        raise NotImplementedError
-
-    def newest_parameters(self) -> Iterable[nn.Parameter]:
-        """Those of the newest column."""
-        return self.parameters()
 
     def pretrained_parameters(self) -> Iterable[nn.Parameter]:
         """Those that were trained before the first domain."""
@@ -245,8 +237,8 @@ class Model(WithoutExtraState, ABC):
         return texts * (sum(parameter.numel() for parameter in self.parameters()) - words)
 
     def newest_parameters(self) -> list[nn.Parameter]:
-        """Those of the newest column and of its head."""
-        return [*self.encoder.newest_parameters(), *self.heads[-1].parameters()]
+        """Those of the newest column of a recurrent network and of its head."""
+        return [*cast(Any, self.encoder).newest.parameters(), *self.heads[-1].parameters()]
 
     def shape(self) -> dict[str, Any]:
         """The sizes the model has grown to, as JSON: with the settings, all that is needed to build it again."""

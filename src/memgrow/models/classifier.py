@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
 from memgrow.errors import ModelError
 from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, StepOutput, Tally
+from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.nn import Growth
 
 
@@ -135,7 +136,7 @@ class Classifier(Model):
         return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {})}
 
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
-        self.encoder.add_column(hidden, slots, domain)
+        cast(RecurrentEncoder, self.encoder).add_column(hidden, slots, domain)
         self.heads.append(self._new_head(len(self.encoder.sizes)))
 
     def _new_head(self, columns: int) -> nn.Sequential:

@@ -68,9 +68,6 @@ class Columns(nn.Module):
     def hidden_units(self) -> list[int]:
         return [column.hidden_size for column in self.columns]
 
-    def newest_parameters(self) -> Iterable[nn.Parameter]:
-        return self.newest.parameters()
-
     def layout(self, hidden: int) -> Layout:
         """The layout of the states of all columns when the newest one grows by `hidden` units."""
         return [

@@ -1,7 +1,5 @@
 """A compiled layer gives what it gives eagerly: outputs, last states and the gradients of all that went in."""
 
-import shutil
-
 import pytest
 import torch
 from torch import nn
@@ -95,13 +93,6 @@ def test_directions_at_the_same_time_are_right_when_compiled(monkeypatch):
     check("gru", "auto")
 
 
-@pytest.mark.slow
-@pytest.mark.extras
-@pytest.mark.skipif(shutil.which("g++") is None, reason="Inductor needs a C++ compiler")
-def test_what_inductor_makes_of_it_is_right():
-    check("lstm", "auto", compiler="inductor")
-
-
 @pytest.mark.parametrize(
     ("kind", "backend"),
     [
@@ -126,44 +117,6 @@ def test_a_single_graph_holds_a_memory_of_a_transformer(kind):
     x = torch.randn(2, 3, 6, dtype=torch.double)
     compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), layer(x))
-
-
-@pytest.mark.extras
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
-def test_torch_finds_nothing_wrong_with_the_operator(kind, monkeypatch):
-    """Its schema, its shapes without numbers, its gradients, and all that with shapes that are not known beforehand."""
-    from memgrow.nn.kernels import operator
-
-    given, run = [], operator._forward
-
-    def noted(*arguments):
-        given.append(arguments)
-        return run(*arguments)
-
-    monkeypatch.setattr(operator, "_forward", noted)
-    layer = make(kind, "stepped", True, 1)
-    x = torch.randn(4, 3, 3, dtype=torch.double)
-    packed = layer._pack(x)
-    operator.recur(kind, packed.data, packed.batch_sizes, layer.directions(0, layer._initial(None, packed)))
-    cell, sizes, reverse, present, tensors = given[0]
-    fresh = [t.detach().requires_grad_() for t in tensors]
-    torch.library.opcheck(run, (cell, sizes, reverse, present, fresh))
-
-
-@pytest.mark.slow
-@pytest.mark.extras
-def test_a_compiled_backward_pass_is_right():
-    from torch._dynamo import compiled_autograd
-
-    layer = make("lstm", "auto", True, 1)
-    x = torch.randn(4, 3, 3, dtype=torch.double)
-    layer(x)[0].sin().sum().backward()
-    expected = [p.grad for p in layer.parameters()]
-    layer.zero_grad()
-    with compiled_autograd._enable(torch.compile(backend="aot_eager")):
-        layer(x)[0].sin().sum().backward()
-    for parameter, gradient in zip(layer.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.grad, gradient)
 
 
 def test_an_exported_layer_holds_plain_operations():
