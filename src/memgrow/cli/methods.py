@@ -36,6 +36,7 @@ def list_methods() -> dict[str, Any]:
         "letters": [
             {
                 "name": name,
+                "letter": one.letter,
                 "encoder": "no" if one.grows and one.grows not in PretrainedSettings.grows else "yes",
                 "about": one.about,
             }
@@ -81,9 +82,9 @@ def methods_table(known: dict[str, Any]) -> Table:
 
 
 def letters_table(known: dict[str, Any]) -> Table:
-    columns = [Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
-    rows = [(one["name"], one["encoder"], one["about"]) for one in known["letters"]]
-    return Table("letters after a name, as in F+V+A", columns, rows)
+    columns = [Column("addition"), Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
+    rows = [(one["name"], one["letter"], one["encoder"], one["about"]) for one in known["letters"]]
+    return Table("additions to a method, as in finetune+vocab+average or F+V+A", columns, rows)
 
 
 def defaults_line(known: dict[str, Any]) -> str:
