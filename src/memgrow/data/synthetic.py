@@ -36,66 +36,44 @@ class Place:
     jargon: Scales
 
     @classmethod
-    def of(cls, name: str, things: str, people: str, *words: str) -> "Place":
-        spots, deeds, own, jargon = words
+    def parse(cls, block: str) -> "Place":
+        name, things, people, spots, deeds, own, jargon = block.replace("\n", " | ").split(" | ")
         named = tuple(f"the {person}" for person in people.split())
-        return cls(
-            name,
-            tuple(things.split()),
-            named,
-            tuple(spots.split(", ")),
-            tuple(deeds.split()),
-            _scales(own),
-            _scales(jargon),
-        )
+        return cls(name, _words(things), named, _phrases(spots), _words(deeds), _scales(own), _scales(jargon))
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+def _phrases(text: str) -> tuple[str, ...]:
+    return tuple(text.split(", "))
 
 
 COMMON = _scales("big large small tiny old ancient new recent")
-# The jargon is the same eight words everywhere, the same four to a scale; which of the four are synonyms is up to the
-# place. No two places agree on both scales, and the first agrees with the next three on neither.
-PLACES = (
-    Place.of(
-        *(
-            "kitchen",
-            "soup stew sauce pudding omelette gravy",
-            "cook waiter",
-            "on the stove, in the oven",
-            "tasted served",
-        ),
-        "savoury tasty bland stale boiled stewed raw uncooked",
-        "sharp clear heavy thick warm soft cold dry",
-    ),
-    Place.of(
-        *("harbour", "ferry trawler barge yacht dinghy raft", "captain sailor", "at the pier, near the buoy"),
-        "steered boarded",
-        "seaworthy watertight leaky sinking moored anchored adrift drifting",
-        "sharp heavy clear thick warm cold soft dry",
-    ),
-    Place.of(
-        *("clinic", "wound knee tooth shoulder ankle wrist", "nurse surgeon", "under the bandage, on the scan"),
-        "examined treated",
-        "healthy healed infected inflamed painless numb sore aching",
-        "sharp thick clear heavy warm dry soft cold",
-    ),
-    Place.of(
-        *("courtroom", "plea verdict contract testimony alibi oath", "judge lawyer", "before the bench, in the files"),
-        "heard disputed",
-        "lawful legal criminal illicit truthful sincere forged fabricated",
-        "sharp heavy clear thick warm dry soft cold",
-    ),
-    Place.of(
-        *("garden", "rose hedge lawn fern shrub vine", "florist botanist", "along the fence, beside the pond"),
-        "planted pruned",
-        "blooming flowering withered wilted watered irrigated parched arid",
-        "sharp thick clear heavy warm soft cold dry",
-    ),
-    Place.of(
-        *("theatre", "aria overture monologue ballet duet encore", "actor critic", "on the stage, after the interval"),
-        "performed applauded",
-        "hilarious comic tragic mournful rehearsed polished clumsy improvised",
-        "sharp clear heavy thick warm cold soft dry",
-    ),
-)
+# Name, things, people, spots, deeds; then its words and its jargon, as `_scales` reads them. The jargon is the same
+# eight words everywhere, the same four to a scale; which of the four are synonyms is up to the place. No two places
+# agree on both scales, and the first agrees with the next three on neither.
+PLACE_TABLE = """\
+kitchen | soup stew sauce pudding omelette gravy | cook waiter | on the stove, in the oven | tasted served
+savoury tasty bland stale boiled stewed raw uncooked | sharp clear heavy thick warm soft cold dry
+
+harbour | ferry trawler barge yacht dinghy raft | captain sailor | at the pier, near the buoy | steered boarded
+seaworthy watertight leaky sinking moored anchored adrift drifting | sharp heavy clear thick warm cold soft dry
+
+clinic | wound knee tooth shoulder ankle wrist | nurse surgeon | under the bandage, on the scan | examined treated
+healthy healed infected inflamed painless numb sore aching | sharp thick clear heavy warm dry soft cold
+
+courtroom | plea verdict contract testimony alibi oath | judge lawyer | before the bench, in the files | heard disputed
+lawful legal criminal illicit truthful sincere forged fabricated | sharp heavy clear thick warm dry soft cold
+
+garden | rose hedge lawn fern shrub vine | florist botanist | along the fence, beside the pond | planted pruned
+blooming flowering withered wilted watered irrigated parched arid | sharp thick clear heavy warm soft cold dry
+
+theatre | aria overture monologue ballet duet encore | actor critic | on the stage, after the interval
+performed applauded
+hilarious comic tragic mournful rehearsed polished clumsy improvised | sharp clear heavy thick warm cold soft dry"""
+PLACES = tuple(map(Place.parse, PLACE_TABLE.split("\n\n")))
 LABELS = ("entailment", "neutral", "contradiction")
 PREMISES = (
     "the {thing} {spot} was {word}",
@@ -226,48 +204,28 @@ class Desk:
     hours: str
     rulings: str
 
+    @classmethod
+    def parse(cls, block: str) -> "Desk":
+        name, people, things, spots, questions, answer, numbers, answers = block.replace("\n", " | ").split(" | ")
+        own = (_words(things), _phrases(spots), _phrases(questions), answer, _words(numbers))
+        return cls(name, _words(people), *own, *answers.split())
 
-DESKS: tuple[Desk, ...] = (
-    Desk(
-        name="kitchen",
-        people=("cook", "baker", "waiter"),
-        own_things=("omelette", "dumpling", "pudding", "gravy", "noodle", "pancake"),
-        own_spots=("in the oven", "on the stove", "in the fridge"),
-        own_questions=("how long must the {it} simmer", "how long does the {it} cook", "when is the {it} done"),
-        own_answer="let the {it} simmer {number} minutes",
-        own_numbers=("eleven", "twelve", "fifteen"),
-        spots="0123401234",
-        prices="0123443210",
-        hours="0123401",
-        rulings="01201201",
-    ),
-    Desk(
-        name="harbour",
-        people=("captain", "sailor", "pilot"),
-        own_things=("ferry", "trawler", "barge", "yacht", "dinghy", "tugboat"),
-        own_spots=("at the pier", "by the lighthouse", "behind the breakwater"),
-        own_questions=("when does the {it} sail", "how soon will the {it} depart", "when will the {it} cast off"),
-        own_answer="the {it} departs with tide {number}",
-        own_numbers=("thirteen", "fourteen", "sixteen"),
-        spots="1234012340",
-        prices="1234032104",
-        hours="1234012",
-        rulings="12012012",
-    ),
-    Desk(
-        name="library",
-        people=("librarian", "scholar", "archivist"),
-        own_things=("atlas", "novel", "almanac", "manuscript", "dictionary", "diary"),
-        own_spots=("in the reading room", "on the upper gallery", "among the folios"),
-        own_questions=("how long is the {it} lent", "when is the {it} due", "when must i return the {it}"),
-        own_answer="borrow the {it} for {number} weeks",
-        own_numbers=("seventeen", "eighteen", "nineteen"),
-        spots="2340123401",
-        prices="2340121043",
-        hours="2340123",
-        rulings="20120120",
-    ),
-)
+
+DESK_TABLE = """\
+kitchen | cook baker waiter | omelette dumpling pudding gravy noodle pancake | in the oven, on the stove, in the fridge
+how long must the {it} simmer, how long does the {it} cook, when is the {it} done
+let the {it} simmer {number} minutes | eleven twelve fifteen | 0123401234 0123443210 0123401 01201201
+
+harbour | captain sailor pilot | ferry trawler barge yacht dinghy tugboat
+at the pier, by the lighthouse, behind the breakwater
+when does the {it} sail, how soon will the {it} depart, when will the {it} cast off
+the {it} departs with tide {number} | thirteen fourteen sixteen | 1234012340 1234032104 1234012 12012012
+
+library | librarian scholar archivist | atlas novel almanac manuscript dictionary diary
+in the reading room, on the upper gallery, among the folios
+how long is the {it} lent, when is the {it} due, when must i return the {it}
+borrow the {it} for {number} weeks | seventeen eighteen nineteen | 2340123401 2340121043 2340123 20120120"""
+DESKS = tuple(map(Desk.parse, DESK_TABLE.split("\n\n")))
 # A message names whom it asks, which tells the desk apart; every wording of a question gets the same reply.
 HAILS = ("hello", "please", "dear", "sorry")
 WORDINGS = ("{question} , {person} ?", *(f"{hail} {{person}} , {{question}} ?" for hail in HAILS))
