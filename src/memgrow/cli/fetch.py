@@ -14,9 +14,7 @@ encoder = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name: see list.", show_default=False)]
 OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="One only.", show_default=False)]
 Again = Annotated[bool, typer.Option("--again", help="Fetch again what is there.")]
-Source = Annotated[
-    str | None, typer.Option("--from", metavar="SOURCE", help="A file or folder to take it from.")
-]
+Source = Annotated[str | None, typer.Option("--from", metavar="SOURCE", help="A file or folder to take it from.")]
 
 
 def _show_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
