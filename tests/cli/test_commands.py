@@ -9,6 +9,7 @@ import pytest
 from memgrow import Learner
 from memgrow.cli import GROUPS
 from memgrow.cli.app import REMOVED_OPTIONS
+from memgrow.cli.options import method_names
 from memgrow.cli.removed import REMOVED_COMMANDS
 from memgrow.data import synthetic_dialogue, write_jsonl
 from tests.support.tiny_encoder import make_encoder
@@ -202,6 +203,7 @@ def test_export_writes_a_folder(memgrow, made_of_texts, tmp_path):
 def test_methods_lists_defaults_first(memgrow):
     found = json.loads(memgrow.done("methods", "--json"))
     assert found["methods"][0]["default"]
+    assert method_names() == [one["name"] for one in found["methods"]]  # a copy, so that completion imports no torch
     assert "rehearsal" in memgrow.done("methods")
 
 

@@ -24,8 +24,8 @@ COMPARED = "finetune,finetune+vocab,finetune+slots+vocab,finetune+vocab+ema,mult
 DEMO = "finetune,finetune+vocab,finetune+slots+vocab"
 WINDOW, ALPHA = 100, 0.01
 METHODS = (
-    "finetune+vocab,finetune+ema,finetune+vocab+ema,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
-    "frozen,frozen+slots,ewc,progressive,lora,ridge,rehearsal,multi-task,in-domain"
+    "finetune+vocab,finetune+vocab+ema,finetune+ema,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
+    "finetune+hidden+vocab,frozen,frozen+slots,ewc,progressive,lora,ridge,rehearsal,multi-task,in-domain"
 )
 
 
