@@ -1,14 +1,14 @@
 """Models from settings: new ones, and saved ones, whose configuration and weights must fit each other."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from memgrow.data.disk import Shapes
-from memgrow.errors import ModelError
+from memgrow.errors import ModelError, SettingsError
 from memgrow.models.base import Encoder, Model
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier
 from memgrow.models.hub import EncoderFiles, check_sizes, unfit
@@ -19,7 +19,6 @@ from memgrow.models.transformer import PretrainedEncoder
 
 REPLY = "reply"
 TASKS = ("text", "pair", REPLY)
-MAX_SEGMENTS = 4096  # of a bank in a saved model, one for each domain
 
 
 def build(
@@ -57,8 +56,6 @@ def rebuild(
         return _rebuild(task, settings, labels, shape, files)
     if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
         raise unfit(f"more layers or columns than the {len(stored):,} tensors")
-    if any(len(part) > MAX_SEGMENTS for part in _lists(shape)):
-        raise ModelError(f"config.json: a bank has more than {MAX_SEGMENTS:,} segments")
     if files is None:
         with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
             _check_shapes(_rebuild(task, settings, labels, shape, None), stored, exactly=True)
@@ -99,7 +96,7 @@ def _around(encoder: Encoder, task: str, labels: int) -> Model:
     if task == REPLY:
         return Responder(encoder)
     if task not in TASKS:
-        raise ModelError(f"unknown task {task!r}; choose one of {', '.join(TASKS)}")
+        raise SettingsError(f"unknown task {task!r}; choose one of {', '.join(TASKS)}")
     is_pair = task == "pair" and not encoder.settings.joins_pairs
     return (PairClassifier if is_pair else TextClassifier)(encoder, labels)
 
@@ -117,12 +114,3 @@ def _check_shapes(model: Model, stored: Shapes, exactly: bool = False) -> None:
             raise unfit(f"{name} is {stored.get(name, 'missing')} and should be {sizes}")
     if exactly and (more := sorted(stored.keys() - expected.keys())):
         raise unfit(f"{more[0]} is unexpected")
-
-
-def _lists(value: Any) -> Iterator[list[Any]]:
-    """All lists in a value of JSON."""
-    if isinstance(value, list):
-        yield value
-    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
-    for part in parts:
-        yield from _lists(part)

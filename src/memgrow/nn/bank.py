@@ -143,10 +143,11 @@ class MemoryBank(GrowingModule):
         biased = sum(slots for _, slots, is_biased in segments if is_biased)
         for parameter, rows in ((self.keys, count), (self.values, count), (self.bias, biased)):
             growth.enlarge(parameter, 0, [(len(parameter), rows)], draw)
-        stop = len(self)
+        parts, stop = [], len(self)
         for domain, slots, is_biased in segments:
-            self.segments = (*self.segments, Segment(domain, stop, stop + slots, is_biased))
+            parts.append(Segment(domain, stop, stop + slots, is_biased))
             stop += slots
+        self.segments = (*self.segments, *parts)
         growth.commit()
 
     def get_extra_state(self) -> Tensor | None:
