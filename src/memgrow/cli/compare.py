@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
 from memgrow.cli import options as opt
 from memgrow.cli.output import console, notice, progress_console, save_picture, say, split_names, write_json
@@ -14,8 +15,9 @@ from memgrow.errors import SettingsError, counted
 if TYPE_CHECKING:
     from memgrow.cli.settings import SettingChanges
     from memgrow.data import Stream
-    from memgrow.evaluation.compare import Settings
-    from memgrow.evaluation.comparison import Comparison
+    from memgrow.evaluation.compare import Run, Settings
+    from memgrow.evaluation.comparison import Comparison, RunResult
+    from memgrow.evaluation.progress_bars import ProgressBar
 
 Given = Annotated[
     list[str],
@@ -56,8 +58,8 @@ def compare(
     from memgrow.data.corpora import CORPORA
     from memgrow.evaluation import compare as comparing
     from memgrow.evaluation.baselines import INSTALL_SKLEARN, is_installed
+    from memgrow.evaluation.progress_bars import ProgressBar
     from memgrow.evaluation.ray_executor import check_place
-    from memgrow.evaluation.runs_bar import RunsBar
     from memgrow.methods import find_method
 
     # Quick checks first: a misspelt method should not wait for a long file.
@@ -78,7 +80,8 @@ def compare(
     if not is_dialogue and not is_installed():
         notice(INSTALL_SKLEARN)
     first = (asked.seed or 0) if settings.seed is None else settings.seed
-    with RunsBar(progress_console()) as bar:
+    with ProgressBar(progress_console()) as bar:
+        bar.show("runs", 0, None, "")
         comparison = comparing.compare(
             loaded,
             names,
@@ -89,7 +92,7 @@ def compare(
             device=device,
             workers=workers,
             on=on,
-            watch=bar,
+            on_run=lambda *ended: _show_run(bar, *ended),
         )
     if comparison.results:
         retraining = comparing.retraining_settings(used.training, loaded)
@@ -113,6 +116,17 @@ def compare(
             f"{counted(len(failures), 'run')} failed ({which}): {failures[0].reason}; the same command again repeats "
             "only failed runs"
         )
+
+
+def _show_run(bar: "ProgressBar", run: "Run", outcome: "RunResult | str", ended: int, total: int) -> None:
+    """A line about a run that has ended."""
+    if isinstance(outcome, str):
+        said = f"failed: {outcome}"
+    else:
+        average = 100 * (outcome.matrix.average() or 0.0)
+        said = f"average {average:.1f}, {counted(round(outcome.seconds), 'second')}"
+    bar.say(Text(f"{run}: {said} ({ended} of {total})"))
+    bar.show("runs", ended, total, f"{ended} of {total}")
 
 
 def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":

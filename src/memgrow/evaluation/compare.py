@@ -8,13 +8,11 @@ import hashlib
 import json
 import multiprocessing
 import os
-import shutil
 import signal
 import threading
-import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -40,13 +38,11 @@ from memgrow.models import REPLY, ModelSettings
 from memgrow.nn.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.training.checks import check_stage
 from memgrow.training.defaults import defaults_for_device
-from memgrow.training.progress import Step
 from memgrow.training.settings import TrainingSettings
 
 METHODS = (BASELINE, "finetune+vocab", "finetune+slots+vocab", "finetune+vocab+ema", RETRAINING)
 ENCODER_METHODS = (BASELINE, "finetune+ema", "finetune+average", RETRAINING)  # for a pretrained encoder
 FEW_EXAMPLES = 5000  # training examples of all runs: with fewer, starting processes takes longer than training
-REPORT_EVERY_S = 0.5
 RETRAINING_PATIENCE = 6  # epochs, at least: retraining on everything has to converge
 
 
@@ -82,30 +78,21 @@ class Material:
     stream: Stream
     device: str
     vectors: Path | None
-    folder: Path | None  # for unfinished models; without it an interrupted run starts again
     data: tuple[str, ...]  # fingerprints
 
     @classmethod
-    def of(cls, stream: Stream, device: str, vectors: Path | None, folder: Path | None) -> "Material":
+    def of(cls, stream: Stream, device: str, vectors: Path | None) -> "Material":
         words = file_fingerprint(vectors) if vectors else ""
         vectors = vectors.absolute() if vectors else None
-        return cls(stream, device, vectors, folder, (*map(domain_fingerprint, stream), words))
+        return cls(stream, device, vectors, (*map(domain_fingerprint, stream), words))
 
     @property
     def is_dialogue(self) -> bool:
         return any(domain.has_replies for domain in self.stream)
 
 
-Report = Callable[[Run, float], None]
-"""Takes the share of a run that is done."""
-
-
-class Watcher:
-    """Receives the progress of a comparison; does nothing with it."""
-
-    def begin(self, runs: int) -> None: ...
-    def step(self, run: Run, share: float) -> None: ...
-    def end(self, run: Run, outcome: RunResult | str) -> None: ...
+OnRun = Callable[[Run, RunResult | str, int, int], None]
+"""Takes a run that has ended, its result or why it failed, how many have ended, and of how many."""
 
 
 def compare(
@@ -119,14 +106,14 @@ def compare(
     device: str = "auto",
     workers: int | None = None,
     on: str = LOCAL,
-    watch: Watcher | None = None,
+    on_run: OnRun | None = None,
 ) -> Comparison:
     """Compare methods with fine-tuning, retraining on everything and bags of words; records are kept in `folder`.
 
     `workers` is the number of processes, `on` is "local", "ray" or the address of a Ray cluster.
     """
     check_comparable(stream)
-    folder, watch, seeds = Path(folder), watch or Watcher(), list(seeds)
+    folder, seeds = Path(folder), list(seeds)
     if settings is None:
         usual = defaults_for_device(find_device(device), stream[0].has_replies)
         settings = Settings(usual.model, usual.training, usual.options)
@@ -134,19 +121,20 @@ def compare(
     with ExitStack() as stack:
         executor = None if on == LOCAL else stack.enter_context(RayExecutor(on, device))
         kind = find_device(device).type if executor is None else executor.device
-        material = Material.of(stream, kind, vectors, folder if executor is None else None)
+        material = Material.of(stream, kind, vectors)
         records = stack.enter_context(Records.opened(folder, material))
         found = {run: result for run in runs if (result := records.get(run)) is not None}
         missing = [run for run in runs if run not in found]
-        watch.begin(len(missing))
         failures = []
-        for run, outcome in _outcomes(missing, material, workers=workers, executor=executor, watch=watch):
+        outcomes = _outcomes(missing, material, workers=workers, executor=executor)
+        for ended, (run, outcome) in enumerate(outcomes, 1):
             if isinstance(outcome, RunResult):
                 found[run] = outcome
                 records.put(run, outcome)
             else:
                 failures.append(Failure(run.method, run.seed, outcome))
-            watch.end(run, outcome)
+            if on_run is not None:
+                on_run(run, outcome, ended, len(missing))
     results: dict[str, dict[int, RunResult]] = {}
     for run in runs:
         if run in found:
@@ -201,27 +189,23 @@ def retraining_settings(training: TrainingSettings, stream: Stream) -> TrainingS
 def convergence(comparison: Comparison, training: TrainingSettings) -> dict[str, Any]:
     """Whether retraining, by these settings, stopped before its last epoch; empty if every seed of it failed."""
     results = comparison.results.get(RETRAINING, {})
-    if not results:
-        return {}
     most, patience = training.max_epochs, training.patience_for(0)
-    stopped = [
-        training.schedule != "constant" or one.epochs < most or one.epochs - one.best_epoch >= patience
-        for one in results.values()
-    ]
-    return {
+    stopped = [one.epochs < most or one.epochs - one.best_epoch >= patience for one in results.values()]
+    figures = {
         "method": RETRAINING,
-        "converged": all(stopped),
+        "converged": training.schedule != "constant" or all(stopped),
         "best_epochs": {seed: one.best_epoch for seed, one in results.items()},
         "epochs": {seed: one.epochs for seed, one in results.items()},
         "patience": training.patience,
         "epochs_at_most": most,
     }
+    return figures if results else {}
 
 
 # One run
 
 
-def make_run(run: Run, material: Material, report: Report | None = None) -> RunResult | str:
+def make_run(run: Run, material: Material) -> RunResult | str:
     """Make a run in this process; a string is the reason why it failed."""
     threads = torch.get_num_threads()
     if material.device == "cpu":
@@ -230,58 +214,34 @@ def make_run(run: Run, material: Material, report: Report | None = None) -> RunR
     try:
         if run.method in REFERENCES:
             return RunResult(*run_baseline(run.method, material.stream, run.seed))
-        return _learn(run, material, _Reporter(run, material.stream.names, report or _send))
+        return _learn(run, material)
     except Exception as error:
         return _reason(error)
     finally:
         torch.set_num_threads(threads)
 
 
-def _learn(run: Run, material: Material, progress: "_Reporter") -> RunResult:
-    stream, model, options = material.stream, None, run.settings
-    if material.folder is not None and not material.is_dialogue and not find_method(run.method).keeps_rows:
-        model = material.folder / _name(run, material)
-    if model is not None and model.exists():
-        learner = Learner.load(model, material.device)
-    else:
-        learner = Learner.create(
-            run.method,
-            model=options.model,
-            training=options.training,
-            options=options.options,
-            seed=run.seed,
-            device=material.device,
-        )
+def _learn(run: Run, material: Material) -> RunResult:
+    stream, settings = material.stream, run.settings
+    learner = Learner.create(
+        run.method,
+        model=settings.model,
+        training=settings.training,
+        options=settings.options,
+        seed=run.seed,
+        device=material.device,
+    )
     matrix, perplexities = AccuracyMatrix(), dict[str, float]()
 
     def score_replies(stage: Stage, new: bool) -> None:
         nonlocal matrix
-        if not material.is_dialogue:
-            return
-        figures = {domain.name: evaluate_replies(learner, domain) for domain in stream}
-        perplexities.update({name: one.perplexity for name, one in figures.items()})
-        matrix = matrix.with_row(stage.learned, {name: one.bleu2 / 100 for name, one in figures.items()})
+        if material.is_dialogue:
+            figures = {domain.name: evaluate_replies(learner, domain) for domain in stream}
+            perplexities.update({name: one.perplexity for name, one in figures.items()})
+            matrix = matrix.with_row(stage.learned, {name: one.bleu2 / 100 for name, one in figures.items()})
 
-    history = learner.learn(stream, on_stage=score_replies, folder=model, vectors=material.vectors, progress=progress)
+    history = learner.learn(stream, on_stage=score_replies, vectors=material.vectors)
     return RunResult.of_history(history, matrix if material.is_dialogue else None, perplexities)
-
-
-class _Reporter:
-    """Passes on the share of a run that is done; notes about domains would be the same for every run."""
-
-    def __init__(self, run: Run, domains: Sequence[str], send: Report) -> None:
-        self.run, self.domains, self.send, self.sent = run, list(domains), send, 0.0
-
-    def step(self, step: Step) -> None:
-        if time.monotonic() - self.sent < REPORT_EVERY_S:
-            return
-        self.sent = time.monotonic()
-        done = (step.epoch - 1 + step.batch / max(step.batches, 1)) / step.epochs
-        if step.domain in self.domains:  # a method that trains on all domains together has one stage
-            done = (self.domains.index(step.domain) + done) / len(self.domains)
-        self.send(self.run, done)
-
-    def note(self, sentence: str) -> None: ...
 
 
 def _reason(error: Exception) -> str:
@@ -300,26 +260,19 @@ def _reason(error: Exception) -> str:
 
 
 def _outcomes(
-    runs: Sequence[Run], material: Material, *, workers: int | None, executor: Executor | None, watch: Watcher
+    runs: Sequence[Run], material: Material, *, workers: int | None, executor: Executor | None
 ) -> Iterator[tuple[Run, RunResult | str]]:
     """Make the runs, in this process, in processes of this machine or by an executor, as they end."""
     count = min(workers or _suitable_workers(runs, material), len(runs))
     if executor is None and count <= 1:
-        for run in runs:
-            yield run, make_run(run, material, watch.step)
+        yield from ((run, make_run(run, material)) for run in runs)
         return
     with ExitStack() as stack:
-        queue: Any = None
-        if executor is None:
-            executor, queue = stack.enter_context(_processes(count))
-        pending: dict[Future[RunResult | str], Run] = {executor.submit(make_run, run, material): run for run in runs}
-        while pending:
-            ended, _ = wait(pending, timeout=0.5, return_when=FIRST_COMPLETED)
-            while queue is not None and not queue.empty():
-                watch.step(*queue.get())
-            for future in ended:
-                run, error = pending.pop(future), future.exception()
-                yield run, future.result() if error is None else _lost(error)
+        executor = executor or stack.enter_context(_processes(count))
+        futures: dict[Future[RunResult | str], Run] = {executor.submit(make_run, run, material): run for run in runs}
+        for future in as_completed(futures):
+            error = future.exception()
+            yield futures[future], future.result() if error is None else _lost(error)
 
 
 def _lost(error: BaseException) -> str:
@@ -337,17 +290,17 @@ def _suitable_workers(runs: Sequence[Run], material: Material) -> int:
 
 
 @contextmanager
-def _processes(count: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
-    """A pool of new processes, which end with this one, and the queue by which they report progress.
+def _processes(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool of new processes, which end with this one.
 
     PYTHONSAFEPATH keeps them from importing modules of the working directory.
     """
     spawn, before = multiprocessing.get_context("spawn"), set(multiprocessing.active_children())
-    queue, safe_path = spawn.SimpleQueue(), os.environ.get("PYTHONSAFEPATH")
+    safe_path = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
-    executor = ProcessPoolExecutor(count, mp_context=spawn, initializer=_start_worker, initargs=(queue,))
+    executor = ProcessPoolExecutor(count, mp_context=spawn, initializer=_start_worker)
     try:
-        yield executor, queue
+        yield executor
     finally:
         executor.shutdown(wait=False, cancel_futures=True)
         for child in set(multiprocessing.active_children()) - before:
@@ -358,12 +311,7 @@ def _processes(count: int) -> Iterator[tuple[ProcessPoolExecutor, Any]]:
             os.environ["PYTHONSAFEPATH"] = safe_path
 
 
-_queue: Any = None  # of a worker process
-
-
-def _start_worker(queue: Any) -> None:
-    global _queue
-    _queue = queue
+def _start_worker() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it without a traceback
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -372,11 +320,6 @@ def _end_with_parent() -> None:
     if (parent := multiprocessing.parent_process()) is not None:
         parent.join()
         os._exit(1)
-
-
-def _send(run: Run, share: float) -> None:
-    if _queue is not None:
-        _queue.put((run, share))
 
 
 # Records
@@ -410,10 +353,8 @@ class Records:
         return None
 
     def put(self, run: Run, result: RunResult) -> None:
-        """Write a result and remove the model of the run."""
         about = {"method": run.method, "seed": run.seed, "settings": run.settings.to_json()}
         atomic_write(self._path(run), pack_json({**about, "result": result.to_json()}))
-        shutil.rmtree(self.folder / _name(run, self.material), ignore_errors=True)
 
     def _path(self, run: Run) -> Path:
         return self.folder / f"{_name(run, self.material)}.json"
