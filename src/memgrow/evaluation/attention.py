@@ -1,5 +1,6 @@
 """Attention to memory slots: by word of a text, by bank, and over the test texts of each domain."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean
@@ -16,6 +17,7 @@ from memgrow.models import PretrainedEncoder, Responder
 
 MAX_TEXTS = 500  # of a domain: shares are then known to about a percent
 MAX_WEIGHTS = 2**24  # of slots in memory at a time
+Banks = Sequence[Mapping[str, Tensor]]  # by bank and domain: attention (texts, words)
 
 
 # One text
@@ -44,48 +46,32 @@ def read_words(learner: Learner, example: Example) -> Reading:
     In a recurrent model the shares of a word add up to 1. A pretrained encoder has one query per domain: there a share
     is what the domain's slots get, out of 1.
     """
-    return _reading(learner.tokens(example), learner.attention(example))
+    return _reading([(learner.tokens(example), learner.attention(example))])
 
 
 def read_reply(learner: Learner, message: Example, answer: Answer) -> Reading:
     """The same for a message (text 0) and the reply to it (text 1)."""
-    asked = Example(message.text)
-    encoder, decoder = _reply_attention(learner, asked, answer)
-    read = _reading(learner.tokens(asked), encoder)
-    words = [[learner.vocabulary.words[word] for word in answer.words]]
-    said = _reading(words, decoder, first=1, domains=read.domains)
-    return Reading(read.domains, (*read.words, *said.words))
+    encoder, decoder = _reply_attention(learner, message.text, answer)
+    said = [learner.vocabulary.words[word] for word in answer.words]
+    return _reading([(learner.tokens(Example(message.text)), encoder), ([said], decoder)])
 
 
-def _reading(
-    texts: Sequence[Sequence[str]],
-    banks: Sequence[Mapping[str, Tensor]],  # by domain: (texts, words)
-    *,
-    first: int = 0,
-    domains: Sequence[str] | None = None,
-) -> Reading:
-    if domains is None:
-        domains = tuple(dict.fromkeys(domain for bank in banks for domain in bank))
-    if not domains:
-        return Reading((), tuple(ReadWord(word, first + row, ()) for row, text in enumerate(texts) for word in text))
-    zeros = torch.zeros_like(next(iter(next(bank for bank in banks if bank).values())))
-    # A bank of a later column has no slots of earlier domains.
-    totals = [sum((bank.get(name, zeros) for bank in banks), zeros) for name in domains]
-    shares = (torch.stack(totals, -1) / len(banks)).tolist()  # (texts, words, domains)
-    words = (
-        ReadWord(word, first + row, tuple(shares[row][place]))
-        for row, text in enumerate(texts)
-        for place, word in enumerate(text)
-    )
-    return Reading(tuple(domains), tuple(words))
+def _reading(parts: Sequence[tuple[Sequence[Sequence[str]], Banks]]) -> Reading:
+    domains = tuple(dict.fromkeys(domain for _, banks in parts for bank in banks for domain in bank))
+    words, first = list[ReadWord](), 0
+    for texts, banks in parts:
+        for row, text in enumerate(texts):
+            for place, word in enumerate(text):  # a bank of a later column has no slots of earlier domains
+                found = [sum(float(bank[name][row, place]) for bank in banks if name in bank) for name in domains]
+                words.append(ReadWord(word, first + row, tuple(total / len(banks) for total in found)))
+        first += len(texts)
+    return Reading(domains, tuple(words))
 
 
 @torch.no_grad()
-def _reply_attention(
-    learner: Learner, message: Example, answer: Answer
-) -> tuple[list[dict[str, Tensor]], list[dict[str, Tensor]]]:
+def _reply_attention(learner: Learner, message: str, answer: Answer) -> tuple[Banks, Banks]:
     """The attention of a message in the encoder's banks, and of its reply in the decoder's."""
-    batch = collate(learner.encode([message], labeled=False), [0], learner.device)
+    batch = collate(learner.encode([Example(message)], labeled=False), [0], learner.device)
     words = torch.tensor([answer.words or (0,)], device=learner.device)
     lengths = torch.tensor([len(answer.words)])
     shares = learner.responder().eval().attention_shares(batch.words, batch.lengths, words, lengths)
@@ -112,11 +98,10 @@ def additions_by_bank(learner: Learner, example: Example) -> list[dict[str, floa
 
 def reply_attention(learner: Learner, message: str, answer: Answer) -> dict[str, float]:
     """How the attention of a message and its reply divides among the domains' slots."""
-    totals: dict[str, float] = {}
-    for banks in _reply_attention(learner, Example(message), answer):
+    totals = Counter[str]()
+    for banks in _reply_attention(learner, message, answer):
         for bank in banks:
-            for domain, share in bank.items():
-                totals[domain] = totals.get(domain, 0.0) + float(share.sum())
+            totals.update({domain: float(share.sum()) for domain, share in bank.items()})
     whole = sum(totals.values())
     return {domain: total / whole for domain, total in totals.items()} if whole else {}
 
@@ -156,20 +141,23 @@ class MemoryUse:
         return cls(**{name: part for name, part in value.items() if name != "most_read"})
 
 
+@torch.no_grad()
 def measure_attention(learner: Learner, domains: Iterable[Domain], texts: int = MAX_TEXTS) -> MemoryUse | None:
     """Read at most `texts` test examples of each domain; None without slots or texts."""
     banks = [bank for bank in learner.trained().banks if len(bank)]
     chosen = {domain.name: fair_slice(domain.test, texts) for domain in domains if domain.test}
-    read = {name: _mean_weights(learner, some) for name, some in chosen.items()}
-    if not banks or not read or not all(read.values()):
+    if not banks or not chosen:
         return None
     owners = dict.fromkeys(name for bank in banks for name in bank.domains)
     sizes = [bank.share(torch.ones(len(bank))) for bank in banks]
-    shared = {name: [bank.share(each) for bank, each in zip(banks, read[name], strict=True)] for name in read}
+    shares = {}
+    for name, some in chosen.items():
+        found = [bank.share(mean) for bank, mean in zip(banks, _mean_weights(learner, some), strict=True)]
+        shares[name] = {owner: _mean_of(owner, found) for owner in owners}
     return MemoryUse(
         texts={name: len(some) for name, some in chosen.items()},
         slots={owner: round(_mean_of(owner, sizes)) for owner in owners},
-        shares={name: {owner: _mean_of(owner, found) for owner in owners} for name, found in shared.items()},
+        shares=shares,
         apart=learner.settings.is_pretrained,
     )
 
@@ -178,24 +166,18 @@ def _mean_of(owner: str, banks: Sequence[Mapping[str, Tensor]]) -> float:
     return fmean(float(bank[owner]) if owner in bank else 0.0 for bank in banks)
 
 
-@torch.no_grad()
 def _mean_weights(learner: Learner, examples: Sequence[Example]) -> list[Tensor]:
     """For each bank with slots: the mean weight of each slot over all words, (slots)."""
     data = learner.encode(examples, unknown_labels=True)
-    largest = max((len(bank) for bank in learner.trained().banks), default=1)
-    totals: list[Tensor] = []
-    words: list[float] = []
-    for indices in by_tokens(data, MAX_WEIGHTS // max(1, largest)):
+    largest = max(len(bank) for bank in learner.trained().banks)
+    sums, words = list[list[Tensor]](), 0
+    for indices in by_tokens(data, MAX_WEIGHTS // largest):
         batch = collate(data, indices, learner.device)
-        found = [weights for weights in _weights(learner, batch) if weights.shape[-1]]
-        totals = totals or [torch.zeros(weights.shape[-1], dtype=torch.float64) for weights in found]
-        words = words or [0.0] * len(found)
-        for at, weights in enumerate(found):
-            sums = weights.double().sum((0, 1)).cpu()
-            totals[at] += sums
-            # With one query per domain each domain gets up to 1 of a word; otherwise all domains share 1.
-            words[at] += float(batch.lengths.sum() if learner.settings.is_pretrained else sums.sum())
-    return [total / count for total, count in zip(totals, words, strict=True)]
+        sums.append([one.double().sum((0, 1)).cpu() for one in _weights(learner, batch) if one.shape[-1]])
+        words += int(batch.lengths.sum())
+    totals = [torch.stack(one).sum(0) for one in zip(*sums, strict=True)]
+    # With one query per domain each domain gets up to 1 of a word; otherwise all domains share 1.
+    return [total / (words if learner.settings.is_pretrained else total.sum()) for total in totals]
 
 
 def _weights(learner: Learner, batch: Batch) -> list[Tensor]:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
 
@@ -17,13 +18,8 @@ STRENGTH, ITERATIONS = 10.0, 1000  # logistic regression: inverse penalty
 INSTALL_SKLEARN = "bag-of-words baselines need scikit-learn: pip install 'memgrow[sklearn]'"
 
 
-@dataclass(frozen=True)
-class Fitted:
-    """A stage of a baseline: the domains it has just learned, its size, and how it predicts."""
-
-    learned: tuple[str, ...]
-    parameters: int
-    predict: Callable[[Sequence[Example]], Any]
+Fitted = tuple[tuple[str, ...], int, Callable[[Sequence[Example]], Any]]
+"""A stage of a baseline: the domains it has just learned, its size, and how it predicts."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +34,7 @@ class Baseline:
 
 
 def is_installed() -> bool:
-    try:
-        import sklearn  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("sklearn") is not None
 
 
 def run_baseline(name: str, stream: Stream, seed: int) -> tuple[AccuracyMatrix, int, float]:
@@ -52,10 +44,10 @@ def run_baseline(name: str, stream: Stream, seed: int) -> tuple[AccuracyMatrix, 
 
     matrix, parameters, seconds = AccuracyMatrix(), 0, 0.0
     started = time.monotonic()
-    for fitted in REFERENCES[name].fit(stream, seed):
+    for learned, parameters, predict in REFERENCES[name].fit(stream, seed):  # noqa: B007
         seconds += time.monotonic() - started
-        scores = {one.name: float(np.mean(fitted.predict(one.test) == _labels(one.test))) for one in stream if one.test}
-        matrix, parameters = matrix.with_row(fitted.learned, scores), fitted.parameters
+        scores = {one.name: float(np.mean(predict(one.test) == _labels(one.test))) for one in stream}
+        matrix = matrix.with_row(learned, scores)
         started = time.monotonic()
     return matrix, parameters, round(seconds, 3)
 
@@ -80,19 +72,12 @@ def _fit_in_turn(stream: Stream, seed: int) -> Iterator[Fitted]:
     hashing = HashingVectorizer(analyzer=features_of, n_features=FEATURES, alternate_sign=False)
     model, rng = SGDClassifier(loss="log_loss", alpha=ALPHA, random_state=seed), np.random.default_rng(seed)
     classes = np.array(sorted({label for domain in stream for label in domain.labels}), dtype=object)
-    tests: dict[int, Any] = {}  # test examples are hashed once, for all stages
-
-    def predict(rows: Sequence[Example]) -> Any:
-        if id(rows) not in tests:
-            tests[id(rows)] = hashing.transform(rows)
-        return model.predict(tests[id(rows)])
-
     for domain in stream:
         features, labels = hashing.transform(domain.train), _labels(domain.train)
         for _ in range(EPOCHS):
             order = rng.permutation(len(labels))
             model.partial_fit(features[order], labels[order], classes=classes)
-        yield Fitted((domain.name,), _weights(model), predict)
+        yield (domain.name,), _weights(model), lambda rows: model.predict(hashing.transform(rows))
 
 
 def _fit_all(stream: Stream, seed: int) -> Iterator[Fitted]:
@@ -103,7 +88,7 @@ def _fit_all(stream: Stream, seed: int) -> Iterator[Fitted]:
     words = TfidfVectorizer(analyzer=features_of, sublinear_tf=True)
     model = LogisticRegression(C=STRENGTH, max_iter=ITERATIONS)
     model.fit(words.fit_transform(examples), _labels(examples))
-    yield Fitted(stream.names, _weights(model), lambda rows: model.predict(words.transform(rows)))
+    yield stream.names, _weights(model), lambda rows: model.predict(words.transform(rows))
 
 
 def _labels(examples: Sequence[Example]) -> Any:
