@@ -136,7 +136,7 @@ def test_unread_labels_beside_replies_are_warned_of():
         ([{"text": 7, "label": "a"}], "'text' is a number"),
         ([{"body": "a", "label": "b"}], "no column for the text"),
         ({"text": ["a"], "label": ["b", "c"]}, "not equally long"),
-        ({"text": "a", "label": "b"}, "not a list"),
+        ({"text": "a", "label": "b"}, "must be columns"),
         ({"test": ROWS}, "no split called train"),
         ({"train": ROWS, "val": ROWS, "dev": ROWS}, "two splits for validation"),
     ],

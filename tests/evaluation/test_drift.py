@@ -4,7 +4,6 @@ import gc
 import hashlib
 import json
 import math
-from collections import Counter
 from itertools import chain, product
 
 import numpy as np
@@ -172,7 +171,7 @@ def texts():
 @pytest.fixture(scope="module")
 def vocabulary(texts) -> Vocabulary:
     known = chain.from_iterable(one.texts for domain in texts[:2] for one in domain.train)
-    return Vocabulary().extended_by(Counter(chain.from_iterable(map(tokenize, known))))
+    return Vocabulary().extended(map(tokenize, known))
 
 
 def summary(train, validation=(), vocabulary=None, confidences=()) -> DomainReference | None:

@@ -18,9 +18,7 @@ from memgrow.data.vocabulary import UNKNOWN_INDEX, Vocabulary
 
 UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
 SOME = 2048  # examples by which unknown words are counted
-FEW_WORDS = 10  # of fewer words, most must be unknown for a warning
 MANY_UNKNOWN = 0.3  # of the words: texts of a known domain have 5 to 15%
-MOST_UNKNOWN = 0.5  # of few words
 
 
 @dataclass(frozen=True)
@@ -99,20 +97,16 @@ def tokenize_examples(
     """Examples as tokens: at most the first `max_words` of a text; one without any word is an unknown word."""
     texts, cut = [], 0
     reply_tokenizer = tokenizer
-    if tokenizer is tokenize:
-        tokenizer = reply_tokenizer = partial(tokenize, most=max_words)
-    elif tokenizer is tokenize_lower:  # a reply is written as it was learnt
-        tokenizer, reply_tokenizer = partial(tokenize_lower, most=max_words), partial(tokenize, most=max_words)
+    if tokenizer in (tokenize, tokenize_lower):  # a reply is written in the case that it was learned in
+        tokenizer, reply_tokenizer = partial(tokenizer, most=max_words), partial(tokenize, most=max_words)
     for example in examples:
-        words = [tokenizer(text) for text in example.texts] + [reply_tokenizer(reply) for reply in _reply(example)]
+        words = [tokenizer(text) for text in example.texts]
+        if example.reply is not None:
+            words.append(reply_tokenizer(example.reply))
         cut += sum(len(text) > max_words for text in words)
         texts.append(tuple(text[:max_words] or [UNKNOWN] for text in words))
     answered = any(example.reply is not None for example in examples)
     return Tokenized(texts, [example.label for example in examples], cut, answered)
-
-
-def _reply(example: Example) -> tuple[str, ...]:
-    return () if example.reply is None else (example.reply,)
 
 
 def encode(tokenized: Tokenized, vocabulary: Vocabulary, labels: Sequence[str] = ()) -> Encoded:
@@ -140,13 +134,9 @@ class UnknownWords:
 
     def sentence(self, what: str) -> str | None:
         """A sentence for the user where much is unknown; None where it is not."""
-        few = self.words < FEW_WORDS
-        if self.share < (MOST_UNKNOWN if few else MANY_UNKNOWN):
+        if self.share < MANY_UNKNOWN:
             return None
-        if self.words == 1:
-            return f"the only word of {what} is unknown to the model"
-        share = f"{self.unknown} of the {self.words} words" if few else f"{self.share:.0%} of the words"
-        return f"{share} of {what} are unknown to the model, which reads them all alike"
+        return f"{self.share:.0%} of the words of {what} are unknown to the model, which reads them all alike"
 
 
 def unknown_in(encoded: Encoded) -> UnknownWords:

@@ -1,7 +1,4 @@
-"""The columns of a file: named by the user, or found by their usual names.
-
-A file has labels (a text or a pair, and its label) or replies (a message and the reply to it).
-"""
+"""The columns of a file, with labels or replies: named by the user, or found by their usual names."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -73,19 +70,12 @@ class Columns:
         if self.text is None:
             texts = self._texts(names)
             if texts is None:
-                usual = "text, premise and hypothesis, sentence1 and sentence2, message and response"
-                raise DataError(
-                    f"{where} has no column for the text, such as {usual}{_available(names)}: name one with "
-                    f"{option('text')} (and {option('pair')} for a second text)"
-                )
+                raise DataError(f"{where} has no column for the text{_available(names)}: name it with --text")
             found = replace(self, text=texts[0], pair=texts[1])
         if found.label is None:
             label = next((name for name in LABELS if name in names), None)
             if labelled and label is None:
-                raise DataError(
-                    f"{where} has no column for the label, such as {' or '.join(LABELS)}{_available(names)}: "
-                    f"name one with {option('label')}"
-                )
+                raise DataError(f"{where} has no column for the label{_available(names)}: name one with --label")
             found = replace(found, label=label)
         return found
 
@@ -93,7 +83,7 @@ class Columns:
         """Message and reply; None for a file with labels."""
         named = [role for role in ("pair", "label") if getattr(self, role) is not None]
         if self.reply is not None and named:
-            raise SettingsError(f"a reply has no {named[0]}: give {option('reply')} or {option(named[0])}, not both")
+            raise SettingsError(f"a reply has no {named[0]}: give --reply or --{named[0]}, not both")
         if self.reply is not None and self.reply == self.text:
             raise SettingsError(f"the column {self.text!r} cannot hold both the messages and the replies")
         taken = (self.text, self.by, self.group, self.split)
@@ -109,11 +99,7 @@ class Columns:
                 return None
         if message is None or (labelled and reply is None):
             missing, role = ("messages", "text") if message is None else ("replies", "reply")
-            usual = " or ".join((MESSAGES if message is None else REPLIES)[:3])
-            raise DataError(
-                f"{where} has no column for the {missing}, such as {usual}{_available(names)}: add one, or name it "
-                f"with {option(role)}"
-            )
+            raise DataError(f"{where} has no column for the {missing}{_available(names)}: name one with --{role}")
         return replace(self, text=message, reply=reply)
 
     def _texts(self, names: Collection[str]) -> tuple[str, str | None] | None:

@@ -5,7 +5,6 @@ import json
 import os
 import secrets
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import isfinite
@@ -19,7 +18,6 @@ from torch import Tensor
 from memgrow.errors import ModelError, SettingsError, brief
 
 MAX_TEXT_BYTES = 1 << 27  # of a file that holds no tensors: vocabulary, history, configuration
-STALE_S = 3600.0  # after which a half-written folder of another process is removed
 TENSORS = ".safetensors"
 TRAINING = "training"  # folder of an unfinished training in a model's folder
 
@@ -79,10 +77,6 @@ def check_output(path: str | Path) -> None:
 def atomic_folder(path: Path) -> Iterator[Path]:
     """A new folder to fill, which takes the name `path` at the end of the block; after an error nothing changes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f".{path.name}.*.writing"):
-        with suppress(OSError):
-            if time.time() - left.stat().st_mtime > STALE_S:
-                shutil.rmtree(left)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.writing")
     old = temporary.with_suffix(".old.writing")
     try:

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack, overload
 
-from memgrow.data.values import is_missing, kind_of, lone_surrogate, name_of
+from memgrow.data.values import kind_of, lone_surrogate, name_of
 from memgrow.errors import DataError, printable
 
 if TYPE_CHECKING:
@@ -51,18 +51,15 @@ class Example:
 
 
 def _as_text(value: object, role: str, where: str) -> str:
-    if isinstance(value, str):
-        return str(value)
-    remedy = "fill it in or leave the row out" if is_missing(value) else "give a string"
-    raise DataError(f"{where or 'an example'}: the {role} is {kind_of(value)}, not a string; {remedy}")
+    if not isinstance(value, str):
+        raise DataError(f"{where or 'an example'}: the {role} is {kind_of(value)}; give a string")
+    return str(value)
 
 
 def as_label(value: object, where: str = "") -> str:
     """A label as the string it is kept as."""
-    name = name_of(value)
-    if name is None:
-        remedy = "fill it in or leave the row out" if is_missing(value) else "give str(label)"
-        raise DataError(f"{where or 'an example'}: the label is {kind_of(value)}, not a string or an int; {remedy}")
+    if (name := name_of(value)) is None:
+        raise DataError(f"{where or 'an example'}: the label is {kind_of(value)}; give a string or an int")
     return name
 
 
@@ -79,21 +76,14 @@ class Domain:
         check_name(self.name)
         for part in PARTS:
             examples = getattr(self, part)
-            if not isinstance(examples, Sequence) or isinstance(examples, str | bytes):
-                raise DataError(f"the {part} part of {self.name} is {kind_of(examples)}, not a list of examples")
-            for one in examples:
-                if not isinstance(one, Example):
-                    raise DataError(
-                        f"the {part} part of {self.name} holds a row that is {kind_of(one)}, not an Example; "
-                        "Domain.from_rows takes rows of other kinds"
-                    )
+            if not isinstance(examples, Sequence) or not all(isinstance(one, Example) for one in examples):
+                raise DataError(f"the {part} part of {self.name} is not a list of Examples; see Domain.from_rows")
 
     @classmethod
     def from_rows(cls, name: str, rows: object, **options: Unpack["RowOptions"]) -> "Domain":
         """A domain of dicts, tuples (text, label) or (text, pair, label), examples, a frame, or columns by name.
 
-        Parts that are not given (`validation`, `test`, or a `split` column) are drawn as from files: a tenth of the
-        rows each, rows of the same text together. `text`, `label` and so on name columns with other names.
+        Parts that are not given (`validation`, `test`, or a `split` column) are drawn as from files.
         """
         from memgrow.data.rows import domain_from_rows
 
@@ -106,10 +96,7 @@ class Domain:
 
     @classmethod
     def from_dataset(cls, name: str, dataset: object, **options: Unpack["RowOptions"]) -> "Domain":
-        """A domain of a Hugging Face Dataset, or of a DatasetDict by its splits; options as for `from_rows`.
-
-        Labels of a ClassLabel column go by their names.
-        """
+        """A domain of a Hugging Face Dataset, or of a DatasetDict by its splits; options as for `from_rows`."""
         return cls.from_rows(name, dataset, **options)
 
     def __repr__(self) -> str:
@@ -141,9 +128,8 @@ class Domain:
                 try:
                     digest.update("\x1f".join(fields).encode() + b"\x1e")
                 except UnicodeEncodeError as error:
-                    found = lone_surrogate(error.object)
                     place = example.where or f"an example of {self.name}"
-                    raise DataError(f"{place} holds a lone surrogate ({found}); remove it") from error
+                    raise DataError(f"{place} holds a lone surrogate; remove it") from error
         return digest.hexdigest()
 
 
@@ -159,15 +145,9 @@ class Stream(Sequence[Domain]):
     """Domains in the order in which they arrive: iterate it, slice it, or get a domain by name."""
 
     def __init__(self, domains: Iterable[Domain]) -> None:
-        if isinstance(domains, Domain):
-            raise DataError(f"a stream takes several domains: write [{domains.name}]")
-        try:
-            self._domains = tuple(domains)
-        except TypeError:
-            raise DataError(f"a stream is made of domains, but this is {kind_of(domains)}") from None
-        for one in self._domains:
-            if not isinstance(one, Domain):
-                raise DataError(f"a stream holds domains, but one is {kind_of(one)}; Domain.from_rows makes a domain")
+        self._domains = tuple(domains) if isinstance(domains, Iterable) else ()
+        if not isinstance(domains, Iterable) or not all(isinstance(one, Domain) for one in self._domains):
+            raise DataError("a stream is made of a list of domains; Domain.from_rows makes a domain")
         names = self.names
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise DataError(f"a stream names each domain once, but {', '.join(twice)} comes more than once")

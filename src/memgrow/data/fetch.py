@@ -53,9 +53,7 @@ def no_progress(doing: str, done: int, total: int | None) -> None:
 def check_sha256(path: Path, sha256: str, name: str) -> None:
     """Refuse a file that is not the one known."""
     if (found := sha256_of(path)) != sha256:
-        raise DataError(
-            f"{name} has SHA-256 {found[:12]}..., not {sha256[:12]}...: fetch it again, or use another copy"
-        )
+        raise DataError(f"{name} is not the file that memgrow knows (SHA-256 {found[:12]}...); fetch it again")
 
 
 def fetch_package(

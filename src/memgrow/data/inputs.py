@@ -14,7 +14,6 @@ from memgrow.data.rows import check_text, example_of
 from memgrow.errors import DataError, SettingsError
 
 Item = TypeVar("Item")
-MAX_CACHED = 500  # characters of an object's column names together, that are remembered
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +57,7 @@ def inputs_from_lines(chunks: Iterable[list[bytes]], columns: Columns, task: str
         for place, line in decode_lines(lines, columns.file_format, first):
             # Skipping an empty line would misalign the answers.
             check_text(line, place)
-            is_object = line.startswith("{")
-            value = parse_json(line, place) if is_object else line
+            value = parse_json(line, place) if line.startswith("{") else line
             inputs.append(input_of(value, task, place, columns))
         first += len(lines)
         yield inputs
@@ -70,10 +68,8 @@ def input_of(
 ) -> Input:
     """The input in a plain text (of a pair, two with a tab between), or in an object with the usual fields."""
     if not isinstance(value, str):
-        names = tuple(value)
-        resolve = _resolve if sum(map(len, names)) < MAX_CACHED else _resolve.__wrapped__
         try:
-            found = resolve(columns, names)
+            found = _resolve(columns, tuple(value))
         except DataError as error:
             raise DataError(f"{place}: {error}") from None
         return Input(example_of(value, found, place, labelled=False), value, (found.text, found.pair))

@@ -1,7 +1,4 @@
-"""From files or rows in memory to a stream of domains: `load_stream`, `load_for_evaluation` and `load_rows`.
-
-Rows are grouped by domain and part, files of further parts are matched with the domains, and missing parts are drawn.
-"""
+"""From files or rows in memory to a stream of domains: `load_stream`, `load_for_evaluation` and `load_rows`."""
 
 import os
 from collections import Counter
@@ -11,7 +8,7 @@ from pathlib import Path
 
 from memgrow.data.columns import DEFAULT_COLUMNS, Columns, option
 from memgrow.data.domain import PARTS, Domain, Stream
-from memgrow.data.files import check_file, domain_and_part
+from memgrow.data.files import check_file
 from memgrow.data.rows import Record, Table, read_file, read_python_rows, splits_of
 from memgrow.data.splits import draw_groups, fair_slice
 from memgrow.errors import DataError, SettingsError, counted, listed, was_or_were
@@ -58,8 +55,6 @@ def load_stream(
     roles = {"data": paths, "validation": validation, "test": test, HELD_OUT: held_out}
     given = [(path, role) for role, some in roles.items() for path in _each(some)]
     _check_files([path for path, _ in given])
-    if columns.by is None:
-        _refuse_duplicates({path: domain_and_part(path) for path in _each(paths)})
     tables = [(read_file(path, columns, labelled, skip_empty), role) for path, role in given]
     return load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
 
@@ -83,9 +78,8 @@ def load_rows(
     """
     parts, others = splits_of(rows, name)
     given = [*parts.items(), ("validation", validation), ("test", test), (HELD_OUT, held_out)]
-    tables = [
-        (read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given if some is not None
-    ]
+    given = [(role, some) for role, some in given if some is not None]
+    tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given]
     loaded = load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
     notices = [f"{name}: the split {listed(others)} was left out: it is not called train, validation or test"]
     return Loaded(loaded.stream, (*(notices if others else ()), *loaded.notices), loaded.warnings)
@@ -97,8 +91,6 @@ def load_for_evaluation(
     """Files as test parts, whatever their names say; of a file with a split column its test rows."""
     files = _each(paths)
     _check_files(files)
-    if columns.by is None:
-        _refuse_duplicates({path: domain_and_part(path)[0] for path in files})
     tables = [(read_file(path, columns, True, skip_empty), "test") for path in files]
     return load_tables(tables, columns, domains=domains, only_test=True)
 
@@ -119,11 +111,11 @@ def load_tables(
     if limit is not None and limit < 1:
         raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
     _refuse_two_kinds([table for table, _ in tables])
-    warnings = [_unread_labels(table) for table, _ in tables if table.unread_label is not None]
-    notices = [*_unused_names(columns, [table for table, _ in tables]), *warnings]
+    warnings = [table.warning for table, _ in tables if table.warning is not None]
+    notices = list(warnings)
     grouped = [(table, role, _group(table, role, notices)) for table, role in tables]
     own = [(table, groups) for table, role, groups in grouped if role == "data" or only_test]
-    if columns.by is None and not only_test:
+    if columns.by is None:
         _refuse_same_part(own)
     names = dict.fromkeys(name for _, groups in own for name, _ in groups)
     merged: Groups = {}
@@ -147,19 +139,6 @@ def load_tables(
     return Loaded(Stream(made), tuple(dict.fromkeys(notices)), tuple(warnings))
 
 
-def _unread_labels(table: Table) -> str:
-    return (
-        f"{table.name}: the labels (column {table.unread_label}) are not read, as the columns {table.columns.text} and "
-        f"{table.columns.reply} are taken for messages and replies; to learn the labels, use {option('label')} and "
-        f"{option('text')}"
-    )
-
-
-def _unused_names(columns: Columns, tables: Sequence[Table]) -> list[str]:
-    unused = [name for name in columns.label_names if not any(name in table.renamed for table in tables)]
-    return [f"no row has the label {listed(unused)}, for which there is another name"] if unused else []
-
-
 def _group(table: Table, role: str, notices: list[str]) -> Groups:
     """The records of a table by domain and part; a split column goes before the file's role and name."""
     usual = (table.part or "train") if role == "data" else role
@@ -170,10 +149,7 @@ def _group(table: Table, role: str, notices: list[str]) -> Groups:
     notices += [f"{_left_out(count, reason)} of {table.name}" for reason, count in table.left_out.items()]
     parts, column = " and ".join(ROLES[role]), table.columns.split
     if not groups:
-        raise DataError(
-            f"{table.name} has no rows for {parts} by its column {column!r}; give other rows, or name another column "
-            f"with {option('split')}"
-        )
+        raise DataError(f"{table.name} has no {parts} rows by its column {column!r}; see {option('split')}")
     if unused := len(table.records) - sum(map(len, groups.values())):
         notices.append(f"{_left_out(unused, f'of {table.name}')}: only its {parts} rows are used (column {column})")
     return groups
@@ -246,26 +222,14 @@ def _check_files(paths: Sequence[Path]) -> None:
             raise DataError(f"{real} is given twice; give each file once")
 
 
-def _refuse_duplicates(keys: Mapping[Path, object]) -> None:
-    """Refuse files of one name in different folders, which would become one domain."""
-    first: dict[object, Path] = {}
-    for path, key in keys.items():
-        if (other := first.setdefault(key, path)) is not path:
-            raise DataError(
-                f"{other} and {path} would be the same domain; rename one of them, or join them in one file"
-            )
-
-
 def _refuse_same_part(several: Iterable[tuple[Table, Groups]]) -> None:
     """Refuse files with rows of the same part of one domain: often one is a copy, perhaps of test rows too."""
-    first: dict[tuple[str, str], str] = {}
+    first: dict[tuple[str, str], Table] = {}
     for table, groups in several:
         for name, part in groups:
-            if (other := first.setdefault((name, part), table.name)) != table.name:
-                raise DataError(
-                    f"{other} and {table.name} both have {part} rows of the domain {name}: leave one out, rename it, "
-                    "or join them in one file"
-                )
+            if (other := first.setdefault((name, part), table)) is not table:
+                both = f"{other.name} and {table.name} both have {part} rows of the domain {name}"
+                raise DataError(f"{both}: leave one out, rename it, or join them in one file")
 
 
 def _refuse_two_kinds(tables: Sequence[Table]) -> None:

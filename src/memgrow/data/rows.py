@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, TypedDict, cast
 
 from memgrow.data.columns import SPLIT, Columns, option
 from memgrow.data.domain import Domain, Example, check_name
-from memgrow.data.files import MAX_ROW, PART_NAMES, domain_and_part, read_rows, where
+from memgrow.data.files import PART_NAMES, domain_and_part, read_rows, where
 from memgrow.data.values import is_missing, kind_of, lone_surrogate, name_of, plain
 from memgrow.errors import DataError, SettingsError, listed
 
@@ -41,8 +41,7 @@ class Table:
     columns: Columns
     records: list[Record] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)  # rows by reason
-    renamed: set[str] = field(default_factory=set)  # labels that have got another name
-    unread_label: str | None = None  # a label column beside messages and replies that the user did not name
+    warning: str | None = None  # of a label column that is not read
 
 
 def read_file(path: Path, columns: Columns, labelled: bool = True, skip_empty: bool = False) -> Table:
@@ -53,22 +52,21 @@ def read_file(path: Path, columns: Columns, labelled: bool = True, skip_empty: b
 
 
 def _fill(table: Table, rows: Iterator[PlacedRow], labelled: bool = True, skip_empty: bool = False) -> Table:
-    names_reply = table.columns.reply is not None
     columns = None
     for place, values in rows:
         if columns is None:
-            columns = table.columns = table.columns.resolve(values, table.name, labelled)
+            columns, given = table.columns.resolve(values, table.name, labelled), table.columns
+            if labelled and columns.reply and not given.reply and (unread := columns.unread_label(values)):
+                read = f"{columns.text} and {columns.reply} are taken for messages and replies"
+                table.warning = f"{table.name}: the labels (column {unread}) are not read: {read}; or give --label"
+            table.columns = columns
         if columns.split is None and SPLIT in values:
             raise DataError(f"{place} has a field {SPLIT!r}, but the rows before it have none; give it to all or none")
-        if labelled and not names_reply and table.unread_label is None:
-            table.unread_label = columns.unread_label(values)
         if columns.labels:
-            values = _rename_label(values, columns, table.renamed)
+            values = _rename_label(values, columns)
         if labelled and columns.label and _stripped(values, columns.label) == NO_GOLD_LABEL:
             table.left_out["without a gold label"] += 1
-        elif skip_empty and "" in (
-            _stripped(values, one) for one in (columns.text, columns.pair, columns.reply) if one
-        ):
+        elif skip_empty and "" in (_stripped(values, one) for one in columns.texts):
             table.left_out["with an empty text"] += 1
         else:
             table.records.append(_record(values, columns, place, labelled))
@@ -77,12 +75,10 @@ def _fill(table: Table, rows: Iterator[PlacedRow], labelled: bool = True, skip_e
     return table
 
 
-def _rename_label(values: Mapping[str, object], columns: Columns, renamed: set[str]) -> Mapping[str, object]:
-    name = None if columns.label is None else name_of(values.get(columns.label))
-    if columns.label is None or name is None or (new := columns.label_names.get(name.strip())) is None:
-        return values
-    renamed.add(name.strip())
-    return {**values, columns.label: new}
+def _rename_label(values: Mapping[str, object], columns: Columns) -> Mapping[str, object]:
+    name = name_of(values.get(columns.label)) if columns.label else None
+    new = columns.label_names.get(name.strip()) if name else None
+    return values if new is None else {**values, str(columns.label): new}
 
 
 def _stripped(values: Mapping[str, object], column: str) -> str:
@@ -97,10 +93,8 @@ def _record(values: Mapping[str, object], columns: Columns, place: str, labelled
     if columns.split:
         name = _name(values, columns.split, place)
         if (part := PART_NAMES.get(name.lower())) is None:
-            raise DataError(
-                f"{place}: the field {columns.split!r} is {name!r}, not one of {', '.join(PART_NAMES)}; correct it, or "
-                f"name another column with {option('split')}"
-            )
+            wrong = f"{place}: the field {columns.split!r} is {name!r}, not one of {', '.join(PART_NAMES)}"
+            raise DataError(f"{wrong}; correct it, or give {option('split')}")
     return Record(
         example,
         group=_name(values, columns.group, place) if columns.group else example.text,
@@ -129,8 +123,6 @@ def _text(values: Mapping[str, object], column: str, place: str) -> str:
     value = _value(values, column, place)
     if not isinstance(value, str):
         raise DataError(f"{place}: the field {column!r} is {kind_of(value)}, but a text must be a string")
-    if len(value) > MAX_ROW:
-        raise DataError(f"{place}: the field {column!r} has more than {MAX_ROW >> 20} MB; cut the text")
     return check_text(value, f"{place}: the field {column!r}")
 
 
@@ -146,10 +138,7 @@ def _name(values: Mapping[str, object], column: str, place: str) -> str:
 def _value(values: Mapping[str, object], column: str, place: str) -> object:
     value = values.get(column)
     if value is None or (type(value) is not str and is_missing(value)):
-        raise DataError(
-            f"{place} has no value for the field {column!r} (its fields are {listed(values) or 'none'}); "
-            "fill it in or remove the row"
-        )
+        raise DataError(f"{place} has no value for the field {column!r}; fill it in or remove the row")
     return value
 
 
@@ -220,9 +209,7 @@ def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, .
     if isinstance(row, Mapping):
         return row, ()
     if isinstance(row, Example):
-        roles = (
-            ("text", "pair", "label") if row.pair is not None else ("text", "label" if row.reply is None else "reply")
-        )
+        roles = ("text", "reply") if row.reply is not None else TUPLES[len(row.texts) + 1]
         return {role: getattr(row, role) for role in roles}, roles
     if callable(fields := getattr(row, "_asdict", None)):  # a named tuple
         return fields(), ()
@@ -233,35 +220,29 @@ def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, .
 
 def iterate_rows(data: object, name: str) -> Iterable[object]:
     """The rows of a pandas or polars frame, a pyarrow table, a Hugging Face dataset, a dict of columns, or a list."""
-    if callable(to_rows := getattr(data, "to_pylist", None)):  # pyarrow
-        rows: list[object] = to_rows()
-        return rows
+    source: Any = data
+    if hasattr(data, "to_pylist"):  # pyarrow
+        return cast(Iterable[object], source.to_pylist())
     if is_frame(data):
-        frame: Any = data
-        if len(set(frame.columns)) < len(frame.columns):
+        if len(set(source.columns)) < len(source.columns):
             raise DataError(f"{name} names a column more than once; give each column its own name")
-        return _zip_columns(name, {str(column): frame[column].to_list() for column in frame.columns})
-    if isinstance(data, Mapping):
-        for column, values in data.items():
-            if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-                raise DataError(f"the column {column!r} of {name} is {kind_of(values)}, not a list of values")
-        return _zip_columns(name, {str(column): list(values) for column, values in data.items()})
-    if hasattr(data, "column_names") and hasattr(data, "features"):  # a Hugging Face dataset
+        source = {str(column): source[column].to_list() for column in source.columns}
+    elif hasattr(data, "column_names") and hasattr(data, "features"):  # a Hugging Face dataset
         return _dataset_rows(data)
-    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
-        hint = ": call its collect() first" if hasattr(data, "collect") else f"; {ROW_KINDS}"
-        raise DataError(f"{name} is {kind_of(data)}, but must be a list of rows, a frame or a dataset{hint}")
-    return data
+    elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise DataError(f"{name} is {kind_of(data)}, but must be a list of rows, a frame or a dataset; {ROW_KINDS}")
+    return _rows_of_columns(name, source) if isinstance(source, Mapping) else cast(Iterable[object], source)
 
 
 def is_frame(data: object) -> bool:
     """Whether this is a pandas or polars frame."""
     # The length first: a lazy frame of polars has none, and warns when asked for its columns.
-    has_columns = hasattr(data, "__len__") and hasattr(data, "columns") and not hasattr(data, "to_pylist")
-    return has_columns and any(hasattr(data, name) for name in ("__dataframe__", "iterrows", "iter_rows"))
+    return hasattr(data, "__len__") and hasattr(data, "columns") and hasattr(data, "to_dict")
 
 
-def _zip_columns(name: str, columns: Mapping[str, list[object]]) -> Iterator[dict[str, object]]:
+def _rows_of_columns(name: str, columns: Mapping[str, Any]) -> Iterator[dict[str, object]]:
+    if any(isinstance(values, str | bytes) or not hasattr(values, "__len__") for values in columns.values()):
+        raise DataError(f"{name}: the values of a dict must be columns, each a list of values")
     if len({len(values) for values in columns.values()}) > 1:
         raise DataError(f"the columns of {name} are not equally long")
     return (dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True))
@@ -278,7 +259,7 @@ def _class_name(value: object, names: Sequence[str]) -> object:
     value = plain(value)
     if not isinstance(value, int):
         return value
-    return names[value] if 0 <= value < len(names) else NO_GOLD_LABEL if value == -1 else value
+    return names[value] if 0 <= value < len(names) else NO_GOLD_LABEL
 
 
 def splits_of(rows: object, name: str) -> tuple[dict[str, object], list[str]]:

@@ -1,11 +1,11 @@
 """The vocabulary of a model: words with indices that never change while it grows, and which words of a domain join."""
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from memgrow.errors import ModelError, SettingsError, counted, quoted
+from memgrow.errors import ModelError, counted, quoted
 
 PADDING = "<pad>"
 UNKNOWN = "<unk>"
@@ -63,14 +63,7 @@ class Vocabulary:
 
         Words that occur less often than `min_count`, or are not in `among`, do not join.
         """
-        return self.extended_by(Counter(chain.from_iterable(texts)), min_count, among)
-
-    def extended_by(
-        self, counts: Mapping[str, int], min_count: int = 1, among: Container[str] | None = None
-    ) -> "Vocabulary":
-        """The same with words that have been counted."""
-        if min_count < 1:
-            raise SettingsError(f"min_count is {min_count}, but a word occurs at least once; give 1 or more")
+        counts = Counter(chain.from_iterable(texts))
         known = self._indices.keys() | set(SPECIALS)
         new = [word for word, count in counts.items() if count >= min_count and word not in known]
         if among is not None:
@@ -109,12 +102,10 @@ class StoredWords:
     def sentence(self, domain: str) -> str:
         """What a user should know of it."""
         stored = f"{domain}: {counted(self.stored, 'new word')} stored"
-        needed = [f"in at least {self.min_documents} documents"] if self.min_documents > 1 else []
-        needed += [f"at least {self.min_count} times"] if self.min_count > 1 else []
-        if not needed:
+        if self.min_documents == self.min_count == 1:
             return f"{stored}, including words that occur in a single document (min_documents=1)"
-        advice = " (to store more: more rows, or min_documents=1)" if self.left_out and not self.stored else ""
-        return f"{stored}, each found {' and '.join(needed)}; {self.left_out:,} rarer not stored{advice}"
+        limits = f"min_documents={self.min_documents}, min_count={self.min_count}"
+        return f"{stored}; {self.left_out:,} rarer words not stored ({limits})"
 
 
 def store_words(
@@ -124,10 +115,10 @@ def store_words(
 
     A model's folder shows its words; one that a single document has may be a name or a key.
     """
-    counts = Counter(chain.from_iterable(chain.from_iterable(documents)))
     shared = None if min_documents == 1 else shared_words(documents, min_documents)
-    vocabulary = known.extended_by(counts, min_count, shared)
-    left_out = sum(word not in vocabulary for word in counts.keys() - set(SPECIALS))
+    vocabulary = known.extended(chain.from_iterable(documents), min_count, shared)
+    words = {word for document in documents for text in document for word in text}
+    left_out = sum(word not in vocabulary for word in words.difference(SPECIALS))
     return StoredWords(vocabulary, len(vocabulary) - len(known), left_out, min_count, min_documents)
 
 
@@ -136,8 +127,6 @@ def shared_words(documents: Sequence[Document], least: int) -> set[str]:
 
     Documents with the same longest text count as one: copies of a row, and pairs written for one premise.
     """
-    if least < 1:
-        raise SettingsError(f"min_documents is {least}, but a word is in at least one document; give 1 or more")
     words: dict[tuple[str, ...], set[str]] = {}
     for document in documents:
         longest: Sequence[str] = max(document, key=len)

@@ -6,7 +6,7 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
-from memgrow.data.typecheck import wrong_part
+from memgrow.data.values import wrong_part
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from memgrow.data import Example
 from memgrow.data.disk import link_or_copy, load_tensors, pack_json, save_tensors
-from memgrow.data.typecheck import wrong_part
+from memgrow.data.values import wrong_part
 from memgrow.data.vectors import RememberedVectors
 from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
