@@ -168,8 +168,8 @@ def request_body(content: bytes, place: Path) -> None:
     """What is sent to a service to be answered: examples that can be written down, or a sentence."""
     from pydantic import ValidationError
 
-    from memgrow.serve.limits import Limits
     from memgrow.serve.schemas import PredictRequest, to_examples
+    from memgrow.serve.settings import ServeSettings
 
     try:
         asked = PredictRequest.model_validate(json.loads(content))
@@ -177,9 +177,9 @@ def request_body(content: bytes, place: Path) -> None:
         return
     for task in ("text", "pair", "reply"):
         with suppress(MemgrowError):
-            for example in to_examples(asked.inputs, task, Limits()):
+            for example in to_examples(asked.inputs, task, ServeSettings()):
                 "\n".join(example.texts).encode()
-    to_examples(asked.inputs, "text", Limits())
+    to_examples(asked.inputs, "text", ServeSettings())
 
 
 def upload_name(content: bytes, place: Path) -> None:

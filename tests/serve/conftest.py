@@ -1,5 +1,6 @@
 """A tiny model of pairs that is served to a client in the same process."""
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -17,10 +18,10 @@ from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.serve import trainer
 from memgrow.serve.app import create_app
-from memgrow.serve.guard import Access
 from memgrow.serve.jobs import Job, JobQueue
-from memgrow.serve.logs import Log
+from memgrow.serve.logs import LOGGER, JsonFormatter
 from memgrow.serve.service import Service
+from memgrow.serve.settings import ServeSettings
 from memgrow.training.settings import TrainingSettings
 
 PAIR = {"premise": "the soup was cold", "hypothesis": "there was a soup"}
@@ -67,13 +68,17 @@ Serve = Callable[..., Served]
 
 @pytest.fixture
 def serve(folder: Path) -> Iterator[Serve]:
-    """Serve the folder; the options are those of `Service`, and `access`."""
+    """Serve the folder; the options are those of `ServeSettings`."""
     with ExitStack() as stack:
 
-        def start(access: Access | None = None, log_texts: bool = False, **options: Any) -> Served:
+        def start(**options: Any) -> Served:
             log = StringIO()
-            service = Service(folder, device="cpu", log=Log(log_texts, log), **options)
-            client = TestClient(create_app(service, access), "http://127.0.0.1", raise_server_exceptions=False)
+            handler = logging.StreamHandler(log)
+            handler.setFormatter(JsonFormatter())
+            LOGGER.addHandler(handler)
+            stack.callback(LOGGER.removeHandler, handler)
+            service = Service(folder, ServeSettings(device="cpu", **options))
+            client = TestClient(create_app(service), "http://127.0.0.1", raise_server_exceptions=False)
             return Served(service, stack.enter_context(client), log)
 
         yield start

@@ -17,9 +17,9 @@ from memgrow.errors import MemgrowError, SettingsError
 from memgrow.learner import Learner
 from memgrow.serve import trainer
 from memgrow.serve.jobs import Job, JobQueue
-from memgrow.serve.limits import Limits
 from memgrow.serve.model import Publisher
 from memgrow.serve.service import Service
+from memgrow.serve.settings import ServeSettings
 from memgrow.storage.versions import undo
 from tests.serve.conftest import PAIR, Serve, soon, upload, wait
 from tests.support.breaking import Plug, PulledPlug
@@ -156,10 +156,10 @@ def test_forgetting_is_limited_by_watched_domains(
     serve: Serve, folder: Path, third: bytes, stream: Stream, tmp_path: Path
 ) -> None:
     with pytest.raises(SettingsError, match="--watch"):
-        Service(folder, device="cpu", max_forgetting=2)
-    Service(folder, device="cpu", max_forgetting=2, read_only=True)
+        Service(folder, ServeSettings(device="cpu", max_forgetting=2))
+    Service(folder, ServeSettings(device="cpu", max_forgetting=2, read_only=True))
     (file,) = write_jsonl(Stream([Domain(stream[0].name, test=stream[0].test)]), tmp_path / "watched")
-    Service(folder, device="cpu", max_forgetting=2, watch=[file])
+    Service(folder, ServeSettings(device="cpu", max_forgetting=2, watch=[file]))
     place = leave(folder, third)
     trainer.run(place, trainer.Order(str(folder), "new", ".jsonl", "cpu", watch=[str(file)], max_forgetting=0))
     result = json.loads((place / "result.json").read_text())
@@ -172,7 +172,7 @@ def test_too_many_trainings_and_repeated_data_are_refused(
 ) -> None:
     release = threading.Event()
     monkeypatch.setattr(JobQueue, "run_trainer", lambda queue, job: release.wait(5) or "stopped")
-    client = serve(limits=Limits(jobs=1)).client
+    client = serve(max_jobs=1).client
     assert upload(client, third).status_code == 202
     assert upload(client, third, "more.jsonl").status_code == 429
     release.set()
@@ -212,7 +212,7 @@ def test_a_kill_around_publishing_publishes_once(serve: Serve, third: bytes, fol
     place = leave(folder, third, "ready")
     trainer.train(place, order(folder))
     if published:
-        Publisher(folder, "cpu").publish(place / "model")
+        Publisher(folder, ServeSettings(device="cpu")).publish(place / "model")
     client = serve().client
     assert wait(client, place.name)["version"] == 3
     assert client.get("/model").json()["version"] == 3
@@ -253,29 +253,26 @@ def test_leftovers_are_removed_and_unknown_records_stay(
 # The folder of trainings
 
 
-def test_a_folder_of_another_user_or_with_other_things_is_refused(
+def test_a_folder_that_others_can_write_to_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(jobs: Path) -> None:
         with pytest.raises(MemgrowError, match="--jobs"):
-            Service(folder, device="cpu", jobs=jobs)
+            Service(folder, ServeSettings(device="cpu", jobs=jobs))
 
-    (tmp_path / "link").symlink_to(tmp_path)
     (tmp_path / "file").write_text("")
-    (tmp_path / "home" / "thesis").mkdir(parents=True, mode=0o700)
-    (tmp_path / "home").chmod(0o700)
-    for jobs in ("model", "model/jobs", ".", "link", "file", "file/within", "home"):
+    for jobs in ("model", "model/jobs", "file", "file/within"):
         refused(tmp_path / jobs)
     wide = tmp_path / "wide"
     wide.mkdir()
     wide.chmod(0o755)
     refused(wide)
     wide.chmod(0o700)
-    Service(folder, device="cpu", jobs=wide)
+    Service(folder, ServeSettings(device="cpu", jobs=wide))
     monkeypatch.setattr(os, "getuid", lambda: wide.stat().st_uid + 1)
     refused(wide)
     monkeypatch.undo()
-    Service(folder, device="cpu", jobs=tmp_path / "new" / "jobs")
+    Service(folder, ServeSettings(device="cpu", jobs=tmp_path / "new" / "jobs"))
     assert (tmp_path / "new" / "jobs").stat().st_mode & 0o777 == 0o700
 
 

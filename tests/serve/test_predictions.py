@@ -12,8 +12,8 @@ from starlette.exceptions import HTTPException
 from memgrow.data import Example, Stream
 from memgrow.learner import Learner
 from memgrow.serve.batching import Batcher
-from memgrow.serve.limits import Limits
 from memgrow.serve.model import ServedModel, encoder_name
+from memgrow.serve.settings import ServeSettings
 from tests.serve.conftest import PAIR, Serve
 
 
@@ -51,15 +51,15 @@ def test_card_and_health(serve: Serve, two_domains: str) -> None:
     assert [one["number"] for one in card["versions"]] == [2, 1]
     assert card["matrix"] == history.matrix.to_json()
     assert client.get("/health").json() == {"status": "ok", "version": 2, "digest": card["digest"]}
-    assert "/predict" in client.get("/docs").json()["paths"]
+    assert "/predict" in client.get("/openapi.json").json()["paths"]
 
 
 def test_the_path_of_an_encoder_is_not_shown() -> None:
-    assert [encoder_name(name) for name in ("/home/me/mine", "owner/name", None)] == ["mine", "owner/name", None]
+    assert [encoder_name(name) for name in ("/home/me/mine", "owner/name")] == ["mine", "owner/name"]
 
 
 def test_probabilities_in_a_response_are_limited(serve: Serve) -> None:
-    client = serve(limits=Limits(probabilities=4)).client
+    client = serve(max_probabilities=4).client
 
     def probabilities(**body: Any) -> list[dict[str, float]]:
         return [one["probabilities"] for one in client.post("/predict", json=body).json()["predictions"]]
@@ -76,9 +76,8 @@ def test_probabilities_in_a_response_are_limited(serve: Serve) -> None:
 class Model:
     """In place of a served model: it waits for a signal, and fails on a word."""
 
-    version, digest = 1, "d"
-
     def __init__(self) -> None:
+        self.identity = {"version": 1, "digest": "d"}
         self.go, self.begun, self.batches = threading.Event(), threading.Event(), list[list[str]]()
 
     def predict(self, examples: Sequence[Example]) -> Iterator[dict[str, Any]]:
@@ -99,7 +98,7 @@ def run(model: Any, texts: Sequence[str], **limits: Any) -> list[Any]:
     """Submit one text, and the others while it is being computed; labels or exceptions come back."""
 
     async def main() -> list[Any]:
-        batcher = Batcher(lambda: model, Limits(**limits))
+        batcher = Batcher(lambda: model, ServeSettings(**limits), lambda size: None)
         batcher.start()
 
         async def submit(text: str) -> str:
@@ -123,7 +122,7 @@ def run(model: Any, texts: Sequence[str], **limits: Any) -> list[Any]:
 @pytest.mark.parametrize(("together", "sizes"), [(6, [1, 6, 3]), (1, [1] * 10)])
 def test_waiting_requests_are_one_batch(together: int, sizes: list[int]) -> None:
     model, texts = Model(), [str(number) for number in range(10)]
-    assert run(model, texts, together=together) == texts
+    assert run(model, texts, max_batch=together) == texts
     assert [len(batch) for batch in model.batches] == sizes
 
 
@@ -134,19 +133,19 @@ def test_a_request_that_fails_spoils_no_other() -> None:
 
 
 def test_requests_beyond_the_queue_are_refused() -> None:
-    refused = [one for one in run(Model(), list("abcdef"), waiting=2) if isinstance(one, HTTPException)]
+    refused = [one for one in run(Model(), list("abcdef"), max_waiting=2) if isinstance(one, HTTPException)]
     assert [one.status_code for one in refused] == [503] * 3
 
 
 def test_requests_that_were_given_up_are_not_computed() -> None:
     model = Model()
-    answers = run(model, list("abcdef"), answer_s=0.05)
+    answers = run(model, list("abcdef"), answer_seconds=0.05)
     assert {type(one) for one in answers} == {HTTPException}
     assert model.batches == [["a"]]
 
 
 def test_a_batch_gives_the_same_as_single_requests(two_domains: Any, stream: Stream) -> None:
-    model = ServedModel.load(two_domains, "cpu")
+    model = ServedModel.load(two_domains, ServeSettings(device="cpu"))
     examples = [example for domain in stream for example in domain.test][:40]
     for example, found in zip(examples, model.predict(examples), strict=True):
         (alone,) = model.predict([example])

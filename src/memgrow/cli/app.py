@@ -26,6 +26,9 @@ REPORTED = "reported"  # note on an interruption that the user has been told abo
 REMOVED_OPTIONS = {
     "--processes": "it will return with accelerate",
     "--loop": "there is one training loop",
+    "--log-texts": "the log has no texts; log them where requests are sent",
+    "--max-inputs": "a request has at most 256 inputs",
+    "--max-characters": "a text has at most 20,000 characters",
 }
 
 

@@ -1,7 +1,8 @@
 """`memgrow serve`: a model behind an HTTP API that learns new domains while it runs."""
 
+import secrets
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -9,77 +10,51 @@ from rich.text import Text
 from memgrow.cli import options as opt
 from memgrow.cli.output import stderr
 from memgrow.errors import MissingExtraError
-from memgrow.serve.limits import MIB, Limits
+from memgrow.serve.settings import MIB, ServeSettings
 
 TOKEN = "MEMGROW_TOKEN"  # an environment variable: other users can see the arguments of a command
-ACCESS, LEARNING, LIMITS = "Access", "Learning", "Limits"
+TOKEN_HELP = "Token for requests that change the model; generated if others can call the service."
+
+
+def _access(help: str, **named: Any) -> Any:
+    return typer.Option(help=help, rich_help_panel="Access", **named)
+
+
+def _learning(help: str, **named: Any) -> Any:
+    return typer.Option(help=help, rich_help_panel="Learning", **named)
+
+
+def _limit(help: str, metavar: str = "N") -> Any:
+    return typer.Option(help=help, metavar=metavar, min=1, rich_help_panel="Limits")
 
 
 def serve(
     model: opt.Model,
-    host: Annotated[
-        str, typer.Option(metavar="ADDRESS", help="Address to listen on.", rich_help_panel=ACCESS)
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port; 0: any free one.", rich_help_panel=ACCESS)
-    ] = 8000,
-    token: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TOKEN",
-            envvar=TOKEN,
-            help="Token for requests that change the model; generated if others can call the service.",
-            rich_help_panel=ACCESS,
-        ),
-    ] = None,
+    host: Annotated[str, _access("Address to listen on.", metavar="ADDRESS")] = ServeSettings.host,
+    port: Annotated[int, _access("Port; 0: any free one.", metavar="N", min=0, max=65535)] = 8000,
+    token: Annotated[str | None, _access(TOKEN_HELP, metavar="TOKEN", envvar=TOKEN)] = None,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Refuse requests that change the model.", rich_help_panel=ACCESS)
+        bool, typer.Option("--read-only", help="Refuse requests that change the model.", rich_help_panel="Access")
     ] = False,
     jobs: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False, metavar="FOLDER", help="Folder for trainings [MODEL.jobs].", rich_help_panel=LEARNING
-        ),
+        Path | None, _learning("Folder for trainings [MODEL.jobs].", metavar="FOLDER", readable=False)
     ] = None,
     watch: Annotated[
         list[Path] | None,
-        typer.Option(
-            readable=False,
+        _learning(
+            "Test examples of an earlier domain, evaluated before and after each training.",
             metavar="FILE",
-            help="Test examples of an earlier domain, evaluated before and after each training.",
-            rich_help_panel=LEARNING,
+            readable=False,
         ),
     ] = None,
     max_forgetting: Annotated[
-        float | None,
-        typer.Option(
-            metavar="POINTS",
-            help="Reject a training that costs a watched domain more than this.",
-            rich_help_panel=LEARNING,
-        ),
+        float | None, _learning("Reject a training that costs a watched domain more than this.", metavar="POINTS")
     ] = None,
-    keep_versions: Annotated[
-        int | None, typer.Option(metavar="N", help="Earlier versions to keep.", rich_help_panel=LEARNING)
-    ] = None,
-    window: Annotated[
-        int, typer.Option(metavar="N", help="Texts per drift test.", rich_help_panel=LEARNING)
-    ] = opt.WINDOW,
-    together: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Requests per batch.", rich_help_panel=LIMITS)
-    ] = Limits.together,
-    max_inputs: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Inputs per request.", rich_help_panel=LIMITS)
-    ] = Limits.inputs,
-    max_characters: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Characters per text.", rich_help_panel=LIMITS)
-    ] = Limits.characters,
-    max_upload: Annotated[
-        int, typer.Option(metavar="MIB", min=1, help="Size of an uploaded file.", rich_help_panel=LIMITS)
-    ] = Limits.upload // MIB,
-    threads: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="CPU threads of a forward pass.", rich_help_panel=LIMITS)
-    ] = None,
-    log_texts: Annotated[bool, typer.Option("--log-texts", help="Write the texts of requests to the log.")] = False,
+    keep_versions: Annotated[int | None, _learning("Earlier versions to keep.", metavar="N")] = None,
+    window: Annotated[int, _learning("Texts per drift test.", metavar="N")] = ServeSettings.window,
+    together: Annotated[int, _limit("Requests per batch.")] = ServeSettings.max_batch,
+    max_upload: Annotated[int, _limit("Size of an uploaded file.", "MIB")] = ServeSettings.max_upload // MIB,
+    threads: Annotated[int | None, _limit("CPU threads of a forward pass.")] = None,
     device: opt.Device = "auto",
 ) -> None:
     """Serve a model over HTTP, with a web page, and learn new domains in the background.
@@ -87,11 +62,9 @@ def serve(
     Example: memgrow serve model/
     """
     from memgrow.nn.device import set_threads
-    from memgrow.serve.logs import Log
 
     try:
-        from memgrow.serve.guard import Access
-        from memgrow.serve.server import run_server
+        from memgrow.serve.app import run_server
         from memgrow.serve.service import Service
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("memgrow"):
@@ -100,23 +73,24 @@ def serve(
 
     if threads is not None:
         set_threads(threads)
-    access = Access.for_host(host, token)
-    service = Service(
-        model,
+    made_token = None if token or ServeSettings(host=host).is_local else secrets.token_urlsafe(24)
+    settings = ServeSettings(
         device=device,
-        limits=Limits(together=together, inputs=max_inputs, characters=max_characters, upload=max_upload * MIB),
-        log=Log(log_texts),
-        keep_versions=keep_versions,
-        jobs=jobs,
+        host=host,
+        token=token or made_token,
         read_only=read_only,
+        jobs=jobs,
         watch=watch or (),
         max_forgetting=max_forgetting,
+        keep_versions=keep_versions,
         window=window,
+        max_upload=max_upload * MIB,
+        max_batch=together,
     )
 
     def announce(address: str) -> None:
         stderr.print(Text(f"{model} is served at {address} (Ctrl-C ends)."), soft_wrap=True)
-        if access.token and not token and not read_only:
-            stderr.print(Text(f"Token for requests that change the model: {access.token}"), soft_wrap=True)
+        if made_token and not read_only:
+            stderr.print(Text(f"Token for requests that change the model: {made_token}"), soft_wrap=True)
 
-    run_server(service, access, host=host, port=port, on_ready=announce)
+    run_server(Service(model, settings), port=port, on_ready=announce)

@@ -1,39 +1,35 @@
-"""The web application: routes, and what errors become."""
+"""The web application: routes, what errors become, and the server that runs it."""
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
+import uvicorn
 from fastapi import APIRouter, Depends, FastAPI, File, Form, Query, Request, Response, UploadFile
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import RedirectResponse
 from fastapi.security import HTTPBearer
-from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 
 from memgrow import __version__
 from memgrow.data.disk import finite
-from memgrow.errors import DataError, MemgrowError, ModelError
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError
 from memgrow.serve import schemas
-from memgrow.serve.guard import Access, Guard
-from memgrow.serve.jobs import Job, JobQueue
-from memgrow.serve.logs import Log, error_message, is_disk_full
-from memgrow.serve.model import ServedModel
+from memgrow.serve.guard import Guard
+from memgrow.serve.jobs import JobQueue
+from memgrow.serve.logs import error_message, is_disk_full, log, write_to_stderr
 from memgrow.serve.service import Service
 
 PAGE = Path(__file__).parent / "page"
 MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-Responses = dict[int | str, dict[str, Any]]
-ERRORS: Responses = {
-    "4XX": {"model": schemas.Error, "description": "The request cannot be used; `detail` says why."},
-    503: {"model": schemas.Error, "description": "Too many requests wait, or the operating system refused something."},
-    507: {"model": schemas.Error, "description": "The disk of the service is full."},
-}
+CONNECTIONS, KEEP_ALIVE_SECONDS, SHUTDOWN_SECONDS = 512, 5, 20
 
 
-def create_app(service: Service, access: Access | None = None) -> Guard:
+def create_app(service: Service) -> Guard:
     """The application of a service, behind its guard."""
 
     @asynccontextmanager
@@ -48,7 +44,6 @@ def create_app(service: Service, access: Access | None = None) -> Guard:
         lifespan=lifespan,
         docs_url=None,  # FastAPI's pages load scripts from another site
         redoc_url=None,
-        responses=ERRORS,
     )
     app.include_router(_reading(service))
     app.include_router(_changing(service))
@@ -56,30 +51,61 @@ def create_app(service: Service, access: Access | None = None) -> Guard:
         if media_type := MEDIA_TYPES.get(file.suffix):
             path = "/" if file.name == "index.html" else f"/page/{file.name}"
             app.add_api_route(path, _file(file.read_bytes(), media_type), include_in_schema=False)
-    _handle_errors(app, service.log)
-    return Guard(app, access or Access(), limits=service.limits, metrics=service.metrics, log=service.log)
+    for kind in (MemgrowError, OSError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, _error_response)
+    return Guard(app, service.settings, service.requests, service.seconds)
+
+
+def run_server(service: Service, *, port: int, on_ready: Callable[[str], None]) -> None:
+    """Answer requests until SIGTERM or Ctrl-C, then finish those that are running.
+
+    `on_ready` gets the address as soon as the service listens.
+    """
+    write_to_stderr()
+    with service.queue.locked() if service.queue else nullcontext(), _listen(service.settings.host, port) as listener:
+        name, number = listener.getsockname()[:2]
+        on_ready(f"http://{f'[{name}]' if ':' in name else name}:{number}/")
+        config = uvicorn.Config(
+            create_app(service),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        reason = error.strerror or error
+        raise SettingsError(f"cannot listen on {host}:{port} ({reason}): choose another --host or --port") from None
 
 
 def _reading(service: Service) -> APIRouter:
     """Routes that change nothing."""
     routes = APIRouter(default_response_class=Response)
 
-    @routes.post("/predict", responses=_returns(schemas.Predictions))
+    @routes.post("/predict")
     async def predict(body: schemas.PredictRequest, request: Request) -> Response:
         """Label texts, or reply to them."""
         return await respond(request, body.inputs, top_k=body.top_k)
 
-    @routes.post("/explain", responses=_returns(schemas.Explanation))
+    @routes.post("/explain")
     async def explain(body: schemas.ExplainRequest, request: Request) -> Response:
         """Predict one text, and show for each of its words which domain's slots it reads."""
         return await respond(request, [body.input], top_k=body.top_k, explain=True)
 
     async def respond(request: Request, inputs: list[str | dict[str, str]], **options: Any) -> Response:
-        examples = schemas.to_examples(inputs, service.task, service.limits)
+        examples = schemas.to_examples(inputs, service.publisher.current.learner.task, service.settings)
         answer = await service.batcher.submit(examples, **options)
-        for name, value in {**_version(answer.model), "inputs": len(inputs), "texts": inputs}.items():
-            setattr(request.state, name, value)  # for the log
-        return Response(answer.body, media_type="application/json")
+        request.state.logged = {**answer.model.identity, "inputs": len(inputs)}
+        drift = BackgroundTask(service.test_drift, examples, answer)
+        return Response(answer.body, media_type="application/json", background=drift)
 
     @routes.get("/model")
     def model() -> Response:
@@ -89,28 +115,24 @@ def _reading(service: Service) -> APIRouter:
     @routes.get("/drift")
     def drift() -> Response:
         """Whether inputs are still like the training data, or adapting seems due."""
-        return _json(finite(service.drift.report(service.publisher.current).to_json()))
+        return _json(finite(service.publisher.current.monitor.report().to_json()))
 
-    @routes.get("/health", responses=_returns(schemas.Version))
+    @routes.get("/health")
     async def health() -> Response:
         """Whether requests are answered and trainings run."""
         if not service.is_alive:
             raise HTTPException(503, "the service is starting or stopping, or a part of it failed: see its log")
-        return _json({"status": "ok", **_version(service.publisher.current)})
+        return _json({"status": "ok", **service.publisher.current.identity})
 
-    @routes.get("/metrics", responses={200: {"content": {"text/plain": {}}}})
+    @routes.get("/metrics")
     def metrics() -> Response:
         """Metrics for Prometheus."""
-        return Response(service.metrics.text(), media_type=CONTENT_TYPE_LATEST)
+        return Response(generate_latest(service.registry), media_type=CONTENT_TYPE_LATEST)
 
-    @routes.get("/jobs", responses=_returns(schemas.Jobs))
+    @routes.get("/jobs")
     def jobs() -> Response:
         """All trainings, the latest first."""
         return _json({"jobs": service.queue.list() if service.queue else [], "read_only": service.queue is None})
-
-    @routes.get("/docs", include_in_schema=False)
-    async def docs() -> Response:
-        return RedirectResponse("openapi.json")
 
     return routes
 
@@ -134,60 +156,47 @@ def _changing(service: Service) -> APIRouter:
         """Learn a new domain from a file. It is checked now and trained in the background."""
         return _json({"job": queue().add(file.file, file.filename, name, publish).id}, 202)
 
-    @routes.get("/jobs/{job}", responses=_returns(Job))
+    @routes.get("/jobs/{job}")
     def job(job: str) -> Response:
         """The state of a training."""
         return _json(queue().get(job))
 
-    @routes.post("/jobs/{job}/publish", responses=_returns(Job))
+    @routes.post("/jobs/{job}/publish")
     def publish(job: str) -> Response:
         """Publish a trained model."""
         return _json(queue().publish(job))
 
-    @routes.post("/jobs/{job}/discard", responses=_returns(Job))
+    @routes.post("/jobs/{job}/discard")
     def discard(job: str) -> Response:
         """Discard a training or the model that it trained."""
         return _json(queue().discard(job))
 
-    @routes.post("/rollback", responses=_returns(schemas.Version))
+    @routes.post("/rollback")
     def rollback(body: schemas.RollbackRequest) -> Response:
         """Go back to an earlier version; later ones are removed."""
         queue()
-        return _json(_version(service.publisher.roll_back(body.version)))
+        return _json(service.publisher.roll_back(body.version).identity)
 
     return routes
 
 
-def _handle_errors(app: FastAPI, log: Log) -> None:
-    @app.exception_handler(MemgrowError)
-    async def memgrow_error(request: Request, error: MemgrowError) -> Response:
-        status = 422 if isinstance(error, DataError) else 409 if isinstance(error, ModelError) else 400
-        return _json({"detail": str(error)}, status)
-
-    @app.exception_handler(OSError)
-    async def os_error(request: Request, error: OSError) -> Response:
-        log.error("operating system error", error)
-        return _json({"detail": error_message(error)}, 507 if is_disk_full(error) else 503)
-
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        if isinstance(error.__cause__, OSError):  # no space for an upload while it arrived
+            return await _error_response(request, error.__cause__)
+        return _json({"detail": error.detail}, error.status_code, error.headers)
+    if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         return _json({"detail": f"{place[:100]}: {first['msg'][:200]}"}, 422)
-
-    @app.exception_handler(HTTPException)
-    async def http_error(request: Request, error: HTTPException) -> Response:
-        if isinstance(error.__cause__, OSError):  # no space for an upload while it arrived
-            return await os_error(request, error.__cause__)
-        return _json({"detail": error.detail}, error.status_code, error.headers)
-
-    @app.exception_handler(Exception)
-    async def unexpected(request: Request, error: Exception) -> Response:
-        return _json({"detail": "unexpected error: see the log of the service"}, 500)
-
-
-def _returns(model: Any) -> Responses:
-    return {200: {"model": model}}
+    if isinstance(error, MemgrowError):
+        status = 422 if isinstance(error, DataError) else 409 if isinstance(error, ModelError) else 400
+    elif isinstance(error, OSError):
+        log("operating system error", error)
+        status = 507 if is_disk_full(error) else 503
+    else:
+        status = 500
+    return _json({"detail": error_message(error)}, status)
 
 
 def _file(content: bytes, media_type: str) -> Any:
@@ -195,10 +204,6 @@ def _file(content: bytes, media_type: str) -> Any:
         return Response(content, media_type=media_type)
 
     return respond
-
-
-def _version(model: ServedModel) -> dict[str, Any]:
-    return {"version": model.version, "digest": model.digest}
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -1,7 +1,7 @@
 """Micro-batching: requests that arrive together are computed as one batch.
 
 One worker thread computes. While it does, the next requests gather. If the previous batch had several requests, the
-next one waits a few milliseconds for more; a single client never waits. `Limits(together=1)` disables batching.
+next one waits a few milliseconds for more; a single client never waits.
 """
 
 import asyncio
@@ -17,11 +17,10 @@ from typing import Any
 from starlette.exceptions import HTTPException
 
 from memgrow.data import Example
-from memgrow.serve.limits import Limits
 from memgrow.serve.model import ServedModel
+from memgrow.serve.settings import ServeSettings
 
-LINGER_S = 0.002  # for more requests to arrive, if the previous batch had several
-Outputs = Sequence[dict[str, Any]]
+LINGER_SECONDS = 0.002  # for more requests to arrive, if the previous batch had several
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Answer:
     """A response body, and the model that it comes from."""
 
     body: bytes
-    outputs: Outputs
+    outputs: Sequence[dict[str, Any]]
     model: ServedModel
 
 
@@ -47,14 +46,10 @@ class Batcher:
     """Computes requests in batches, each with the model that is current when the batch begins."""
 
     def __init__(
-        self,
-        current: Callable[[], ServedModel],
-        limits: Limits,
-        on_batch: Callable[[int], None] = lambda size: None,
-        on_outputs: Callable[[ServedModel, Sequence[Example], Outputs], None] = lambda model, examples, outputs: None,
+        self, current: Callable[[], ServedModel], settings: ServeSettings, on_batch: Callable[[int], None]
     ) -> None:
-        """`on_batch` gets the size of each batch, and `on_outputs` each response that has been delivered."""
-        self._current, self._limits, self._on_batch, self._on_outputs = current, limits, on_batch, on_outputs
+        """`on_batch` gets the number of requests of each batch."""
+        self._current, self._settings, self._on_batch = current, settings, on_batch
         self._queue: deque[Request] = deque()
         self._arrived = asyncio.Event()
         self._pool = ThreadPoolExecutor(1, "batches")
@@ -81,23 +76,23 @@ class Batcher:
 
     async def submit(self, examples: Sequence[Example], *, explain: bool = False, top_k: int | None = None) -> Answer:
         """The response to some examples, once a batch with them has been computed."""
-        if len(self._queue) >= self._limits.waiting or not self.is_alive:
+        if len(self._queue) >= self._settings.max_waiting or not self.is_alive:
             raise HTTPException(503, "too many requests are waiting: try again in a moment")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._queue.append(Request(examples, explain, top_k, future))
         self._arrived.set()
         try:
-            async with asyncio.timeout(self._limits.answer_s):
-                return await future
+            return await asyncio.wait_for(future, self._settings.answer_seconds)
         except TimeoutError:
-            raise HTTPException(503, f"no answer within {self._limits.answer_s:g} seconds: send less") from None
+            seconds = f"{self._settings.answer_seconds:g} seconds"
+            raise HTTPException(503, f"no answer within {seconds}: send less") from None
 
     async def _run(self) -> None:
         several = False
         while True:
             await self._arrived.wait()
             if several:
-                await asyncio.sleep(LINGER_S)
+                await asyncio.sleep(LINGER_SECONDS)
             batch = self._take()
             if not self._queue:
                 self._arrived.clear()
@@ -113,25 +108,23 @@ class Batcher:
                     request.future.set_exception(answer)
                 else:
                     request.future.set_result(answer)
-                    self._on_outputs(answer.model, request.examples, answer.outputs)
 
     def _take(self) -> list[Request]:
         """The next batch: either predictions or explanations. Requests that were given up are dropped."""
         batch: list[Request] = []
         texts = 0
-        while self._queue and len(batch) < self._limits.together:
+        while self._queue and len(batch) < self._settings.max_batch:
             request = self._queue[0]
             if not request.future.done():
                 texts += len(request.examples)
-                if batch and (texts > self._limits.texts or request.explain != batch[0].explain):
+                if batch and (texts > self._settings.max_batch_texts or request.explain != batch[0].explain):
                     break
                 batch.append(request)
             self._queue.popleft()
         return batch
 
-    # In the worker thread
-
     def _compute(self, batch: Sequence[Request]) -> list[Answer | Exception]:
+        """In the worker thread: the answer or the error of each request. One that fails spoils no other."""
         model, examples = self._current(), [example for request in batch for example in request.examples]
         try:
             outputs = map(model.explain, examples) if batch[0].explain else model.predict(examples)
@@ -139,21 +132,20 @@ class Batcher:
         except Exception as error:
             if len(batch) == 1:
                 return [error]
-            return [answer for request in batch for answer in self._compute([request])]  # one spoils no other
+            return [answer for request in batch for answer in self._compute([request])]
 
     def _answer(self, model: ServedModel, request: Request, outputs: Iterator[dict[str, Any]]) -> Answer:
         """Take the outputs of one request. JSON is made here, as it may be large, and not in the event loop."""
-        limit = self._limits.probabilities
+        limit = self._settings.max_probabilities
         top_k = max(1, min(request.top_k or limit, limit // len(request.examples)))
-        told = [_most_probable(next(outputs), top_k) for _ in request.examples]
-        content = told[0] if request.explain else {"predictions": told}
-        body = json.dumps({"version": model.version, "digest": model.digest, **content}).encode()
-        return Answer(body, told, model)
+        own = [_most_probable(next(outputs), top_k) for _ in request.examples]
+        content = own[0] if request.explain else {"predictions": own}
+        return Answer(json.dumps({**model.identity, **content}).encode(), own, model)
 
 
 def _most_probable(output: dict[str, Any], top_k: int) -> dict[str, Any]:
-    probabilities = output.get("probabilities")
-    if probabilities is None or len(probabilities) <= top_k:
+    probabilities = output.get("probabilities", {})
+    if len(probabilities) <= top_k:
         return output
     best = heapq.nlargest(top_k, probabilities, key=probabilities.__getitem__)
     return {**output, "probabilities": {label: probabilities[label] for label in best}}

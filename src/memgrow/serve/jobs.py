@@ -1,8 +1,8 @@
 """The training queue: one training process at a time, then publishing or discarding what it trained.
 
-Each job has a folder with its record, the uploaded file until the training has ended, and the trained model until it
-is published or discarded. A record is changed on disk before the step that it describes, and each step may be repeated:
-whatever is killed, the next service continues from the records.
+Each job has a folder with its record and, until it is published or discarded, the uploaded file and the trained model.
+A record is changed on disk before the step that it describes, and each step may be repeated: whatever is killed, the
+next service continues from the records.
 """
 
 import json
@@ -15,32 +15,34 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal, get_args
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
 from memgrow.data.disk import atomic_write
-from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, listed, quoted
-from memgrow.serve.limits import Limits
-from memgrow.serve.logs import Log, error_message
+from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, quoted
+from memgrow.serve.logs import error_message, log
 from memgrow.serve.model import Publisher
+from memgrow.serve.settings import ServeSettings
 from memgrow.serve.trainer import CANDIDATE, DATA, PROGRESS, RESULT, Order, load_upload
 from memgrow.training.checks import check_stage, domains_of_stage
 
 State = Literal["queued", "training", "ready", "published", "discarded", "failed"]
-ACTIVE = ("queued", "training", "ready")
+STATES, ACTIVE = get_args(State), ("queued", "training", "ready")
 Suffix = Literal[".jsonl", ".csv", ".tsv"]  # without compression, so that no file becomes larger than it is
 JOB_ID = re.compile(r"[0-9a-f]+-[0-9a-f]{8}")
 DOMAIN_NAME = re.compile(r"\w[\w .+-]{0,63}")
-RECORD, TRAINER_LOG, LOCK = "job.json", "trainer.log", ".lock"
+RECORD, LOCK = "job.json", ".lock"
 INCOMING = ".incoming-"  # begins the name of a folder whose upload has not been accepted yet
-ADVICE = "choose an empty or new folder with --jobs"
+MAX_ENDED = 100  # finished trainings that are listed
+ADVICE = "choose another folder with --jobs"
 
 
 class Job(BaseModel):
@@ -51,7 +53,6 @@ class Job(BaseModel):
     domain: str
     suffix: Suffix
     publish: bool  # when it has been trained
-    created: float
     state: State = "queued"
     started: float | None = None
     ended: float | None = None
@@ -68,27 +69,23 @@ class Job(BaseModel):
     @classmethod
     def new(cls, domain: str, suffix: Suffix, publish: bool) -> "Job":
         number = f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}"
-        return cls(id=number, domain=domain, suffix=suffix, publish=publish, created=time.time())
+        return cls(id=number, domain=domain, suffix=suffix, publish=publish)
 
 
 def open_jobs_folder(folder: Path, model: Path) -> None:
-    """Make the folder of trainings, or check one that exists: what is ready in it may be published without asking.
+    """Make the folder of trainings, or check that an existing one belongs to this user and is closed to others.
 
-    It must belong to this user, be closed to others and hold nothing but jobs.
+    What is ready in it may be published without asking.
     """
-    if folder == model or folder in model.parents or model in folder.parents:
-        raise SettingsError(f"{folder} contains the model or is part of it: {ADVICE}")
+    if folder.is_relative_to(model):
+        raise SettingsError(f"{folder} is in the model's folder: {ADVICE}")
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found, names = folder.stat(), [path.name for path in folder.iterdir()]
+        found = folder.stat()
     except OSError as error:
         raise SettingsError(f"{folder} cannot hold trainings ({error.strerror or error}): {ADVICE}") from None
     if hasattr(os, "getuid") and (found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o077):
         raise SettingsError(f"{folder} is another user's or open to others: check it and `chmod 700` it, or {ADVICE}")
-    if others := sorted(
-        name for name in names if not (JOB_ID.fullmatch(name) or name[0] == "." or name == "lost+found")
-    ):
-        raise SettingsError(f"{folder} holds other things than trainings ({listed(others, most=3)}): {ADVICE}")
 
 
 def split_name(file_name: str | None, name: str | None) -> tuple[str, Suffix]:
@@ -108,19 +105,11 @@ def split_name(file_name: str | None, name: str | None) -> tuple[str, Suffix]:
 class JobQueue:
     """The trainings of a service, and the thread that runs them one after the other."""
 
-    def __init__(
-        self,
-        folder: Path,
-        publisher: Publisher,
-        *,
-        limits: Limits,
-        log: Log,
-        watch: Sequence[Path] = (),
-        max_forgetting: float | None = None,
-    ) -> None:
-        open_jobs_folder(folder, publisher.folder)
-        self.folder, self._publisher, self._limits, self._log = folder, publisher, limits, log
-        self._watch, self._max_forgetting = [str(path.absolute()) for path in watch], max_forgetting
+    def __init__(self, publisher: Publisher, settings: ServeSettings) -> None:
+        model = publisher.folder
+        self.folder = Path(os.path.realpath(settings.jobs or model.with_name(f"{model.name}.jobs")))
+        open_jobs_folder(self.folder, model)
+        self._publisher, self._settings = publisher, settings
         self._jobs: dict[str, Job] = {}  # in the order in which they were created
         self._changed = threading.Condition(threading.RLock())
         self._stopped = False
@@ -138,7 +127,7 @@ class JobQueue:
             ) from None
 
     def start(self) -> None:
-        """Continue with the jobs on disk."""
+        """Continue with the jobs on disk; what is no valid record is left alone."""
         for path in sorted(self.folder.iterdir()):
             if path.name.startswith(INCOMING):
                 shutil.rmtree(path, ignore_errors=True)
@@ -147,8 +136,8 @@ class JobQueue:
                     job = Job.model_validate_json((path / RECORD).read_bytes())
                     if path.is_symlink() or job.id != path.name:
                         raise ModelError(f"{path} is a link or a copy")
-                except (OSError, ValidationError, ModelError) as error:
-                    self._log.error("job left alone", error, job=path.name)
+                except (OSError, ValueError) as error:
+                    log("job left alone", error, job=path.name)
                     continue
                 self._jobs[job.id] = job.model_copy(update={"state": "queued"}) if job.state == "training" else job
                 self._tidy(job)
@@ -169,44 +158,29 @@ class JobQueue:
 
     def add(self, content: BinaryIO, file_name: str | None, name: str | None, publish: bool) -> Job:
         """Check an uploaded file and put it into the queue."""
-        self._check_room()
+        if sum(job.state in ACTIVE for job in [*self._jobs.values()]) >= self._settings.max_jobs:
+            count = self._settings.max_jobs
+            raise HTTPException(429, f"{count} trainings are waiting: publish or discard some, or try again later")
         domain, suffix = split_name(file_name, name)
         job = Job.new(domain, suffix, publish)
-        incoming = self.folder / f"{INCOMING}{job.id}"
-        incoming.mkdir(mode=0o700)
-        try:
-            data = incoming / f"{DATA}{suffix}"
-            with data.open("xb") as file:
-                shutil.copyfileobj(content, file)
-                file.flush()
-                os.fsync(file.fileno())
-            self._check_upload(data, domain)
+        with TemporaryDirectory(prefix=INCOMING, dir=self.folder) as incoming:
+            folder = Path(incoming, job.id)
+            folder.mkdir()
+            self._check_upload(atomic_write(folder / f"{DATA}{suffix}", content.read()), domain)
+            atomic_write(folder / RECORD, job.model_dump_json())
             with self._changed:
-                self._check_room()
-                _write(incoming, job)
-                incoming.rename(self.folder / job.id)
+                folder.rename(self.folder / job.id)
                 self._jobs[job.id] = job
-                self._log.write("job", id=job.id, state=job.state)
                 self._changed.notify_all()
-        except BaseException:
-            shutil.rmtree(incoming, ignore_errors=True)
-            raise
+        log("job", id=job.id, state=job.state)
         return job
 
     def list(self) -> list[dict[str, Any]]:
         """All jobs, the latest first."""
-        return [self.get(number) for number in reversed([*self._jobs])]
+        return [self._shown(job) for job in reversed([*self._jobs.values()])]
 
     def get(self, number: str) -> dict[str, Any]:
-        job = self._find(number)
-        progress = _read_object(self.folder / number / PROGRESS) if job.state == "training" else {}
-        seconds = round((job.ended or time.time()) - job.started, 1) if job.started else 0.0
-        return {**job.model_dump(), "seconds": seconds, **progress}
-
-    def counts(self) -> dict[str, int]:
-        """How many jobs are in each state."""
-        states = [job.state for job in [*self._jobs.values()]]
-        return {state: states.count(state) for state in get_args(State)}
+        return self._shown(self._find(number))
 
     def publish(self, number: str) -> dict[str, Any]:
         with self._changed:
@@ -230,55 +204,45 @@ class JobQueue:
             raise HTTPException(404, "there is no such training: GET /jobs lists them")
         return job
 
-    def _check_room(self) -> None:
-        if sum(job.state in ACTIVE for job in [*self._jobs.values()]) >= self._limits.jobs:
-            message = f"{self._limits.jobs} trainings are waiting: publish or discard some, or try again later"
-            raise HTTPException(429, message)
+    def _shown(self, job: Job) -> dict[str, Any]:
+        progress = _read_object(self.folder / job.id / PROGRESS) if job.state == "training" else {}
+        seconds = round((job.ended or time.time()) - job.started, 1) if job.started else 0.0
+        return {**job.model_dump(), "seconds": seconds, **progress}
 
     def _check_upload(self, file: Path, name: str) -> None:
         """Refuse data that this model cannot learn, or has learned already."""
-        if file.stat().st_size > self._limits.upload:
-            raise HTTPException(413, f"the file is larger than {self._limits.upload:,} bytes: use `memgrow adapt`")
+        if file.stat().st_size > self._settings.max_upload:
+            limit = self._settings.max_upload
+            raise HTTPException(413, f"the file is larger than {limit:,} bytes: use `memgrow adapt`")
         learner, domain = self._publisher.current.learner, load_upload(file, name)
         try:
             domains = domains_of_stage(learner.method, learner.history.domains, domain, ())
             stage = check_stage(domains, learner.task, learner.labels)
         except MemgrowError as error:
-            kind = DataError if isinstance(error, DataError) else SettingsError
-            raise kind(str(error).replace(file.name, name)) from None
+            raise type(error)(str(error).replace(file.name, name)) from None
         if learner.history.find(stage.fingerprint):
             raise ModelError(f"the model has already learned {name} from this data")
 
     # Records
 
     def _update(self, job: Job, **changes: Any) -> Job:
-        """Change a job in memory and on disk. If the disk is full it goes on from memory, and the log says so."""
+        """Change a job in memory and on disk. If the disk is full it goes on from memory."""
         with self._changed:
-            state = changes.get("state")
-            if state not in (None, "queued", "training") and job.ended is None:
-                changes["ended"] = time.time()
+            if changes.get("state", "training") != "training":
+                changes["ended"] = job.ended or time.time()
             job = self._jobs[job.id] = job.model_copy(update=changes)
-            if state:
-                self._log.write("job", id=job.id, state=state, version=job.version, digest=job.digest)
+            if "state" in changes:
+                log("job", id=job.id, state=job.state, version=job.version, digest=job.digest)
             try:
-                _write(self.folder / job.id, job)
+                atomic_write(self.folder / job.id / RECORD, job.model_dump_json())
             except OSError as error:
-                self._log.error("record not written", error, id=job.id)
-                if job.state in ACTIVE:
-                    return job  # with its files: the next service repeats the step
-                self._tidy(job)  # makes room
-                with suppress(OSError):
-                    _write(self.folder / job.id, job)
+                log("record not written", error, id=job.id)
             self._tidy(job)
             return job
 
     def _tidy(self, job: Job) -> None:
-        """Remove what a job in its state no longer needs, texts first."""
-        if job.state in ("queued", "training"):
-            return
-        folder = self.folder / job.id
-        (folder / f"{DATA}{job.suffix}").unlink(missing_ok=True)
-        for path in folder.iterdir() if job.state != "ready" else ():
+        """Remove the files of a job that has ended, except for its record."""
+        for path in (self.folder / job.id).iterdir() if job.state not in ACTIVE else ():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
             elif path.name != RECORD:
@@ -293,37 +257,33 @@ class JobQueue:
             try:
                 self._train(next_job)
             except Exception as error:
-                self._log.error("training failed", error, id=next_job.id)
+                log("training failed", error, id=next_job.id)
                 with self._changed:
                     if (job := self._jobs[next_job.id]).state in ("queued", "training"):
                         self._update(job, state="failed", error=error_message(error))
             with self._changed:
                 ended = [job for job in self._jobs.values() if job.state not in ACTIVE]
-                for job in ended[: -self._limits.ended]:
+                for job in ended[:-MAX_ENDED]:
                     del self._jobs[job.id]
                     shutil.rmtree(self.folder / job.id, ignore_errors=True)
 
     def _next(self) -> Job | None:
-        def queued() -> list[Job]:
-            return [job for job in self._jobs.values() if job.state == "queued"]
-
+        """Wait for the next job and begin it; None when the queue is stopped."""
         with self._changed:
-            self._changed.wait_for(lambda: self._stopped or queued())
-            return None if self._stopped else queued()[0]
+            while not self._stopped:
+                for job in self._jobs.values():
+                    if job.state == "queued":
+                        return self._update(job, state="training", started=time.time())
+                self._changed.wait()
+        return None
 
     def _train(self, job: Job) -> None:
         (self.folder / job.id / RESULT).unlink(missing_ok=True)
-        with self._changed:
-            if self._jobs[job.id].state != "queued":
-                return
-            job = self._update(job, state="training", started=job.started or time.time())
         error = self.run_trainer(job)
         if error and not self._is_over(job):
             error = self.run_trainer(job)  # once more: it resumes where it was killed
         with self._changed:
-            if self._stopped:
-                return
-            if self._is_over(job):  # discarded
+            if self._is_over(job):
                 self._tidy(self._jobs[job.id])
                 return
             result = _read_object(self.folder / job.id / RESULT)
@@ -339,17 +299,17 @@ class JobQueue:
 
     def run_trainer(self, job: Job) -> str | None:
         """Train in another process; an error message if it did not finish."""
-        folder, device = self.folder / job.id, self._publisher.device
-        order = Order(str(self._publisher.folder), job.domain, job.suffix, device, self._watch, self._max_forgetting)
+        folder, settings = self.folder / job.id, self._settings
+        watch = [str(path.absolute()) for path in settings.watch]
+        model = str(self._publisher.folder)
+        order = Order(model, job.domain, job.suffix, settings.device, watch, settings.max_forgetting)
         # Nothing is imported from a working folder: not from the job's (-P) and not from where the service started.
         command = [sys.executable, "-P", "-m", "memgrow.serve.trainer", str(folder)]
         paths = [str(Path(path).absolute()) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        with (folder / TRAINER_LOG).open("wb") as log:
-            process = subprocess.Popen(
-                command, bufsize=0, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=folder, env=environment
-            )
-        with process:
+        with subprocess.Popen(
+            command, bufsize=0, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, cwd=folder, env=environment
+        ) as process:
             assert process.stdin is not None
             with suppress(BrokenPipeError):
                 process.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
@@ -359,8 +319,7 @@ class JobQueue:
                 time.sleep(0.05)
         if process.returncode == 0:
             return None
-        lines = (folder / TRAINER_LOG).read_text(errors="replace").strip().splitlines()
-        self._log.write("trainer failed", id=job.id, code=process.returncode, last_line=lines[-1] if lines else None)
+        log("trainer failed", id=job.id, code=process.returncode)
         if process.returncode < 0:
             return f"the training process was killed (signal {-process.returncode}): is there enough memory?"
         return f"the training process failed (exit code {process.returncode}): see the log of the service"
@@ -374,15 +333,11 @@ class JobQueue:
                 model = self._publisher.publish(self.folder / job.id / CANDIDATE)
             except Exception as error:
                 if not isinstance(error, MemgrowError):
-                    self._log.error("not published", error, id=job.id)
+                    log("not published", error, id=job.id)
                 self._update(job, error=error_message(error))
                 return error
-            self._update(job, state="published", version=model.version, digest=model.digest, error=None)
+            self._update(job, state="published", error=None, **model.identity)
         return None
-
-
-def _write(folder: Path, job: Job) -> None:
-    atomic_write(folder / RECORD, job.model_dump_json(indent=1))
 
 
 def _read_object(file: Path) -> dict[str, Any]:

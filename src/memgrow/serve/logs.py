@@ -1,53 +1,45 @@
-"""The log of a service: one JSON object per line, without texts unless they are asked for."""
+"""The log of a service: JSON lines on standard error."""
 
 import errno
 import json
 import logging
-import sys
+import traceback
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from typing import Any
 
 from memgrow.errors import MemgrowError
 from memgrow.nn.device import is_out_of_memory
 
-
-class Log:
-    """Writes events as JSON lines to standard error."""
-
-    def __init__(self, texts: bool = False, stream: TextIO | None = None) -> None:
-        """`texts`: log the inputs of each request as well."""
-        self.texts, self._stream = texts, stream
-
-    def write(self, event: str, **values: Any) -> None:
-        """Write one line. A log that cannot be written to stops nothing."""
-        time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        try:
-            (self._stream or sys.stderr).write(json.dumps({"time": time, "event": event, **values}) + "\n")
-        except (OSError, ValueError, AttributeError):  # AttributeError: started without standard error
-            return
-
-    def error(self, event: str, error: BaseException, **values: Any) -> None:
-        """Write the type of an error and where it was raised; its message may repeat a text."""
-        trace = error.__traceback__
-        while trace is not None and trace.tb_next is not None:
-            trace = trace.tb_next
-        place = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}" if trace else None
-        self.write(event, **values, error=type(error).__name__, place=place)
+LOGGER = logging.getLogger("memgrow.serve")
+LOGGER.setLevel(logging.INFO)
+LOGGER.propagate = False
 
 
-class LogHandler(logging.Handler):
-    """Sends uvicorn's warnings and errors to the same log."""
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line. An error is logged by type and place, as its message may repeat a text."""
 
-    def __init__(self, log: Log) -> None:
-        super().__init__(logging.WARNING)
-        self._log = log
+    def format(self, record: logging.LogRecord) -> str:
+        time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        line = {"time": time, "event": record.getMessage(), **getattr(record, "fields", {})}
+        if record.exc_info and (error := record.exc_info[1]):
+            frames = traceback.extract_tb(error.__traceback__)
+            line["error"] = type(error).__name__
+            line["place"] = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else None
+        return json.dumps(line)
 
-    def emit(self, record: logging.LogRecord) -> None:
-        level = record.levelname.lower()
-        if record.exc_info and (error := record.exc_info[1]) is not None:
-            self._log.error("server", error, level=level, sentence="error while handling a request")
-        else:
-            self._log.write("server", level=level, sentence=record.getMessage())
+
+def write_to_stderr() -> None:
+    """Write the log, and uvicorn's warnings, to standard error."""
+    logging.raiseExceptions = False  # a log that cannot be written stops nothing
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    for logger in (LOGGER, logging.getLogger("uvicorn")):
+        logger.addHandler(handler)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+
+
+def log(event: str, error: BaseException | None = None, **fields: Any) -> None:
+    LOGGER.log(logging.ERROR if error else logging.INFO, event, exc_info=error, extra={"fields": fields})
 
 
 def is_disk_full(error: BaseException) -> bool:
@@ -55,7 +47,7 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def error_message(error: BaseException) -> str:
-    """What a client may read about an error. The text of an unexpected error may repeat data, so only its type."""
+    """What a client may read about an error; of an unexpected one only its type, as its text may repeat data."""
     if isinstance(error, MemgrowError):
         return str(error)
     if is_out_of_memory(error):
@@ -64,4 +56,4 @@ def error_message(error: BaseException) -> str:
         return "the disk of the service is full: free some space and try again"
     if isinstance(error, OSError):
         return f"the operating system refused this ({error.strerror or type(error).__name__}): try again later"
-    return f"unexpected error ({type(error).__name__}): see the log of the service, or try `memgrow adapt`"
+    return f"unexpected error ({type(error).__name__}): see the log of the service"

@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,11 @@ from memgrow.data import Example
 from memgrow.data.disk import finite
 from memgrow.errors import ModelError, listed
 from memgrow.evaluation.attention import read_reply, read_words
+from memgrow.evaluation.drift import DriftMonitor
 from memgrow.evaluation.model_tables import about
 from memgrow.learner import Learner
 from memgrow.models import REPLY
+from memgrow.serve.settings import ServeSettings
 from memgrow.storage import versions
 from memgrow.storage.folder import PATIENCE_S, ModelFolder, hold
 
@@ -34,24 +35,25 @@ class ServedModel:
     """One version of a model, loaded."""
 
     learner: Learner
-    name: str
     digest: str  # of the content: another version has another one
-    versions: Sequence[dict[str, Any]]
+    card: bytes  # JSON
+    monitor: DriftMonitor
 
     @classmethod
-    def load(cls, folder: Path, device: str) -> "ServedModel":
+    def load(cls, folder: Path, settings: ServeSettings) -> "ServedModel":
         for _ in range(TRIES):
             digest = digest_of(folder)
-            learner = Learner.load(folder, device)
-            kept = [_version_json(one) for one in versions.list_versions(folder)]
+            learner = Learner.load(folder, settings.device)
+            kept = versions.list_versions(folder)
             if digest is not None and digest_of(folder) == digest:
-                return cls(learner, folder.name, digest, kept)
+                card = json.dumps(finite(_card(learner, folder.name, digest, kept))).encode()
+                return cls(learner, digest, card, learner.drift_monitor(settings.window))
         raise ModelError(f"{folder} changed {TRIES} times while it was loaded: wait until no other command changes it")
 
     @property
-    def version(self) -> int:
-        """The number of stages, as in `memgrow history`."""
-        return len(self.learner.history.stages)
+    def identity(self) -> dict[str, Any]:
+        """The number of stages, as in `memgrow inspect`, and the digest."""
+        return {"version": len(self.learner.history.stages), "digest": self.digest}
 
     def predict(self, examples: Sequence[Example]) -> Iterator[dict[str, Any]]:
         """A label and its probabilities, or a reply, for each example."""
@@ -74,52 +76,19 @@ class ServedModel:
         words = [asdict(word) for word in reading.words]
         return {**output, "domains": reading.domains, "words": words, "note": None if reading.domains else NO_SLOTS}
 
-    @cached_property
-    def card(self) -> bytes:
-        """The model card, as JSON."""
-        learner, facts, settings = self.learner, asdict(about(self.learner)), asdict(self.learner.settings)
-        if "encoder" in settings:
-            facts["encoder"] = settings["encoder"] = encoder_name(facts["encoder"])
-        history = learner.history.to_json()
-        card = {
-            "name": self.name,
-            "kind": "responder" if learner.task == REPLY else "classifier",
-            "version": self.version,
-            "digest": self.digest,
-            "versions": self.versions,
-            **facts,
-            "stages": history["stages"],
-            "matrix": history["matrix"],
-            "baseline": history["baseline"],
-            "summary": learner.history.summary(),
-            "settings": {
-                "model": settings,
-                "training": asdict(learner.training),
-                "options": asdict(learner.options),
-                "seed": learner.seed,
-            },
-            "calibration": learner.calibration.to_json() if learner.calibration.domains else None,
-            "memgrow": __version__,
-        }
-        return json.dumps(finite(card)).encode()
-
 
 class Publisher:
     """The folder of a model, and the version of it that is served."""
 
-    def __init__(self, folder: Path, device: str = "auto", keep_versions: int | None = None) -> None:
-        self.folder, self.device, self._keep = Path(os.path.realpath(folder)), device, keep_versions
+    def __init__(self, folder: Path, settings: ServeSettings) -> None:
+        self.folder, self._settings = Path(os.path.realpath(folder)), settings
         self._changing = threading.Lock()  # for threads that change or load; readers need none
-        self._current = ServedModel.load(self.folder, device)
-
-    @property
-    def current(self) -> ServedModel:
-        return self._current
+        self.current = ServedModel.load(self.folder, settings)
 
     def refresh(self) -> bool:
         """Serve what the folder holds, if it has changed; whether it has."""
         with self._changing:
-            if digest_of(self.folder) in (None, self._current.digest):
+            if digest_of(self.folder) in (None, self.current.digest):
                 return False
             self._load()
             return True
@@ -136,13 +105,12 @@ class Publisher:
                 now = versions.newest_history(self.folder, versions.list_versions(self.folder))
                 there = [stage.fingerprint for stage in now.stages]
                 if there not in (trained, trained[:-1]):
-                    learned = listed(name for stage in now.stages for name in stage.learned)
                     raise ModelError(
-                        f"the model has changed since this training began (it now knows {learned}): upload the file "
-                        "again"
+                        f"the model has changed since this training began (it now knows {listed(now.domains)}): "
+                        "upload the file again"
                     )
                 if there != trained:
-                    learner.save(self.folder, keep_versions=self._keep)
+                    learner.save(self.folder, keep_versions=self._settings.keep_versions)
             return self._load()
 
     def roll_back(self, to: int | None = None) -> ServedModel:
@@ -152,15 +120,8 @@ class Publisher:
             return self._load()
 
     def _load(self) -> ServedModel:
-        loaded = ServedModel.load(self.folder, self.device)
-        _ = loaded.card  # made now, and not while a request waits for it
-        self._current = loaded
-        return loaded
-
-
-def encoder_name(encoder: str | None) -> str | None:
-    """The name of an encoder; of a local folder its last part, as its path is nobody's business."""
-    return Path(encoder).name if encoder and Path(encoder).is_absolute() else encoder
+        self.current = ServedModel.load(self.folder, self._settings)
+        return self.current
 
 
 def digest_of(folder: Path) -> str | None:
@@ -171,11 +132,38 @@ def digest_of(folder: Path) -> str | None:
         return None
 
 
-def _version_json(one: versions.SavedVersion) -> dict[str, Any]:
-    last = one.history.stages[-1] if one.history is not None and one.history.stages else None
+def encoder_name(encoder: str) -> str:
+    """The name of an encoder; of a local folder only the last part of its path."""
+    return Path(encoder).name if Path(encoder).is_absolute() else encoder
+
+
+def _card(learner: Learner, name: str, digest: str, kept: Sequence[versions.SavedVersion]) -> dict[str, Any]:
+    facts, settings, history = asdict(about(learner)), asdict(learner.settings), learner.history.to_json()
+    if "encoder" in settings:
+        facts["encoder"] = settings["encoder"] = encoder_name(settings["encoder"])
     return {
-        "number": one.number,
-        "domain": " and ".join(last.learned) if last else None,
-        "date": last.date if last else None,
-        "bytes": one.size,
+        "name": name,
+        "kind": "responder" if learner.task == REPLY else "classifier",
+        "version": len(learner.history.stages),
+        "digest": digest,
+        "versions": [_version(one) for one in kept],
+        **facts,
+        "stages": history["stages"],
+        "matrix": history["matrix"],
+        "baseline": history["baseline"],
+        "summary": learner.history.summary(),
+        "settings": {
+            "model": settings,
+            "training": asdict(learner.training),
+            "options": asdict(learner.options),
+            "seed": learner.seed,
+        },
+        "calibration": learner.calibration.to_json() if learner.calibration.domains else None,
+        "memgrow": __version__,
     }
+
+
+def _version(one: versions.SavedVersion) -> dict[str, Any]:
+    last = one.history.stages[-1] if one.history is not None and one.history.stages else None
+    domain, date = (" and ".join(last.learned), last.date) if last else (None, None)
+    return {"number": one.number, "domain": domain, "date": date, "bytes": one.size}

@@ -24,12 +24,12 @@ from memgrow.data.disk import atomic_write, finite, pack_json
 from memgrow.errors import DataError, MemgrowError
 from memgrow.learner import Learner
 from memgrow.nn.device import allow_tf32, set_usual_threads
-from memgrow.serve.logs import Log, error_message
+from memgrow.serve.logs import error_message, log, write_to_stderr
 from memgrow.training.progress import Step
 from memgrow.training.resume import UnfinishedError
 
 DATA, PROGRESS, RESULT, CANDIDATE = "data", "progress.json", "result.json", "model"
-EVERY_S = 0.5  # between two updates of the progress
+PROGRESS_SECONDS = 0.5  # between two updates of the progress
 NICE = 5  # predictions come first
 
 
@@ -54,7 +54,7 @@ class FileProgress:
     def step(self, step: Step) -> None:
         if time.monotonic() < self._next:
             return
-        self._next = time.monotonic() + EVERY_S
+        self._next = time.monotonic() + PROGRESS_SECONDS
         done = (step.epoch - 1 + step.batch / max(step.batches, 1)) / max(step.epochs, 1)
         with suppress(OSError):
             atomic_write(self._file, pack_json({"epoch": step.epoch, "epochs": step.epochs, "progress": done}))
@@ -109,7 +109,7 @@ def run(folder: Path, order: Order) -> None:
     except Exception as error:
         result = {"error": error_message(error)}
         if not isinstance(error, MemgrowError):
-            Log().error("training failed", error)
+            log("training failed", error)
     atomic_write(folder / RESULT, pack_json(finite(result)))
 
 
@@ -119,6 +119,7 @@ def _exit_with_parent() -> None:
 
 
 if __name__ == "__main__":
+    write_to_stderr()
     received = Order(**json.loads(sys.stdin.buffer.readline()))
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     with suppress(OSError):
