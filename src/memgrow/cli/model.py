@@ -35,9 +35,9 @@ def inspect(
     from memgrow.evaluation.model_tables import (
         about,
         about_table,
-        history_table,
         matrix_title,
         reading_table,
+        stages_table,
         summary_line,
     )
     from memgrow.evaluation.tables import MatrixTable, in_bytes
@@ -63,7 +63,7 @@ def inspect(
         write_json({**about_it, "versions": sizes, "reading": read}, indent=1)
         return
     console.print(about_table(learner))
-    console.print(history_table(learner.history, versions, learner.task))
+    console.print(stages_table(learner.history, learner.task, versions))
     console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
     say(summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")

@@ -41,10 +41,6 @@ def report(
     rows: opt.DataOptions,
     data: Data = None,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(REPORT),
-    comparison: Annotated[
-        Path | None,
-        typer.Option(readable=False, metavar="FOLDER", help="For a model: output of compare on the same domains."),
-    ] = None,
     method: Annotated[
         str | None, typer.Option(metavar="NAME", help="For a comparison: the method to report on [the best].")
     ] = None,
@@ -67,15 +63,12 @@ def report(
     new_figure(1, 1)  # fails without matplotlib, before anything is read
     results = find_results(what)
     if results is not None:
-        if data or comparison:
-            raise SettingsError(
-                f"{what} holds results and no model: leave out the data and --comparison, or give a model's folder"
-            )
+        if data:
+            raise SettingsError(f"{what} holds results and no model: leave out the data, or give a model's folder")
         made = read_results(results, method)
     else:
         if method is not None:
             raise SettingsError(f"--method is for comparisons, and {what} is none: leave it out")
-        beside = None if comparison is None else read_comparison(comparison)
         learner = Learner.load(what, device)
         stream = Stream(())
         if data:
@@ -84,7 +77,7 @@ def report(
             for notice in loaded.notices:
                 note_to_stderr(notice)
         with progress_console().status("reading the texts" if data else "reading the model"):
-            made = report_of_model(learner, str(what), tuple(stream), beside)
+            made = report_of_model(learner, str(what), tuple(stream))
     write_report(made, out)
     pictures = save_plots(made, plots) if plots is not None else []
     if as_json:
@@ -92,15 +85,6 @@ def report(
     if plots is not None:
         names = [path.name for path in pictures]
         say(f"The pictures are in {plots}: {', '.join(names)}.")
-
-
-def read_comparison(path: Path) -> "Report":
-    from memgrow.evaluation.report import find_results, read_results
-
-    results = find_results(path)
-    if results is None:
-        raise SettingsError(f"{path} has no results of memgrow compare: give the folder that it wrote with --out")
-    return read_results(results)
 
 
 def write_report(made: "Report", out: Path) -> None:

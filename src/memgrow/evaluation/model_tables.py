@@ -13,17 +13,16 @@ from memgrow.data import Example
 from memgrow.errors import counted, listed
 from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
-from memgrow.evaluation.measures import measure_of_task
 from memgrow.evaluation.tables import (
     MISSING,
     Column,
     Table,
+    Wrap,
     duration,
     in_bytes,
+    measure_of_task,
     numbers,
     percent,
-    score_cell,
-    validation_text,
 )
 from memgrow.learner import Learner
 from memgrow.models import REPLY, PretrainedEncoder
@@ -133,61 +132,42 @@ def growth(grew: Grew) -> str:
     return ", ".join(added) or ("a head" if grew.columns else "nothing")
 
 
-def stages_table(history: History, replies: bool) -> Table:
-    """The stages of a model in full, for the report."""
-    rows = [
-        (
-            str(number),
-            "+".join(stage.learned),
-            stage.method,
-            (stage.date or MISSING)[:DAY],
-            growth(stage.grew),
-            f"{stage.examples:,}",
-            f"{stage.best_epoch}/{stage.epochs}",
-            score_cell(stage.validation, replies),
-            f"{stage.parameters:,}",
-            duration(stage.seconds),
-        )
-        for number, stage in enumerate(history.stages, 1)
-    ]
-    columns = [*numbers("#"), Column("domain"), Column("method"), Column("date", wrap="never"), Column("grew")]
-    score = "validation perplexity" if replies else "validation, %"
-    return Table(None, [*columns, *numbers("examples", "best epoch", score, "parameters", "time")], rows)
-
-
-def history_table(history: History, versions: Sequence[SavedVersion], task: str | None = None) -> Table:
-    """Each stage: its scores, forgetting up to then, and the size of its version if that is kept."""
-    replies, matrix = task == REPLY, history.matrix
+def stages_table(
+    history: History, task: str | None = None, versions: Sequence[SavedVersion] = (), *, full: bool = False
+) -> Table:
+    """The stages of a model; `full`: as the report shows them, else with the size of each version that is kept."""
+    measure, matrix = measure_of_task(task), history.matrix
     kept = {one.number: "damaged" if one.history is None else in_bytes(one.own) for one in versions}
-    names = [Column("domain", wrap="letters"), Column("method", wrap="letters"), Column("date", wrap="never")]
-    scores = ("valid. ppl", "test ppl") if replies else ("valid.", "test", "forgot")
-    columns = [*numbers("#"), *names, *numbers("examples", *scores, "kept", "rows", "on disk")]
-    rows: list[tuple[str, ...]] = []
+    rows: list[dict[str, str]] = []
     for number, stage in enumerate(history.stages, 1):
         tested = [score for name in stage.learned if (score := matrix.score(number - 1, name)) is not None]
         keep = stage.note.get("keep") if number > 1 else None
-        rows.append(
-            (
-                str(number),
-                "+".join(stage.learned),
-                stage.method,
-                (stage.date or MISSING)[:DAY],
-                f"{stage.examples:,}",
-                score_cell(stage.validation, replies),
-                score_cell(fmean(tested) if tested else None, replies),
-                *([] if replies else [percent(AccuracyMatrix(matrix.rows[:number]).forgetting(), sign=True)]),
-                f"{percent(keep, digits=0)}%" if isinstance(keep, int | float) else MISSING,
-                str(rows_kept(stage) or MISSING),
-                kept.get(number, MISSING),
-            )
-        )
-    empty = {
-        at
-        for at, column in enumerate(columns)
-        if column.name in ("kept", "rows") and all(row[at] == MISSING for row in rows)
-    }
-    shown = [at for at in range(len(columns)) if at not in empty]
-    return Table(None, [columns[at] for at in shown], [[row[at] for at in shown] for row in rows], layout="open")
+        figures = {
+            "#": str(number),
+            "domain": "+".join(stage.learned),
+            "method": stage.method,
+            "date": (stage.date or MISSING)[:DAY],
+            "grew": growth(stage.grew),
+            "examples": f"{stage.examples:,}",
+            "epochs": f"{stage.best_epoch}/{stage.epochs}",
+            "valid.": measure.text(stage.validation, unit=False),
+            "test": measure.text(fmean(tested) if tested else None, unit=False),
+            "forgot": percent(AccuracyMatrix(matrix.rows[:number]).forgetting(), sign=True),
+            "parameters": f"{stage.parameters:,}",
+            "time": duration(stage.seconds),
+            "kept": f"{percent(keep, digits=0)}%" if isinstance(keep, int | float) else MISSING,
+            "rows": str(rows_kept(stage) or MISSING),
+            "on disk": kept.get(number, MISSING),
+        }
+        left_out = ("on disk", "test") if full else ("grew", "epochs", "parameters", "time")
+        rows.append({name: cell for name, cell in figures.items() if name not in left_out})
+    if task == REPLY:
+        rows = [{name: cell for name, cell in row.items() if name != "forgot"} for row in rows]
+    optional = ("kept", "rows", "on disk")
+    names = [name for name in (rows or [{}])[0] if name not in optional or any(row[name] != MISSING for row in rows)]
+    texts: dict[str, Wrap] = {"domain": "letters", "method": "letters", "date": "never", "grew": "words"}
+    columns = [Column(name, wrap=texts[name]) if name in texts else numbers(name)[0] for name in names]
+    return Table(None, columns, [[row[name] for name in names] for row in rows], layout="open")
 
 
 def rows_kept(stage: Stage) -> int | None:
@@ -198,13 +178,14 @@ def rows_kept(stage: Stage) -> int | None:
 
 def stage_line(stage: Stage, task: str | None = None) -> Text:
     """One line about a stage that has ended."""
-    replies, note = task == REPLY, stage.note
-    parts = [f"validation {validation_text(stage.validation, replies)}", f"grew {growth(stage.grew)}"]
+    measure, note = measure_of_task(task), stage.note
+    parts = [f"validation {measure.named(stage.validation)}", f"grew {growth(stage.grew)}"]
     if note.get("kept") == "last":
-        score = validation_text(note["validation_of_kept"], replies)
-        parts.append(f"kept the last weights, not their average: validation {score}")
+        parts.append(
+            f"kept the last weights, not their average: validation {measure.named(note['validation_of_kept'])}"
+        )
     if "keep_chosen" in note:
-        score = validation_text(note["validation_after_averaging"], replies)
+        score = measure.named(note["validation_after_averaging"])
         parts.append(f"averaged {percent(note['keep'], digits=0)}% back to the old weights: validation {score}")
     if (kept := rows_kept(stage)) is not None:
         parts.append(f"{counted(kept, 'row')} kept")
@@ -250,15 +231,12 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     adds = additions_by_bank(learner, example)
     names = [f"{place}, %" for place in (*places, "mean", *(["adds"] if adds else []))]
 
-    def figures(some: Sequence[str]) -> list[str]:
-        shares = [fmean(bank[domain] for domain in some) for bank in banks]
-        added = [fmean(bank[domain] for bank in adds for domain in some)] if adds else []
-        return [percent(value) for value in (*shares, fmean(shares), *added)]
-
-    most = set(sorted(domains, key=lambda domain: -sum(bank[domain] for bank in banks))[:MAX_ROWS])
-    rows = [(domain, *figures([domain])) for domain in domains if domain in most]
-    if others := [domain for domain in domains if domain not in most]:
-        rows.append((f"{len(others):,} others, mean", *figures(others)))
+    most = sorted(domains, key=lambda domain: -sum(bank.get(domain, 0.0) for bank in banks))[:MAX_ROWS]
+    rows = []
+    for domain in (name for name in domains if name in most):
+        shares = [bank.get(domain, 0.0) for bank in banks]
+        added = [fmean(bank[domain] for bank in adds)] if adds else []
+        rows.append((domain, *map(percent, (*shares, fmean(shares), *added))))
     columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
     if len(domains) == 1 and len(learner.history.domains) > 1:
         said.insert(0, Text(f"{learner.method.name} adds no slots for later domains; a method with slots does."))

@@ -1,18 +1,16 @@
 """Plots by matplotlib: accuracy matrices, methods, curves, confusion and attention. Each function returns a Figure."""
 
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import wraps
-from math import ceil, isfinite, log, nan
+from dataclasses import dataclass, field
+from math import ceil, isfinite, isnan, log, nan
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from memgrow.errors import SettingsError
-from memgrow.evaluation.history import AccuracyMatrix, Stage
-from memgrow.evaluation.measures import MEASURES, Measure
-from memgrow.evaluation.tables import UNKNOWN, percent, shortened
+from memgrow.evaluation.history import AccuracyMatrix
+from memgrow.evaluation.tables import MEASURES, Measure, percent, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,11 +46,10 @@ PAGE_WIDTH = 10.6  # inches
 MAX_PANELS, PANELS_IN_A_ROW = 12, 4
 MAX_LABELS, MAX_COUNTS = 40, 15  # labels that are named, and up to which cells have counts
 
-Arguments = ParamSpec("Arguments")
-
 
 @contextmanager
 def _style() -> Iterator[None]:
+    """Draw in memgrow's style; without matplotlib, say what to install. Also a decorator."""
     try:
         import matplotlib
     except ImportError as error:
@@ -61,18 +58,7 @@ def _style() -> Iterator[None]:
         yield
 
 
-def styled(draw: "Callable[Arguments, Figure]") -> "Callable[Arguments, Figure]":
-    """Draw in memgrow's style; without matplotlib, say what to install."""
-
-    @wraps(draw)
-    def wrapped(*args: Arguments.args, **options: Arguments.kwargs) -> "Figure":
-        with _style():
-            return draw(*args, **options)
-
-    return wrapped
-
-
-@styled
+@_style()
 def new_figure(width: float, height: float) -> "Figure":
     """A figure without pyplot: the caller's backend and open figures are left alone."""
     from matplotlib.figure import Figure
@@ -102,26 +88,34 @@ def to_svg(figure: "Figure", name: str) -> str:
 # Heat maps
 
 
-@styled
+@_style()
 def draw_matrices(
     matrices: Mapping[str, AccuracyMatrix],
     title: str = "",
     forgot: Mapping[str, float | None] | None = None,
     measure: Measure | None = None,
 ) -> "Figure":
-    """A heat map per method. Bold: just learned; italic: not learned yet.
+    """A heat map per method. Framed: just learned; italic: not learned yet.
 
     `forgot` is for means over seeds: the forgetting of a mean matrix is another number.
     """
+    from matplotlib.patches import Rectangle
+
     measure = measure or MEASURES["accuracy"]
     longest = max(matrices.values(), key=lambda matrix: len(matrix.rows))
     figure, axes = _maps(len(matrices), longest.domains, _stages(longest), (0.78, 0.42), title)
-    learned = [score for matrix in matrices.values() for score in _learned_scores(matrix)]
-    values = [value for score in learned if isfinite(value := _colour(measure, score))] or [0.0, 1.0]
-    high = max(values)
-    low = min(min(values), high - (0.4 if measure.is_perplexity else 0.1 if measure.unit else 0.01))
+    grids = {name: _colours(matrix, measure) for name, matrix in matrices.items()}
+    values = [value for grid in grids.values() for row in grid for value in row if isfinite(value)] or [0.0, 1.0]
+    low = min(min(values), max(values) - (0.4 if measure.is_perplexity else 0.1 if measure.unit else 0.01))
     for axis, (name, matrix) in zip(axes, matrices.items(), strict=False):
-        _draw_matrix(axis, matrix, measure, (low, high))
+        texts = [[measure.text(row.scores.get(domain), unit=False) for domain in matrix.domains] for row in matrix.rows]
+        _draw_cells(axis, grids[name], texts, (low, max(values)))
+        for domain, stage in matrix.learned_at().items():
+            corner = (matrix.domains.index(domain) - 0.47, stage - 0.45)
+            axis.add_patch(Rectangle(corner, 0.94, 0.9, fill=False, edgecolor=INK, lw=1.4, zorder=3))
+        _set_names(axis, matrix.domains, _stages(matrix))
+        axis.set_xlabel(measure.axis)
+        axis.set_ylabel("after learning")
         lost = (forgot or {}).get(name, measure.forgetting(matrix))
         parts = [f"average {measure.text(average)}"] if (average := measure.average(matrix)) is not None else []
         parts += [f"forgot {measure.lost_text(lost).removeprefix('+')}"] if lost is not None else []
@@ -130,42 +124,20 @@ def draw_matrices(
     return figure
 
 
-def _colour(measure: Measure, score: float) -> float:
-    """The score on a scale on which equal steps look equal."""
-    return (log(score) if score > 0 else -nan) if measure.is_perplexity else score
-
-
-def _learned_scores(matrix: AccuracyMatrix) -> Iterator[float]:
+def _colours(matrix: AccuracyMatrix, measure: Measure) -> list[list[float]]:
+    """Scores of learned domains on a scale on which equal steps look equal; nan: not learned or not tested."""
     learned = matrix.learned_at()
-    for stage, row in enumerate(matrix.rows):
-        yield from (score for name, score in row.scores.items() if stage >= learned.get(name, len(matrix.rows)))
+
+    def colour(stage: int, domain: str) -> float:
+        score = matrix.score(stage, domain)
+        if score is None or stage < learned.get(domain, len(matrix.rows)):
+            return nan
+        return score if not measure.is_perplexity else log(score) if score > 0 else nan
+
+    return [[colour(stage, domain) for domain in matrix.domains] for stage in range(len(matrix.rows))]
 
 
-def _draw_matrix(axis: "Axes", matrix: AccuracyMatrix, measure: Measure, ends: tuple[float, float]) -> None:
-    from matplotlib.patches import Rectangle
-
-    domains, learned_at = matrix.domains, matrix.learned_at()
-    grid = [[nan] * len(domains) for _ in matrix.rows]
-    for stage, row in enumerate(matrix.rows):
-        for column, domain in enumerate(domains):
-            score, learned = row.scores.get(domain), learned_at.get(domain, len(matrix.rows))
-            colour, style = SOFT, "italic"
-            if stage >= learned and score is not None:
-                grid[stage][column] = value = _colour(measure, score)
-                colour, style = ("white" if value > ends[0] + 0.5 * (ends[1] - ends[0]) else INK), "normal"
-            weight = "bold" if stage == learned else "normal"
-            text = UNKNOWN if score is None else measure.text(score, unit=False)
-            axis.text(column, stage, text, ha="center", va="center", color=colour, fontstyle=style, fontweight=weight)
-            if stage == learned:
-                frame = Rectangle((column - 0.47, stage - 0.45), 0.94, 0.9, fill=False, edgecolor=INK, lw=1.4, zorder=3)
-                axis.add_patch(frame)
-    _colour_cells(axis, grid, ends)
-    _set_names(axis, domains, _stages(matrix))
-    axis.set_xlabel(measure.axis)
-    axis.set_ylabel("after learning")
-
-
-@styled
+@_style()
 def draw_attention(memory: "MemoryUse") -> "Figure":
     """How the attention of each domain's texts divides among the domains' slots."""
     owners, readers = list(memory.slots), [*memory.shares, *([] if memory.apart else ["an even share"])]
@@ -173,14 +145,14 @@ def draw_attention(memory: "MemoryUse") -> "Figure":
     values = [[100 * row[owner] for owner in owners] for row in rows]
     figure, (axis,) = _maps(1, owners, readers, (0.78, 0.42))
     most = max([*(value for row in values for value in row), *(200 * share for share in memory.even.values())]) or 1.0
-    _draw_cells(axis, values, [[f"{value:.1f}" for value in row] for row in values], most)
+    _draw_cells(axis, values, [[f"{value:.1f}" for value in row] for row in values], (0, most))
     _set_names(axis, owners, readers)
     axis.set_xlabel("slots of")
     axis.set_ylabel("texts of")
     return figure
 
 
-@styled
+@_style()
 def draw_confusions(confusions: "Mapping[str, Confusion]", title: str = "") -> "Figure":
     """A heat map per domain: of the examples with a label, the share that was given each prediction."""
     most = max((one.labels for one in confusions.values()), key=len)
@@ -189,7 +161,7 @@ def draw_confusions(confusions: "Mapping[str, Confusion]", title: str = "") -> "
     for axis, (name, confusion) in zip(axes, confusions.items(), strict=False):
         shares = [[100 * count / max(sum(row), 1) for count in row] for row in confusion.counts]
         texts = [[f"{count:,}" for count in row] for row in confusion.counts]
-        _draw_cells(axis, shares, texts if len(most) <= MAX_COUNTS else [], 100)
+        _draw_cells(axis, shares, texts if len(most) <= MAX_COUNTS else [], (0, 100))
         names = confusion.labels if len(confusion.labels) <= MAX_LABELS else ()
         _set_names(axis, names, names)
         axis.set_xlabel("prediction")
@@ -199,20 +171,20 @@ def draw_confusions(confusions: "Mapping[str, Confusion]", title: str = "") -> "
     return figure
 
 
-def _draw_cells(axis: "Axes", values: Sequence[Sequence[float]], texts: Sequence[Sequence[str]], most: float) -> None:
-    _colour_cells(axis, values, (0, most))
-    for row, line in enumerate(texts):
-        for column, text in enumerate(line):
-            colour = "white" if values[row][column] > 0.55 * most else INK
-            axis.text(column, row, text, ha="center", va="center", color=colour)
-
-
-def _colour_cells(axis: "Axes", values: Sequence[Sequence[float]], ends: tuple[float, float]) -> None:
-    """Coloured cells as vectors, which `imshow` would make a bitmap of; not a number: left white."""
+def _draw_cells(
+    axis: "Axes", values: Sequence[Sequence[float]], texts: Sequence[Sequence[str]], ends: tuple[float, float]
+) -> None:
+    """Coloured cells as vectors, which `imshow` would make a bitmap of; nan: left white, its text in italics."""
     edges = [[index - 0.5 for index in range(count + 1)] for count in (len(values[0]), len(values))]
     style: dict[str, Any] = {"cmap": COLOURS, "edgecolors": "white", "linewidth": 2}
     axis.pcolormesh(*edges, values, vmin=ends[0], vmax=ends[1], **style)
     axis.set_ylim(len(values) - 0.5, -0.5)
+    for row, line in enumerate(texts):
+        for column, text in enumerate(line):
+            value = values[row][column]
+            colour = SOFT if isnan(value) else "white" if value > (ends[0] + ends[1]) / 2 else INK
+            italic = "italic" if isnan(value) else "normal"
+            axis.text(column, row, text, ha="center", va="center", color=colour, fontstyle=italic)
 
 
 def _maps(
@@ -267,7 +239,7 @@ def _wrapped(text: str, axis: "Axes") -> str:
 # Methods
 
 
-@styled
+@_style()
 def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
     """Average and forgetting of each method, every seed a dot."""
     from memgrow.evaluation.comparison_tables import marked
@@ -311,31 +283,32 @@ class Line:
     matrix: AccuracyMatrix
     colour: str = OWN
     style: str = "o-"
-    spread: Mapping[tuple[int, str], float] | None = None
-
-    def points(self, domain: str, stages: int) -> list[tuple[int, float]]:
-        """(stage, score); a method with a single stage is a horizontal line."""
-        if len(self.matrix.rows) == 1 and stages > 1:
-            score = self.matrix.score(0, domain)
-            return [] if score is None else [(0, score), (stages - 1, score)]
-        return [(stage, row.scores[domain]) for stage, row in enumerate(self.matrix.rows) if domain in row.scores]
+    spread: Mapping[tuple[int, str], float] = field(default_factory=dict)
 
 
-@styled
+@_style()
 def draw_curves(lines: Sequence[Line], domains: Sequence[str], measure: Measure) -> "Figure":
     """The score on each domain after each stage; dotted: the stage in which it was learned."""
     matrix = lines[0].matrix
     stages, learned = len(matrix.rows), matrix.learned_at()
-    figure, axes = _panels(len(domains))
-    for axis, domain in zip(axes, domains, strict=True):
+    columns = min(len(domains), PANELS_IN_A_ROW)
+    rows_of_panels = ceil(len(domains) / columns)
+    figure = new_figure(max(4.0, PAGE_WIDTH * columns / PANELS_IN_A_ROW), 2.1 * rows_of_panels + 0.5)
+    axes = list(figure.subplots(rows_of_panels, columns, squeeze=False).flat)
+    for axis in axes[len(domains) :]:
+        axis.set_axis_off()
+    for axis, domain in zip(axes, domains, strict=False):
         axis.sharey(axes[0])
         for line in reversed(lines):
-            points = line.points(domain, stages)
-            at, values = [stage for stage, _ in points], [measure.value(score) for _, score in points]
-            level = len(line.matrix.rows) == 1 and stages > 1
-            style = line.style.replace("o", "").replace("s", "") if level else line.style
-            axis.plot(at, values, style, color=line.colour, markersize=4, linewidth=1.6, label=line.name)
-            if line.spread and not level and not measure.is_perplexity:
+            rows = line.matrix.rows
+            if len(rows) == 1:  # trained on everything at once: a horizontal line
+                level = measure.value(rows[0].scores[domain])
+                axis.axhline(level, color=line.colour, linestyle=":", linewidth=1.6, label=line.name)
+                continue
+            at = [stage for stage, row in enumerate(rows) if domain in row.scores]
+            values = [measure.value(rows[stage].scores[domain]) for stage in at]
+            axis.plot(at, values, line.style, color=line.colour, markersize=4, linewidth=1.6, label=line.name)
+            if line.spread and not measure.is_perplexity:
                 away = [100 * line.spread.get((stage, domain), 0.0) for stage in at]
                 low, high = ([v + sign * a for v, a in zip(values, away, strict=True)] for sign in (-1, 1))
                 axis.fill_between(at, low, high, color=line.colour, alpha=0.12, linewidth=0)
@@ -352,35 +325,3 @@ def draw_curves(lines: Sequence[Line], domains: Sequence[str], measure: Measure)
     handles, names = axes[0].get_legend_handles_labels()
     figure.legend(handles[::-1], names[::-1], loc="outside upper left", ncols=len(lines))
     return figure
-
-
-@styled
-def draw_training(stages: Sequence[Stage], measure: Measure) -> "Figure":
-    """Validation score (points; the kept epoch is large) and training loss (dashes) by epoch."""
-    figure, axes = _panels(len(stages))
-    for axis, stage in zip(axes, stages, strict=True):
-        values = [measure.value(score) for score in stage.curve.validation]
-        epochs = range(1, len(values) + 1)
-        axis.plot(epochs, values, "o-", color=OWN, markersize=3, linewidth=1.6)
-        if 1 <= stage.best_epoch <= len(values):
-            axis.plot(stage.best_epoch, values[stage.best_epoch - 1], "o", color=OWN, markersize=8)
-        loss = axis.twinx()
-        loss.plot(epochs, [nan if one is None else one for one in stage.curve.loss], "--", color=FINE, linewidth=1.2)
-        loss.tick_params(axis="y", colors=FINE, labelsize=8)
-        axis.tick_params(axis="y", colors=OWN)
-        axis.set_title(shortened("+".join(stage.learned), 26), loc="left", fontweight="bold")
-        axis.locator_params(axis="x", integer=True, min_n_ticks=1)
-        axis.grid(axis="y")
-    figure.supxlabel("epoch", fontsize=9.5, color=SOFT)
-    axes[0].set_ylabel(f"validation {measure.name}{', %' if measure.unit else ''}", color=OWN)
-    return figure
-
-
-def _panels(count: int) -> "tuple[Figure, list[Axes]]":
-    columns = min(count, PANELS_IN_A_ROW)
-    rows = ceil(count / columns)
-    figure = new_figure(max(4.0, PAGE_WIDTH * columns / PANELS_IN_A_ROW), 2.1 * rows + 0.5)
-    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
-    for axis in axes[count:]:
-        axis.set_axis_off()
-    return figure, axes[:count]

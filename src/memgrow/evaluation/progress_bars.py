@@ -8,7 +8,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 from rich.table import Column
 from rich.text import Text
 
-from memgrow.evaluation.tables import validation_text
+from memgrow.evaluation.tables import measure_of_task
 from memgrow.training.progress import Step
 
 LOG_EVERY_S = 30.0
@@ -80,7 +80,8 @@ class TrainingBar(ProgressBar):
         else:
             state = f"epoch {step.epoch}/{step.epochs} loss {step.loss:.3f} acc {step.accuracy:.1%}"
         if step.validation is not None:
-            state += f" best {validation_text(step.validation, self.replies)}"
+            measure = measure_of_task("reply" if self.replies else None)
+            state += f" best {measure.named(step.validation)}"
         self.show(step.domain, (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches, state)
 
 

@@ -21,16 +21,18 @@ from memgrow.evaluation.comparison import BASELINE, KINDS, RETRAINING, Compariso
 from memgrow.evaluation.comparison_tables import compared_table, legend, marked, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix, History
-from memgrow.evaluation.measures import MEASURES, Measure, measure_of_task
 from memgrow.evaluation.metrics import Confusion, confusion_of
 from memgrow.evaluation.model_tables import stages_table
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.evaluation.tables import (
+    MEASURES,
     MISSING,
+    Measure,
     Table,
     domain_scores,
     duration,
     is_readable,
+    measure_of_task,
     numbers,
     percent,
     replies_table,
@@ -68,10 +70,6 @@ class Report:
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
-    def own_name(self) -> str:
-        return self.method if self.history is None else f"this model ({self.method})"
-
-    @property
     def path(self) -> str:
         return " → ".join("+".join(row.learned) for row in self.matrix.rows)
 
@@ -79,9 +77,7 @@ class Report:
 # Where a report comes from
 
 
-def report_of_model(
-    learner: Learner, name: str, data: Sequence[Domain] = (), comparison: Report | None = None
-) -> Report:
+def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) -> Report:
     """A model and its history; with `data`, its scores and attention on these test examples."""
     history, tested = learner.history, [domain for domain in data if domain.test]
     learner.trained()
@@ -99,7 +95,6 @@ def report_of_model(
         history.matrix,
         (learner.seed,),
         history,
-        None if comparison is None else _matching(comparison, history),
         memory=measure_attention(learner, tested),
         calibration=learner.calibration,
         tested=scores,
@@ -110,16 +105,6 @@ def report_of_model(
             "method": asdict(learner.options),
         },
     )
-
-
-def _matching(report: Report, history: History) -> Comparison:
-    """The comparison, if it is of the model's domains."""
-    if report.comparison is None or report.comparison.kind.is_dialogue or report.matrix.domains != history.domains:
-        raise SettingsError(
-            f"the comparison is of {listed(report.matrix.domains)} and the model of {listed(history.domains)}: give "
-            "one that predicts labels on the same domains in the same order"
-        )
-    return report.comparison
 
 
 def report_of_comparison(
@@ -227,9 +212,7 @@ def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
     mean = measure.mean_loss(costs.values())
     if mean is None:
         return "The earlier domains were not tested after it (--watch FILE tests them)."
-    who = counted(len(earlier), "earlier domain")
-    if len(costs) < len(earlier):
-        who = f"{len(costs)} of {counted(len(earlier), 'earlier domain')} that were tested"
+    who = counted(len(costs), "earlier domain")
     worst = max(costs, key=lambda name: costs[name])
     moved = f"{worst} {measure.text(pairs[worst][0])} → {measure.text(pairs[worst][1])}"
     if measure.is_perplexity:
@@ -237,9 +220,7 @@ def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
     mean = round(mean, measure.digits + 2) + 0.0
     if mean > 0:
         return f"It cost {who} {percent(mean, digits=measure.digits)} points on average (worst: {moved})."
-    gained = f" (average {measure.lost_text(-mean)} points)" if mean < 0 else ""
-    worst_of = f"; {moved} lost most" if costs[worst] > 0 else ""
-    return f"It cost {who} nothing on average{gained}{worst_of}."
+    return f"It cost {who} nothing on average ({measure.lost_text(-mean)} points; worst: {moved})."
 
 
 def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
@@ -253,24 +234,25 @@ def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
 
 def lines_of(report: Report) -> list[plots.Line]:
     """The method in question, then fine-tuning and retraining where they were run."""
-    comparison, own = report.comparison, report.own_name
-    lines = [plots.Line(own, report.matrix, spread=None if report.history else _spreads(report, report.method))]
-    others = {BASELINE: (BASELINE, plots.FINE, "s--"), RETRAINING: (f"{RETRAINING} (all data)", plots.ALL, ":")}
-    for method, (name, colour, style) in others.items():
-        if comparison is not None and method in comparison.results and method != own:
-            matrix, spread = comparison.mean_matrix(method), _spreads(report, method)
-            lines.append(plots.Line(name, matrix, colour, style, spread))
+    comparison = report.comparison
+    if comparison is None:
+        return [plots.Line(report.method, report.matrix)]
+    lines = [plots.Line(report.method, report.matrix, spread=_spreads(comparison, report.method))]
+    others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
+    for method, (about, colour, style) in others.items():
+        if method in comparison.results and method != report.method:
+            matrix, spread = comparison.mean_matrix(method), _spreads(comparison, method)
+            lines.append(plots.Line(f"{method}: {about}", matrix, colour, style, spread))
     return lines
 
 
-def _spreads(report: Report, method: str) -> dict[tuple[int, str], float] | None:
-    runs = [] if report.comparison is None else [one.matrix for one in report.comparison.results[method].values()]
-    if len(runs) < 2:
-        return None
+def _spreads(comparison: Comparison, method: str) -> dict[tuple[int, str], float]:
+    runs = [one.matrix for one in comparison.results[method].values()]
     return {
         (stage, name): stdev(run.rows[stage].scores[name] for run in runs)
         for stage, row in enumerate(runs[0].rows)
         for name in row.scores
+        if len(runs) > 1
     }
 
 
@@ -288,7 +270,7 @@ def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
     matrix, measure, comparison = report.matrix, report.measure, report.comparison
     if is_readable(matrix) and any(row.scores for row in matrix.rows):
         yield "matrix", plots.draw_matrices({"": matrix}, measure=measure)
-        others = [] if comparison is None else [name for name in comparison.order if name != report.own_name]
+        others = [] if comparison is None else [name for name in comparison.order if name != report.method]
         found = {
             marked(name): one for name in others if comparison and len((one := comparison.mean_matrix(name)).rows) > 1
         }
@@ -303,9 +285,6 @@ def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
         yield "attention", plots.draw_attention(report.memory)
     if report.confusions:
         yield "confusion", plots.draw_confusions(report.confusions)
-    stages = [] if report.history is None else [one for one in report.history.stages if one.curve.validation]
-    if stages:
-        yield "training", plots.draw_training(stages[-plots.MAX_PANELS :], measure)
 
 
 def save_plots(report: Report, folder: Path) -> list[Path]:
@@ -374,7 +353,7 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
     if report.calibration.domains:
         yield "calibration", _calibration_table(report.calibration)
     if report.history is not None and report.history.stages:
-        yield "stages", stages_table(report.history, replies=report.measure.is_perplexity)
+        yield "stages", stages_table(report.history, "reply" if report.measure.is_perplexity else None, full=True)
     settings = {
         title: [(name, MISSING if value is None else str(value)) for name, value in values.items()]
         for title, values in report.settings.items()

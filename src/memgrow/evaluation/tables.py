@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import TYPE_CHECKING, Any, Literal
 
 import rich.table
@@ -12,14 +12,16 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
+from memgrow.evaluation.history import AccuracyMatrix, perplexity_of
+
 if TYPE_CHECKING:
     from memgrow.evaluation.calibration import Reliability
-    from memgrow.evaluation.history import AccuracyMatrix
     from memgrow.evaluation.metrics import Confusion, SideBySide
     from memgrow.evaluation.replies import ReplyFigures
 
 UNKNOWN, MISSING = "·", "-"  # not tested yet; no such figure
 Cell = str | Text  # never markup: names are the user's
+Wrap = Literal["words", "letters", "never"]
 
 LAYOUTS: dict[str, dict[str, Any]] = {
     "roomy": {},
@@ -37,7 +39,7 @@ class Column:
 
     name: str = ""
     right: bool = False
-    wrap: Literal["words", "letters", "never"] = "words"
+    wrap: Wrap = "words"
     width: int | None = None  # at most
 
 
@@ -112,17 +114,6 @@ def perplexity_text(value: float) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
 
 
-def score_cell(score: float | None, replies: bool) -> str:
-    """A share, or for replies, whose score is 1 / perplexity, the perplexity."""
-    if score is None or not replies:
-        return percent(score)
-    return perplexity_text(1 / score if score > 0 else inf)
-
-
-def validation_text(score: float, replies: bool) -> str:
-    return f"perplexity {score_cell(score, True)}" if replies else f"{percent(score)}%"
-
-
 def path_text(names: Iterable[str]) -> str:
     """Domains in their order, for a title."""
     short = [shortened(name, 20) for name in names]
@@ -141,19 +132,101 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+# Scores: accuracy and BLEU-2 are shown as they are, 1 / perplexity as the perplexity
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How scores, of which higher is better, are displayed."""
+
+    name: str
+    axis: str
+    digits: int = 1
+    unit: str = ""
+
+    @property
+    def is_perplexity(self) -> bool:
+        return self.name == "perplexity"
+
+    @property
+    def lost_name(self) -> str:
+        return "forgetting: perplexity, times its best" if self.is_perplexity else "forgetting, points"
+
+    def value(self, score: float) -> float:
+        """The number that people read: a perplexity, or a share out of 100."""
+        return perplexity_of(score) if self.is_perplexity else 100 * score
+
+    def text(self, score: float | None, unit: bool = True) -> str:
+        if score is None:
+            return UNKNOWN
+        if self.is_perplexity:
+            return perplexity_text(perplexity_of(score))
+        return percent(score, digits=self.digits) + (self.unit if unit else "")
+
+    def named(self, score: float) -> str:
+        return f"perplexity {self.text(score)}" if self.is_perplexity else self.text(score)
+
+    def mean(self, scores: Sequence[float]) -> float:
+        if not self.is_perplexity:
+            return fmean(scores)
+        return geometric_mean(scores) if min(scores) > 0 else 0.0
+
+    def average(self, matrix: AccuracyMatrix) -> float | None:
+        """The mean score at the end over all learned domains; geometric for perplexities."""
+        known = [score for name in matrix.learned_at() if (score := matrix.score(-1, name)) is not None]
+        return self.mean(known) if known else None
+
+    def lost(self, best: float, last: float) -> float | None:
+        """What was lost between two scores: points, or how many times a perplexity is its best."""
+        if not self.is_perplexity:
+            return best - last
+        return None if best <= 0 else best / last if last > 0 else inf
+
+    def lost_of(self, matrix: AccuracyMatrix, domain: str) -> float | None:
+        """What a domain lost against its best score before the last stage."""
+        best = AccuracyMatrix(matrix.rows[:-1]).scores_since(matrix.learned_at()[domain], domain)
+        now = matrix.score(-1, domain)
+        return None if not best or now is None else self.lost(max(best), now)
+
+    def forgetting(self, matrix: AccuracyMatrix) -> float | None:
+        """The mean of what earlier domains lost."""
+        return self.mean_loss(self.lost_of(matrix, name) for name in matrix.learned_at())
+
+    def mean_loss(self, losses: Iterable[float | None]) -> float | None:
+        known = [one for one in losses if one is not None]
+        return None if not known else geometric_mean(known) if self.is_perplexity else fmean(known)
+
+    def lost_text(self, lost: float | None) -> str:
+        if lost is None:
+            return UNKNOWN
+        return f"× {lost:.2f}" if self.is_perplexity else signed(100 * lost, self.digits)
+
+
+MEASURES = {
+    "accuracy": Measure("accuracy", "test accuracy, %", unit="%"),
+    "bleu2": Measure("BLEU-2", "BLEU-2 of the test replies", digits=2),
+    "perplexity": Measure("perplexity", "test perplexity (lower is better)", digits=2),
+}
+
+
+def measure_of_task(task: str | None) -> Measure:
+    """The measure of a model's history."""
+    return MEASURES["perplexity" if task == "reply" else "accuracy"]
+
+
 # The accuracy matrix
 
 STAGE_WIDTH, DOMAIN_WIDTH, GAP = 24, 12, 3
 MAX_READABLE = 25  # stages or domains; beyond it there is one row per domain
-MAX_ROWS, NEWEST = 30, 10  # domains shown then, and how many of them are the newest
+MAX_ROWS = 30  # domains shown then: those that lost most
 
 
-def is_readable(matrix: "AccuracyMatrix") -> bool:
+def is_readable(matrix: AccuracyMatrix) -> bool:
     """Whether the whole matrix can be shown."""
     return max(len(matrix.rows), len(matrix.domains)) <= MAX_READABLE
 
 
-def domain_scores(matrix: "AccuracyMatrix", domain: str) -> tuple[float | None, float | None, float | None]:
+def domain_scores(matrix: AccuracyMatrix, domain: str) -> tuple[float | None, float | None, float | None]:
     """The score of a domain when it was learned, its best since then, and its last."""
     stage = matrix.learned_at()[domain]
     return matrix.score(stage, domain), max(matrix.scores_since(stage, domain), default=None), matrix.score(-1, domain)
@@ -163,7 +236,7 @@ def domain_scores(matrix: "AccuracyMatrix", domain: str) -> tuple[float | None, 
 class MatrixTable:
     """Stages down, domains across, in blocks as wide as the terminal; of many domains one row each."""
 
-    matrix: "AccuracyMatrix"
+    matrix: AccuracyMatrix
     title: str
     digits: int = 1
 
@@ -205,21 +278,18 @@ class MatrixTable:
         return Table(None, [Column("after learning", wrap="letters", width=STAGE_WIDTH), *columns], rows)
 
     def _by_domain(self) -> Table:
-        """The newest domains and those that lost most; the rest as a mean."""
+        """The domains that lost most."""
         found = {name: domain_scores(self.matrix, name) for name in self.matrix.learned_at()}
-        scores = {
-            name: (*one, None if one[1] is None or one[2] is None else one[1] - one[2]) for name, one in found.items()
-        }
-        newest = set(list(scores)[-NEWEST:])
-        shown = sorted(scores, key=lambda name: (name not in newest, -(scores[name][3] or 0.0)))[:MAX_ROWS]
-        rows = [(name, *(percent(one, digits=self.digits) for one in scores[name])) for name in scores if name in shown]
-        others = [scores[name] for name in scores if name not in shown]
-        if others:
-            columns = [[one for one in column if one is not None] for column in zip(*others, strict=True)]
-            means = (percent(fmean(known) if known else None, digits=self.digits) for known in columns)
-            rows.append((f"{len(others):,} others, mean", *means))
+        lost = {name: (best or 0.0) - (last or 0.0) for name, (_, best, last) in found.items()}
+        shown = set(sorted(lost, key=lambda name: -lost[name])[:MAX_ROWS])
+        rows = [
+            (name, *(percent(one, digits=self.digits) for one in (*found[name], lost[name])))
+            for name in found
+            if name in shown
+        ]
+        title = f"the {len(rows)} of {len(found):,} domains that lost most" if len(rows) < len(found) else None
         header = [Column("domain", wrap="letters", width=2 * STAGE_WIDTH), *numbers("learned", "best", "now", "lost")]
-        return Table(None, header, rows, lines_above=[len(rows) - 1] if others else [])
+        return Table(title, header, rows)
 
 
 # Scores and labels
