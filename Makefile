@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help demo check test behaviour style test-gpu test-extras test-minimum torture lint docs-check bench dist try-wheel clean
+.PHONY: help demo check test behaviour style test-gpu test-extras test-minimum torture size lint docs-check bench dist try-wheel clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -49,13 +49,14 @@ INSTALL_BROWSER := { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null && ec
 test-extras: .venv/extras ## tests that need a browser, a cluster or minutes; skipped where these are missing
 	$(BIN)/pytest -m extras -rs
 
-.venv/torture: .venv/installed
-	$(BIN)/pip install --disable-pip-version-check --quiet --constraint constraints.txt --editable '.[torture]'
-	touch $@
-
-torture: .venv/torture ## fifteen minutes of kills, full disks, crowds, damage and nonsense: nothing is lost
-	$(BIN)/python -m torture --out results/torture/counts.json
+# SEED=7 draws other moments and other damage.
+SEED ?= 0
+torture: .venv/installed ## ten minutes of kills, full disks, crowds and damage: nothing is lost
+	$(BIN)/pytest torture -n 2 --seed $(SEED) --counts results/torture/counts.json
 	$(BIN)/python docs/figures.py --write
+
+size: .venv/installed ## how large the package is, with the limits that are aimed at
+	$(BIN)/python benchmarks/size.py
 
 lint: .venv/installed ## style, types, and the order of the layers
 	$(BIN)/ruff check .

@@ -1,1 +1,0 @@
-"""`make torture`: models that are killed, starved, crowded, damaged and fed with nonsense, within a given time."""
