@@ -20,6 +20,7 @@ WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 MAKING = frozenset({"open", "os.mkdir", "os.link", "os.symlink"})  # what needs room on a disk
 CHANGING = MAKING | {"os.rename", "os.remove", "os.rmdir", "os.chmod", "os.truncate"}
 HANGS_S = 300.0
+NOT_BEGUN = 99  # exit code of a child that was interrupted before its work
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,11 @@ class Child:
         self._code: int | None = None
         sys.stdout.flush()
         sys.stderr.flush()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # until a command begins, see `memgrow`
         self.pid = os.fork()
         if self.pid == 0:
             self._live(work, prepare)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def _live(self, work: Callable[[], object], prepare: Callable[[], object]) -> None:
         code = 1
@@ -117,6 +120,10 @@ def memgrow(*words: object) -> Callable[[], None]:
         from memgrow.__main__ import main
 
         sys.argv = ["memgrow", *map(str, words)]
+        try:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        except KeyboardInterrupt:
+            os._exit(NOT_BEGUN)
         main()
 
     return work

@@ -43,7 +43,7 @@ class Recorder:
         if report.failed:
             part["failures"].append(report.nodeid)
         if report.when == "teardown":
-            part["counts"].update({what: int(number) for what, number in report.user_properties})
+            part["counts"].update({what: int(str(number)) for what, number in report.user_properties})
 
     def pytest_sessionfinish(self) -> None:
         machine = {"cores": os.cpu_count(), "system": platform.system(), "python": platform.python_version()}

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from memgrow import Learner, synthetic_stream
 from memgrow.cli import app
 from memgrow.data import load_stream, write_jsonl
-from memgrow.versions import list_versions
+from memgrow.storage.versions import list_versions
 from tests.support.tiny_encoder import make_encoder
 from torture.children import memgrow, run
 
@@ -73,7 +73,7 @@ def write_talk(folder: Path, name: str) -> Path:
     return path
 
 
-def state(folder: Path) -> str:
+def state(folder: Path, versions: bool = True) -> str:
     """A digest of all that a saved model holds, but for times; empty where there is no model."""
     if not folder.exists() or not (folder / "manifest.json").exists():
         return ""
@@ -81,10 +81,10 @@ def state(folder: Path) -> str:
     stages = [asdict(stage) for stage in learner.history.stages]
     for stage in stages:
         del stage["seconds"], stage["date"]
-    versions = [version.number for version in list_versions(folder)]
+    numbers = [version.number for version in list_versions(folder)] if versions else []
     scores = [(row.learned, row.scores) for row in learner.history.matrix.rows]
     known: list[Any] = [learner.method.name, learner.task, learner.labels, learner.vocabulary.words, stages, scores]
-    digest = hashlib.sha256(repr([*known, versions, learner.calibration, learner.training]).encode(errors="replace"))
+    digest = hashlib.sha256(repr([*known, numbers, learner.calibration, learner.training]).encode(errors="replace"))
     for name, tensor in sorted(learner.trained().state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().contiguous().flatten().numpy().tobytes())

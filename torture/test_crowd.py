@@ -28,7 +28,8 @@ def test_ten_writers_and_ten_readers(kinds: dict[str, Kind], tmp_path: Path, cou
     until = time.monotonic() + CROWD_S
 
     def write(number: int) -> None:
-        learned, refused = [], 0
+        learned: list[str] = []
+        refused = 0
         while len(learned) < DOMAINS and time.monotonic() < until:
             name = f"writer-{number}-{len(learned)}"
             data = tmp_path / f"{name}.jsonl"

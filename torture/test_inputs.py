@@ -4,7 +4,7 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +27,7 @@ table_rows = st.lists(st.lists(st.sampled_from(COLUMNS) | texts, min_size=1, max
 splices = st.lists(st.tuples(st.integers(0, 500), st.integers(0, 20), st.binary(max_size=8)), max_size=2)
 
 
-def json_lines(rows: list[object]) -> str:
+def json_lines(rows: Sequence[object]) -> str:
     return "\n".join(json.dumps(row, ensure_ascii=len(rows) % 2 == 0) for row in rows)
 
 

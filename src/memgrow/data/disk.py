@@ -185,6 +185,8 @@ def check_regular(path: Path, most: int = MAX_TEXT_BYTES) -> None:
 
 # Tensors
 
+UNREADABLE = (SafetensorError, RuntimeError, MemoryError)  # damaged; removed meanwhile; too large to map
+
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write a safetensors file. Tensors that share memory, such as tied weights, are written once each."""
@@ -205,7 +207,7 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
     try:
         return load_file(path)
-    except SafetensorError as error:
+    except UNREADABLE as error:
         raise ModelError(f"{path} is not a safetensors file ({brief(error)}): copy the model again") from error
 
 
@@ -220,5 +222,5 @@ def stored_shapes(path: Path) -> Shapes:
     try:
         with safe_open(path, "pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
+    except UNREADABLE as error:
         raise ModelError(f"{path} is not a safetensors file ({brief(error)}): copy the model again") from error

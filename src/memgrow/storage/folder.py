@@ -38,6 +38,7 @@ from memgrow.storage.version_folder import CHECKSUMS, VersionFolder, seal
 
 FORMAT = 3
 MANIFEST, VERSIONS, LOCK = "manifest.json", "versions", ".lock"
+HALF_MANIFEST = f".{MANIFEST}.*.writing"  # of a process that was killed
 MAX_MANIFEST_BYTES = 1 << 20
 GRACE_S = 3.0  # a killed process may hold its lock for a moment
 PATIENCE_S = 30.0  # of a save, while another process saves
@@ -163,7 +164,8 @@ def foreign_names(path: Path) -> list[str]:
     """Names in a folder without a manifest that memgrow did not put there, or that are a model copied in part."""
     if not path.is_dir():
         return [path.name] if path.exists() else []
-    ours = {TRAINING, LOCK, *([VERSIONS] if _only_first(path) else [])}
+    half = [one.name for one in path.glob(HALF_MANIFEST)]
+    ours = {TRAINING, LOCK, *half, *([VERSIONS] if _only_first(path) else [])}
     return sorted(one.name for one in path.iterdir() if one.name not in ours)
 
 

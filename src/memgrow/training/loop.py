@@ -69,7 +69,7 @@ def train(
             load_optimizer_state(optimizer, parameters, under(tensors, "optimizer"))
         except (LookupError, TypeError, ValueError, RuntimeError) as error:
             raise resume.unusable(error) from error
-        running.copy_(torch.tensor([state.loss, state.correct]))
+        running.copy_(torch.tensor([state.loss, state.correct], dtype=torch.double))
         progress.note(f"{name}: resuming in epoch {state.epoch + 1} after batch {state.batch}")
     started, reported, seen = time.monotonic() - state.seconds, 0.0, state.seen
 

@@ -119,8 +119,11 @@ class ResumeFolder:
             raise self.unusable(error) from error
 
     def clear_ended(self) -> None:
-        """Remove the state of a training that was saved; its process was killed before it did so."""
-        if self.folder is None or not (self.folder / STATE).exists():
+        """Remove what is left of a training that was saved; its process was killed before it did so."""
+        if self.folder is None or not self.folder.exists():
+            return
+        if not (self.folder / STATE).exists():
+            self.clear()
             return
         with suppress(OSError, SafetensorError, LookupError, TypeError, ValueError):  # reported when it is needed
             if json.loads(read_metadata(self.folder / STATE)["state"])["stage"] < self.stage:
