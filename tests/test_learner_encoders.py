@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from memgrow.data import Domain, Example, Stream, synthetic_dialogue, synthetic_stream
+from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
@@ -23,6 +23,7 @@ from memgrow.storage.checkpoint import find_faults
 from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.progress import NoProgress
 from memgrow.training.settings import TrainingSettings
+from research.common.dialogues import synthetic_dialogue
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label
 from tests.support.stored import change, read_stored, stored

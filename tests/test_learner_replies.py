@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from memgrow.data import Domain, Example, synthetic_dialogue
+from memgrow.data import Domain, Example
 from memgrow.errors import DataError, ModelError, SettingsError
 from memgrow.evaluation.attention import reply_attention
 from memgrow.evaluation.replies import evaluate_replies
@@ -13,6 +13,7 @@ from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
+from research.common.dialogues import synthetic_dialogue
 
 MODEL = ModelSettings(cell="gru", embedding=8, hidden=12, slots=4, bidirectional=False)
 TRAINING = TrainingSettings(rate=1e-2, epochs=2, batch=16)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from memgrow import Domain, Stream
-from memgrow.data import synthetic_dialogue
 from memgrow.errors import SettingsError
 from research.common.corpora import holds, limited, open_cornell, open_multinli, open_ubuntu
+from research.common.dialogues import synthetic_dialogue
 from research.common.files import atomic_write, say
 from research.data import folder_of
 from research.paper.protocol import DIALOGUES, GENRES, Data

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Literal
 
 from memgrow import Stream, synthetic_stream
-from memgrow.data import synthetic_dialogue
 from memgrow.errors import SettingsError
 from research.common.corpora import FIVE, Loaded, limited
+from research.common.dialogues import synthetic_dialogue
 from research.common.settings import FINE_TUNING, ModelSettings, TrainingSettings
 from research.encoders.streams import REVIEWS, STREAMS, StudyStream
 from research.paper.corpora import Dialogues

@@ -11,7 +11,8 @@ from memgrow.cli import GROUPS
 from memgrow.cli.app import REMOVED_OPTIONS
 from memgrow.cli.options import method_names
 from memgrow.cli.removed import REMOVED_COMMANDS
-from memgrow.data import synthetic_dialogue, write_jsonl
+from memgrow.data import write_jsonl
+from research.common.dialogues import synthetic_dialogue
 from tests.support.tiny_encoder import make_encoder
 
 COMMANDS = [name for group in GROUPS.values() for name in group]

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from memgrow.cli import compare as compare_command
-from memgrow.data import synthetic_dialogue
+from research.common.dialogues import synthetic_dialogue
 from tests.support.stored import stored
 
 TALKER = ("embedding=8", "hidden=12", "model.slots=4", "epochs=1", "batch=16", "cell=gru", "bidirectional=false")

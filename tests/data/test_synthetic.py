@@ -5,11 +5,12 @@ from itertools import combinations
 
 import pytest
 
-from memgrow.data import synthetic_dialogue, synthetic_stream
+from memgrow.data import synthetic_stream
 from memgrow.data.domain import domain_fingerprint
-from memgrow.data.synthetic import COMMON, DESKS, LABELS, PLACES, agreed, contested, own
+from memgrow.data.synthetic import COMMON, LABELS, PLACES
 from memgrow.data.text import tokenize
 from memgrow.errors import SettingsError
+from research.common.dialogues import DESKS, agreed, contested, own, synthetic_dialogue
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from memgrow.data import Example, synthetic_dialogue
+from memgrow.data import Example
 from memgrow.evaluation.attention import (
     MemoryUse,
     attention_by_bank,
@@ -16,6 +16,7 @@ from memgrow.evaluation.attention import (
 )
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
+from research.common.dialogues import synthetic_dialogue
 
 
 def taught(stream, short, method: str = "finetune+slots+vocab", **sizes) -> Learner:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from memgrow.data import Stream, synthetic_dialogue, synthetic_stream
+from memgrow.data import Stream, synthetic_stream
 from memgrow.errors import DataError, SettingsError
 from memgrow.evaluation import compare as comparing
 from memgrow.evaluation.compare import Records, Run, Settings, compare, convergence, plan, retraining_settings
@@ -20,6 +20,7 @@ from memgrow.evaluation.history import AccuracyMatrix
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.training.settings import TrainingSettings
+from research.common.dialogues import synthetic_dialogue
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,6 @@ import pytest
 
 from memgrow import Learner
 from memgrow.data import Domain, Stream
-from memgrow.data.synthetic import synthetic_dialogue
 from memgrow.errors import DataError, SettingsError
 from memgrow.evaluation import plots
 from memgrow.evaluation.comparison import REPLIES, Comparison, RunResult
@@ -30,6 +29,7 @@ from memgrow.evaluation.report import (
     save_plots,
 )
 from memgrow.evaluation.tables import MEASURES
+from research.common.dialogues import synthetic_dialogue
 
 RESULTS = Path(__file__).parents[2] / "results"
 NOW = datetime(2026, 1, 31, tzinfo=UTC)

@@ -93,7 +93,7 @@ def write_answers() -> None:
 
 def answers(learner: Learner) -> dict[str, Any]:
     if learner.task == "reply":
-        from memgrow.data import synthetic_dialogue
+        from research.common.dialogues import synthetic_dialogue
 
         stream = synthetic_dialogue(domains=2, train=40, validation=8, test=6)
         messages = [row.text for domain in stream for row in domain.test]

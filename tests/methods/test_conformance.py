@@ -11,12 +11,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from memgrow.data import Domain, Stream, synthetic_dialogue
+from memgrow.data import Domain, Stream
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, MethodSettings, find_method
 from memgrow.methods.lora import ADAPTED
 from memgrow.models import ModelSettings, PretrainedSettings
+from research.common.dialogues import synthetic_dialogue
 from tests.support.canaries import leaks, planted, rare_words
 from tests.support.new_labels import NEW, with_label
 from tests.support.tiny_encoder import make_encoder

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from memgrow import synthetic_stream
-from memgrow.data import synthetic_dialogue
 from research.common.corpora import Loaded
+from research.common.dialogues import synthetic_dialogue
 from research.common.settings import ModelSettings, TrainingSettings
 from research.encoders import streams as encoder_streams
 from research.encoders.__main__ import main as encoders

@@ -12,12 +12,12 @@ import yaml
 
 from memgrow import Learner, MethodSettings, PretrainedSettings
 from memgrow.data import Example, synthetic_stream
-from memgrow.data.synthetic import synthetic_dialogue
 from memgrow.errors import ModelError
 from memgrow.models.hub import EncoderFiles, read_licences
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.storage.model_card import licence_of
 from memgrow.training.defaults import FINE_TUNING
+from research.common.dialogues import synthetic_dialogue
 from tests.storage.conftest import SHORT, SMALL, answers, load
 from tests.support.canaries import leaks, planted, rare_words
 from tests.support.tiny_encoder import make_encoder

@@ -6,7 +6,7 @@ from memgrow.data.files import write_jsonl
 from memgrow.data.inputs import read_unlabelled
 from memgrow.data.load import Loaded, load_for_evaluation, load_rows, load_stream
 from memgrow.data.splits import draw
-from memgrow.data.synthetic import synthetic_dialogue, synthetic_stream
+from memgrow.data.synthetic import synthetic_stream
 from memgrow.data.text import tokenize, tokenize_lower
 from memgrow.data.vocabulary import Vocabulary
 
@@ -22,7 +22,6 @@ __all__ = [
     "load_rows",
     "load_stream",
     "read_unlabelled",
-    "synthetic_dialogue",
     "synthetic_stream",
     "tokenize",
     "tokenize_lower",

@@ -4,18 +4,14 @@ Files are streamed, as they may be larger than memory; numbers are parsed only f
 """
 
 import gzip
-import io
-import lzma
 import os
 import re
-import struct
-import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
@@ -30,10 +26,7 @@ BUFFER = 1 << 18
 MAX_LINE = 1 << 20  # bytes of a line or a word
 MAX_SIZE = 1 << 16  # numbers in a row
 HEADER = re.compile(rb"\s*(\d{1,18})\s+(\d{1,18})\s*")
-CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 SHA256 = re.compile("[0-9a-f]{64}")
-# OSError: gzip reports damage that way; RuntimeError: a zip with a password.
-DAMAGE = (OSError, EOFError, ValueError, RuntimeError, struct.error, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +50,7 @@ class Layout:
 def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
     """Read the vectors of these words, each looked up as written, then lower-cased, then capitalized.
 
-    `path` is GloVe text, word2vec text or word2vec binary, plain, .gz or .zip.
+    `path` is GloVe or word2vec text, or word2vec binary if it is named .bin; plain or .gz.
     """
     path = Path(path)
     layout = detect(path)
@@ -68,7 +61,7 @@ def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
     rows: dict[str, Row] = {}
     ranks: dict[str, int] = {}
     count = 0
-    with _opened(path) as (file, _):
+    with _opened(path) as file:
         for place, spelling, numbers in (_binary_rows if layout.binary else _text_rows)(file, layout, path):
             count += 1
             served = wanted.get(spelling, ())
@@ -80,45 +73,31 @@ def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[IO[bytes], PurePath]]:
-    """A file, or the first file in its archive, with its name."""
+def _opened(path: Path) -> Iterator[IO[bytes]]:
     if not path.is_file():
         raise DataError(f"{path} does not exist, or is not a file; check the name, or download it first")
     try:
-        with path.open("rb", buffering=BUFFER) as disk:
-            if path.suffix.lower() == ".gz":
-                with io.BufferedReader(gzip.GzipFile(fileobj=disk), BUFFER) as stream:
-                    yield cast(IO[bytes], stream), path.with_suffix("")
-            elif path.suffix.lower() == ".zip":
-                with zipfile.ZipFile(disk) as archive:
-                    members = [one for one in archive.infolist() if one.filename and not one.is_dir()]
-                    if not members:
-                        raise DataError(f"{path} is an archive without any file; give one that holds a file")
-                    with archive.open(members[0]) as member:
-                        yield member, PurePath(members[0].filename)
-            else:
-                yield disk, path
-    except DataError:
-        raise
-    except DAMAGE as error:
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb", buffering=BUFFER) as file:
+            yield cast(IO[bytes], file)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
         raise DataError(f"{path} cannot be read ({reason}); it may be damaged: get it again, or unpack it") from error
 
 
 def detect(path: Path) -> Layout:
-    """The layout of a vector file, from its header or its first row."""
-    with _opened(path) as (file, name):
-        first, second = file.readline(MAX_LINE), file.readline(MAX_LINE)
-    is_binary = name.suffix.lower() == ".bin"
+    """The layout of a vector file, from its name and its header or first row."""
+    with _opened(path) as file:
+        first = file.readline(MAX_LINE)
+    binary = path.name.lower().removesuffix(".gz").endswith(".bin")
     if header := HEADER.fullmatch(first):
         count, size = map(int, header.groups())
         if not (count and 0 < size <= MAX_SIZE):
             raise DataError(f"{path}, line 1 promises {count} vectors of {size} numbers; give a file that holds some")
-        return Layout(size, count, is_binary or (bool(second) and not _is_text(second)))
+        return Layout(size, count, binary)
     fields = first.split()
     size = next((i for i, field in enumerate(reversed(fields)) if not _is_number(field)), len(fields))
     size = min(size, len(fields) - 1)  # the first field is the word, even where the word is a number
-    if is_binary or not 0 < size <= MAX_SIZE:
+    if binary or not 0 < size <= MAX_SIZE:
         raise DataError(f"{path} is not a vector file: line 1 is neither a word with numbers nor a word2vec header")
     return Layout(size, None, binary=False)
 
@@ -129,12 +108,6 @@ def _is_number(field: bytes) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_text(line: bytes) -> bool:
-    """Whether a first row ends with a written number; raw floats up to their first newline byte hardly ever do."""
-    fields = line.split()
-    return len(fields) > 1 and _is_number(fields[-1]) and not CONTROL.search(line)
 
 
 def _text_rows(file: IO[bytes], layout: Layout, path: Path) -> Iterator[tuple[str, str, bytes]]:
@@ -182,12 +155,10 @@ def _binary_rows(file: IO[bytes], layout: Layout, path: Path) -> Iterator[tuple[
 
 def _parse(numbers: bytes, layout: Layout, place: str) -> Row:
     try:
-        if layout.binary:
-            row = np.frombuffer(numbers, dtype="<f4").astype(np.float32)
-        else:
-            row = np.array(list(map(float, numbers.split()))).astype(np.float32)
+        row = np.frombuffer(numbers, "<f4") if layout.binary else np.array(list(map(float, numbers.split())))
     except ValueError as error:
         raise DataError(f"{place} holds something that is not a number; repair or remove it") from error
+    row = row.astype(np.float32)
     if len(row) != layout.size or not np.isfinite(row).all():
         raise DataError(f"{place} does not have {layout.size} finite numbers; repair or remove it")
     row.flags.writeable = False  # spellings share a row
