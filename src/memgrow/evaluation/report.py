@@ -220,7 +220,7 @@ def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
     mean = round(mean, measure.digits + 2) + 0.0
     if mean > 0:
         return f"It cost {who} {percent(mean, digits=measure.digits)} points on average (worst: {moved})."
-    return f"It cost {who} nothing on average ({measure.lost_text(-mean)} points; worst: {moved})."
+    return f"It cost {who} nothing on average ({measure.lost_text(0.0 - mean)} points; worst: {moved})."
 
 
 def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
