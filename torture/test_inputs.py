@@ -39,7 +39,6 @@ def table(rows: list[list[str]], delimiter: str = ",") -> str:
 
 FILES: dict[str, st.SearchStrategy[str]] = {
     "data.jsonl": json_rows.map(json_lines),
-    "data.json": json_rows.map(json.dumps),
     "data.csv": table_rows.map(table),
     "data.tsv": table_rows.map(lambda rows: table(rows, "\t")),
 }

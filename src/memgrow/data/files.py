@@ -1,4 +1,4 @@
-"""Data files: what a name says of domain, part and format; reading rows of JSONL, JSON, CSV, TSV and Parquet."""
+"""Data files: what a name says of domain, part and format; reading rows of JSONL, CSV, TSV and Parquet."""
 
 import codecs
 import csv
@@ -28,7 +28,7 @@ SEPARATORS = "_-."  # between the name of a domain and that of a part
 DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
 
-Row = tuple[int, Mapping[str, object]]  # line (of Parquet and JSON arrays: row), and fields by column
+Row = tuple[int, Mapping[str, object]]  # line (of Parquet: row), and fields by column
 Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
 
 
@@ -95,7 +95,7 @@ def domain_and_part(path: Path) -> tuple[str, str | None]:
 
 def where(path: Path, line: int) -> str:
     """The place of a row, for error messages."""
-    return f"{path.name}, {'row' if _without_gz(path).lower().endswith(('.json', '.parquet')) else 'line'} {line}"
+    return f"{path.name}, {'row' if path.name.lower().endswith('.parquet') else 'line'} {line}"
 
 
 def _name_and_reader(path: Path) -> tuple[str, Reader]:
@@ -157,23 +157,11 @@ def parse_json(line: str, place: str) -> Any:
 def _jsonl_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
     for number, line in _text_lines(path, file_format.encoding):
         if line.strip():
-            yield number, _checked(parse_json(line.rstrip(), where(path, number)), where(path, number))
-
-
-def _checked(values: object, place: str) -> Mapping[str, object]:
-    if not isinstance(values, dict):
-        raise DataError(f'{place} is not a JSON object; each row must look like {{"text": "...", "label": "..."}}')
-    return values
-
-
-def _json_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
-    """The objects of one array; a file that begins with an object is read as JSONL."""
-    text = "".join(line for _, line in _text_lines(path, file_format.encoding))
-    if text.lstrip().startswith("["):
-        for number, values in enumerate(parse_json(text, str(path)), 1):
-            yield number, _checked(values, where(path, number))
-    else:
-        yield from _jsonl_rows(path, file_format)
+            place = where(path, number)
+            values = parse_json(line.rstrip(), place)
+            if not isinstance(values, dict):
+                raise DataError(f'{place} is not a JSON object, such as {{"text": "...", "label": "..."}}')
+            yield number, values
 
 
 def _csv_rows(path: Path, file_format: FileFormat) -> Iterator[Row]:
@@ -240,7 +228,6 @@ READERS: dict[str, Reader] = {
     ".ndjson": _jsonl_rows,
     ".csv": _csv_rows,
     ".tsv": _tsv_rows,
-    ".json": _json_rows,
     ".parquet": _parquet_rows,
 }
 

@@ -11,7 +11,7 @@ from memgrow.data.domain import PARTS, Domain, Stream
 from memgrow.data.files import check_file
 from memgrow.data.rows import Record, Table, read_file, read_python_rows, splits_of
 from memgrow.data.splits import draw_groups, fair_slice
-from memgrow.errors import DataError, SettingsError, counted, listed, was_or_were
+from memgrow.errors import DataError, counted, listed, was_or_were
 
 Paths = str | Path | Iterable[str | Path]
 
@@ -76,13 +76,10 @@ def load_rows(
 
     A mapping of splits (train, validation, test) has its parts; others are drawn, as `load_stream` does for files.
     """
-    parts, others = splits_of(rows, name)
-    given = [*parts.items(), ("validation", validation), ("test", test), (HELD_OUT, held_out)]
+    given = [*splits_of(rows, name).items(), ("validation", validation), ("test", test), (HELD_OUT, held_out)]
     given = [(role, some) for role, some in given if some is not None]
     tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given]
-    loaded = load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
-    notices = [f"{name}: the split {listed(others)} was left out: it is not called train, validation or test"]
-    return Loaded(loaded.stream, (*(notices if others else ()), *loaded.notices), loaded.warnings)
+    return load_tables(tables, columns, domains=domains, limit=limit, seed=seed)
 
 
 def load_for_evaluation(
@@ -108,8 +105,6 @@ def load_tables(
     only_test: bool = False,
 ) -> Loaded:
     """Tables, each with its role, as domains in three parts; missing parts are drawn unless `only_test`."""
-    if limit is not None and limit < 1:
-        raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
     _refuse_two_kinds([table for table, _ in tables])
     warnings = [table.warning for table, _ in tables if table.warning is not None]
     notices = list(warnings)
@@ -233,11 +228,8 @@ def _refuse_same_part(several: Iterable[tuple[Table, Groups]]) -> None:
 
 
 def _refuse_two_kinds(tables: Sequence[Table]) -> None:
-    kinds = {_kind(table.columns): table.name for table in reversed(tables)}
-    if len(kinds) > 1:
-        described = ", but ".join(f"{name} has {kind}" for kind, name in sorted(kinds.items(), reverse=True))
-        raise DataError(f"{described}; give files of one kind")
-
-
-def _kind(columns: Columns) -> str:
-    return "messages and replies" if columns.reply else "pairs" if columns.pair else "single texts"
+    """Refuse files of labels with files of replies, and of pairs with single texts."""
+    for table in tables:
+        if table.columns.kind != tables[0].columns.kind:
+            one, other = (f"{each.name} has {each.columns.kind}" for each in (tables[0], table))
+            raise DataError(f"{one}, but {other}; give files of one kind")

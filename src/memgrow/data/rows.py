@@ -1,18 +1,17 @@
 """Rows as examples: those of files, and those that Python holds in dicts, tuples, frames and datasets."""
 
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import Any, cast
 
 from memgrow.data.columns import SPLIT, Columns, option
-from memgrow.data.domain import Domain, Example, check_name
+from memgrow.data.domain import Example, check_name
 from memgrow.data.files import PART_NAMES, domain_and_part, read_rows, where
 from memgrow.data.values import is_missing, kind_of, lone_surrogate, name_of, plain
-from memgrow.errors import DataError, SettingsError, listed
+from memgrow.errors import DataError, listed
 
 NO_GOLD_LABEL = "-"  # MultiNLI and SNLI mark pairs without an agreed label by it
 ROW_KINDS = "a row is a dict, a tuple (text, label) or (text, pair, label), or an Example"
@@ -151,38 +150,6 @@ def check_text(value: str, place: str) -> str:
     return value
 
 
-class RowOptions(TypedDict, total=False):
-    """The options of `Domain.from_rows`: columns, rows of further parts, and what is kept."""
-
-    text: str
-    pair: str
-    label: str
-    reply: str
-    group: str
-    split: str
-    labels: Mapping[object, str]
-    validation: object
-    test: object
-    held_out: object
-    limit: int | None
-    seed: int
-    skip_empty: bool
-
-
-def domain_from_rows(name: str, rows: object, options: RowOptions) -> Domain:
-    """The domain that rows make with the options of `Domain.from_rows`."""
-    from memgrow.data.load import load_rows
-
-    if unknown := options.keys() - RowOptions.__annotations__.keys():
-        raise SettingsError(f"no option {listed(sorted(unknown))}; there is {', '.join(RowOptions.__annotations__)}")
-    others: dict[str, Any] = dict(options)
-    named = {role: others.pop(role) for role in Columns.__dataclass_fields__ if role in others}
-    loaded = load_rows(rows, name, columns=Columns(**named), **others)
-    for sentence in loaded.warnings:  # the caller sees no notices
-        warnings.warn(sentence, stacklevel=3)
-    return loaded.stream[name]
-
-
 def read_python_rows(name: str, role: str, rows: object, columns: Columns, skip_empty: bool = False) -> Table:
     """Rows in memory as a table, by the same rules as those of a file."""
     check_name(name)
@@ -211,8 +178,6 @@ def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, .
     if isinstance(row, Example):
         roles = ("text", "reply") if row.reply is not None else TUPLES[len(row.texts) + 1]
         return {role: getattr(row, role) for role in roles}, roles
-    if callable(fields := getattr(row, "_asdict", None)):  # a named tuple
-        return fields(), ()
     if isinstance(row, tuple | list) and len(row) in TUPLES:
         return dict(zip(TUPLES[len(row)], row, strict=True)), TUPLES[len(row)]
     raise DataError(f"{place} is {kind_of(row)}; {ROW_KINDS}")
@@ -262,17 +227,16 @@ def _class_name(value: object, names: Sequence[str]) -> object:
     return names[value] if 0 <= value < len(names) else NO_GOLD_LABEL
 
 
-def splits_of(rows: object, name: str) -> tuple[dict[str, object], list[str]]:
-    """The rows by role (data, validation, test) of a mapping of splits, and the names of other splits."""
+def splits_of(rows: object, name: str) -> dict[str, object]:
+    """The rows by role (data, validation, test) of a mapping of splits; those of other names are left out."""
     if not isinstance(rows, Mapping) or not any(str(key).lower() in PART_NAMES for key in rows):
-        return {"data": rows}, []
+        return {"data": rows}
     found: dict[str, object] = {}
     for key, given in rows.items():
         if part := PART_NAMES.get(str(key).lower()):
-            role = "data" if part == "train" else part
-            if role in found:
+            if part in found:
                 raise DataError(f"{name} has two splits for {part}: join them, or leave one out")
-            found[role] = given
-    if "data" not in found:
+            found[part] = given
+    if "train" not in found:
         raise DataError(f"{name} has no split called train, but {listed(map(str, rows))}; give the rows to learn from")
-    return found, [str(key) for key in rows if str(key).lower() not in PART_NAMES]
+    return {"data": found.pop("train"), **found}

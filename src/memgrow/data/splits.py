@@ -69,6 +69,8 @@ def rank(seed: int, name: str) -> bytes:
 
 def fair_slice(examples: Sequence[Example], limit: int | None, seed: int = 0) -> tuple[Example, ...]:
     """At most `limit` of the examples, in their old order; which ones does not depend on that order."""
+    if limit is not None and limit < 1:
+        raise SettingsError(f"a limit of {limit} leaves no examples; give 1 or more")
     if limit is None or len(examples) <= limit:
         return tuple(examples)
     kept = sorted(range(len(examples)), key=lambda index: rank(seed, "\x1f".join(_fields(examples[index]))))[:limit]

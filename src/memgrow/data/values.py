@@ -7,15 +7,6 @@ from functools import lru_cache
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-TYPE_NAMES: dict[type, str] = {
-    int: "a number",
-    float: "a number with a decimal point",
-    bool: "true or false",
-    str: "a string",
-    tuple: "a tuple",
-    list: "a list",
-    dict: "an object",
-}
 MISSING_TYPES = ("NAType", "NaTType")  # of pandas; they do not compare equal to themselves
 
 
@@ -48,7 +39,7 @@ def name_of(value: object) -> str | None:
 def kind_of(value: object) -> str:
     """The type of a value, for error messages."""
     value = plain(value)
-    return f"missing ({value})" if is_missing(value) else TYPE_NAMES.get(type(value), f"of type {type(value).__name__}")
+    return f"missing ({value})" if is_missing(value) else f"of type {type(value).__name__}"
 
 
 def lone_surrogate(text: str) -> str | None:

