@@ -80,7 +80,7 @@ def test_adapt_renames_labels_and_reads_other_columns(memgrow, tmp_path, reviews
     lines = [f"{row['text']};{5 if row['label'] == 'good' else 1}" for row in reviews]
     file.write_text("\n".join(["review;stars", *lines]) + "\n", encoding="latin-1")
     words = ("--text", "review", "--label", "stars", "--map-label", "5=good", "--map-label", "1=bad")
-    memgrow.done("adapt", tmp_path / "m", file, *words, "--delimiter", ";", "--encoding", "latin-1", *memgrow.tiny)
+    memgrow.done("adapt", tmp_path / "m", file, *words, "--encoding", "latin-1", *memgrow.tiny)
     assert Learner.load(tmp_path / "m", "cpu").labels == ("bad", "good")
 
 

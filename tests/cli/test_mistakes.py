@@ -52,11 +52,10 @@ def test_a_mistake_is_one_sentence_and_makes_nothing(name, memgrow, never_made, 
 @pytest.mark.parametrize(
     ("words", "mentions"),
     [
-        (("predict", "{model}"), "standard input"),
         (("predict", "{model}", "one text"), "two texts"),
         (("predict", "{model}", "a", "b", "--file", "x.csv"), "not both"),
         (("predict", "{model}", "a", "b", "--beam", "3"), "replies"),
-        (("predict", "{model}", "a", "b", "--format", "xml"), "jsonl, csv"),
+        (("predict", "{model}", "a", "b", "-o", "x.xml"), ".jsonl or .csv"),
         (("predict", "no-model", "a"), "no-model"),
         (("chat", "{model}"), "predict"),
         (("evaluate", "{model}", "no.csv"), "no.csv"),
@@ -67,9 +66,6 @@ def test_a_mistake_is_one_sentence_and_makes_nothing(name, memgrow, never_made, 
 )
 def test_a_mistake_about_a_model_leaves_it_alone(words, mentions, memgrow, untouched, data):
     given = [word.format(model=untouched, data=data["clinic"]) for word in words]
-    if words == ("predict", "{model}"):
-        given += ["--delimiter", ";"]
-        mentions = "--delimiter"
     assert mentions in memgrow.refused(*given)
 
 

@@ -47,8 +47,6 @@ def _removed(name: str, instead: str) -> Callable[..., None]:
 for _group, _commands in GROUPS.items():
     for _name, _command in _commands.items():
         if isinstance(_command, typer.Typer):
-            for _part in _command.registered_commands:
-                _part.cls = Command
             app.add_typer(_command, name=_name, rich_help_panel=_group)
         else:
             app.command(_name, cls=Command, rich_help_panel=_group)(_command)

@@ -1,6 +1,5 @@
 """`memgrow adapt`: create a model or go on from it, domain by domain."""
 
-import os
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -33,41 +32,19 @@ def adapt(
     rows: opt.TrainingDataOptions,
     method: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How to learn a new domain: see memgrow methods.",
-            rich_help_panel=opt.SETTINGS,
-            autocompletion=opt.method_names,
-        ),
+        opt.setting("How to learn a new domain: see memgrow methods.", metavar="NAME", autocompletion=opt.method_names),
     ] = None,
     watch: Annotated[
         list[Path] | None,
-        typer.Option(
-            readable=False,
-            metavar="FILE",
-            help="Test examples of an earlier domain, or its name in the data; evaluated after each domain.",
-            rich_help_panel=opt.DATA,
-        ),
+        opt.file_option("Test examples of an earlier domain, or its name in the data; evaluated after each domain."),
     ] = None,
     max_forgetting: Annotated[
-        float | None,
-        typer.Option(
-            metavar="POINTS",
-            help="Keep no domain that costs a watched one more than this.",
-            rich_help_panel=opt.SETTINGS,
-        ),
+        float | None, opt.setting("Keep no domain that costs a watched one more than this.", metavar="POINTS")
     ] = None,
-    keep_versions: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Earlier versions to keep for undo [1].", rich_help_panel=opt.SETTINGS),
+    keep_versions: Annotated[int | None, opt.setting("Earlier versions to keep for undo [1].")] = None,
+    tensorboard: Annotated[
+        Path | None, opt.file_option("Log the training to TensorBoard here.", opt.SETTINGS, "FOLDER")
     ] = None,
-    track: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Log the training to a tracker: tensorboard.", rich_help_panel=opt.SETTINGS),
-    ] = None,
-    track_to: Annotated[
-        str, typer.Option("--track-to", metavar="FOLDER", help="Folder of the tracker.", rich_help_panel=opt.SETTINGS)
-    ] = "memgrow-track",
     again: Annotated[bool, typer.Option("--again", help="Learn data again that was learned before.")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="Wait while another process changes the model.")] = False,
     as_json: opt.AsJson = False,
@@ -84,8 +61,8 @@ def adapt(
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
 
-    if track is not None:
-        check_tracker(track)
+    if tensorboard is not None:
+        check_tracker("tensorboard")
     check_keep_versions(keep_versions)
     if max_forgetting is not None and not max_forgetting >= 0:
         raise SettingsError(f"--max-forgetting must be 0 or more points, not {max_forgetting:g}")
@@ -96,12 +73,8 @@ def adapt(
         chosen, (watch_files, watch_names) = split_names(rows.domains), _files_and_names(watch or ())
         names = chosen and list(dict.fromkeys([*chosen, *watch_names]))
         loaded = rows.load(data, names)
-        stream, watched_too = _split_watched(loaded.stream, chosen, watch_names)
-        watched = (
-            load_for_evaluation(watch_files, rows.columns(), skip_empty=rows.skip_empty)
-            if watch_files
-            else Loaded(Stream(()))
-        )
+        stream, watched_too = _split_watched(loaded.stream, chosen or (), watch_names)
+        watched = load_for_evaluation(watch_files, rows.columns()) if watch_files else Loaded(Stream(()))
         if learner.model is None and any(domain.has_replies for domain in stream):
             learner = open_or_create(model, settings, method, replies=True)
         if learner.model is None:
@@ -110,15 +83,15 @@ def adapt(
             notice(sentence)
         if str(settings.vectors) == opt.NO_VECTORS:
             learner.vectors = None
-        with TrainingBar(progress_console()) as bar, _tracking(track, track_to, model, bar) as tracked:
-            stages = learn_stream(
+        with TrainingBar(progress_console()) as bar, _tracking(tensorboard, model, bar) as tracked:
+            stages = _learn(
                 learner,
                 stream,
-                folder=model,
+                bar,
+                tracked,
+                folder=model.resolve(),
                 watch=[*watched.stream, *watched_too],
                 again=again,
-                bar=bar,
-                tracked=tracked,
                 vectors=settings.vectors_file,
                 max_forgetting=max_forgetting,
                 keep_versions=keep_versions,
@@ -134,18 +107,10 @@ def adapt(
         say(f"Saved as {model}." if stages else f"Nothing new to learn: {model} is unchanged.")
 
 
-def learn_stream(
-    learner: "Learner",
-    stream: "Stream",
-    *,
-    folder: Path,
-    watch: "Iterable[Domain]",
-    again: bool,
-    bar: "TrainingBar",
-    tracked: "Tracking | None" = None,
-    **arguments: Any,
+def _learn(
+    learner: "Learner", stream: "Stream", bar: "TrainingBar", tracked: "Tracking | None", **arguments: Any
 ) -> "list[Stage]":
-    """Learn each domain that the model has not learned yet; `arguments` are those of `Learner.adapt`."""
+    """Learn each domain that the model has not learned yet; `arguments` are those of `Learner.learn`."""
     from memgrow.evaluation.model_tables import stage_line
     from memgrow.models import REPLY
     from memgrow.training.defaults import defaults_for
@@ -165,8 +130,7 @@ def learn_stream(
         if tracked is not None:
             tracked.stage(learner.history)
 
-    arguments["progress"] = tracked or bar
-    learner.learn(stream, watch=watch, again=again, on_stage=show, folder=Path(os.path.realpath(folder)), **arguments)
+    learner.learn(stream, on_stage=show, progress=tracked or bar, **arguments)
     return stages
 
 
@@ -189,17 +153,13 @@ def is_new(folder: Path) -> bool:
     """Whether a model can be created here; an error if something else is in the way."""
     from memgrow.storage.folder import MANIFEST, foreign_names
 
-    if folder.is_dir():
-        if (folder / MANIFEST).exists():
-            return False
-        if foreign_names(folder):
-            raise ModelError(f"{folder} is not a memgrow model and holds other files: choose another name")
-        return True
-    if folder.exists():
-        raise ModelError(f"{folder} is a file, and a model is a folder: choose another name")
-    parent = next(parent for parent in folder.absolute().parents if parent.exists())
-    if not parent.is_dir():
-        raise ModelError(f"{folder} cannot be created, as {parent} is a file: choose another place")
+    if (folder / MANIFEST).exists():
+        return False
+    if folder.is_dir() and foreign_names(folder):
+        raise ModelError(f"{folder} is not a memgrow model and holds other files: choose another name")
+    for place in (folder, *folder.absolute().parents):
+        if place.exists() and not place.is_dir():
+            raise ModelError(f"{place} is a file, and a model is a folder: choose another name")
     return True
 
 
@@ -272,14 +232,14 @@ def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
 
 
 @contextmanager
-def _tracking(name: str | None, folder: str, model: Path, bar: "TrainingBar") -> "Iterator[Tracking | None]":
+def _tracking(folder: Path | None, model: Path, bar: "TrainingBar") -> "Iterator[Tracking | None]":
     from memgrow.evaluation.tracking import Tracking, find_tracker
 
-    if name is None:
+    if folder is None:
         yield None
         return
-    bar.note(f"To watch it: tensorboard --logdir {shlex.quote(folder)}")
-    with Tracking(find_tracker(name, folder, Path(os.path.realpath(model)).name), bar) as tracked:
+    bar.note(f"To watch it: tensorboard --logdir {shlex.quote(str(folder))}")
+    with Tracking(find_tracker("tensorboard", folder, model.resolve().name), bar) as tracked:
         yield tracked
 
 
@@ -287,21 +247,22 @@ def _files_and_names(watch: Iterable[Path]) -> tuple[list[Path], list[str]]:
     """--watch takes files and names of domains: a word that is no file and has no file's ending is a name."""
     from memgrow.data.files import is_data_file
 
-    given = list(watch)
-    names = [path for path in given if path.name == str(path) and not is_data_file(path) and not path.exists()]
-    return [path for path in given if path not in names], [str(path) for path in names]
+    files, names = list[Path](), list[str]()
+    for path in watch:
+        if path.name == str(path) and not is_data_file(path) and not path.exists():
+            names.append(str(path))
+        else:
+            files.append(path)
+    return files, names
 
 
-def _split_watched(
-    stream: "Stream", chosen: Sequence[str] | None, watched: Sequence[str]
-) -> "tuple[Stream, list[Domain]]":
+def _split_watched(stream: "Stream", chosen: Sequence[str], watched: Sequence[str]) -> "tuple[Stream, list[Domain]]":
     """The domains to learn, and those that are only watched."""
     from memgrow.data import Domain, Stream
 
     if unknown := [name for name in watched if name not in stream.names]:
         raise DataError(f"--watch {listed(unknown)} is no file and no domain of the data ({listed(stream.names)})")
-    learns = set(chosen or stream.names)
-    only = [Domain(domain.name, test=domain.test) for domain in stream if domain.name not in learns]
+    only = [Domain(domain.name, test=domain.test) for domain in stream if chosen and domain.name not in chosen]
     if untested := [domain.name for domain in only if not domain.test]:
         raise DataError(f"--watch {listed(untested)} has no test examples: give some, or leave it out")
-    return Stream(domain for domain in stream if domain.name in learns), only
+    return Stream(domain for domain in stream if not chosen or domain.name in chosen), only

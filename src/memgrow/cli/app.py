@@ -21,12 +21,18 @@ EXIT_CODES = (
 )
 USER_ERROR, FORGOT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 3, 130, 141, 143
 RESUMABLE = ("adapt", "compare", "data", "encoder")
-REPORTED = "reported"  # note on an interruption that the user has been told about
 
 REMOVED_OPTIONS = {
     "--processes": "it will return with accelerate",
     "--loop": "there is one training loop",
     "--log-texts": "the log has no texts; log them where requests are sent",
+    "--delimiter": "the delimiter of a CSV file is found in its header",
+    "--held-out": "give --validation and --test",
+    "--skip-empty": "leave out rows with an empty text beforehand, or map their labels to - (--map-label)",
+    "--track": "use --tensorboard FOLDER",
+    "--track-to": "use --tensorboard FOLDER",
+    "--comparison": "memgrow report FOLDER makes a page of a comparison",
+    "--format": "predict -o FILE.csv writes CSV",
     "--max-inputs": "a request has at most 256 inputs",
     "--max-characters": "a text has at most 20,000 characters",
 }
@@ -40,36 +46,24 @@ def _set_quiet(quiet: bool) -> None:
     console.quiet = notes.quiet = quiet
 
 
-def _common(
-    quiet: Annotated[
-        bool,
-        typer.Option(
-            "--quiet", "-q", help="Print errors and requested JSON only.", callback=_set_quiet, expose_value=False
-        ),
-    ] = False,
-) -> None:
-    """Options of every command."""
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", "-q", help="Print errors and requested JSON only.", callback=_set_quiet, expose_value=False
+    ),
+]
 
 
 def _common_options() -> list[Any]:
+    def common(quiet: Quiet = False) -> None: ...
+
     one = typer.Typer(add_completion=False)
-    one.command()(_common)
+    one.command()(common)
     return get_command(one).params
 
 
-def _without_flag_types(params: list[Any]) -> list[Any]:
-    """Flags take no value: show no type beside them in --help."""
-    for param in params:
-        if getattr(param, "is_flag", False) and param.metavar is None:
-            param.metavar = ""
-    return params
-
-
 class Command(TyperCommand):
-    """A command with the common options; options that no longer exist are explained."""
-
-    def get_params(self, ctx: Any) -> Any:
-        return _without_flag_types(super().get_params(ctx))
+    """A command with --quiet; options that no longer exist are explained."""
 
     def __init__(self, *arguments: Any, params: Any = None, **named: Any) -> None:
         super().__init__(*arguments, params=[*(params or ()), *_common_options()], **named)
@@ -88,9 +82,6 @@ class Command(TyperCommand):
 
 class Application(TyperGroup):
     """The group of all commands: turns errors into sentences."""
-
-    def get_params(self, ctx: Any) -> Any:
-        return _without_flag_types(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -124,7 +115,7 @@ def run(app: Callable[..., None], name: str) -> None:
         sys.stdout, sys.stderr = streams  # typer may have replaced them
         _ignore_signals()
         failed = _flush_output()
-        if stopped := interruption(end):
+        if (stopped := interruption(end)) and getattr(end, "code", None) not in (INTERRUPTED, TERMINATED):
             sys.exit(_report_stop(stopped, next(iter(sys.argv[1:]), None)))
         if isinstance(end.__context__, BrokenPipeError):
             sys.exit(BROKEN_PIPE)
@@ -166,12 +157,10 @@ def _ignore_signals() -> None:
 
 
 def _report_stop(stopped: KeyboardInterrupt, command: str | None) -> int:
-    """Say once that a command was stopped; returns its exit code."""
+    """Say that a command was stopped; returns its exit code."""
     _ignore_signals()
-    if REPORTED not in getattr(stopped, "__notes__", ()):
-        stopped.add_note(REPORTED)
-        resumes = "; run the same command again to resume" if command in RESUMABLE else ""
-        complain(f"stopped; what was saved before is unchanged{resumes}")
+    resumes = "; run the same command again to resume" if command in RESUMABLE else ""
+    complain(f"stopped; what was saved before is unchanged{resumes}")
     return TERMINATED if isinstance(stopped, Terminated) else INTERRUPTED
 
 

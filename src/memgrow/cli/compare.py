@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from memgrow.evaluation.comparison import Comparison, RunResult
     from memgrow.evaluation.progress_bars import ProgressBar
 
-Given = Annotated[
-    list[str],
-    typer.Argument(metavar="STREAM", help="A corpus, a folder, or files: a domain each.", show_default=False),
-]
+Given = Annotated[list[str], opt.argument("STREAM", "A corpus, a folder, or files: a domain each.")]
 Methods = Annotated[
     str | None,
     typer.Option(metavar="A,B,C", help="Methods; F and multi-task are always added.", show_default=opt.COMPARED),
 ]
 Seeds = Annotated[int, typer.Option(metavar="N", help="Number of runs of each method.", min=1)]
+On = Annotated[
+    str, typer.Option(metavar="WHERE", help="local, ray, or the address of a Ray cluster (ray://HOST:PORT).")
+]
 Workers = Annotated[int | None, typer.Option(metavar="N", help="Processes on this machine.", min=1)]
-Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot, report and finished runs.")]
+Out = Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for figures, plot and report.")]
 DEMO_NEXT = "These domains are synthetic: memgrow compare FILES... compares the methods on yours."
 PARTS = ("train", "validation", "test")
 # The recorded results of public corpora were made with these; a user's own data is learned as `adapt` learns it.
@@ -46,7 +46,7 @@ def compare(
     seeds: Seeds = 3,
     out: Out = Path("memgrow-compare"),
     workers: Workers = None,
-    on: opt.On = opt.LOCAL,
+    on: On = opt.LOCAL,
     as_json: opt.AsJson = False,
 ) -> None:
     """Compare methods on your own domains: accuracy, forgetting, size, time; for replies BLEU-2 and perplexity.
@@ -137,8 +137,8 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
 
     domains, limit = split_names(rows.domains), rows.limit
     if any(name in CORPORA or Path(name).is_dir() for name in given):
-        if rows.validation or rows.test or rows.held_out or rows.skip_empty:
-            raise SettingsError(f"{given[0]} has its own splits: leave out --validation, --test and --held-out")
+        if rows.validation or rows.test:
+            raise SettingsError(f"{given[0]} has its own splits: leave out --validation and --test")
         loaded = open_corpus(given, columns=rows.columns(rows.group), domains=domains, limit=limit)
         stream = Stream(
             replace(domain, validation=fair_slice(domain.validation, limit), test=fair_slice(domain.test, limit))
@@ -205,15 +205,15 @@ def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None
     say(f"The figures are in {figures}.")
     title = f"{path_text(content['domains'])} ({counted(len(content['seeds']), 'seed')})"
     save_picture(out / "compare.png", lambda: draw_comparison(comparison, title))
-    _write_report(figures, out / REPORT)
+    _write_report(figures)
 
 
-def _write_report(results: Path, out: Path) -> None:
-    """Write the report; without matplotlib the results are complete without it."""
+def _write_report(results: Path) -> None:
+    """Write the report beside the results; without matplotlib there is none."""
     from memgrow.evaluation.report import read_results
 
     try:
-        write_report(read_results(results), out)
+        write_report(read_results(results), results.with_name(REPORT))
     except SettingsError as error:
         notice(f"There is no report: {error}")
 
@@ -221,10 +221,8 @@ def _write_report(results: Path, out: Path) -> None:
 def demo(
     methods: Annotated[str, typer.Option(metavar="A,B,C", help="Which methods to compare.")] = opt.DEMO,
     seeds: Seeds = 1,
-    seed: opt.Seed = 0,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the report, the picture and the figures.")] = Path(
-        "memgrow-demo"
-    ),
+    seed: Annotated[int, opt.setting("Random seed.")] = 0,
+    out: Out = Path("memgrow-demo"),
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
@@ -241,11 +239,10 @@ def demo(
     from memgrow.evaluation.tables import MatrixTable
 
     check_replaceable(out / REPORT)
-    out.mkdir(parents=True, exist_ok=True)  # what cannot be written to is told before anything is learnt
+    out.mkdir(parents=True, exist_ok=True)  # fails before anything is learned
     say("Four domains arrive one after another; cues of one conflict with those of the next.")
-    first = seed or 0
     with TrainingBar(progress_console()) as bar:
-        made = run_demo(split_names(methods) or DEMO_METHODS, range(first, first + seeds), device, bar)
+        made = run_demo(split_names(methods) or DEMO_METHODS, range(seed, seed + seeds), device, bar)
     matrices = {marked(method): made.comparison.mean_matrix(method) for method in made.comparison.results}
     for method, matrix in matrices.items():
         console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
@@ -258,6 +255,6 @@ def demo(
     title = f"Four synthetic domains in turn ({runs})"
     forgot = {marked(name): values["forgetting"].mean for name, values in made.comparison.summary.items()}
     save_picture(out / "demo.png", lambda: draw_matrices(matrices, title, forgot))
-    _write_report(figures, out / REPORT)
+    _write_report(figures)
     if as_json:
         write_json(content, indent=1)

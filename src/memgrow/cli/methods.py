@@ -85,14 +85,3 @@ def letters_table(known: dict[str, Any]) -> Table:
     columns = [Column("addition"), Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
     rows = [(one["name"], one["letter"], one["encoder"], one["about"]) for one in known["letters"]]
     return Table("additions to a method, as in finetune+vocab+average or F+V+A", columns, rows)
-
-
-def defaults_line(known: dict[str, Any]) -> str:
-    kept = [one["name"] for one in known["methods"] if one["keeps_rows"]]
-    plain, replies, tuned = (one["name"] for one in known["methods"] if one["default"])
-    settings = ", ".join(f"{name}: {value}" for name, value in known["encoder_settings"].items())
-    return (
-        f"Defaults: {plain}, for replies {replies}, with a pretrained encoder {tuned}"
-        f"{f' ({settings})' if settings else ''}. {' and '.join(kept)} keeps rows of earlier domains as text in the "
-        "model's folder."
-    )

@@ -19,10 +19,7 @@ EXPORTS = {
 
 def inspect(
     model: opt.Model,
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="A text (two for a pair model) to see what it reads.", show_default=False),
-    ] = None,
+    texts: opt.Texts = None,
     as_json: opt.AsJson = False,
     device: opt.Device = "auto",
 ) -> None:
@@ -31,15 +28,8 @@ def inspect(
     Example: memgrow inspect model/ "a quiet, moving book"
     """
     from memgrow.data.inputs import inputs_from_arguments
+    from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
-    from memgrow.evaluation.model_tables import (
-        about,
-        about_table,
-        matrix_title,
-        reading_table,
-        stages_table,
-        summary_line,
-    )
     from memgrow.evaluation.tables import MatrixTable, in_bytes
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
@@ -59,16 +49,16 @@ def inspect(
             for example in examples
         ]
         sizes = [{"stage": one.number, "bytes": one.size, "bytes_of_its_own": one.own} for one in versions]
-        about_it = {"about": asdict(about(learner)), "history": learner.history.to_json()}
+        about_it = {"about": asdict(tables.about(learner)), "history": learner.history.to_json()}
         write_json({**about_it, "versions": sizes, "reading": read}, indent=1)
         return
-    console.print(about_table(learner))
-    console.print(stages_table(learner.history, learner.task, versions))
-    console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
-    say(summary_line(learner.history, learner.task))
+    console.print(tables.about_table(learner))
+    console.print(tables.stages_table(learner.history, learner.task, versions))
+    console.print(MatrixTable(learner.history.matrix, tables.matrix_title(learner.task)))
+    say(tables.summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
     for example in examples:
-        console.print(reading_table(learner, example))
+        console.print(tables.reading_table(learner, example))
 
 
 def undo(
@@ -128,9 +118,7 @@ def verify(model: opt.Model, as_json: opt.AsJson = False) -> None:
 
 def export(
     model: opt.Model,
-    output: Annotated[
-        Path, typer.Argument(readable=False, metavar="OUT", help="The folder to write.", show_default=False)
-    ],
+    output: Annotated[Path, opt.argument("OUT", "The folder to write.")],
     to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="onnx or huggingface.", show_default=False)],
     as_json: opt.AsJson = False,
 ) -> None:
@@ -140,24 +128,17 @@ def export(
     """
     from memgrow.evaluation.tables import in_bytes
     from memgrow.learner import Learner
-    from memgrow.models import PretrainedSettings
-    from memgrow.nn.device import multiplies_bfloat16
     from memgrow.storage.export import export_huggingface, export_onnx
 
     if to not in EXPORTS:
         raise SettingsError(f"there is no export format {to!r}; there are {' and '.join(EXPORTS)}")
     with progress_console().status(f"Writing {printable(str(output))}"):
-        learner = Learner.load(model, "cpu")
-        (export_onnx if to == "onnx" else export_huggingface)(learner, output)
+        (export_onnx if to == "onnx" else export_huggingface)(Learner.load(model, "cpu"), output)
     size = sum(path.stat().st_size for path in output.expanduser().rglob("*") if path.is_file())
     if as_json:
         write_json({"form": to, "folder": str(output), "bytes": size})
     say(f"{output} has the model ({in_bytes(size)}).", soft_wrap=True)
     say(EXPORTS[to].format(output=output), "dim", soft_wrap=True)
-    settings = learner.settings
-    if to == "onnx" and isinstance(settings, PretrainedSettings) and settings.precision != "float32":
-        rounds = settings.precision == "bfloat16" or multiplies_bfloat16("cpu")
-        say("It computes in float32, memgrow predict in bfloat16: they differ by rounding." if rounds else "", "dim")
 
 
 def methods(as_json: opt.AsJson = False) -> None:
@@ -165,11 +146,10 @@ def methods(as_json: opt.AsJson = False) -> None:
 
     Example: memgrow methods
     """
-    from memgrow.cli.methods import defaults_line, letters_table, list_methods, methods_table
+    from memgrow.cli.methods import letters_table, list_methods, methods_table
 
     known = list_methods()
     if as_json:
         write_line(json_text(known, 1))
         return
     console.print(methods_table(known), letters_table(known))
-    say(defaults_line(known))

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from memgrow.data import Columns, Loaded
 
 DATA, SETTINGS = "Data", "Settings"
+VECTORS_HELP = "GloVe or word2vec vectors for new words; none: no vectors."
 NO_VECTORS = "none"  # in place of a file: no vectors, not even those of earlier domains
 
 # Defaults of the library, repeated here so that --help does not import torch.
@@ -34,67 +35,41 @@ def method_names() -> list[str]:
     return METHODS.split(",")
 
 
-def _column(help: str) -> Any:
-    return typer.Option(metavar="COLUMN", help=help, rich_help_panel=DATA)
+def data_option(help: str, *names: str, metavar: str | None = "COLUMN") -> Any:
+    """An option about data files."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=DATA)
 
 
-def _files(help: str) -> Any:
-    return typer.Option(readable=False, metavar="FILE", help=help, rich_help_panel=DATA)
+def file_option(help: str, panel: str | None = DATA, metavar: str = "FILE") -> Any:
+    return typer.Option(metavar=metavar, help=help, rich_help_panel=panel, readable=False)
 
 
-Model = Annotated[
-    Path, typer.Argument(readable=False, metavar="MODEL", help="Folder of the model.", show_default=False)
-]
-Files = Annotated[
-    list[Path],
-    typer.Argument(
-        readable=False,
-        metavar="DATA",
-        help="JSONL, JSON, CSV or TSV, plain or .gz, or Parquet; one domain each.",
-        show_default=False,
-    ),
-]
-Device = Annotated[str, typer.Option("--device", metavar="DEVICE", help="auto, cpu or cuda.", rich_help_panel=SETTINGS)]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="Random seed.", rich_help_panel=SETTINGS)]
+def setting(help: str, *names: str, metavar: str = "N", **named: Any) -> Any:
+    """An option about the model or its training."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=SETTINGS, **named)
+
+
+def argument(metavar: str, help: str) -> Any:
+    return typer.Argument(readable=False, metavar=metavar, help=help, show_default=False)
+
+
+Model = Annotated[Path, argument("MODEL", "Folder of the model.")]
+Files = Annotated[list[Path], argument("DATA", "JSONL, CSV or TSV, plain or .gz, or Parquet; one domain each.")]
+Texts = Annotated[list[str] | None, argument("TEXT", "Texts; two for each prediction of a pair model.")]
+Device = Annotated[str, setting("auto, cpu or cuda.", "--device", metavar="DEVICE")]
+Seed = Annotated[int | None, setting("Random seed.")]
 Beam = Annotated[int, typer.Option("--beam", metavar="N", help="Beam size, for replies.", min=1)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-On = Annotated[
-    str, typer.Option("--on", metavar="WHERE", help="local, ray, or the address of a Ray cluster (ray://HOST:PORT).")
-]
-Encoder = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="Pretrained encoder of a new model: a name (memgrow encoder list), a folder or a hub name.",
-        rich_help_panel=SETTINGS,
-    ),
-]
-Vectors = Annotated[
-    Path | None,
-    typer.Option(
-        readable=False,
-        metavar="FILE",
-        help="GloVe or word2vec vectors for new words; none: no vectors.",
-        rich_help_panel=SETTINGS,
-    ),
-]
 
 
 @dataclass
 class FileOptions:
     """How a file of texts is read."""
 
-    text: Annotated[str | None, _column("Column of the text, or of the first of two.")] = None
-    pair: Annotated[str | None, _column("Column of the second text.")] = None
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            "--delimiter", metavar="SIGN", help="Delimiter of CSV files; found out if not given.", rich_help_panel=DATA
-        ),
-    ] = None
+    text: Annotated[str | None, data_option("Column of the text, or of the first of two.")] = None
+    pair: Annotated[str | None, data_option("Column of the second text.")] = None
     encoding: Annotated[
-        str | None,
-        typer.Option("--encoding", metavar="NAME", help="Encoding of files that are not UTF-8.", rich_help_panel=DATA),
+        str | None, data_option("Encoding of files that are not UTF-8.", "--encoding", metavar="NAME")
     ] = None
 
     def columns(self) -> "Columns":
@@ -102,42 +77,24 @@ class FileOptions:
         from memgrow.data import Columns
         from memgrow.data.files import FileFormat
 
-        return Columns(text=self.text, pair=self.pair, file_format=FileFormat(self.delimiter, self.encoding or "utf-8"))
-
-    def check_no_file(self) -> None:
-        """Refuse a delimiter where texts do not come from a file."""
-        if self.delimiter is not None:
-            raise SettingsError("--delimiter is for CSV files: leave it out, or give a file")
+        return Columns(text=self.text, pair=self.pair, file_format=FileFormat(encoding=self.encoding or "utf-8"))
 
 
 @dataclass
 class DataOptions(FileOptions):
     """How files of labeled examples are read."""
 
-    label: Annotated[str | None, _column("Column of the label.")] = None
-    reply: Annotated[
-        str | None, typer.Option("--reply", metavar="COLUMN", help="Column of the reply.", rich_help_panel=DATA)
-    ] = None
-    by: Annotated[str | None, _column("Column that names the domain of a row.")] = None
-    domains: Annotated[
-        str | None,
-        typer.Option(metavar="A,B,C", help="With --by: which domains, in this order.", rich_help_panel=DATA),
-    ] = None
-    split_column: Annotated[str | None, _column("Column with train, validation or test.")] = None
-    skip_empty: Annotated[
-        bool,
-        typer.Option("--skip-empty", help="Leave out rows with an empty text.", rich_help_panel=DATA),
-    ] = False
+    label: Annotated[str | None, data_option("Column of the label.")] = None
+    reply: Annotated[str | None, data_option("Column of the reply.", "--reply")] = None
+    by: Annotated[str | None, data_option("Column that names the domain of a row.")] = None
+    domains: Annotated[str | None, data_option("With --by: which domains, in this order.", metavar="A,B,C")] = None
+    split_column: Annotated[str | None, data_option("Column with train, validation or test.")] = None
     map_label: Annotated[
         list[str] | None,
-        typer.Option(
-            "--map-label", metavar="OLD=NEW", help="Rename a label; OLD=- leaves its rows out.", rich_help_panel=DATA
-        ),
+        data_option("Rename a label; OLD=- leaves its rows out.", "--map-label", metavar="OLD=NEW"),
     ] = None
 
     def columns(self, group: str | None = None) -> "Columns":
-        from dataclasses import replace
-
         return replace(
             super().columns(),
             label=self.label,
@@ -153,20 +110,17 @@ class DataOptions(FileOptions):
         from memgrow.cli.output import split_names
         from memgrow.data import load_for_evaluation
 
-        return load_for_evaluation(paths, self.columns(), split_names(self.domains), skip_empty=self.skip_empty)
+        return load_for_evaluation(paths, self.columns(), split_names(self.domains))
 
 
 @dataclass
 class TrainingDataOptions(DataOptions):
     """How files are split into training, validation and test examples."""
 
-    group: Annotated[str | None, _column("Column whose equal values stay in one split.")] = None
-    validation: Annotated[list[Path] | None, _files("Validation examples.")] = None
-    test: Annotated[list[Path] | None, _files("Test examples.")] = None
-    held_out: Annotated[list[Path] | None, _files("Examples to halve into validation and test.")] = None
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", help="Examples of each split, at most.", rich_help_panel=DATA)
-    ] = None
+    group: Annotated[str | None, data_option("Column whose equal values stay in one split.")] = None
+    validation: Annotated[list[Path] | None, file_option("Validation examples.")] = None
+    test: Annotated[list[Path] | None, file_option("Test examples.")] = None
+    limit: Annotated[int | None, data_option("Examples of each split, at most.", metavar="N")] = None
 
     def load(self, paths: list[Path], domains: list[str] | None) -> "Loaded":
         """The domains of files."""
@@ -177,10 +131,8 @@ class TrainingDataOptions(DataOptions):
             columns=self.columns(self.group),
             validation=self.validation or (),
             test=self.test or (),
-            held_out=self.held_out or (),
             domains=domains,
             limit=self.limit,
-            skip_empty=self.skip_empty,
         )
 
 
@@ -188,29 +140,22 @@ class TrainingDataOptions(DataOptions):
 class SettingOptions:
     """The settings of a model and its training."""
 
-    encoder: Encoder = None
-    vectors: Vectors = None
-    recipe: Annotated[
-        Path | None,
-        typer.Option(
-            readable=False,
-            metavar="FILE",
-            help="Settings: a YAML file, or small, small-dialogue, demo.",
-            rich_help_panel=SETTINGS,
+    encoder: Annotated[
+        str | None,
+        setting(
+            "Pretrained encoder of a new model: a name (memgrow encoder list), a folder or a hub name.", metavar="NAME"
         ),
     ] = None
+    vectors: Annotated[Path | None, file_option(VECTORS_HELP, SETTINGS)] = None
+    recipe: Annotated[Path | None, file_option("Settings: a YAML file, or small, small-dialogue, demo.", SETTINGS)] = (
+        None
+    )
     set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="One setting, such as hidden=64 or epochs=5.", rich_help_panel=SETTINGS
-        ),
+        list[str] | None, setting("One setting, such as hidden=64 or epochs=5.", "--set", metavar="NAME=VALUE")
     ] = None
     seed: Seed = None
     device: Device = "auto"
-    threads: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="CPU threads; default: 1 for small models.", min=1, rich_help_panel=SETTINGS),
-    ] = None
+    threads: Annotated[int | None, setting("CPU threads; default: 1 for small models.", min=1)] = None
 
     def changes(self) -> "SettingChanges":
         """What --recipe, --set and --encoder change."""
@@ -233,17 +178,11 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
             parameters.append(one.replace(annotation=hints[one.name]))
             continue
         kinds = get_type_hints(groups[one.name], include_extras=True)
-        for option in fields(groups[one.name]):
-            parameters.append(
-                inspect.Parameter(
-                    option.name,
-                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                    default=option.default,
-                    annotation=kinds[option.name],
-                )
-            )
-    required = [one for one in parameters if one.default is inspect.Parameter.empty]
-    optional = [one for one in parameters if one.default is not inspect.Parameter.empty]
+        parameters += [
+            one.replace(name=option.name, default=option.default, annotation=kinds[option.name])
+            for option in fields(groups[one.name])
+        ]
+    parameters.sort(key=lambda one: one.default is not inspect.Parameter.empty)  # those without a default first
 
     @functools.wraps(command)
     def run(**given: Any) -> None:
@@ -253,8 +192,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
         }
         command(**given, **made)
 
-    run.__signature__ = inspect.Signature([*required, *optional])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (*required, *optional)}
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 

@@ -21,26 +21,12 @@ if TYPE_CHECKING:
 
 AT_ONCE = 1024  # texts that are split together, to see how many are cut
 PICTURES = ("png", "svg", "pdf")  # formats by the ends of names
-UNBROKEN, LINES = 10_000, 25  # letters and lines of what is no terminal
+PIPED = ConsoleDimensions(10_000, 25)  # size of what is no terminal
 SPECIAL = 8  # pieces that an encoder puts around its texts, at most
 
 
 class PrintableConsole(Console):
-    """Shows what a terminal would obey, whoever put it into a name; only what rich itself says to it is left."""
-
-    def __init__(self, **options: Any) -> None:
-        self._finds_colours = True
-        super().__init__(**options)
-        self._finds_colours = False
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether what was written can be written over, as bars are.
-
-        FORCE_COLOR asks for colours and no more: notebooks and CI set it for what they keep, and a bar would be
-        hundreds of lines there.
-        """
-        return super().is_terminal and (self._finds_colours or self.file.isatty())
+    """Escapes control characters in names. Output that is piped is not wrapped unless COLUMNS is set."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
@@ -48,17 +34,14 @@ class PrintableConsole(Console):
 
     @property
     def size(self) -> ConsoleDimensions:
-        """As wide as the terminal; elsewhere without end: whatever reads a pipe wants lines that are whole."""
-        if self.is_terminal or "COLUMNS" in os.environ:
-            return super().size
-        return ConsoleDimensions(UNBROKEN, LINES)
+        return super().size if self.is_terminal or "COLUMNS" in os.environ else PIPED
 
     @size.setter
     def size(self, new_size: tuple[int, int]) -> None:
         self._width, self._height = new_size
 
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # which ends a command as it would without rich
+        raise BrokenPipeError
 
 
 console = PrintableConsole(highlight=False)
@@ -72,24 +55,24 @@ def split_names(listed: str | None) -> list[str] | None:
 
 
 def say(sentence: str, style: str = "", soft_wrap: bool = False) -> None:
-    """Print a sentence that may hold names of a user's own, which are never markup; soft_wrap: as one line."""
+    """Print a sentence, in which nothing is markup; soft_wrap: as one line."""
     if sentence:
         console.print(Text(sentence, style), soft_wrap=soft_wrap)
 
 
 def progress_console() -> Console:
-    """Where a command says how far it is, and what one should know: beside the output where that is to be JSON."""
+    """Where progress and notices go: standard error if the output is JSON."""
     return notes if console.quiet else console
 
 
-def notice(sentence: str, soft_wrap: bool = False) -> None:
-    """Say what one should know of a long command, also where its output is to be JSON; soft_wrap: as one line."""
+def notice(sentence: str) -> None:
+    """Print a notice of a long command, to standard error if the output is JSON."""
     if sentence:
-        progress_console().print(Text(sentence, "dim"), soft_wrap=soft_wrap)
+        progress_console().print(Text(sentence, "dim"))
 
 
 def note_to_stderr(sentence: str) -> None:
-    """Say something beside the output, so that a pipe does not get it."""
+    """Print to standard error, so that a pipe does not get it."""
     notes.print(Text(sentence, "dim"))
 
 
@@ -101,21 +84,21 @@ def write_json(value: Any, indent: int | None = None) -> None:
 
 
 def write_line(line: str) -> None:
-    """Write a line for a program to read: whole, however long it is, and in UTF-8."""
+    """Write a line for a program to read, unwrapped and in UTF-8."""
     standard_output().write(f"{line}\n".encode(errors="surrogateescape"))  # as the names of files are
 
 
 def standard_output() -> BinaryIO:
-    """Where answers go, as bytes."""
+    """Standard output as bytes."""
     if sys.stdout is None:
         raise OSError(errno.EBADF, "standard output is closed")
     return sys.stdout.buffer
 
 
 def standard_input() -> BinaryIO:
-    """What is piped or typed, as bytes."""
+    """Standard input as bytes."""
     if sys.stdin is None:
-        raise SettingsError("standard input is closed, and nothing can be read from it: give texts by a pipe or a file")
+        raise SettingsError("standard input is closed: give texts by a pipe or a file")
     return sys.stdin.buffer
 
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from memgrow.learner import Learner
 
 CHUNK = 1024  # texts that are predicted together: a pipe or a file of any length takes little memory
-FORMATS = ("jsonl", "csv")
 OUTPUT_NAMES = ("texts", "label", "probability", "probabilities", "reply", "ended")
 
 
@@ -40,18 +39,10 @@ OUTPUT_NAMES = ("texts", "label", "probability", "probabilities", "reply", "ende
 def predict(
     model: opt.Model,
     rows: opt.FileOptions,
-    texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TEXT", help="Texts; two for each prediction of a pair model.", show_default=False),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", help="JSONL, CSV, TSV or Parquet file of texts.")
-    ] = None,
+    texts: opt.Texts = None,
+    file: Annotated[Path | None, opt.file_option("JSONL, CSV, TSV or Parquet file of texts.", None)] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to a .jsonl or .csv file.")
-    ] = None,
-    format_: Annotated[
-        str | None, typer.Option("--format", metavar="NAME", help="Output: jsonl or csv.", show_default=False)
     ] = None,
     for_domain: Annotated[
         str | None, typer.Option(metavar="NAME", help="Texts are of this domain: predict its labels only.")
@@ -77,13 +68,10 @@ def predict(
 
     if texts and file:
         raise SettingsError("give texts or a --file, not both")
-    format_ = _output_format(format_, output)
-    if as_json and format_ != "jsonl":
-        raise SettingsError("give --json or --format csv, not both")
     if output is not None:
+        if output.suffix.lower() not in (".jsonl", ".csv"):
+            raise SettingsError(f"{output} must end with .jsonl or .csv, which says the format")
         check_output(output)
-    if not file:
-        rows.check_no_file()
     learner = Learner.load(model, device)
     if learner.task != REPLY and beam > 1:
         raise SettingsError("--beam is for replies, and this model predicts labels: leave it out")
@@ -97,7 +85,7 @@ def predict(
             note_to_stderr("Type a text a line; Ctrl-D ends.")
     cut, done, unknown = 0, 0, UnknownWords()
     with _output(output) as write, ProgressBar(notes) as bar:
-        writer = (CsvRows if format_ == "csv" else JsonLines)(write)
+        writer = (CsvRows if output and output.suffix.lower() == ".csv" else JsonLines)(write)
         for chunk in chunks:
             examples = [one.example for one in chunk]
             cut += count_cut_texts(examples, learner)
@@ -105,10 +93,10 @@ def predict(
                 unknown += learner.count_unknown(examples)
             for one, prediction in zip(chunk, _predictions(learner, examples, beam, for_domain), strict=True):
                 writer.add(one, prediction)
+            done += len(chunk)
             if output is None:
                 sys.stdout.flush()
-            done += len(chunk)
-            if done > CHUNK and _shows_progress(output):
+            elif done > CHUNK:
                 bar.show("texts", done, None, f"{done:,} done")
     note_cut_texts(cut, learner)
     if (sentence := unknown.sentence("these texts")) is not None:
@@ -180,38 +168,35 @@ def _predictions(
 class JsonLines:
     """One object a line: the other fields of the row, the texts, and the prediction."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
 
     def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
         from memgrow.data.disk import finite
 
         others = {name: value for name, value in given.fields.items() if name not in given.text_columns}
-        names = _renamed(others, prediction)
-        kept = {names[name]: value for name, value in others.items()}
+        kept = {_free_name(name, others, prediction): value for name, value in others.items()}
         self._write(json_text(finite({**kept, "texts": given.example.texts, **prediction})))
 
 
 class CsvRows:
     """Rows below a header: all fields of the row, then the prediction with a column for each label."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, write: Callable[[str], object]) -> None:
         self._write, self._header = write, list[str]()
-        self._names: dict[str, str] = {}
 
     def add(self, given: "Input", prediction: Mapping[str, Any]) -> None:
-        texts = dict(zip(("text", "pair"), given.example.texts, strict=False))
-        row, columns = given.fields or texts, _flat(prediction)
+        fields = given.fields or dict(zip(("text", "pair"), given.example.texts, strict=False))
+        columns = _flat(prediction)
+        row = {_free_name(name, fields, columns): value for name, value in fields.items()} | columns
         if not self._header:
-            self._names = _renamed(row, columns)
-            self._header = [*self._names.values(), *columns]
+            self._header = list(row)
             self._line(self._header)
-        if unknown := [name for name in row if name not in self._names]:
+        if unknown := [name for name in row if name not in self._header]:
             raise DataError(
-                f"{given.example.where} has a field that the first row lacks ({listed(unknown)}): use --format jsonl"
+                f"{given.example.where} has a field that the first row lacks ({listed(unknown)}): write .jsonl"
             )
-        values = {self._names[name]: value for name, value in row.items()} | columns
-        self._line([_cell(values.get(name)) for name in self._header])
+        self._line([_cell(row.get(name)) for name in self._header])
 
     def _line(self, cells: list[str]) -> None:
         line = io.StringIO()
@@ -219,15 +204,8 @@ class CsvRows:
         self._write(line.getvalue().encode(errors="backslashreplace").decode())
 
 
-def _output_format(name: str | None, output: Path | None) -> str:
-    found = name or (output.suffix.lower().removeprefix(".") if output else "jsonl")
-    if found not in FORMATS:
-        raise SettingsError(f"the output format must be one of {', '.join(FORMATS)}, not {found!r}: give --format")
-    return found
-
-
 @contextmanager
-def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
+def _output(path: Path | None) -> Iterator[Callable[[str], object]]:
     """Writes lines to standard output, or to a file that appears once all are written."""
     if path is None:
         yield write_line
@@ -235,29 +213,15 @@ def _output(path: Path | None) -> Iterator[Callable[[str], None]]:
     from memgrow.data.disk import open_output
 
     with open_output(path) as file:
-
-        def write(line: str) -> None:
-            file.write(f"{line}\n".encode())
-
-        yield write
+        yield lambda line: file.write(f"{line}\n".encode())
 
 
-def _shows_progress(output: Path | None) -> bool:
-    """Whether the user is at a terminal and does not see the output."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        return False
-    return output is not None or sys.stdout is None or not sys.stdout.isatty()
-
-
-def _renamed(fields: Collection[str], prediction: Collection[str]) -> dict[str, str]:
-    """The name of each field in the output: given_NAME where the prediction has one of that name."""
-    names: dict[str, str] = {}
-    for name in fields:
-        new = name
-        while new in OUTPUT_NAMES or new in prediction or (new != name and new in fields):
-            new = f"given_{new}"
-        names[name] = new
-    return names
+def _free_name(name: str, fields: Collection[str], prediction: Collection[str]) -> str:
+    """The name of a field in the output: given_NAME where the prediction has one of that name."""
+    new = name
+    while new in OUTPUT_NAMES or new in prediction or (new != name and new in fields):
+        new = f"given_{new}"
+    return new
 
 
 def _flat(prediction: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,38 +15,20 @@ if TYPE_CHECKING:
 REPORT = "report.html"
 BEGINNING = 1000  # bytes of a page in which its maker is named
 
-What = Annotated[
-    Path,
-    typer.Argument(
-        readable=False,
-        metavar="RUN_OR_MODEL",
-        help="A model's folder, or what compare or demo has written.",
-        show_default=False,
-    ),
-]
-Data = Annotated[
-    list[Path] | None,
-    typer.Argument(
-        readable=False,
-        metavar="DATA",
-        help="Of a model: files of its domains, to see whose slots their test texts read.",
-        show_default=False,
-    ),
-]
-
 
 @opt.grouped
 def report(
-    what: What,
+    what: Annotated[Path, opt.argument("RUN_OR_MODEL", "A model's folder, or what compare or demo has written.")],
     rows: opt.DataOptions,
-    data: Data = None,
+    data: Annotated[
+        list[Path] | None,
+        opt.argument("DATA", "Of a model: files of its domains, to see whose slots their test texts read."),
+    ] = None,
     out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="The page.")] = Path(REPORT),
     method: Annotated[
         str | None, typer.Option(metavar="NAME", help="For a comparison: the method to report on [the best].")
     ] = None,
-    plots: Annotated[
-        Path | None, typer.Option(readable=False, metavar="FOLDER", help="Write the plots as PNG and SVG too.")
-    ] = None,
+    plots: Annotated[Path | None, opt.file_option("Write the plots as PNG and SVG too.", None, "FOLDER")] = None,
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
@@ -54,7 +36,6 @@ def report(
 
     Example: memgrow report model/ books_test.jsonl dvds_test.jsonl -o report.html
     """
-    from memgrow.data import Stream
     from memgrow.evaluation.plots import new_figure
     from memgrow.evaluation.report import find_results, read_results, report_of_model, save_plots
     from memgrow.learner import Learner
@@ -70,21 +51,17 @@ def report(
         if method is not None:
             raise SettingsError(f"--method is for comparisons, and {what} is none: leave it out")
         learner = Learner.load(what, device)
-        stream = Stream(())
-        if data:
-            loaded = rows.load_for_evaluation(data)
-            stream = loaded.stream
-            for notice in loaded.notices:
-                note_to_stderr(notice)
+        loaded = rows.load_for_evaluation(data) if data else None
+        for notice in loaded.notices if loaded else ():
+            note_to_stderr(notice)
         with progress_console().status("reading the texts" if data else "reading the model"):
-            made = report_of_model(learner, str(what), tuple(stream))
+            made = report_of_model(learner, str(what), tuple(loaded.stream) if loaded else ())
     write_report(made, out)
     pictures = save_plots(made, plots) if plots is not None else []
     if as_json:
         write_json({"report": str(out), "pictures": [str(path) for path in pictures]})
     if plots is not None:
-        names = [path.name for path in pictures]
-        say(f"The pictures are in {plots}: {', '.join(names)}.")
+        say(f"The pictures are in {plots}: {', '.join(path.name for path in pictures)}.")
 
 
 def write_report(made: "Report", out: Path) -> None:
@@ -108,6 +85,4 @@ def check_replaceable(out: Path) -> None:
         return  # a pipe would wait for somebody to write
     with out.open("rb") as file:
         if f'content="{GENERATOR}"'.encode() not in file.read(BEGINNING):
-            raise SettingsError(
-                f"{out} is there already, and is no report of memgrow's: move it away, or choose another place"
-            )
+            raise SettingsError(f"{out} exists and is no report of memgrow's: choose another name")
