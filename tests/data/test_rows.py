@@ -124,7 +124,6 @@ def test_unread_labels_beside_replies_are_warned_of():
         (5, "mine is of type int"),
         (["a text"], "mine, row 1 is of type str"),
         ([("alone",)], "row 1 is of type tuple"),
-        ([("a", "b"), {"text": "c", "label": "b"}], "row 2 is of another kind"),
         ([{"text": None, "label": "a"}], "row 1 has no value for the field 'text'"),
         ([{"text": NAN, "label": "a"}], "row 1 has no value for the field 'text'"),
         ([{"text": "a", "label": NA}], "row 1 has no value for the field 'label'"),

@@ -53,10 +53,7 @@ class Encoded:
         return max(map(len, self.texts[index]))
 
     def bucket_key(self, index: int) -> tuple[int, int]:
-        """The key that examples are bucketed by, so that batches have little padding.
-
-        Of a pair the longer text counts. Of message and reply both do: the message in bands that widen with its length.
-        """
+        """The key for batches with little padding: the longer text of a pair, both message (in bands) and reply."""
         if not self.answered:
             return self.length(index), 0
         message, reply = self.texts[index]
@@ -173,10 +170,7 @@ def _moved(tensor: Tensor, device: torch.device) -> Tensor:
 
 
 def shuffled(encoded: Encoded, size: int, seed: int, turn: int) -> list[list[int]]:
-    """The batches of one epoch: every example once, examples of similar length together.
-
-    The seed decides which examples share a batch, the turn (the epoch) the order of the batches.
-    """
+    """The batches of one epoch, of similar length: the seed decides who shares a batch, the turn their order."""
     drawn = torch.randperm(len(encoded), generator=torch.Generator().manual_seed(seed)).numpy()
     # Stable: examples of one length stay in the order that was drawn.
     order = drawn[np.argsort(encoded.bucket_keys[drawn], kind="stable")]

@@ -19,10 +19,7 @@ ROLES = ("text", "pair", "label", "by", "group", "split", "reply")
 
 @dataclass(frozen=True)
 class Columns:
-    """Names of columns; None for text, pair, label, split and reply means: find it by its usual name.
-
-    With a reply the text is the message that it answers, and there is no pair and no label.
-    """
+    """Names of columns; None for text, pair, label, split and reply: find it by its usual name."""
 
     text: str | None = None
     pair: str | None = None
@@ -131,10 +128,7 @@ def _first_of(usual: Sequence[str], names: Collection[str], taken: Collection[st
 
 
 def _is_dialogue(message: str | None, reply: str | None, *, has_text: bool, has_label: bool, labelled: bool) -> bool:
-    """Whether a file has replies rather than labels, by the columns it has.
-
-    A label beside a text, or beside only one of message and reply, speaks for labels; for prediction a message will do.
-    """
+    """Whether a file has replies rather than labels; a label beside a text, or beside half a dialogue, wins."""
     if has_text:
         return labelled and not has_label and reply is not None
     if not labelled:

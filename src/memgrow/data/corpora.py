@@ -99,11 +99,7 @@ def open_corpus(
     domains: Sequence[str] | None = None,
     limit: int | None = None,
 ) -> Loaded:
-    """A stream from the name of a corpus, from a folder of data files, or from data files.
-
-    `domains` are chosen by name, in that order. At most `limit` training examples of each are kept; other parts stay
-    whole.
-    """
+    """A stream from a corpus, a folder or files; `domains` in that order, at most `limit` training examples of each."""
     files = [source] if isinstance(source, str | Path) else list(source)
     if len(files) == 1 and (str(files[0]) in CORPORA or Path(files[0]).is_dir()):
         files = _files_of(files[0])
@@ -125,13 +121,6 @@ def _files_of(name_or_folder: str | Path) -> list[str | Path]:
     return list(files)
 
 
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    text: str
-    label: str
-    group: str  # the review or the article that it is from
-
-
 def unpack_sentiment(archive: Path, folder: Path) -> tuple[str, ...]:
     """Write a file for each domain, with text, label, group and split; returns the number of sentences of each."""
     notices = []
@@ -148,18 +137,17 @@ def unpack_sentiment(archive: Path, folder: Path) -> tuple[str, ...]:
         raise DataError(f"{archive} cannot be unpacked ({error}); fetch the archive again") from None
     for domain, rated in sentences.items():
         with (folder / f"{domain}.jsonl").open("w", encoding="utf-8", newline="\n") as output:
-            for part, members in draw(rated, [one.group for one in rated], SHARES).items():
+            for part, members in draw(rated, [one["group"] for one in rated], SHARES).items():
                 for one in members:
-                    row = {"text": one.text, "label": one.label, "group": one.group, "split": part}
-                    output.write(json.dumps(row, ensure_ascii=False) + "\n")
-        labels = Counter(one.label for one in rated)
+                    output.write(json.dumps({**one, "split": part}, ensure_ascii=False) + "\n")
+        labels = Counter(one["label"] for one in rated)
         notices.append(f"{domain}: {labels['positive']:,} positive and {labels['negative']:,} negative sentences")
     return tuple(notices)
 
 
-def read_ratings(raw: bytes) -> list[Sentence]:
-    """The sentences with a clear rating, each once; a text that is rated both ways is left out."""
-    by_text: dict[str, list[Sentence]] = {}
+def read_ratings(raw: bytes) -> list[dict[str, str]]:
+    """The sentences with a clear rating as rows, each once; a text that is rated both ways is left out."""
+    by_text: dict[str, list[dict[str, str]]] = {}
     for line in raw.splitlines():
         try:
             decoded = line.decode()
@@ -172,6 +160,6 @@ def read_ratings(raw: bytes) -> list[Sentence]:
         except ValueError:
             continue
         if text and abs(rating) > CLEAR:
-            sentence = Sentence(text, "positive" if rating > 0 else "negative", key.strip().partition("_")[0])
-            by_text.setdefault(text, []).append(sentence)
-    return [same[0] for same in by_text.values() if len({sentence.label for sentence in same}) == 1]
+            label, group = "positive" if rating > 0 else "negative", key.strip().partition("_")[0]  # the review
+            by_text.setdefault(text, []).append({"text": text, "label": label, "group": group})
+    return [same[0] for same in by_text.values() if len({row["label"] for row in same}) == 1]

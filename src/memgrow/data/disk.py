@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from memgrow.errors import ModelError, SettingsError, brief
@@ -30,10 +30,7 @@ Shapes = dict[str, tuple[int, ...]]
 
 @contextmanager
 def atomic_open(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that replaces `path` at the end of the block; after an error `path` is unchanged.
-
-    The temporary file is new and its name is random, so no link is followed. An older file's mode is kept.
-    """
+    """Open a new file (no link is followed) that replaces `path` at the end; after an error `path` is unchanged."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.writing")
@@ -203,8 +200,6 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """Read a safetensors file."""
-    from safetensors.torch import load_file
-
     try:
         return load_file(path)
     except UNREADABLE as error:

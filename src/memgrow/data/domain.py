@@ -1,7 +1,4 @@
-"""Examples, domains and streams, and their fingerprints.
-
-Finished stages and runs are found again by fingerprints, so the bytes that are hashed here must never change.
-"""
+"""Examples, domains and streams. Work is found again by fingerprints: the bytes that are hashed must never change."""
 
 import hashlib
 import json
@@ -23,10 +20,7 @@ STRING_OR_NONE = {str, type(None)}
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One text, or two for a pair task, with its label or reply where known.
-
-    A label may be a string, an int or a bool, also of numpy; it is kept as a string.
-    """
+    """One text, or two for a pair task, with its label (kept as a string) or its reply where known."""
 
     text: str
     pair: str | None = None
@@ -79,10 +73,7 @@ class Domain:
 
     @classmethod
     def from_rows(cls, name: str, rows: object, **options: Any) -> "Domain":
-        """A domain of dicts, tuples (text, label) or (text, pair, label), examples, a frame, or columns by name.
-
-        Options are the columns of `Columns` and the arguments of `load_rows`; parts that are not given are drawn.
-        """
+        """A domain of dicts, tuples, examples, a frame or columns; options as for `Columns` and `load_rows`."""
         from memgrow.data.columns import Columns
         from memgrow.data.load import load_rows
 

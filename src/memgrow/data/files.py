@@ -80,10 +80,7 @@ def is_data_file(path: Path) -> bool:
 
 
 def domain_and_part(path: Path) -> tuple[str, str | None]:
-    """The domain and the part: books_train.jsonl.gz is the train part of books, books.csv is books as a whole.
-
-    A file named by its part alone, as in books/test.csv, belongs to the domain of its folder's name.
-    """
+    """books_train.csv is the train part of books, books.csv is all of books, books/test.csv the test part of books."""
     name = _name_and_reader(path)[0]
     for called, part in PART_NAMES.items():
         if name.lower() == called:
@@ -266,13 +263,10 @@ def write_jsonl(stream: Stream, folder: str | Path) -> list[Path]:
     for path, domain in paths.items():
         if path.name != f"{domain.name}.jsonl" or domain_and_part(path)[0] != domain.name:
             raise DataError(f"the domain {domain.name!r} cannot name a file: rename it, without / and _train, _test")
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        for path, domain in paths.items():
-            rows = (_fields(example) | {"split": part} for part in PARTS for example in getattr(domain, part))
-            path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8", newline="\n")
-    except (OSError, UnicodeEncodeError) as error:
-        raise DataError(f"{folder} cannot be written ({error}); choose another folder, or correct the text") from error
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for path, domain in paths.items():
+        rows = (_fields(example) | {"split": part} for part in PARTS for example in getattr(domain, part))
+        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), "utf-8", newline="\n")
     return list(paths)
 
 

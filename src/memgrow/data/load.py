@@ -48,10 +48,7 @@ def load_stream(
     labelled: bool = True,
     skip_empty: bool = False,
 ) -> Loaded:
-    """Files as domains in three parts, one domain a file or by the column `columns.by`; missing parts are drawn.
-
-    At most `limit` examples of each part are kept. A row with an empty text is an error, or left out if `skip_empty`.
-    """
+    """Files as domains in three parts, one domain a file or by the column `columns.by`; missing parts are drawn."""
     roles = {"data": paths, "validation": validation, "test": test, HELD_OUT: held_out}
     given = [(path, role) for role, some in roles.items() for path in _each(some)]
     _check_files([path for path, _ in given])
@@ -72,10 +69,7 @@ def load_rows(
     seed: int = 0,
     skip_empty: bool = False,
 ) -> Loaded:
-    """Rows, a frame or a dataset as the domain of that name, or as one for each value of the column `columns.by`.
-
-    A mapping of splits (train, validation, test) has its parts; others are drawn, as `load_stream` does for files.
-    """
+    """Rows, a frame, a dataset or a mapping of splits as the domain of that name, or by the column `columns.by`."""
     given = [*splits_of(rows, name).items(), ("validation", validation), ("test", test), (HELD_OUT, held_out)]
     given = [(role, some) for role, some in given if some is not None]
     tables = [(read_python_rows(name, role, some, columns, skip_empty), role) for role, some in given]
@@ -157,8 +151,7 @@ def _match(file: str, groups: Groups, names: Collection[str], by: bool, notices:
     others = dict.fromkeys(name for name, _ in groups if name not in names)
     known = {key: records for key, records in groups.items() if key[0] in names}
     if not known:
-        remedy = "give a file of one of these" if by else "name the file after its domain, as in DOMAIN_test.jsonl"
-        raise DataError(f"{file} is of the domain {listed(others)}, but the data has {listed(names)}; {remedy}")
+        raise DataError(f"{file} is of the domain {listed(others)}, but the data has {listed(names)}; rename the file")
     if others:
         count = sum(map(len, groups.values())) - sum(map(len, known.values()))
         notices.append(f"{_left_out(count, f'of {file}')}, as the data has no domain {listed(others)}")

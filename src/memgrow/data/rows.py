@@ -157,18 +157,12 @@ def read_python_rows(name: str, role: str, rows: object, columns: Columns, skip_
     given = iter(iterate_rows(rows, called))
     if (first := next(given, None)) is None:
         raise DataError(f"{called} is empty: it has no rows; give at least one")
-    shape = _values(first, f"{called}, row 1")[1]
-
-    def placed() -> Iterator[PlacedRow]:
-        for number, row in enumerate(chain([first], given), 1):
-            place = (row.where if isinstance(row, Example) else "") or f"{called}, row {number}"
-            values, roles = _values(row, place)
-            if roles != shape:
-                raise DataError(f"{place} is of another kind than the row before it; give rows of one kind")
-            yield place, values
-
-    known: dict[str, Any] = {one: one for one in shape}
-    return _fill(Table(called, name, None, replace(columns, **known)), placed(), skip_empty=skip_empty)
+    _, roles = _values(first, f"{called}, row 1")
+    known: dict[str, Any] = {role: role for role in roles}
+    numbered = enumerate(chain([first], given), 1)
+    placed = ((getattr(row, "where", "") or f"{called}, row {number}", row) for number, row in numbered)
+    fields = ((place, _values(row, place)[0]) for place, row in placed)
+    return _fill(Table(called, name, None, replace(columns, **known)), fields, skip_empty=skip_empty)
 
 
 def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, ...]]:
@@ -178,6 +172,8 @@ def _values(row: object, place: str) -> tuple[Mapping[str, object], tuple[str, .
     if isinstance(row, Example):
         roles = ("text", "reply") if row.reply is not None else TUPLES[len(row.texts) + 1]
         return {role: getattr(row, role) for role in roles}, roles
+    if hasattr(row, "_asdict"):  # a named tuple, as of pandas
+        return row._asdict(), ()
     if isinstance(row, tuple | list) and len(row) in TUPLES:
         return dict(zip(TUPLES[len(row)], row, strict=True)), TUPLES[len(row)]
     raise DataError(f"{place} is {kind_of(row)}; {ROW_KINDS}")

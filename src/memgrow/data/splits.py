@@ -1,7 +1,4 @@
-"""Drawing the parts of a domain so that nothing leaks from one into another.
-
-Parts are drawn by the hash of a seed and a name: neither the order of the rows nor the machine decides them.
-"""
+"""Drawing the parts of a domain by hash, so that neither the order of rows nor the machine decides them."""
 
 import hashlib
 from collections import Counter
@@ -23,10 +20,7 @@ def draw(
     fractions: Mapping[str, float] | Sequence[float] = (0.8, 0.1, 0.1),
     seed: int = 0,
 ) -> dict[str, tuple[T, ...]]:
-    """Draw parts of about the sizes asked for, whole group by whole group; the order of the rows makes no difference.
-
-    Fractions are by name, or for train, validation and test. With at least as many groups as parts none is empty.
-    """
+    """Draw parts of about the sizes asked for, whole group by whole group; the order of the rows is irrelevant."""
     shares = dict(fractions) if isinstance(fractions, Mapping) else dict(zip(PARTS, fractions, strict=False))
     if len(shares) != len(fractions) or min(shares.values(), default=-1.0) < 0 or abs(sum(shares.values()) - 1) > 1e-9:
         raise SettingsError(f"cannot draw parts of {fractions}; give fractions for {', '.join(PARTS)} that add up to 1")

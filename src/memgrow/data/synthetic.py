@@ -1,11 +1,6 @@
-"""A synthetic stream of sentence pairs with labels.
-
-Domains share words and disagree about some of them, so that fine-tuning on one unlearns the others; each domain can be
-told from its own words, so that one model can learn them all.
-"""
+"""A synthetic stream of sentence pairs: domains share words and disagree about some, so that models forget."""
 
 import random
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from memgrow.data.domain import PARTS, Domain, Example, Stream
@@ -22,6 +17,9 @@ def _scales(words: str) -> Scales:
     return ((a, b), (c, d)), ((e, f), (g, h))
 
 
+COMMON = _scales("big large small tiny old ancient new recent")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """A domain of sentence pairs: what it speaks of, words that only it uses, and its reading of the shared jargon."""
@@ -33,12 +31,13 @@ class Place:
     deeds: tuple[str, ...]
     own: Scales
     jargon: Scales
+    common: Scales
 
     @classmethod
     def parse(cls, block: str) -> "Place":
         name, things, people, spots, deeds, own, jargon = block.replace("\n", " | ").split(" | ")
         named = tuple(f"the {person}" for person in people.split())
-        return cls(name, _words(things), named, _phrases(spots), _words(deeds), _scales(own), _scales(jargon))
+        return cls(name, _words(things), named, _phrases(spots), _words(deeds), _scales(own), _scales(jargon), COMMON)
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -49,7 +48,6 @@ def _phrases(text: str) -> tuple[str, ...]:
     return tuple(text.split(", "))
 
 
-COMMON = _scales("big large small tiny old ancient new recent")
 # Name, things, people, spots, deeds; then its words and its jargon, as `_scales` reads them. The jargon is the same
 # eight words everywhere, the same four to a scale; which of the four are synonyms is up to the place. No two places
 # agree on both scales, and the first agrees with the next three on neither.
@@ -91,12 +89,7 @@ HYPOTHESES = (
 )
 # Half of all pairs turn on jargon. As a third of the labels is neutral, a third of all pairs has the opposite label in
 # some other domain.
-PAIR_KINDS: tuple[Callable[[Place], Scales], ...] = (
-    lambda place: place.jargon,
-    lambda place: place.own,
-    lambda place: place.jargon,
-    lambda place: COMMON,
-)
+PAIR_KINDS = ("jargon", "own", "jargon", "common")
 MAX_DRAWS = 1000  # draws without a new pair before a domain counts as used up
 
 
@@ -125,7 +118,7 @@ def _new_pairs(place: Place, size: int, rng: random.Random, seen: set[tuple[str,
     pairs = []
     for turn in range(size):
         label = LABELS[turn % len(LABELS)]
-        scales = PAIR_KINDS[turn // len(LABELS) % len(PAIR_KINDS)](place)
+        scales = getattr(place, PAIR_KINDS[turn // len(LABELS) % len(PAIR_KINDS)])
         tries = (_pair(place, scales, label, rng) for _ in range(MAX_DRAWS))
         pair = next((pair for pair in tries if pair.texts not in seen), None)
         if pair is None:

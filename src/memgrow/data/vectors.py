@@ -1,7 +1,4 @@
-"""Word vectors from GloVe and word2vec files, and the file that a model's vectors came from.
-
-Files are streamed, as they may be larger than memory; numbers are parsed only for the words asked for.
-"""
+"""Word vectors from GloVe and word2vec files, which are streamed: they may be larger than memory."""
 
 import gzip
 import os
@@ -48,10 +45,7 @@ class Layout:
 
 
 def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
-    """Read the vectors of these words, each looked up as written, then lower-cased, then capitalized.
-
-    `path` is GloVe or word2vec text, or word2vec binary if it is named .bin; plain or .gz.
-    """
+    """The vectors of words as written, lower-cased or capitalized, in a text or .bin file, plain or .gz."""
     path = Path(path)
     layout = detect(path)
     wanted: dict[str, list[tuple[int, str]]] = {}  # spelling in the file: words it serves, and how well (0 is best)
@@ -167,10 +161,7 @@ def _parse(numbers: bytes, layout: Layout, place: str) -> Row:
 
 @dataclass(frozen=True)
 class RememberedVectors:
-    """The file of word vectors that a model's words started with: its name and checksum, and its path in this process.
-
-    A model's folder holds no path: in a model from elsewhere it could name any file.
-    """
+    """The vectors a model started with: a file's name and checksum; no path, which could name any file."""
 
     name: str  # without folders
     sha256: str | None = None  # None: of a model before 0.2

@@ -59,10 +59,7 @@ class Vocabulary:
     def extended(
         self, texts: Iterable[Sequence[str]], min_count: int = 1, among: Container[str] | None = None
     ) -> "Vocabulary":
-        """A vocabulary with the words of these texts after the old ones: the most frequent first, then by name.
-
-        Words that occur less often than `min_count`, or are not in `among`, do not join.
-        """
+        """A vocabulary with the words of these texts after the old ones: the most frequent first, then by name."""
         counts = Counter(chain.from_iterable(texts))
         known = self._indices.keys() | set(SPECIALS)
         new = [word for word, count in counts.items() if count >= min_count and word not in known]
@@ -111,10 +108,7 @@ class StoredWords:
 def store_words(
     known: Vocabulary, documents: Sequence[Document], min_count: int = 1, min_documents: int = 1
 ) -> StoredWords:
-    """Extend a vocabulary by the words that occur often enough, and in enough of a domain's documents.
-
-    A model's folder shows its words; one that a single document has may be a name or a key.
-    """
+    """Extend a vocabulary by the words in enough documents: one that a single document has may be private."""
     shared = None if min_documents == 1 else shared_words(documents, min_documents)
     vocabulary = known.extended(chain.from_iterable(documents), min_count, shared)
     words = {word for document in documents for text in document for word in text}
@@ -123,10 +117,7 @@ def store_words(
 
 
 def shared_words(documents: Sequence[Document], least: int) -> set[str]:
-    """The words that are in at least so many documents.
-
-    Documents with the same longest text count as one: copies of a row, and pairs written for one premise.
-    """
+    """The words in at least so many documents; those with the same longest text count as one."""
     words: dict[tuple[str, ...], set[str]] = {}
     for document in documents:
         longest: Sequence[str] = max(document, key=len)
