@@ -21,11 +21,6 @@ def test_a_stream_is_walked_sliced_and_asked_by_name():
     assert stream["toys"] is stream[-1] is TOYS
 
 
-def test_labels_are_those_of_the_training_part_in_alphabetical_order():
-    assert BOOKS.labels == ("w", "x")
-    assert TOYS.labels == ()
-
-
 def test_a_fingerprint_changes_with_what_is_learnt_from_and_with_nothing_else():
     assert BOOKS.fingerprint() == replace(BOOKS, test=()).fingerprint()
     moved = replace(BOOKS, train=BOOKS.train[:1], validation=BOOKS.train[1:])
@@ -33,10 +28,6 @@ def test_a_fingerprint_changes_with_what_is_learnt_from_and_with_nothing_else():
     renamed = replace(BOOKS, name="tomes")
     prints = {domain.fingerprint() for domain in (BOOKS, moved, relabelled, renamed)}
     assert len(prints) == 4
-
-
-def test_where_an_example_stands_is_not_part_of_what_it_is():
-    assert Example("a", where="x.csv, line 2") == Example("a", where="y.csv, line 9")
 
 
 def test_a_reply_is_part_of_a_fingerprint_and_without_one_it_is_as_it_ever_was():

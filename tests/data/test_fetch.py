@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from memgrow.data.fetch import UnreachableError, fetch_package, open_zip, replace_folder
+from memgrow.data.fetch import UnreachableError, fetch_package, replace_folder
 from memgrow.errors import DataError
 from tests.support.archives import sentiment_package, use_as_index, wheel, without_index
 
@@ -83,9 +83,3 @@ def test_a_folder_that_memgrow_did_not_write_stays(tmp_path):
         with pytest.raises(DataError, match="VARIABLE"), replace_folder(folder, "note", "VARIABLE"):
             pass
     assert (tmp_path / "mine").is_dir()
-
-
-def test_a_damaged_archive_is_one_error(tmp_path):
-    (tmp_path / "a.zip").write_bytes(sentiment_package()[:-400])
-    with pytest.raises(DataError, match="cannot be unpacked"), open_zip(tmp_path / "a.zip"):
-        pass

@@ -66,34 +66,6 @@ def test_files_called_by_their_part_alone_are_named_after_their_folder(reviews):
     assert sizes(loaded.stream["books"]) == (90, 10, 5)
 
 
-def test_a_domain_without_training_files_is_there_for_evaluation(reviews):
-    domain = load_stream([reviews("books_test.jsonl", 10), reviews("books_dev.jsonl", 5)]).stream[0]
-    assert sizes(domain) == (0, 5, 10)
-
-
-def test_a_column_makes_domains_in_order_of_appearance(genres):
-    loaded = load_stream(genres("all.jsonl", 50), columns=Columns(by="genre"))
-    assert loaded.stream.names == ("travel", "letters", "slate")
-    assert [sizes(domain) for domain in loaded.stream] == [(40, 5, 5)] * 3
-    assert len(loaded.notices) == 1
-
-
-def test_the_user_chooses_and_orders_domains(genres, reviews):
-    chosen = ["slate", "travel"]
-    assert load_stream(genres("all.jsonl"), columns=Columns(by="genre"), domains=chosen).stream.names == (
-        "slate",
-        "travel",
-    )
-    files = [reviews("books.jsonl"), reviews("toys.jsonl"), reviews("dvd.jsonl")]
-    assert load_stream(files, domains=["dvd", "books"]).stream.names == ("dvd", "books")
-
-
-def test_with_a_domain_column_a_file_called_test_is_still_no_training_data(genres):
-    files = [genres("all_train.jsonl", 50), genres("all_test.jsonl", 20)]
-    stream = load_stream(files, columns=Columns(by="genre")).stream
-    assert [sizes(domain) for domain in stream] == [(45, 5, 20)] * 3
-
-
 def test_a_group_never_stands_in_two_parts(genres):
     columns = Columns(by="genre", group="prompt")
     loaded = load_stream(genres("all.jsonl", 90), columns=columns)
@@ -123,11 +95,6 @@ def test_further_files_fill_the_part_they_are_given_for(reviews):
     )
     assert sizes(loaded.stream["books"]) == (100, 7, 9)
     assert sizes(loaded.stream["toys"]) == (90, 10, 8)
-
-
-def test_a_further_file_of_any_name_belongs_to_the_only_domain(reviews):
-    domain = load_stream(reviews("books.jsonl"), test=reviews("fresh_train.jsonl", 9)).stream["books"]
-    assert sizes(domain) == (90, 10, 9)
 
 
 def test_further_files_are_dealt_out_by_the_domain_column(genres):
@@ -298,8 +265,3 @@ def test_the_only_row_of_a_label_stays_in_training(write_rows, seed):
     domain = load_stream(write_rows("books.jsonl", rows), seed=seed).stream[0]
     assert len(domain.labels) == 12
     assert min(sizes(domain)[1:]) > 10
-
-
-def test_where_it_would_leave_a_part_empty_nothing_moves(write_rows):
-    rows = [{"text": f"text {i}", "label": f"rare {i}"} for i in range(3)]
-    assert sizes(load_stream(write_rows("books.jsonl", rows)).stream[0]) == (1, 1, 1)

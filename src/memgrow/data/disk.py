@@ -21,11 +21,7 @@ MAX_TEXT_BYTES = 1 << 27  # of a file that holds no tensors: vocabulary, history
 TENSORS = ".safetensors"
 TRAINING = "training"  # folder of an unfinished training in a model's folder
 
-Shapes = dict[str, tuple[int, ...]]
-"""Shapes of tensors by name."""
-
-
-# Writing
+Shapes = dict[str, tuple[int, ...]]  # of tensors by name
 
 
 @contextmanager
@@ -127,9 +123,6 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-# JSON
-
-
 def finite(value: Any) -> Any:
     """The same value with None in place of infinite numbers and NaN, which JSON does not have."""
     if isinstance(value, Mapping):
@@ -179,8 +172,6 @@ def check_regular(path: Path, most: int = MAX_TEXT_BYTES) -> None:
     if path.suffix != TENSORS and size > most:
         raise ModelError(f"{path} has {size >> 20:,} MB, more than a file of a model can have: copy the model again")
 
-
-# Tensors
 
 UNREADABLE = (SafetensorError, RuntimeError, MemoryError)  # damaged; removed meanwhile; too large to map
 

@@ -1,6 +1,5 @@
 """Data files: what a name says of domain, part and format; reading rows of JSONL, CSV, TSV and Parquet."""
 
-import codecs
 import csv
 import gzip
 import io
@@ -246,8 +245,6 @@ def decode_lines(
 ) -> Iterator[tuple[str, str]]:
     """Lines of standard input as (place, text without its end); `first` is the number of the first."""
     encoding = file_format.encoding
-    if "\n".encode(encoding).removeprefix(codecs.BOM_UTF8) != b"\n":
-        raise SettingsError(f"standard input cannot be read line by line as {encoding}: give a file, or convert it")
     for number, raw in enumerate(lines, first):
         place = f"standard input, line {number}"
         try:

@@ -1,7 +1,7 @@
 """Rows as examples: those of files, and those that Python holds in dicts, tuples, frames and datasets."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -94,12 +94,9 @@ def _record(values: Mapping[str, object], columns: Columns, place: str, labelled
         if (part := PART_NAMES.get(name.lower())) is None:
             wrong = f"{place}: the field {columns.split!r} is {name!r}, not one of {', '.join(PART_NAMES)}"
             raise DataError(f"{wrong}; correct it, or give {option('split')}")
-    return Record(
-        example,
-        group=_name(values, columns.group, place) if columns.group else example.text,
-        by=_name(values, columns.by, place) if columns.by else None,
-        part=part,
-    )
+    group = _name(values, columns.group, place) if columns.group else example.text
+    by = _name(values, columns.by, place) if columns.by else None
+    return Record(example, group, by, part)
 
 
 def example_of(values: Mapping[str, object], columns: Columns, place: str, labelled: bool = True) -> Example:
@@ -213,14 +210,9 @@ def _dataset_rows(dataset: Any) -> Iterator[Mapping[str, object]]:
     """Rows with the names of ClassLabel columns in place of their numbers; -1 stands for no label."""
     names = {name: kind.names for name, kind in (dataset.features or {}).items() if hasattr(kind, "int2str")}
     for row in dataset:
-        yield {**row, **{name: _class_name(row[name], known) for name, known in names.items() if name in row}}
-
-
-def _class_name(value: object, names: Sequence[str]) -> object:
-    value = plain(value)
-    if not isinstance(value, int):
-        return value
-    return names[value] if 0 <= value < len(names) else NO_GOLD_LABEL
+        numbers: dict[str, Any] = {name: plain(row[name]) for name in names if isinstance(plain(row.get(name)), int)}
+        labels = {name: NO_GOLD_LABEL if number < 0 else names[name][number] for name, number in numbers.items()}
+        yield {**row, **labels}
 
 
 def splits_of(rows: object, name: str) -> dict[str, object]:

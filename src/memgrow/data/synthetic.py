@@ -37,15 +37,8 @@ class Place:
     def parse(cls, block: str) -> "Place":
         name, things, people, spots, deeds, own, jargon = block.replace("\n", " | ").split(" | ")
         named = tuple(f"the {person}" for person in people.split())
-        return cls(name, _words(things), named, _phrases(spots), _words(deeds), _scales(own), _scales(jargon), COMMON)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-def _phrases(text: str) -> tuple[str, ...]:
-    return tuple(text.split(", "))
+        scales = (_scales(own), _scales(jargon), COMMON)
+        return cls(name, tuple(things.split()), named, tuple(spots.split(", ")), tuple(deeds.split()), *scales)
 
 
 # Name, things, people, spots, deeds; then its words and its jargon, as `_scales` reads them. The jargon is the same
