@@ -43,7 +43,8 @@ class Recorder:
         if report.failed:
             part["failures"].append(report.nodeid)
         if report.when == "teardown":
-            part["counts"].update({what: int(str(number)) for what, number in report.user_properties})
+            for what, number in report.user_properties:
+                part["counts"][what] += int(str(number))
 
     def pytest_sessionfinish(self) -> None:
         machine = {"cores": os.cpu_count(), "system": platform.system(), "python": platform.python_version()}

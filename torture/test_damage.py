@@ -143,7 +143,7 @@ def change_bytes(path: Path, rng: Random) -> str:
     elif kind == "append":
         content += rng.choice((b"\x00", b"}", b"{}", bytes(content)))
     else:
-        content = bytearray(b"[" * 100_000 if kind == "nest" else b"[" + b"[]," * (4 << 20) + b"0]")
+        content = bytearray(b"[" * 100_000 if kind == "nest" else b"[" + b"[]," * (1 << 20) + b"0]")
     path.write_bytes(content)
     return f"{kind} at {start}"
 
