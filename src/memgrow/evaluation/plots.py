@@ -302,8 +302,14 @@ def draw_curves(lines: Sequence[Line], domains: Sequence[str], measure: Measure)
         for line in reversed(lines):
             rows = line.matrix.rows
             if len(rows) == 1:  # trained on everything at once: a horizontal line
-                level = measure.value(rows[0].scores[domain])
-                axis.axhline(level, color=line.colour, linestyle=":", linewidth=1.6, label=line.name)
+                level = rows[0].scores.get(domain)
+                axis.axhline(
+                    nan if level is None else measure.value(level),
+                    color=line.colour,
+                    linestyle=":",
+                    linewidth=1.6,
+                    label=line.name,
+                )
                 continue
             at = [stage for stage, row in enumerate(rows) if domain in row.scores]
             values = [measure.value(rows[stage].scores[domain]) for stage in at]

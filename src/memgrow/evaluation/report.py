@@ -1,13 +1,13 @@
 """The report: a model, a comparison or the demo as one self-contained HTML page."""
 
-import platform
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from memgrow import __version__
 from memgrow.data import Domain
@@ -358,7 +358,11 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
         title: [(name, MISSING if value is None else str(value)) for name, value in values.items()]
         for title, values in report.settings.items()
     }
-    settings["versions"] = [("seeds", listed(map(str, report.seeds))), *_versions().items()]
+    settings["versions"] = [
+        ("seeds", listed(map(str, report.seeds))),
+        ("memgrow", __version__),
+        ("torch", torch.__version__),
+    ]
     yield "settings", {title: Table(None, ["setting", "value"], rows) for title, rows in settings.items()}
 
 
@@ -383,13 +387,3 @@ def _calibration_table(calibration: Calibration) -> Table:
     ]
     names = ("examples", "temperature", "ECE before, %", "ECE after, %", "confidence, %", "accuracy, %")
     return Table(None, ["domain", *numbers(*names)], rows)
-
-
-def _versions() -> dict[str, str]:
-    found = {"memgrow": __version__, "python": platform.python_version()}
-    for name in ("torch", "numpy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
