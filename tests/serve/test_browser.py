@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from shutil import copytree
 from typing import Any
 
 import pytest
@@ -88,24 +87,3 @@ def test_hostile_names_are_shown_as_text(
         assert page.find("img, main script, main b").count() == 0
         assert page.tab.title() == "model – memgrow"
         page.check()
-
-
-def test_the_model_changes_only_with_the_token(two_domains: Path, look: Look, tmp_path: Path) -> None:
-    with served(Path(copytree(two_domains, tmp_path / "model")), "--token", "right-and-secret") as address:
-        page = look(address)
-        go_back = page.find(".versions button").first
-        for typed, message in (("", "Enter the token"), ("wrong", "does not know"), ("wröng", "does not know")):
-            page.find("#token").fill(typed)
-            go_back.click()
-            go_back.click()
-            page.wait("#token-result.bad", message)
-        page.find("#token").fill("right-and-secret")
-        go_back.click()
-        go_back.click()
-        page.wait("#about", "Version 1")
-        kept = page.tab.evaluate("[localStorage.length, sessionStorage.length, document.cookie, location.href]")
-        assert kept == [0, 0, "", address]
-    with served(tmp_path / "model", "--read-only") as address:
-        page = look(address)
-        page.wait(".when-read-only", "only answers")
-        assert not any(button.is_visible() for button in page.find("#teach button, .versions button").all())

@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, Literal, get_args
 
 from filelock import FileLock, Timeout
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from memgrow.data.disk import atomic_write
@@ -49,7 +49,7 @@ class Job(BaseModel):
     """A training: its record on disk, and what clients see of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
-    id: str
+    id: str = Field(default_factory=lambda: f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}")
     domain: str
     suffix: Suffix
     publish: bool  # when it has been trained
@@ -65,11 +65,6 @@ class Job(BaseModel):
     error: str | None = None
     version: int | None = None
     digest: str | None = None
-
-    @classmethod
-    def new(cls, domain: str, suffix: Suffix, publish: bool) -> "Job":
-        number = f"{time.time_ns() // 1_000_000:x}-{secrets.token_hex(4)}"
-        return cls(id=number, domain=domain, suffix=suffix, publish=publish)
 
 
 def open_jobs_folder(folder: Path, model: Path) -> None:
@@ -162,7 +157,7 @@ class JobQueue:
             count = self._settings.max_jobs
             raise HTTPException(429, f"{count} trainings are waiting: publish or discard some, or try again later")
         domain, suffix = split_name(file_name, name)
-        job = Job.new(domain, suffix, publish)
+        job = Job(domain=domain, suffix=suffix, publish=publish)
         with TemporaryDirectory(prefix=INCOMING, dir=self.folder) as incoming:
             folder = Path(incoming, job.id)
             folder.mkdir()
@@ -177,10 +172,13 @@ class JobQueue:
 
     def list(self) -> list[dict[str, Any]]:
         """All jobs, the latest first."""
-        return [self._shown(job) for job in reversed([*self._jobs.values()])]
+        return [self.get(number) for number in reversed([*self._jobs])]
 
     def get(self, number: str) -> dict[str, Any]:
-        return self._shown(self._find(number))
+        job = self._find(number)
+        progress = _read_object(self.folder / job.id / PROGRESS) if job.state == "training" else {}
+        seconds = round((job.ended or time.time()) - job.started, 1) if job.started else 0.0
+        return {**job.model_dump(), "seconds": seconds, **progress}
 
     def publish(self, number: str) -> dict[str, Any]:
         with self._changed:
@@ -203,11 +201,6 @@ class JobQueue:
         if (job := self._jobs.get(number)) is None:
             raise HTTPException(404, "there is no such training: GET /jobs lists them")
         return job
-
-    def _shown(self, job: Job) -> dict[str, Any]:
-        progress = _read_object(self.folder / job.id / PROGRESS) if job.state == "training" else {}
-        seconds = round((job.ended or time.time()) - job.started, 1) if job.started else 0.0
-        return {**job.model_dump(), "seconds": seconds, **progress}
 
     def _check_upload(self, file: Path, name: str) -> None:
         """Refuse data that this model cannot learn, or has learned already."""
