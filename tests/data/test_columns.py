@@ -76,7 +76,7 @@ def test_a_missing_column_is_refused_with_the_option_that_names_it(names, given,
         found(names.split(), Columns(**given))
 
 
-@pytest.mark.parametrize("given", [{"pair": "text"}, {"label": "text"}, {"text": "reply"}])
+@pytest.mark.parametrize("given", [{"pair": "text"}, {"label": "text"}])
 def test_a_reply_and_what_has_none_cannot_both_be_named(given):
     with pytest.raises(SettingsError, match="repl"):
         found(["text", "reply"], Columns(reply="reply", **given))

@@ -86,8 +86,6 @@ class Columns:
         named = [role for role in ("pair", "label") if getattr(self, role) is not None]
         if self.reply is not None and named:
             raise SettingsError(f"a reply has no {named[0]}: give --reply or --{named[0]}, not both")
-        if self.reply is not None and self.reply == self.text:
-            raise SettingsError(f"the column {self.text!r} cannot hold both the messages and the replies")
         taken = (self.text, self.by, self.group, self.split)
         reply = self.reply or _first_of(REPLIES, names, taken)
         message = self.text or _first_of(MESSAGES, names, (*taken, reply))

@@ -244,13 +244,12 @@ def decode_lines(
     lines: Iterable[bytes], file_format: FileFormat = DEFAULT_FORMAT, first: int = 1
 ) -> Iterator[tuple[str, str]]:
     """Lines of standard input as (place, text without its end); `first` is the number of the first."""
-    encoding = file_format.encoding
     for number, raw in enumerate(lines, first):
         place = f"standard input, line {number}"
         try:
-            line = raw.decode(encoding)
+            line = raw.decode(file_format.encoding)
         except UnicodeError as error:
-            raise DataError(f"{place} is not {encoding} text; convert it first") from error
+            raise DataError(f"{place} is not {file_format.encoding} text; convert it first") from error
         yield place, (line.removeprefix("\ufeff") if number == 1 else line).rstrip("\r\n")
 
 

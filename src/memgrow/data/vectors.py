@@ -32,7 +32,6 @@ class Vectors:
 
     size: int  # numbers in a row
     rows: Mapping[str, Row]  # by the word as asked for
-    count: int  # rows in the file
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +53,14 @@ def read_vectors(path: str | Path, words: Iterable[str]) -> Vectors:
             wanted.setdefault(spelling, []).append((rank, word))
     rows: dict[str, Row] = {}
     ranks: dict[str, int] = {}
-    count = 0
     with _opened(path) as file:
         for place, spelling, numbers in (_binary_rows if layout.binary else _text_rows)(file, layout, path):
-            count += 1
             served = wanted.get(spelling, ())
             better = {word: rank for rank, word in served if word not in ranks or rank < ranks[word]}
             if better:
                 ranks |= better
                 rows |= dict.fromkeys(better, _parse(numbers, layout, place))
-    return Vectors(layout.size, rows, count)
+    return Vectors(layout.size, rows)
 
 
 @contextmanager

@@ -91,11 +91,6 @@ class StoredWords:
     min_count: int
     min_documents: int
 
-    @property
-    def chosen_from(self) -> int:
-        """The domain's words that were not known before."""
-        return self.stored + self.left_out
-
     def sentence(self, domain: str) -> str:
         """What a user should know of it."""
         stored = f"{domain}: {counted(self.stored, 'new word')} stored"

@@ -313,7 +313,7 @@ def _note_data(
         )
     if config.model.is_pretrained:
         return
-    if words.chosen_from:
+    if words.stored or words.left_out:
         progress.note(words.sentence(stage.name))
     if (sentence := unknown_in(validation).sentence(f"the validation part of {stage.name}")) is not None:
         joins = not later or "words" in config.method.grows
