@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from memgrow.errors import DataError, MemgrowError
+from memgrow.models.fetch import get as get_encoder
 from research.common.corpora import CORNELL, MULTINLI, UBUNTU, holds
 from research.common.files import say
+from research.encoders.grammar import NAME as GRAMMAR
 
 
 @dataclass(frozen=True)
@@ -105,11 +107,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("list", help="the corpora, and where they are")
     one = commands.add_parser("get", help="fetch a corpus")
-    one.add_argument("name", choices=SOURCES)
+    one.add_argument("name", choices=(*SOURCES, GRAMMAR))
     one.add_argument("--from", dest="origin", metavar="FILE", help="a copy of the archive: a file or an address")
     given = parser.parse_args(arguments)
     try:
-        if given.command == "get":
+        if given.command == "get" and given.name == GRAMMAR:
+            say(f"{GRAMMAR} is taken from {get_encoder(GRAMMAR, given.origin)}")
+        elif given.command == "get":
             say(f"{given.name} is in {get(given.name, given.origin)}")
         for name, source in SOURCES.items() if given.command == "list" else ():
             folder = folder_of(name)

@@ -43,7 +43,7 @@ def test_texts_may_be_given_in_several_ways(learner, texts):
     [
         ("a text", r"predict\(\[text\]\)"),
         ({"text": "a"}, r"predict\(\[text\]\)"),
-        (7, "a number"),
+        (7, "list of texts"),
         (["a", None], "text 2"),
         ([7], "text 1"),
         (["a", ""], "text 2 is empty"),
@@ -80,3 +80,21 @@ def test_a_view_of_a_domain_predicts_its_labels_only(learner):
     assert sum(one.probabilities.values()) == pytest.approx(1)
     assert set(learner.predict(["a fine thing"])[0].probabilities) == {"0", "1", "blue", "red"}
     assert 0 <= view.evaluate(Domain.from_rows("shop", ROWS)) <= 1
+
+
+def test_a_prediction_goes_by_one_state_while_another_thread_adapts(learner, monkeypatch):
+    from memgrow import learner as module
+
+    text = "a fine quagga from shop 3"
+    before, expected = learner.state, learner.predict([text])
+    other = Learner.create(model=TINY, training=BRIEF, device="cpu")
+    other.learn([Domain.from_rows("shop", ROWS), Domain.from_rows("zoo", [(f"quagga {t}", y) for t, y in ROWS])])
+    check = module.check_examples
+
+    def adapted_meanwhile(*given):
+        learner.state = other.state
+        check(*given)
+
+    monkeypatch.setattr(module, "check_examples", adapted_meanwhile)
+    assert learner.predict([text]) == expected
+    learner.state = before

@@ -369,7 +369,7 @@ def test_a_model_gives_way_only_to_a_later_version_of_itself(tiny, short, stream
         with pytest.raises(ModelError, match=r"has learned kitchen, harbour, and this is no later version of it"):
             lose_it()
     with monkeypatch.context() as patch:
-        patch.setattr("memgrow.learner.adapt", lambda *_, **__: pytest.fail("it was learnt all the same"))
+        patch.setattr("memgrow.learner.adapt_model", lambda *_, **__: pytest.fail("it was learnt all the same"))
         with pytest.raises(ModelError, match="no later version"):
             second.adapt(stream[2], folder=model)
     assert Learner.load(model, device="cpu").history.domains == ("kitchen", "harbour")

@@ -10,6 +10,7 @@ from memgrow.errors import SettingsError
 from research.common.corpora import FIVE, Loaded, limited
 from research.common.dialogues import synthetic_dialogue
 from research.common.settings import FINE_TUNING, ModelSettings, TrainingSettings
+from research.encoders.grammar import NAME as GRAMMAR_ENCODER
 from research.encoders.streams import REVIEWS, STREAMS, StudyStream
 from research.paper.corpora import Dialogues
 from research.paper.protocol import DIALOGUES, Data
@@ -42,7 +43,7 @@ SMALL = Settings(
     ModelSettings(embedding=50, hidden=64, slots=64, perceptron=64), TrainingSettings(rate=1e-3, epochs=15)
 )
 WITH_VECTORS = Settings(ModelSettings(), TrainingSettings(), vectors=True)
-MINILM, GRAMMAR = (Settings(None, FINE_TUNING, encoder) for encoder in ("minilm", "distilbert-grammar"))
+MINILM, GRAMMAR = (Settings(None, FINE_TUNING, encoder) for encoder in ("minilm", GRAMMAR_ENCODER))
 FEW_ROWS = Settings(None, replace(FINE_TUNING, epochs="auto", max_words=SHORT), "minilm")  # epochs as users have them
 DEMO = Settings(
     ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64), TrainingSettings(rate=3e-3, epochs=8, patience=3)

@@ -34,7 +34,7 @@ from memgrow.nn.seeding import derive
 from memgrow.storage.checkpoint import read_checkpoint
 from memgrow.storage.folder import hold
 from memgrow.storage.versions import check_extends, check_keep_versions, write_checkpoint
-from memgrow.training.adapt import AdaptOptions, adapt, check_learnable
+from memgrow.training.adapt import AdaptOptions, adapt_model, check_learnable
 from memgrow.training.checks import (
     StageData,
     check_examples,
@@ -179,7 +179,7 @@ class Learner:
         watch = tuple(watch)
         check_watched(watch, stage)
         with _holding(folder), using_threads(threads):
-            return self._adapt(
+            return self._learn_stage(
                 stage,
                 stage.learned,
                 watch=watch,
@@ -222,13 +222,13 @@ class Learner:
         arguments = {**arguments, "watch": watch, "progress": find_progress(arguments.get("progress"))}
         with _holding(folder := arguments.get("folder")), using_threads(arguments.get("threads")):
             if folder is not None:
-                ResumeFolder.beside(folder, len(self.history.stages), {}, 0.0).clear_ended()
+                ResumeFolder.in_model(folder, len(self.history.stages), {}, 0.0).clear_ended()
             for stage in stages:
                 found = None if again else self.history.find(stage.fingerprint)
-                on_stage(found or self._adapt(stage, upcoming, **arguments), found is None)
+                on_stage(found or self._learn_stage(stage, upcoming, **arguments), found is None)
         return self.history
 
-    def _adapt(self, stage: StageData, upcoming: Collection[str], **given: Unpack[AdaptArguments]) -> Stage:
+    def _learn_stage(self, stage: StageData, upcoming: Collection[str], **given: Unpack[AdaptArguments]) -> Stage:
         """Learn a stage that has been checked, and save it."""
         folder, overwrite = given.get("folder"), given.get("overwrite", False)
         keep_versions, limit = given.get("keep_versions"), given.get("max_forgetting")
@@ -248,7 +248,7 @@ class Learner:
                 raise SettingsError("a pretrained encoder has word pieces of its own: leave the word vectors out")
             config = replace(config, vectors=RememberedVectors.given(vectors))
         key = {"data": stage.fingerprint, "settings": self._key(config, stage, vectors is not None)}
-        resume = ResumeFolder.beside(folder, len(self.history.stages), key, given.get("save_every", 60.0))
+        resume = ResumeFolder.in_model(folder, len(self.history.stages), key, given.get("save_every", 60.0))
         options = AdaptOptions(
             device=self.device,
             progress=progress,
@@ -258,7 +258,7 @@ class Learner:
             upcoming=upcoming,
             threads=given.get("threads"),
         )
-        state, record = adapt(config, self.state, stage, resume=resume, options=options)
+        state, record = adapt_model(config, self.state, stage, resume=resume, options=options)
         if folder:
             self._save(folder, config, state, overwrite, keep_versions)
             resume.clear()
@@ -314,8 +314,10 @@ class Learner:
     def _predict(self, texts: Sequence[Text], domain: str | None = None) -> list[Prediction]:
         self.classifier()
         _check_list(texts, "predict")
-        state = self.state  # once: another thread may adapt meanwhile
-        data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labeled=False)
+        config, state = self.config, self.state  # once: another thread may adapt meanwhile
+        examples = [_as_example(text, number) for number, text in enumerate(texts, 1)]
+        check_examples(examples, state.task or "", None)
+        data = state.encode(config, examples)
         labels, calibration = state.labels or (), state.calibration
         columns = list(range(len(labels)))
         if domain is not None:

@@ -263,6 +263,8 @@ def test_words_and_letters_name_the_same_methods():
         ("ridge+V", "takes no additions"),
         ("in-domain+A", "takes no additions"),
         ("F+H+A", "hidden"),
+        ("EWC+H", "hidden"),
+        ("frozen+H", "hidden"),
         ("F+M+Q", "no longer exists"),
     ],
 )

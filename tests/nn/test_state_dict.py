@@ -11,7 +11,7 @@ from torch import nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, ResidualMemory
-from memgrow.nn.state_dict import EXTRA, pack_json
+from memgrow.nn.state_dict import EXTRA, json_to_tensor
 
 SHAPE = {"num_layers": 2, "bidirectional": True, "slot_size": 3}
 
@@ -133,10 +133,10 @@ def test_without_slots_a_state_dict_has_no_trace_of_them(make, make_empty):
     "stored",
     [
         torch.tensor([1, 2], dtype=torch.uint8),
-        pack_json({"segments": [["books", 10**12, False]]}),
-        pack_json({"segments": [["books", 5, 0], [7, 2, True], ["c", 3, False]]}),
-        pack_json([]),
-        pack_json({"segments": 3}),
+        json_to_tensor({"segments": [["books", 10**12, False]]}),
+        json_to_tensor({"segments": [["books", 5, 0], [7, 2, True], ["c", 3, False]]}),
+        json_to_tensor([]),
+        json_to_tensor({"segments": 3}),
         "books",
     ],
     ids=["no JSON", "too many", "wrong types", "no segments", "a number", "text"],

@@ -130,26 +130,6 @@ def test_a_model_with_another_history_is_only_overwritten_on_request(stages, dom
     assert answers(load(tmp_path / "m")) == answers(other)
 
 
-def test_unchanged_weights_of_an_encoder_are_shared(stages, tmp_path, monkeypatch) -> None:
-    """As a frozen encoder's: another version has the same file."""
-    monkeypatch.setattr(type(stages[2].trained().encoder), "stored_once", True)
-    stages[2].save(tmp_path / "m")
-    base = stored(tmp_path / "m") / "base.safetensors"
-    assert base.stat().st_size > 0
-    stages[2].save(tmp_path / "m")
-    again = stored(tmp_path / "m") / "base.safetensors"
-    assert again != base
-    assert again.stat().st_nlink == 1, "the older version has gone"
-    stages[2].save(tmp_path / "copy")
-    assert answers(load(tmp_path / "m")) == answers(stages[2])
-
-    def no_links(*_: object, **__: object) -> None:
-        raise OSError("no hard links here")
-
-    monkeypatch.setattr(os, "link", no_links)
-    stages[2].save(tmp_path / "m")
-    assert answers(load(tmp_path / "m")) == answers(stages[2])
-    assert not find_faults(tmp_path / "m")
 
 
 def test_the_users_own_files_stay_and_other_folders_are_refused(stages, model, tmp_path) -> None:

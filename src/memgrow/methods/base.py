@@ -21,31 +21,31 @@ from memgrow.nn.seeding import seeded
 Weights = Mapping[str, Tensor]
 """Parameters of a model by name."""
 
-ALL = (0, 0)
+WHOLE = (0, 0)
 
 
 @dataclass(frozen=True)
 class Trainable:
     """Parameters that train, by name, each with (dimension, first index that trains). All others are frozen."""
 
-    since: Mapping[str, tuple[int, int]]
+    rows_from: Mapping[str, tuple[int, int]]
 
     def prepare(self, model: nn.Module) -> dict[str, nn.Parameter]:
         """Set `requires_grad` accordingly, and return the parameters for the optimizer."""
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(name in self.since)
+            parameter.requires_grad_(name in self.rows_from)
         return {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
 
     def mask_gradients(self, model: nn.Module) -> None:
         """Clear the gradients of frozen rows. Adam then leaves them unchanged, bit by bit."""
         for name, parameter in model.named_parameters():
-            dim, first = self.since.get(name, ALL)
+            dim, first = self.rows_from.get(name, WHOLE)
             if first and parameter.grad is not None:
                 parameter.grad.narrow(dim, 0, first).zero_()
 
     def state(self, model: nn.Module) -> dict[str, Tensor]:
         """The entries of the state dict that training may change: all but frozen parameters."""
-        frozen = {name for name, _ in model.named_parameters()} - set(self.since)
+        frozen = {name for name, _ in model.named_parameters()} - set(self.rows_from)
         return {name: tensor for name, tensor in model.state_dict().items() if name not in frozen}
 
     def count(self, model: nn.Module) -> int:
@@ -54,8 +54,8 @@ class Trainable:
         fixed = {id(one) for memory in memories for one in memory.untrained_parameters()}
         count = 0
         for name, parameter in model.named_parameters():
-            if name in self.since and id(parameter) not in fixed and parameter.numel():
-                dim, first = self.since[name]
+            if name in self.rows_from and id(parameter) not in fixed and parameter.numel():
+                dim, first = self.rows_from[name]
                 count += parameter.numel() // parameter.shape[dim] * (parameter.shape[dim] - first)
         return count
 
@@ -105,7 +105,10 @@ class Method:
         return ()
 
     def start_domain(self, old: Model | None, model: Model, data: Encoded) -> None:
-        """A domain has arrived and `model` has grown for it. May add modules, which `finish_domain` removes."""
+        """A domain has arrived and `model` has grown for it. May add modules, which `finish_domain` removes.
+
+        Buffers of such a module are saved, resumed and taken back to the best epoch with the model's weights.
+        """
 
     def fit(self, model: Model, data: Encoded, progress: Callable[[int, int], None]) -> None:
         """Set the weights in closed form, in place of training; calls `progress(done, total)`."""
@@ -253,7 +256,7 @@ def may_train(model: Model) -> dict[str, nn.Parameter]:
 
 
 def everything(model: Model) -> Trainable:
-    return Trainable(dict.fromkeys(may_train(model), ALL))
+    return Trainable(dict.fromkeys(may_train(model), WHOLE))
 
 
 def new_parameters(old: Model | None, model: Model) -> Trainable | None:
@@ -271,7 +274,7 @@ def new_parameters(old: Model | None, model: Model) -> Trainable | None:
         if grown and not (isinstance(model, Classifier) and id(parameter) in head):
             since[name] = (grown[0], before[name][grown[0]])
         elif name not in before or id(parameter) in head:
-            since[name] = ALL
+            since[name] = WHOLE
     return Trainable(since)
 
 
@@ -287,7 +290,10 @@ def newly_trained(old: Model | None, model: Model) -> frozenset[str]:
 
 
 def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
-    """The entries that a parameter had before it grew by slots, words or labels: new ones come after the old."""
+    """The entries that a parameter had before it grew by slots, words or labels, which come after the old ones.
+
+    Hidden units grow between the old ones: a method that uses this does not go with them.
+    """
     return parameter[tuple(slice(size) for size in shape)]
 
 

@@ -75,7 +75,7 @@ class EWC(Method):
         return self.options.strength / 2 * torch.stack(terms).sum()
 
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
-        variant = domain.model.fisher or self.options.fisher
+        variant = domain.model.only_fisher_variant or self.options.fisher
         chosen = torch.randperm(len(domain.data))[: self.options.fisher_examples].tolist()
         self._add(domain.model, fisher_diagonal(domain.model, domain.data.some(chosen), variant))
         return {"fisher": variant, "fisher_examples": len(chosen), "strength": self.options.strength}

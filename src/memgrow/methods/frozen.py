@@ -1,6 +1,6 @@
 """Methods that freeze what earlier domains have learned."""
 
-from memgrow.methods.base import ALL, Method, Trainable, new_parameters
+from memgrow.methods.base import WHOLE, Method, Trainable, new_parameters
 from memgrow.models import Model
 
 
@@ -18,4 +18,4 @@ class Progressive(Method):
         if old is None:
             return None
         newest = set(map(id, model.newest_parameters()))
-        return Trainable({name: ALL for name, parameter in model.named_parameters() if id(parameter) in newest})
+        return Trainable({name: WHOLE for name, parameter in model.named_parameters() if id(parameter) in newest})

@@ -164,7 +164,7 @@ _BASES = (
     MethodSpec("in-domain", "train a new model on each domain alone", reinit=True),
 )
 METHODS = {method.name: method for method in _BASES}
-"""Methods by name. A method of your own can be added under a name of its own."""
+"""Methods by name. Add a `MethodSpec` to use a method of your own; its options are constants of its class."""
 
 
 def find_method(name: str, retired: bool = False) -> MethodSpec:
@@ -202,14 +202,16 @@ def _add(method: MethodSpec, word: str) -> MethodSpec:
     if addition.grows in method.grows or part in method.parts:
         raise SettingsError(f"{method.name} has {word} already: name each addition once")
     grows = (*method.grows, addition.grows) if addition.grows else method.grows
-    if "hidden" in grows and ("slots" in grows or part is Average or Average in method.parts):
-        raise SettingsError(f"{method.name}+{word}: hidden units do not go with slots or averaging; choose one")
+    parts = (*method.parts, part) if part else method.parts
+    # Hidden units grow between the old ones, so that methods cannot tell old entries of a weight by their position.
+    if "hidden" in grows and ("slots" in grows or not set(parts) <= {EMA, Distillation}):
+        raise SettingsError(f"{method.name}+{word}: hidden goes with finetune, vocab, ema and distill only")
     return replace(
         method,
         name=f"{method.name}+{word}",
         about=f"{method.about}; {addition.about}",
         grows=grows,
-        parts=(*method.parts, part) if part else method.parts,
+        parts=parts,
     )
 
 

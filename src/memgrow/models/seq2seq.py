@@ -20,7 +20,6 @@ from memgrow.data.batches import Batch, Encoded, by_length, collate
 from memgrow.data.vocabulary import PADDING_INDEX
 from memgrow.errors import SettingsError
 from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, StepOutput, Tally
-from memgrow.models.chunked_cross_entropy import chunked_cross_entropy
 from memgrow.models.recurrent import SPREAD, Columns, Message, RecurrentEncoder, run_columns
 from memgrow.models.settings import ModelSettings
 from memgrow.nn import Growth, MemoryBank, MemoryRecurrent
@@ -34,7 +33,7 @@ class Responder(Model):
     """Encoder and decoder share the words' vectors; the decoder starts from the encoder's last state."""
 
     encoder: RecurrentEncoder
-    fisher = "empirical"  # there are too many replies to take an expectation over
+    only_fisher_variant = "empirical"  # there are too many replies to take an expectation over
 
     def __init__(self, encoder: Encoder) -> None:
         super().__init__()
@@ -227,7 +226,10 @@ class Output(nn.Module):
 
     def loss(self, rows: Tensor, targets: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """-log p of the targets (rows): the sum, and each without gradients (rows)."""
-        return chunked_cross_entropy(rows, self._table(vectors), self.bias, targets)
+        with torch.autocast(rows.device.type, enabled=False):
+            table = self._table(vectors)
+            each = F.cross_entropy(F.linear(rows.to(table.dtype), table, self.bias), targets, reduction="none")
+        return each.sum(), each.detach()
 
     def plan_words(self, growth: Growth, words: int) -> None:
         """Make rows of new words part of a larger growth; this comes before longer rows.

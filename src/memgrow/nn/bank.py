@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from memgrow.errors import SettingsError
 from memgrow.nn.growth import Draw, Growth, renamed_optimizer
 from memgrow.nn.kernels import Memory, attend
-from memgrow.nn.state_dict import EXTRA, GrowingModule, pack_json, unpack_json
+from memgrow.nn.state_dict import EXTRA, GrowingModule, json_to_tensor, tensor_to_json
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class MemoryBank(GrowingModule):
         draw_keys: Draw | None = None,
         draw_values: Draw | None = None,
     ) -> None:
-        """Make new slots and wider keys part of a larger growth; new slots may be drawn in other ways than usual."""
+        """Plan new slots and wider keys; `growth.commit()` adds them. New slots may be drawn in other ways."""
         if slots < 0 or keys < 0 or not initial_logit_bias <= 0:
             raise SettingsError(
                 f"slots must be 0 or more and initial_logit_bias at most 0: {slots}, {initial_logit_bias}"
@@ -153,7 +153,7 @@ class MemoryBank(GrowingModule):
     def get_extra_state(self) -> Tensor | None:
         """The owners of slots, for a state dict; None while there are no slots."""
         owners = [[segment.domain, len(segment), segment.biased] for segment in self.segments]
-        return pack_json({"segments": owners}) if owners else None
+        return json_to_tensor({"segments": owners}) if owners else None
 
     def set_extra_state(self, state: Any) -> None:
         """Take over the names of owners, where slots are as many."""
@@ -189,7 +189,7 @@ def segments_in(state_dict: Mapping[str, Any], prefix: str) -> list[tuple[str, i
 
 def _unpack_segments(state: Any) -> list[tuple[str, int, bool]]:
     try:
-        segments = [(domain, slots, biased) for domain, slots, biased in unpack_json(state)["segments"]]
+        segments = [(domain, slots, biased) for domain, slots, biased in tensor_to_json(state)["segments"]]
     except (TypeError, ValueError, KeyError):
         segments = []
     kinds = {tuple(map(type, segment)) for segment in segments}

@@ -38,7 +38,10 @@ class Growth:
         self._actions: list[Callable[[], object]] = []
 
     def enlarge(self, parameter: Tensor, dim: int, layout: Layout, draw: Draw) -> None:
-        """Plan new entries along `dim`; old ones keep their bits, the optimizer's state for new ones is as at first."""
+        """Plan new entries along `dim`; old ones keep their bits.
+
+        Moments of new entries start at zero, or where the optimizer starts them; Adam's step count is shared.
+        """
         old = self._data.get(parameter, parameter.data)
         if sum(size for size, _ in layout) != old.shape[dim]:
             raise ValueError(f"layout {list(layout)} does not cover dimension {dim} of {tuple(old.shape)}")

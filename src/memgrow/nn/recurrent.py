@@ -209,7 +209,7 @@ class MemoryRecurrent(nn.Module):
         domain: str | None = None,
         initial_logit_bias: float = 0.0,
     ) -> None:
-        """Make new slots and hidden units part of a larger growth."""
+        """Plan new slots and hidden units; `growth.commit()` adds them."""
         if slots < 0 or hidden < 0:
             raise SettingsError(f"a layer grows by 0 or more slots and hidden units, not {slots} and {hidden}")
         unit = (self.hidden_size, hidden)  # every run of H entries is followed by the new ones

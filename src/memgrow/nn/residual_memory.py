@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from memgrow.errors import SettingsError
 from memgrow.nn.bank import MemoryBank
 from memgrow.nn.growth import Draw, Growth, renamed_optimizer
-from memgrow.nn.state_dict import EXTRA, GrowingModule, pack_json, unpack_json
+from memgrow.nn.state_dict import EXTRA, GrowingModule, json_to_tensor, tensor_to_json
 
 MEMORY_KINDS = ("slots", "fixed-keys", "adapter")
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread
@@ -161,7 +161,7 @@ class ResidualMemory(GrowingModule):
     def plan(
         self, growth: Growth, *, slots: int = 0, domain: str | None = None, initial_logit_bias: float = 0.0
     ) -> None:
-        """Make new slots part of a larger growth. New rows are at the end of each parameter."""
+        """Plan new slots; `growth.commit()` adds them. New rows are at the end of each parameter."""
         if slots and not self._is_adapter:
             rows = len(self.query.weight)
             draw = growth.uniform(1 / math.sqrt(self.width))
@@ -234,7 +234,7 @@ class ResidualMemory(GrowingModule):
 
     def get_extra_state(self) -> Tensor | None:
         """The `growths`, for a state dict; None while there are no slots."""
-        return pack_json({"growths": self.growths}) if self._requested else None
+        return json_to_tensor({"growths": self.growths}) if self._requested else None
 
     def set_extra_state(self, state: Any) -> None:
         """Nothing: the bank takes over the names of owners, and loading has grown the memory."""
@@ -266,7 +266,7 @@ def _best_slots(logits: Tensor, best: int) -> Tensor:
 
 
 def _unpack_growths(state: Any) -> list[dict[str, Any]]:
-    stored, kinds = unpack_json(state), {"slots": int, "domain": str, "quiet": float}
+    stored, kinds = tensor_to_json(state), {"slots": int, "domain": str, "quiet": float}
     growths = stored.get("growths") if isinstance(stored, dict) else None
     if not isinstance(growths, list) or not all(
         isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in kinds.items()) for one in growths

@@ -53,13 +53,13 @@ class WithoutExtraState(nn.Module):
         return found
 
 
-def pack_json(value: object) -> Tensor:
+def json_to_tensor(value: object) -> Tensor:
     """A value as the bytes of its JSON."""
     return torch.tensor(list(json.dumps(value).encode("ascii")), dtype=torch.uint8)
 
 
-def unpack_json(tensor: Any) -> Any:
-    """The value that `pack_json` packed, also where the bytes have been cast to another dtype since."""
+def tensor_to_json(tensor: Any) -> Any:
+    """The value that `json_to_tensor` packed, also where the bytes have been cast to another dtype since."""
     try:
         return json.loads(bytes(tensor.to("cpu", torch.uint8).tolist()))
     except (AttributeError, ValueError, TypeError, RecursionError) as error:

@@ -11,6 +11,7 @@ from torch import Tensor
 from memgrow.data.disk import (
     TENSORS,
     Shapes,
+    atomic_write,
     check_regular,
     load_tensors,
     pack_json,
@@ -104,10 +105,10 @@ class VersionFolder:
 
 
 def seal(version: Path, sha256: Mapping[str, str]) -> None:
-    """Write the checksums of a new version, and see that all of it is on the disk."""
-    (version / CHECKSUMS).write_bytes(pack_json({"sha256": dict(sha256)}))
+    """Write all files of a new version to the disk and then, in one step, their checksums: it is complete by then."""
     for path in version.iterdir():
         sync_file(path)
+    atomic_write(version / CHECKSUMS, pack_json({"sha256": dict(sha256)}))
     sync_folder(version)
 
 

@@ -147,11 +147,6 @@ def newest_history(path: str | Path, versions: Sequence[SavedVersion]) -> Histor
     return versions[0].history
 
 
-def task_of(path: str | Path) -> str:
-    """The task of a model."""
-    return str(read_settled(path, lambda folder: folder.versions[0].json(CONFIG))["task"])
-
-
 def undo(folder: str | Path, to: int | None = None) -> Undone:
     """Take a model back to before its last stage, or to after stage `to`. Later versions are removed.
 
@@ -181,9 +176,9 @@ def undo(folder: str | Path, to: int | None = None) -> Undone:
 
 
 def _refuse_unfinished(path: str | Path, stage: int) -> None:
-    resume = ResumeFolder.beside(path, stage, {}, 0)
+    resume = ResumeFolder.in_model(path, stage, {}, 0)
     resume.clear_ended()
-    if resume.folder is not None and resume.folder.exists():
+    if resume.is_unfinished:
         raise ModelError(
             f"{path} has an unfinished adaptation: finish it first (run it again as it was), or remove "
             f"{resume.folder} to give it up"

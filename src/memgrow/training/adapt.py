@@ -47,7 +47,7 @@ class AdaptOptions:
     threads: int | None = None
 
 
-def adapt(
+def adapt_model(
     config: LearnerConfig, state: LearnerState, stage: StageData, *, resume: ResumeFolder, options: AdaptOptions
 ) -> tuple[LearnerState, Stage]:
     """Learn a domain whose data has been checked; returns the next state and the record of this stage."""
@@ -109,11 +109,24 @@ def adapt(
         # Evaluate and record.
         evaluate = _evaluator(model, validation)
         note = method.finish_domain(
-            FinishedDomain(old, model, training, stage.domains, result.last_weights, evaluate, seed)
+            FinishedDomain(
+                old=old,
+                model=model,
+                data=training,
+                domains=stage.domains,
+                last_weights=result.last_weights,
+                evaluate=evaluate,
+                seed=seed,
+            )
         )
         model.requires_grad_(True)
         next_state = LearnerState(
-            stage.task, stage.labels, model, words.vocabulary, method, copy.deepcopy(state.history)
+            task=stage.task,
+            labels=stage.labels,
+            model=model,
+            vocabulary=words.vocabulary,
+            method_state=method,
+            history=copy.deepcopy(state.history),
         )
         scores = {name: model.score(next_state.encode(config, domain.test)) for name, domain in tested.items()}
         if options.max_forgetting is not None:

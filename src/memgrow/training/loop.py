@@ -109,7 +109,7 @@ def train(
             scale_rates(optimizer, settings.rate_factor(epoch * batches + done - 1, batches))
             optimizer.zero_grad(set_to_none=True)
             output = model.training_step(batch)
-            extra = method.loss(model, batch, output.logits)
+            extra = method.loss(model, batch, output.logits)  # not part of the loss that progress shows
             loss = output.loss if extra is None else output.loss + extra
             loss.backward()  # type: ignore[no-untyped-call]
             trainable.mask_gradients(model)

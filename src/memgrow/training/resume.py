@@ -75,10 +75,15 @@ class ResumeFolder:
         self._took = 0.0  # seconds of the last save
 
     @classmethod
-    def beside(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
+    def in_model(cls, model: str | Path | None, stage: int, key: Mapping[str, str], every: float) -> "ResumeFolder":
         """The folder `training` in a model's folder; with None nothing is saved."""
         place = None if model is None else Path(os.path.realpath(model)) / TRAINING
         return cls(place, stage, key, every)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether there is a training to resume."""
+        return self.folder is not None and (self.folder / STATE).exists()
 
     def due(self) -> bool:
         return self.folder is not None and time.monotonic() - self._saved >= self.every
@@ -111,7 +116,7 @@ class ResumeFolder:
 
     def restore(self) -> tuple[TrainState, dict[str, Tensor]] | None:
         """Restore the random number generators and return what `save` was given; None if there is nothing to resume."""
-        if self.folder is None or not (self.folder / STATE).exists():
+        if self.folder is None or not self.is_unfinished:
             return None
         try:
             return self._load(self.folder / STATE)
@@ -130,7 +135,7 @@ class ResumeFolder:
                 self.clear()
 
     def unusable(self, error: Exception) -> Exception:
-        """A sentence for an error that is none."""
+        """The error to raise: a MemgrowError or out of memory as it is, any other as an UnfinishedError."""
         if isinstance(error, MemgrowError) or is_out_of_memory(error):
             return error
         return UnfinishedError(
