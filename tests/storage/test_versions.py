@@ -130,8 +130,6 @@ def test_a_model_with_another_history_is_only_overwritten_on_request(stages, dom
     assert answers(load(tmp_path / "m")) == answers(other)
 
 
-
-
 def test_the_users_own_files_stay_and_other_folders_are_refused(stages, model, tmp_path) -> None:
     (model / "README.md").write_text("mine")
     stages[3].save(model)
