@@ -85,10 +85,11 @@ def test_no_request_is_lost_while_a_domain_is_learned_in_another_process(
     assert not (tmp_path / "imported").exists()
 
 
-def test_a_trained_model_is_published_or_discarded(serve: Serve, third: bytes, in_process: None) -> None:
+def test_a_trained_model_is_published_or_discarded(serve: Serve, third: bytes, in_process: None, folder: Path) -> None:
     client = serve().client
     first, second = (upload(client, third, f"{name}.jsonl", publish="false").json()["job"] for name in "ab")
     assert wait(client, first)["state"] == wait(client, second)["state"] == "ready"
+    assert not list(jobs_of(folder).glob("*/data*"))
     assert client.get("/model").json()["version"] == 2
     assert client.post(f"/jobs/{first}/publish").json()["state"] == "published"
     assert client.get("/model").json()["version"] == 3

@@ -1,6 +1,7 @@
 """The training queue: one training process at a time, then publishing or discarding what it trained.
 
-Each job has a folder with its record and, until it is published or discarded, the uploaded file and the trained model.
+Each job has a folder with its record, the uploaded file until it is trained, and then the trained model until it is
+published or discarded.
 A record is changed on disk before the step that it describes, and each step may be repeated: whatever is killed, the
 next service continues from the records.
 """
@@ -230,11 +231,15 @@ class JobQueue:
                 atomic_write(self.folder / job.id / RECORD, job.model_dump_json())
             except OSError as error:
                 log("record not written", error, id=job.id)
+                if job.state in ACTIVE:
+                    return job  # with its files: the next service repeats the step
             self._tidy(job)
             return job
 
     def _tidy(self, job: Job) -> None:
-        """Remove the files of a job that has ended, except for its record."""
+        """Remove the uploaded texts of a trained job, and all files but the record of one that has ended."""
+        if job.state == "ready":
+            (self.folder / job.id / f"{DATA}{job.suffix}").unlink(missing_ok=True)
         for path in (self.folder / job.id).iterdir() if job.state not in ACTIVE else ():
             if path.is_dir():
                 shutil.rmtree(path, ignore_errors=True)
