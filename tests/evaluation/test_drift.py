@@ -23,7 +23,6 @@ from memgrow.evaluation.drift import (
     Reference,
     Shares,
     Verdict,
-    Window,
     judge,
     nearest_mixture,
     summarize,
@@ -40,19 +39,18 @@ SCALES = np.linspace(0.02, 0.2, FEATURES)  # a falling spectrum
 # The test of a window
 
 
-def drawn_reference(shift: float, texts: int = 1000, stage: int = 1) -> DomainReference:
+def drawn_reference(shift: float, texts: int = 1000) -> DomainReference:
     variances = SCALES**2
     mean = (RNG.normal(size=(texts, FEATURES)) * SCALES).mean(0)
     mean[0] += shift
     spread = (variances.sum(), (variances**2).sum(), (variances**3).sum())
-    unknown, confidence = Shares(200, 0.05, 0.01), Shares(200, 0.8, 0.02)
-    return DomainReference(stage, texts, tuple(map(float, mean)), tuple(map(float, spread)), unknown, confidence)
+    return DomainReference(texts, tuple(map(float, mean)), tuple(map(float, spread)), Shares(200, 0.05, 0.01))
 
 
-def drawn(shift: float, texts: int = 50, unknown: float = 0.05, confidence: float = 0.8) -> Window:
+def judged(shift: float, known: dict[str, DomainReference], unknown: float = 0.05, texts: int = 50) -> Verdict:
     features = (RNG.normal(size=(texts, FEATURES)) * SCALES).mean(0)
     features[0] += shift
-    return Window(texts, features, unknown, confidence)
+    return judge(texts, features, known, unknown=unknown)
 
 
 @pytest.mark.parametrize("weights", [[1.0] * 10, [3.0, 1.0, 0.5, 0.1], list(0.9 ** np.arange(60))])
@@ -78,7 +76,7 @@ def test_the_nearest_mixture_is_the_one_that_a_grid_finds():
 @pytest.mark.parametrize("domains", [1, 3])
 def test_windows_of_known_domains_alarm_no_more_often_than_alpha(domains):
     known = {str(number): drawn_reference(0.3 * number) for number in range(domains)}
-    p = np.array([judge(drawn(0.3 * RNG.integers(domains)), known).tests["distance"] for _ in range(WINDOWS)])
+    p = np.array([judged(0.3 * RNG.integers(domains), known).tests["distance"] for _ in range(WINDOWS)])
     for alpha in (0.05, 0.2):
         assert (p <= alpha).mean() < alpha + 3 * (alpha * (1 - alpha) / WINDOWS) ** 0.5
     if domains == 1:  # with mixtures to choose from they alarm less often
@@ -87,30 +85,17 @@ def test_windows_of_known_domains_alarm_no_more_often_than_alpha(domains):
 
 def test_mixtures_are_known_and_what_lies_beyond_is_not():
     known = {"a": drawn_reference(0.0), "b": drawn_reference(0.6)}
-    between, beyond = judge(drawn(0.3), known), judge(drawn(1.2), known)
+    between, beyond = judged(0.3, known), judged(1.2, known)
     assert between.p > 0.01
     assert between.mixture == pytest.approx({"a": 0.5, "b": 0.5}, abs=0.2)
     assert beyond.tests["distance"] < 1e-6
     assert beyond.mixture == {"b": 1.0}
 
 
-def test_unknown_words_and_confidence_are_tested_on_one_side_and_where_comparable():
+def test_unknown_words_are_tested_on_one_side():
     known = {"a": drawn_reference(0.0)}
-    assert judge(drawn(0, unknown=0.3), known).rejected(0.01) == ["unknown words"]
-    assert judge(drawn(0, confidence=0.5), known).rejected(0.01) == ["confidence"]
-    assert judge(drawn(0, unknown=0.0, confidence=1.0), known).rejected(0.01) == []
-    assert "confidence" not in judge(drawn(0, confidence=0.5), known, all_known=False).tests
-    later = {"a": drawn_reference(0.0), "b": drawn_reference(0.0, stage=2)}
-    assert "confidence" not in judge(drawn(0, confidence=0.5), later).tests
-
-
-def test_holm_rejects_further_tests_after_the_first():
-    def verdict(**tests: float) -> Verdict:
-        return Verdict(50, min(1, len(tests) * min(tests.values())), tests, 1, {}, None, None, None, None)
-
-    assert verdict(a=0.004, b=0.5, c=0.5).rejected(0.01) == []
-    assert verdict(a=0.5, b=0.003, c=0.5).rejected(0.01) == ["b"]
-    assert verdict(a=0.006, b=0.003, c=0.004).rejected(0.01) == ["a", "b", "c"]
+    assert judged(0, known, unknown=0.3).rejected(0.01) == ["unknown words"]
+    assert judged(0, known, unknown=0.0).rejected(0.01) == []
 
 
 # Random features
@@ -174,14 +159,13 @@ def vocabulary(texts) -> Vocabulary:
     return Vocabulary().extended(map(tokenize, known))
 
 
-def summary(train, validation=(), vocabulary=None, confidences=()) -> DomainReference | None:
-    return summarize(train, validation, tokenizer=tokenize, vocabulary=vocabulary, confidences=confidences, stage=1)
+def summary(train, validation=(), vocabulary=None) -> DomainReference | None:
+    return summarize(train, validation, tokenize, vocabulary)
 
 
 @pytest.fixture(scope="module")
 def reference(texts, vocabulary) -> Reference:
-    sure = [0.9] * 30 + [0.7] * 30
-    return Reference({one.name: summary(one.train, one.validation, vocabulary, sure) for one in texts[:2]})
+    return Reference({one.name: summary(one.train, one.validation, vocabulary) for one in texts[:2]})
 
 
 @pytest.fixture
@@ -198,7 +182,8 @@ def test_known_domains_pass_and_a_new_one_is_found(monitor, texts):
     monitor.add(texts[2].test, [0.5] * 200)
     report = monitor.report()
     assert report.due
-    assert report.verdict.rejected(0.01) == ["distance", "unknown words", "confidence"]
+    assert report.verdict.rejected(0.01) == ["distance", "unknown words"]
+    assert report.verdict.confidence == pytest.approx(0.5)
     assert report.sentence.startswith("adapting seems due")
     told = json.loads(json.dumps(report.to_json(), allow_nan=False))
     assert {"texts", "due", "sentence", "unknown_words", "distance", "p", "confidence", "mixture"} <= told.keys()

@@ -1,12 +1,10 @@
 """Drift detection: a summary of each learned domain, a two-sample test, and a running window over new texts.
 
-Three hypotheses are tested, each of which holds if new texts come from the learned domains in any proportion:
+Two hypotheses are tested, which hold if new texts come from the learned domains in any proportion:
 
 - their mean features are a mixture of the domains' means. The statistic is the squared distance from the nearest
   mixture (a maximum mean discrepancy), distributed as a weighted sum of chi-squares;
-- the share of unknown words is not above that of the domain where it is highest;
-- the confidence is not below that of the domain where it is lowest. This is tested only where all domains were learned
-  in one stage: that of earlier domains was measured before the model changed.
+- the share of unknown words is not above that of the domain where it is highest.
 
 Privacy: the summary holds means of random features over at least 100 distinct texts, so that no text outweighs others.
 """
@@ -89,12 +87,10 @@ class Shares:
 class DomainReference:
     """The stored summary of one domain."""
 
-    stage: int  # in which it was learned, counted from 1
     texts: int  # distinct ones
     mean: tuple[float, ...]  # of their features
     spread: tuple[float, float, float]  # traces of S, S S and S S S, S the covariance of their features
     unknown: Shares | None  # share of unknown words in each validation example
-    confidence: Shares | None  # probability of the predicted label of each validation example
 
 
 @dataclass(frozen=True)
@@ -108,16 +104,14 @@ class Reference:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Reference":
-        """Read it; empty if the features differ. ValueError, KeyError or TypeError where it makes no sense."""
+        """Read it; empty if the features differ, ValueError, KeyError or TypeError if it is damaged."""
         if value["features"] != KIND:
             return cls()
         if finite(value) != value:
             raise ValueError("a number is not finite")
         domains = {
             name: DomainReference(
-                **one
-                | {"mean": tuple(one["mean"]), "spread": tuple(one["spread"])}
-                | {part: one[part] and Shares(**one[part]) for part in ("unknown", "confidence")}
+                one["texts"], tuple(one["mean"]), tuple(one["spread"]), one["unknown"] and Shares(**one["unknown"])
             )
             for name, one in value["domains"].items()
         }
@@ -130,15 +124,12 @@ class Reference:
 def summarize(
     train: Sequence[Example],
     validation: Sequence[Example],
-    *,
     tokenizer: Tokenizer,
     vocabulary: Vocabulary | None,
-    confidences: Sequence[float],
-    stage: int,
 ) -> DomainReference | None:
-    """Summarize a domain over its distinct training texts; None if these are fewer than MIN_TEXTS.
+    """Summarize a domain over its distinct training texts; None for fewer than MIN_TEXTS.
 
-    `vocabulary` is None for a model without words; `confidences` are empty for a model without labels.
+    `vocabulary` is None for a model without words.
     """
     distinct = {_key(texts): texts for texts in _words(_sample(train), tokenizer)}
     if len(distinct) < MIN_TEXTS:
@@ -147,12 +138,10 @@ def summarize(
     covariance = np.cov(features, rowvar=False)
     squared = covariance @ covariance
     return DomainReference(
-        stage,
         len(features),
         tuple(map(float, features.mean(0))),
         (float(covariance.trace()), float(squared.trace()), float((squared * covariance).sum())),
         Shares.of(_unknown_shares(_words(_sample(validation), tokenizer), vocabulary)) if vocabulary else None,
-        Shares.of(confidences),
     )
 
 
@@ -181,16 +170,6 @@ def _sample(examples: Sequence[Example]) -> Sequence[Example]:
 
 
 @dataclass(frozen=True)
-class Window:
-    """The means of some texts."""
-
-    texts: int
-    features: Vector  # (FEATURES)
-    unknown: float | None  # share of words
-    confidence: float | None
-
-
-@dataclass(frozen=True)
 class Verdict:
     """The result of the tests of one window."""
 
@@ -201,51 +180,49 @@ class Verdict:
     mixture: Mapping[str, float]  # the nearest one
     unknown: float | None
     usual_unknown: float | None  # of the domain with the most
-    confidence: float | None
-    usual_confidence: float | None  # of the domain with the lowest
+    confidence: float | None  # mean probability of the predictions
 
     def rejected(self, alpha: float) -> list[str]:
-        """The hypotheses that Holm's procedure rejects."""
-        for rank, p in enumerate(sorted(self.tests.values())):
-            if p * (len(self.tests) - rank) > alpha:
-                return [name for name, one in self.tests.items() if one < p]
-        return list(self.tests)
+        """The hypotheses that are rejected."""
+        return [name for name, p in self.tests.items() if len(self.tests) * p <= alpha]
 
 
-def judge(window: Window, domains: Mapping[str, DomainReference], all_known: bool = True) -> Verdict:
-    """Test a window against one or more domains; `all_known`: no other domain was learned."""
-    weights, distance, p = _test_distance(window, list(domains.values()))
+def judge(
+    texts: int,
+    features: Vector,
+    domains: Mapping[str, DomainReference],
+    *,
+    unknown: float | None = None,
+    confidence: float | None = None,
+) -> Verdict:
+    """Test the means of a window of texts against one or more domains."""
+    weights, distance, p = _test_distance(texts, features, list(domains.values()))
     tests = {"distance": p}
-    unknown = [one.unknown for one in domains.values() if one.unknown is not None]
-    confidence = [one.confidence for one in domains.values() if one.confidence is not None]
-    if window.unknown is not None and len(unknown) == len(domains):
-        tests["unknown words"] = max(_p_above(window.unknown, one, window.texts) for one in unknown)
-    one_stage = all_known and len({one.stage for one in domains.values()}) == 1
-    if window.confidence is not None and one_stage and len(confidence) == len(domains):
-        tests["confidence"] = max(_p_above(window.confidence, one, window.texts, below=True) for one in confidence)
+    usual = [one.unknown for one in domains.values() if one.unknown is not None]
+    if unknown is not None and len(usual) == len(domains):
+        tests["unknown words"] = max(_p_above(unknown, one, texts) for one in usual)
     return Verdict(
-        window.texts,
+        texts,
         min(1.0, len(tests) * min(tests.values())),
         tests,
         distance,
         {name: float(weight) for name, weight in zip(domains, weights, strict=True) if weight >= 0.005},
-        window.unknown,
-        max((one.mean for one in unknown), default=None),
-        window.confidence,
-        min((one.mean for one in confidence), default=None),
+        unknown,
+        max((one.mean for one in usual), default=None),
+        confidence,
     )
 
 
-def _test_distance(window: Window, domains: Sequence[DomainReference]) -> tuple[Vector, float, float]:
+def _test_distance(texts: int, features: Vector, domains: Sequence[DomainReference]) -> tuple[Vector, float, float]:
     """The nearest mixture, its distance relative to chance, and the p-value.
 
     Of the domains' covariances only traces of powers are stored; norms of the sum are bounded by the sum of the norms,
     and choosing the nearest mixture shortens the distance: p is conservative.
     """
     means = np.array([one.mean for one in domains])
-    weights = nearest_mixture(window.features, means)
-    squared = float(np.square(window.features - weights @ means).sum())
-    shares = weights / window.texts + weights**2 / np.array([one.texts for one in domains])
+    weights = nearest_mixture(features, means)
+    squared = float(np.square(features - weights @ means).sum())
+    shares = weights / texts + weights**2 / np.array([one.texts for one in domains])
     norms = [shares @ np.array([one.spread[power] ** (1 / (power + 1)) for one in domains]) for power in range(3)]
     first, second, third = (float(norm) ** (power + 1) for power, norm in enumerate(norms))
     return weights, math.sqrt(squared / first), weighted_chi_square_tail(squared, (first, second, third))
@@ -285,16 +262,16 @@ def _project_on_simplex(point: Vector) -> Vector:
     return nearest
 
 
-def _p_above(mean: float, usual: Shares, texts: int, below: bool = False) -> float:
-    """The p-value of a mean share as high (or low) as this.
+def _p_above(mean: float, usual: Shares, texts: int) -> float:
+    """The p-value of a mean share as high as this.
 
-    The domain gets one more example at the far end: otherwise identical validation examples would prove anything.
+    The domain gets one more example, of share 1: otherwise identical validation examples would prove anything.
     """
-    count, end = usual.examples + 1, 0.0 if below else 1.0
-    centre = usual.mean + (end - usual.mean) / count
-    variance = (usual.variance * (count - 2) + (end - usual.mean) ** 2 * (1 - 1 / count)) / (count - 1)
+    count = usual.examples + 1
+    centre = usual.mean + (1 - usual.mean) / count
+    variance = (usual.variance * (count - 2) + (1 - usual.mean) ** 2 * (1 - 1 / count)) / (count - 1)
     error = max(TINY, math.sqrt(variance * (1 / texts + 1 / count)))
-    return math.erfc((centre - mean if below else mean - centre) / error / math.sqrt(2)) / 2
+    return math.erfc((mean - centre) / error / math.sqrt(2)) / 2
 
 
 # The monitor
@@ -353,7 +330,7 @@ class DriftMonitor:
         """
         found: list[Verdict] = []
         words = _words(examples, self._tokenizer) if self._reference.domains else []
-        rows = np.zeros((len(words), FEATURES + 2))
+        rows = np.full((len(words), FEATURES + 2), np.nan)  # features, unknown words, confidence
         rows[:, :FEATURES] = text_features(words)
         if self._vocabulary is not None:
             rows[:, FEATURES] = _unknown_shares(words, self._vocabulary)
@@ -365,7 +342,6 @@ class DriftMonitor:
                 if (key := hash(_key(texts))) not in self._seen:
                     self._seen.add(key)
                     self._sums += row
-                    self._confident &= confidences is not None
                     if len(self._seen) == self.window:
                         found.append(self._close())
         return found
@@ -396,20 +372,15 @@ class DriftMonitor:
         return f"texts of {listed(self._missing)} may count as new, as there are no statistics of them"
 
     def _clear(self) -> None:
-        self._sums = np.zeros(FEATURES + 2)  # features, unknown words, confidence
-        self._seen: set[int] = set()
-        self._confident = True  # all texts of the window came with a confidence
+        self._sums = np.zeros(FEATURES + 2)
+        self._seen: set[int] = set()  # hashes of texts
 
     def _close(self) -> Verdict:
-        *features, unknown, confidence = (self._sums / len(self._seen)).tolist()
-        window = Window(
-            len(self._seen),
-            np.array(features),
-            None if self._vocabulary is None else unknown,
-            confidence if self._confident else None,
-        )
+        texts, means = len(self._seen), self._sums / len(self._seen)
+        unknown, confidence = (None if math.isnan(share) else float(share) for share in means[FEATURES:])
         self._clear()  # first: a window that cannot be tested must not stay
-        self._last = judge(window, self._reference.domains, not self._missing)
+        domains = self._reference.domains
+        self._last = judge(texts, means[:FEATURES], domains, unknown=unknown, confidence=confidence)
         self._windows += 1
         self._alarms += self._last.p <= self.alpha
         return self._last
@@ -433,11 +404,9 @@ def in_words(verdict: Verdict, alpha: float) -> str:
     if not (rejected := verdict.rejected(alpha)):
         return f"the last {counted(verdict.texts, 'text')} look like the learned domains ({mixture})"
     unknown, usual_unknown = (f"{share or 0:.1%}" for share in (verdict.unknown, verdict.usual_unknown))
-    confidence, usual = (f"{share or 0:.0%}" for share in (verdict.confidence, verdict.usual_confidence))
     reasons = {
         "distance": f"their distance from the learned domains is {verdict.distance:.1f} times that expected by chance",
         "unknown words": f"{unknown} of their words are unknown (at most {usual_unknown} before)",
-        "confidence": f"mean confidence is {confidence} (at least {usual} before)",
     }
     p = f"p = {verdict.p:.1g}" if verdict.p > TINY else f"p < {TINY:g}"
     why = " and ".join(reasons[name] for name in rejected)

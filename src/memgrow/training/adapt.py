@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
@@ -243,7 +242,6 @@ def _with_statistics(
     """Add the calibration and the drift reference, for which this stage's data is needed."""
     number, model = len(state.history.stages), state.model
     sizes = [len(domain.validation) for domain in stage.domains]
-    confidences: Sequence[Tensor] = [torch.empty(0)] * len(sizes)
     calibration = state.calibration
     if isinstance(model, Classifier):
         logits, labels = model.logits(validation), torch.tensor(validation.labels)
@@ -251,19 +249,8 @@ def _with_statistics(
         calibration = calibrate(
             logits, labels, sizes=parts, before=before.calibration, learned=state.history.domains, stage=number
         )
-        confidences = torch.split((logits / calibration.temperature).softmax(-1).max(-1).values, sizes)
     tokenizer, vocabulary = word_tokenizer(config.model), None if config.model.is_pretrained else state.vocabulary
-    found = {
-        domain.name: summarize(
-            domain.train,
-            domain.validation,
-            tokenizer=tokenizer,
-            vocabulary=vocabulary,
-            confidences=one.tolist(),
-            stage=number,
-        )
-        for domain, one in zip(stage.domains, confidences, strict=True)
-    }
+    found = {domain.name: summarize(domain.train, domain.validation, tokenizer, vocabulary) for domain in stage.domains}
     earlier = {} if config.method.reinit else before.reference.domains
     kept = {name: one for name, one in {**earlier, **found}.items() if one is not None}
     return replace(state, calibration=calibration, reference=Reference(kept))
