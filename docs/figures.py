@@ -291,7 +291,7 @@ def torture() -> str:
         ]
         for name, part in read("torture/counts")["parts"].items()
     ]
-    return table(("part", "counts", "failures"), rows, "From `make torture`, version 0.2.")
+    return table(("part", "counts", "failures"), rows, "From `make torture`.")
 
 
 def serving() -> str:
