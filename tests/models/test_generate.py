@@ -9,7 +9,7 @@ import torch
 from memgrow.data.vocabulary import UNKNOWN_INDEX
 from memgrow.errors import SettingsError
 from memgrow.models import ModelSettings, build
-from memgrow.models.generate import beam_search, generate
+from memgrow.models.generate import generate
 
 WORDS = 13
 KINDS = {
@@ -192,14 +192,6 @@ def test_a_wide_beam_equals_exhaustive_search(sure, alpha):
         assert reply.words == best
         assert reply.score == pytest.approx(scores[best], abs=1e-6)
         assert reply.ended
-
-
-def test_a_beam_of_one_is_greedy(sure):
-    with torch.no_grad():
-        searched = beam_search(sure, MESSAGES, LENGTHS, max_words=6, size=1, alpha=0.8)
-    stepped = generate(sure, MESSAGES, LENGTHS, max_words=6)
-    assert [(r.words, r.ended) for r in searched] == [(r.words, r.ended) for r in stepped]
-    assert [r.score for r in searched] == pytest.approx([r.score for r in stepped])
 
 
 def test_a_reply_that_ended_goes_before_one_that_was_cut(sure):

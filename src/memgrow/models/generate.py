@@ -1,8 +1,4 @@
-"""From messages to replies: greedily, by beam search, or by sampling.
-
-`generate` answers one batch and `generate_all` any number of messages. Greedy and sampled replies are written by
-`word_by_word`, a beam by `beam_search`; both go step by step (`Steps`).
-"""
+"""From messages to replies: greedily, by beam search, or by sampling."""
 
 import copy
 from collections.abc import Callable
@@ -22,6 +18,7 @@ from memgrow.nn import MemoryRecurrent
 
 MAX_WORDS = 40  # of a reply, by default; a longer one is cut
 BATCH = {"cpu": 128, "cuda": 512}  # messages: a GPU's step takes as long for many as for few
+NEVER = float("-inf")
 
 
 @dataclass(frozen=True)
@@ -59,14 +56,12 @@ def generate(
     if not len(words):
         return []
     words, training = words.to(model.device), model.training
+    choose = _best(beam)
+    if temperature is not None:
+        choose = _drawn(torch.rand(len(words), max_words + 1, generator=generator).to(words.device), temperature)
     model.eval()
     try:
-        if temperature is not None:
-            choose = _sampler(torch.rand(len(words), max_words + 1, generator=generator).to(words.device), temperature)
-            return word_by_word(model, words, lengths, max_words, choose)
-        if beam > 1:
-            return beam_search(model, words, lengths, max_words, size=beam, alpha=alpha)
-        return word_by_word(model, words, lengths, max_words, lambda scores, messages, number: scores.argmax(-1))
+        return _search(Steps(model, words, lengths, beam), choose, max_words, alpha)
     finally:
         model.train(training)
 
@@ -84,7 +79,7 @@ class Steps:
     """Replies that are being written, `width` of them for each message."""
 
     def __init__(self, model: Responder, words: Tensor, lengths: Tensor, width: int = 1) -> None:
-        self._model, self._width = model, width
+        self.width, self.device, self._model = width, words.device, model
         self._columns = [_stepwise(column) for column in model.decoder.columns]
         self._message, first = model.encoder.read(words, lengths)
         self._states = [tuple(part.repeat_interleave(width, dim=1) for part in state) for state in first]
@@ -95,26 +90,19 @@ class Steps:
 
     def step(self, said: Tensor | None) -> Tensor:
         """Log-probabilities (B, width, words) of what comes after the words `said` (B, width); None at the start."""
-        rows, model = len(self) * self._width, self._model
+        rows, model = len(self) * self.width, self._model
         start = model.decoder.start.expand(rows, -1)
         vectors = start if said is None else model.encoder.embedding(said.flatten())
         states, self._states = run_columns(self._columns, PackedSequence(vectors, torch.tensor([rows])), self._states)
-        scores = model.scores(states.view(len(self), self._width, -1), self._message)
-        scores[..., UNKNOWN_INDEX] = float("-inf")  # cannot be said; the end has padding's index
+        scores = model.scores(states.view(len(self), self.width, -1), self._message)
+        scores[..., UNKNOWN_INDEX] = NEVER  # cannot be said; the end has padding's index
         return torch.log_softmax(scores, dim=-1)
 
-    def follow(self, parents: Tensor) -> None:
-        """Go on with these replies (B, width), by their numbers within their message; one may come several times."""
-        first = torch.arange(len(self), device=parents.device).unsqueeze(1) * self._width
-        self._take((first + parents).flatten())
-
-    def keep(self, messages: Tensor) -> None:
-        """Go on with these messages alone, by their numbers (kept)."""
-        self._message = self._message.select(messages)
-        each = torch.arange(self._width, device=messages.device)
-        self._take((messages.unsqueeze(1) * self._width + each).flatten())
-
-    def _take(self, rows: Tensor) -> None:
+    def follow(self, messages: Tensor, parents: Tensor) -> None:
+        """Go on with these messages (kept), and with these of their replies (kept, width); one may come repeatedly."""
+        if len(messages) < len(self):
+            self._message = self._message.select(messages)
+        rows = (messages.unsqueeze(1) * self.width + parents).flatten()
         self._states = [tuple(part.index_select(1, rows) for part in state) for state in self._states]
 
 
@@ -126,142 +114,69 @@ def _stepwise(column: MemoryRecurrent) -> MemoryRecurrent:
 
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""From log-probabilities (rows, words), the messages of those rows (rows), and the step: the next words (rows)."""
+"""From sums of log-probabilities (rows, width * words), the rows' messages and the step: places (rows, width)."""
 
 
-def word_by_word(model: Responder, words: Tensor, lengths: Tensor, max_words: int, choose: Choose) -> list[Reply]:
-    """Replies whose words are chosen one after another; those that have ended cost nothing any more."""
-    steps, count, device = Steps(model, words, lengths), len(words), words.device
-    said = torch.full((count, max_words), END, device=device)
-    score = torch.zeros(count, dtype=torch.double, device=device)
-    ended = torch.zeros(count, dtype=torch.bool, device=device)
-    messages, last = torch.arange(count, device=device), None
-    for number in range(max_words + 1):  # after the last word there may still come the end
-        scores = steps.step(last)[:, 0]
-        word = choose(scores, messages, number)
-        ends = word == END
-        ended[messages] = ends
-        counts = ends if number == max_words else torch.ones_like(ends)
-        score[messages] += scores.gather(1, word.unsqueeze(1)).squeeze(1).double() * counts
-        if number == max_words:
-            break
-        said[messages, number] = word
-        going = (~ends).nonzero().squeeze(1)
-        if len(going) < len(messages):
-            steps.keep(going)
-            messages, word = messages[going], word[going]
-        if not len(going):
-            break
-        last = word.unsqueeze(1)
-    rows = zip(said.tolist(), score.tolist(), ended.tolist(), strict=True)
-    return [Reply(tuple(w for w in row if w != END), total, done) for row, total, done in rows]
+def _best(width: int) -> Choose:
+    if width == 1:
+        return lambda totals, messages, number: totals.argmax(1, keepdim=True)
+    return lambda totals, messages, number: totals.topk(width, dim=1).indices
 
 
-def _sampler(numbers: Tensor, temperature: float) -> Choose:
+def _drawn(numbers: Tensor, temperature: float) -> Choose:
     """Draws words from the model's probabilities, sharpened (below 1) or flattened (above) by the temperature.
 
     All random `numbers` (messages, steps) are drawn beforehand, on the CPU: a seed means the same on every device, and
     a reply depends on its message's position in the batch, but not on its neighbours.
     """
 
-    def draw(scores: Tensor, messages: Tensor, number: int) -> Tensor:
-        up_to = torch.softmax(scores.double() / temperature, dim=-1).cumsum(-1)  # (rows, words)
+    def draw(totals: Tensor, messages: Tensor, number: int) -> Tensor:
+        up_to = torch.softmax(totals.double() / temperature, dim=-1).cumsum(-1)  # (rows, words)
         # The mark is below the last sum: single numbers end at 1 - 2^-24.
         mark = numbers[messages, number].unsqueeze(1) * up_to[:, -1:]
-        return torch.searchsorted(up_to, mark, right=True).squeeze(1)
+        return torch.searchsorted(up_to, mark, right=True)
 
     return draw
 
 
-NEVER = float("-inf")
-
-
-@dataclass
-class Hypotheses:
-    """Replies that have not ended, `size` for each message that has any."""
-
-    messages: Tensor  # (rows): the message of each row
-    words: Tensor  # (rows, size, so far)
-    scores: Tensor  # (rows, size), NEVER where a place is empty
-    room: Tensor  # (rows): places that no ended reply has taken
-
-    def some(self, rows: Tensor) -> "Hypotheses":
-        return Hypotheses(self.messages[rows], self.words[rows], self.scores[rows], self.room[rows])
-
-
-def beam_search(
-    model: Responder, words: Tensor, lengths: Tensor, max_words: int, *, size: int, alpha: float = 1.0
-) -> list[Reply]:
+def _search(steps: Steps, choose: Choose, max_words: int, alpha: float) -> list[Reply]:
     """The reply to each message with the largest log-probability / tokens ** alpha; the end is a token.
 
-    A hypothesis that ends keeps its place, so that `size` are looked at in all, and a beam of one is greedy. A reply
-    that ended goes before any that was cut.
+    A hypothesis that ends keeps its place, so that `width` are looked at in all. A reply that ended goes before any
+    that was cut.
     """
-    count, device = len(words), words.device
-    steps, found = Steps(model, words, lengths, size), _Found(count, alpha)
-    scores = torch.full((count, size), NEVER, device=device)
+    count, width, device = len(steps), steps.width, steps.device
+    ended: dict[int, tuple[float, Reply]] = {}  # the best of each message that has any
+    messages = torch.arange(count, device=device)  # those that have replies to go on with, (rows)
+    said = torch.empty(count, width, 0, dtype=torch.long, device=device)
+    scores = torch.full((count, width), NEVER, device=device)
     scores[:, 0] = 0.0  # in the beginning there is one hypothesis, the empty reply
-    live = Hypotheses(
-        torch.arange(count, device=device),
-        torch.empty(count, size, 0, dtype=torch.long, device=device),
-        scores,
-        torch.full((count,), size, device=device),
-    )
+    room = torch.full((count, 1), width, device=device)  # places that no ended reply has taken
     for number in range(max_words + 1):  # after the last word there may still come the end
-        scores = steps.step(live.words[:, :, -1] if number else None)  # (rows, size, words)
-        totals = (live.scores.unsqueeze(2) + scores).flatten(1)
-        best, places = totals.topk(size, dim=1)
-        parents, word = places // scores.shape[2], places % scores.shape[2]
-        taken = torch.arange(size, device=device) < live.room.unsqueeze(1)
-        best = best.masked_fill(~taken, NEVER)
-        ends = (word == END) & (best > NEVER)
-        said = live.words.gather(1, parents.unsqueeze(2).expand(-1, -1, number))
-        found.ended(live.messages, said, best, ends)
+        following = steps.step(said[:, :, -1] if number else None)  # (rows, width, words)
+        totals = (scores.unsqueeze(2) + following).flatten(1)
+        places = choose(totals, messages, number)
+        parents, word = places // following.shape[2], places % following.shape[2]
+        free = torch.arange(width, device=device) < room
+        chosen = totals.gather(1, places).masked_fill(~free, NEVER)
+        before = said.gather(1, parents.unsqueeze(2).expand(-1, -1, number))
+        ends = (word == END) & (chosen > NEVER)
+        at = messages.unsqueeze(1).expand_as(ends)[ends].tolist()
+        for message, reply, score in zip(at, before[ends].tolist(), chosen[ends].tolist(), strict=True):
+            worth = score / (number + 1) ** alpha
+            if message not in ended or worth > ended[message][0]:
+                ended[message] = worth, Reply(tuple(reply), score, True)
         if number == max_words:
-            found.cut(live)
             break
-        steps.follow(parents)
-        live = Hypotheses(
-            live.messages,
-            torch.cat((said, word.unsqueeze(2)), dim=2),
-            best.masked_fill(ends, NEVER),
-            live.room - ends.sum(1),
-        )
-        going = (live.scores > NEVER).any(1).nonzero().squeeze(1)
-        if len(going) < len(live.messages):
-            steps.keep(going)
-            live = live.some(going)
+        chosen = chosen.masked_fill(ends, NEVER)
+        going = (chosen > NEVER).any(1).nonzero().squeeze(1)
         if not len(going):
             break
-    return found.replies()
-
-
-class _Found:
-    """The best reply to each message so far."""
-
-    def __init__(self, count: int, alpha: float) -> None:
-        self._alpha = alpha
-        self._best: list[tuple[float, Reply] | None] = [None] * count
-
-    def ended(self, messages: Tensor, said: Tensor, scores: Tensor, ends: Tensor) -> None:
-        """Those of the replies `said` (rows, size, so far) that end now, with the end in their scores."""
-        rows, places = ends.nonzero(as_tuple=True)
-        tokens = said.shape[2] + 1
-        for message, words, score in zip(
-            messages[rows].tolist(), said[rows, places].tolist(), scores[rows, places].tolist(), strict=True
-        ):
-            worth, best = score / tokens**self._alpha, self._best[message]
-            if best is None or worth > best[0]:
-                self._best[message] = (worth, Reply(tuple(words), score, True))
-
-    def cut(self, live: Hypotheses) -> None:
-        """Take, where no reply ended, the best of those that go on, as far as it has come."""
-        places = live.scores.argmax(1)
-        rows = torch.arange(len(places), device=places.device)
-        words, scores = live.words[rows, places].tolist(), live.scores[rows, places].tolist()
-        for message, said, score in zip(live.messages.tolist(), words, scores, strict=True):
-            if self._best[message] is None:
-                self._best[message] = (score, Reply(tuple(said), score, False))
-
-    def replies(self) -> list[Reply]:
-        return [reply for best in self._best if best for reply in best[1:]]
+        steps.follow(going, parents[going])
+        said = torch.cat((before, word.unsqueeze(2)), dim=2)[going]
+        messages, scores, room = messages[going], chosen[going], (room - ends.sum(1, keepdim=True))[going]
+    replies = {message: reply for message, (_, reply) in ended.items()}
+    best = scores.argmax(1).tolist()
+    for message, rows, sums, place in zip(messages.tolist(), said.tolist(), scores.tolist(), best, strict=True):
+        replies.setdefault(message, Reply(tuple(rows[place]), sums[place], False))
+    return [replies[message] for message in range(count)]
