@@ -114,8 +114,8 @@ def test_a_card_tells_the_history_without_texts(tmp_path) -> None:
     assert front["model-index"][0]["name"] == "soups"
     assert len(front["model-index"][0]["results"]) == 2
     assert "<b>" not in card.split("---\n", 2)[2]
-    (row,) = (line for line in card.splitlines() if line.startswith("| 1 |"))
-    assert row.replace("\\|", "").count("|") == 7
+    rows = [line.replace("\\|", "") for line in card.splitlines() if line.startswith("|")]
+    assert [row.count("|") for row in rows] == [4] * 4
     assert not list(leaks(tmp_path / "soups", rare_words(2)))
 
 

@@ -125,21 +125,14 @@ class _ThreadCounts(threading.local):
 _counts = _ThreadCounts()
 
 
-def warm_up(device: torch.device) -> None:
-    """Initialize a GPU in the background: its first product takes seconds."""
-    if device.type == "cuda":
-        current = torch.cuda.current_device() if torch.cuda.is_initialized() else 0  # type: ignore[no-untyped-call]
-        warm_up_gpu(current if device.index is None else device.index)
-
-
 @functools.cache
-def warm_up_gpu(number: int) -> None:
-    """The same for one GPU, once per process."""
-    threading.Thread(target=_load, args=(torch.device("cuda", number),), name="warm-up").start()
+def warm_up(device: torch.device) -> None:
+    """Initialize a GPU in the background, once per process: its first product and optimizer take seconds."""
+    if device.type == "cuda":
+        threading.Thread(target=_load, args=(device,), name="warm-up").start()
 
 
 def _load(device: torch.device) -> None:
-    """Load what the first product and the first optimizer need."""
     with contextlib.suppress(RuntimeError):  # the next use of the device raises it again
         some = torch.ones(8, 8, device=device)
         torch.mm(some, some)

@@ -3,7 +3,7 @@
 import copy
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,6 @@ Layout = Sequence[tuple[int, int]]
 Draw = Callable[[tuple[int, ...]], Tensor]
 """Makes the new entries of a parameter, given their shape."""
 
-MEAN_OVER = {"row_var": -1, "col_var": -2}  # Adafactor's: the dimension that a tensor has one entry for
 # Rprop's and Adagrad's: what begins at a setting of the group, and not at zero.
 BEGINS_AT = {"step_size": "lr", "sum": "initial_accumulator_value"}
 
@@ -34,7 +33,7 @@ class Growth:
         self._optimizer = optimizer
         self._generator = generator
         self._data: dict[Tensor, Tensor] = {}
-        self._state: dict[Tensor, dict[str, _Moment]] = {}
+        self._state: dict[Tensor, dict[str, tuple[Tensor, float]]] = {}  # moments, and what new entries begin with
         self._actions: list[Callable[[], object]] = []
 
     def enlarge(self, parameter: Tensor, dim: int, layout: Layout, draw: Draw) -> None:
@@ -53,8 +52,8 @@ class Growth:
         self._data[parameter] = _interleave(old, new, dim, layout)
         if self._optimizer is not None:
             state = self._state.setdefault(parameter, _moments(self._optimizer, parameter))
-            for name, moment in state.items():
-                state[name] = moment.enlarged(dim, layout)
+            for name, (moment, first) in state.items():
+                state[name] = _interleave(moment, moment.new_full(shape, first), dim, layout), first
 
     def uniform(self, bound: float) -> Draw:
         """A draw from U(-bound, bound), on the CPU, so that a seed means the same on every device."""
@@ -86,27 +85,12 @@ class Growth:
             parameter.grad = None
         for parameter, state in self._state.items():
             if self._optimizer is not None and state:
-                self._optimizer.state[parameter].update({name: moment.tensor for name, moment in state.items()})
+                self._optimizer.state[parameter].update({name: moment for name, (moment, _) in state.items()})
         for action in self._actions:
             action()
 
 
-class _Moment(NamedTuple):
-    """A tensor of the optimizer's state that is laid out like the parameter, except a dimension it is a mean over."""
-
-    tensor: Tensor
-    mean_over: int | None  # counted from the first
-    first: float  # what new entries begin with
-
-    def enlarged(self, dim: int, layout: Layout) -> "_Moment":
-        if dim == self.mean_over:
-            return self
-        shape = list(self.tensor.shape)
-        shape[dim] = sum(extra for _, extra in layout)
-        return self._replace(tensor=_interleave(self.tensor, self.tensor.new_full(shape, self.first), dim, layout))
-
-
-def _moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> dict[str, _Moment]:
+def _moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> dict[str, tuple[Tensor, float]]:
     """The state that grows with a parameter (Adam's moments; not its step count), by name."""
     groups = [group for group in optimizer.param_groups if any(p is parameter for p in group["params"])]
     if parameter.requires_grad and not groups:
@@ -119,16 +103,12 @@ def _moments(optimizer: torch.optim.Optimizer, parameter: Tensor) -> dict[str, _
     found = {}
     for name, tensor in optimizer.state.get(parameter, {}).items():
         if isinstance(tensor, Tensor) and tensor.ndim:  # a step count has no dimensions
-            expected, over = list(parameter.shape), None
-            if name in MEAN_OVER and parameter.ndim > 1:
-                over = parameter.ndim + MEAN_OVER[name]
-                expected[over] = 1
-            if list(tensor.shape) != expected:
+            if tensor.shape != parameter.shape:
                 raise SettingsError(
                     f"{type(optimizer).__name__}: it is not known how {name} of shape {tuple(tensor.shape)} grows: "
                     "make a new optimizer after the growth"
                 )
-            found[name] = _Moment(tensor, over, float(groups[0].get(BEGINS_AT.get(name, ""), 0.0)))
+            found[name] = tensor, float(groups[0].get(BEGINS_AT.get(name, ""), 0.0))
     return found
 
 

@@ -29,7 +29,7 @@ class MemoryRecurrent(nn.Module):
         self,
         input_size: int,
         hidden_size: int,
-        *more: object,
+        *,
         slots: int = 0,
         slot_size: int | None = None,
         num_layers: int = 1,
@@ -45,11 +45,6 @@ class MemoryRecurrent(nn.Module):
     ) -> None:
         super().__init__()
         slot_size = hidden_size if slot_size is None else slot_size
-        if more:
-            raise SettingsError(
-                f"{type(self).__name__} takes two sizes by position and all else by name: write num_layers={more[0]}, "
-                f"or slots={more[0]}"
-            )
         if backend not in kernels.BACKENDS:
             raise SettingsError(f"unknown backend {backend!r}; choose one of {', '.join(kernels.BACKENDS)}")
         if min(input_size, hidden_size, num_layers, slot_size) < 1 or slots < 0:
@@ -252,10 +247,9 @@ class MemoryRecurrent(nn.Module):
             self.recordings.clear()
 
     def extra_repr(self) -> str:
-        shown = [f"{self.input_size}, {self.hidden_size}, slots={self.slots}, slot_size={self.slot_size}"]
-        defaults = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
-        shown += [f"{name}={getattr(self, name)}" for name, usual in defaults.items() if getattr(self, name) != usual]
-        return ", ".join(shown)
+        names = ("slots", "slot_size", "num_layers", "bias", "batch_first", "dropout", "bidirectional")
+        shown = (f"{name}={getattr(self, name)}" for name in names)
+        return f"{self.input_size}, {self.hidden_size}, {', '.join(shown)}"
 
 
 class MemoryLSTM(MemoryRecurrent):
@@ -273,13 +267,11 @@ class MemoryGRU(MemoryRecurrent):
 class MemoryRNN(MemoryRecurrent):
     """torch.nn.RNN with a memory bank. With slots=0 it is exactly that layer."""
 
-    def __init__(
-        self, input_size: int, hidden_size: int, *more: object, nonlinearity: str = "tanh", **settings: Any
-    ) -> None:
+    def __init__(self, input_size: int, hidden_size: int, *, nonlinearity: str = "tanh", **settings: Any) -> None:
         if nonlinearity not in ("tanh", "relu"):
             raise SettingsError(f"nonlinearity must be tanh or relu, not {nonlinearity!r}")
         self.cell = f"rnn_{nonlinearity}"
-        super().__init__(input_size, hidden_size, *more, **settings)
+        super().__init__(input_size, hidden_size, **settings)
 
 
 LAYERS: dict[str, type[MemoryRecurrent]] = {"lstm": MemoryLSTM, "gru": MemoryGRU, "rnn": MemoryRNN}

@@ -5,8 +5,7 @@ output, whatever was there before.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -38,8 +37,6 @@ class ResidualMemory(GrowingModule):
     their values, weighted by a softmax over them and a logit of 0 that stands for nothing. Two kinds are controls:
     "fixed-keys" (keys do not train) and "adapter" (a bottleneck with as many parameters).
     """
-
-    _silent: frozenset[str] = frozenset()  # domains whose slots add nothing
 
     def __init__(
         self,
@@ -74,10 +71,9 @@ class ResidualMemory(GrowingModule):
         # factor is -0.0, in whatever order it is summed.
         positions, result = states.reshape(-1, self.width), states
         for number, segment in enumerate(self.bank.segments):
-            if segment.domain not in self._silent:
-                values = 0.0 - self.bank.values[segment.start : segment.stop]
-                weights = self._weights(positions, number).to(values)  # (positions, slots)
-                result = result - (weights @ values).to(states).view_as(states)
+            values = 0.0 - self.bank.values[segment.start : segment.stop]
+            weights = self._weights(positions, number).to(values)  # (positions, slots)
+            result = result - (weights @ values).to(states).view_as(states)
         return result
 
     def weights(self, states: Tensor) -> Tensor:
@@ -101,15 +97,6 @@ class ResidualMemory(GrowingModule):
     def queries(self, states: Tensor, domain: str) -> Tensor:
         """The queries to the newest slots of a domain: (..., key_size)."""
         return self._query(states, self._newest(domain))
-
-    @contextmanager
-    def without(self, *domains: str) -> Iterator[None]:
-        """Within, the slots of these domains add nothing."""
-        before, self._silent = self._silent, self._silent | set(domains)
-        try:
-            yield
-        finally:
-            self._silent = before
 
     # What follows depends on one segment's rows alone, in numbers and in the shapes of all operations.
 
@@ -266,10 +253,19 @@ def _best_slots(logits: Tensor, best: int) -> Tensor:
 
 
 def _unpack_growths(state: Any) -> list[dict[str, Any]]:
+<<<<<<< HEAD
     stored, kinds = tensor_to_json(state), {"slots": int, "domain": str, "quiet": float}
     growths = stored.get("growths") if isinstance(stored, dict) else None
     if not isinstance(growths, list) or not all(
         isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in kinds.items()) for one in growths
     ):
+=======
+    try:
+        growths = [dict(one) for one in unpack_json(state)["growths"]]
+        kinds = {tuple(type(one[name]) for name in ("slots", "domain", "quiet")) for one in growths}
+    except (TypeError, ValueError, KeyError):
+        growths, kinds = [], set()
+    if kinds != {(int, str, float)}:
+>>>>>>> be1a22f (Shorter model cards, growth without Adafactor, simpler warm-up of a GPU)
         raise SettingsError(f"the entry {EXTRA} of this state dict is damaged: it does not say how its memory grew")
     return growths

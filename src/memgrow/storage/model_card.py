@@ -1,7 +1,7 @@
 """The model card of a model on the Hugging Face hub, from its history alone: names, labels and numbers, no texts."""
 
 import html
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from memgrow import __version__
@@ -56,57 +56,33 @@ def _front_matter(learner: "Learner", name: str) -> dict[str, Any]:
 
 def _paragraphs(learner: "Learner", name: str) -> Iterator[str]:
     _, metric, does, call = TASKS[learner.task or "text"]
-    history, matrix = learner.history, learner.history.matrix
+    history, matrix, files = learner.history, learner.history.matrix, learner.encoder
     yield f"# {_safe(name)}"
     yield (
         f"A model that {does}. It has learned {counted(len(history.domains), 'domain')} in this order: "
         f"{', '.join(map(_safe, history.domains))}. It was trained with memgrow {__version__} by the method "
-        f"{_safe(learner.method.name)}. The folder holds no text of the data."
+        f"{_safe(learner.method.name)}. It has {count_parameters(learner.trained()):,} parameters."
     )
-    if learner.labels and learner.task != REPLY:
-        yield f"Labels: {', '.join(map(_safe, learner.labels))}."
+    if files is not None:
+        licence = licence_of(files) or "unknown, look it up before you share this model"
+        yield f"Encoder: {_safe(public_name(files.name))}, SHA-256 {_safe(files.sha256)}, licence: {licence}."
     yield (
-        f"```shell\npip install 'memgrow{'[encoders]' if learner.encoder else ''}' huggingface_hub\n```\n\n"
+        f"```shell\npip install 'memgrow{'[encoders]' if files else ''}' huggingface_hub\n```\n\n"
         "```python\nfrom huggingface_hub import snapshot_download\nfrom memgrow import Learner\n\n"
         f'learner = Learner.load(snapshot_download("OWNER/{_safe(name)}"))\nprint(learner.{call})\n```'
     )
-    yield "`Learner.load` checks every file and runs no code from the folder. transformers cannot load it."
-    yield "## Training"
-    yield _table(
-        ("stage", "domain", "method", "examples", "epochs", f"validation {metric}"),
-        (
-            (number, "+".join(one.learned), one.method, one.examples, one.epochs, _shown(learner, one.validation))
-            for number, one in enumerate(history.stages, 1)
-        ),
-    )
     yield f"## Test {metric}"
     domains = matrix.domains[-MAX_DOMAINS:]
-    yield _table(
-        ("after learning", *domains),
-        (
-            ("+".join(row.learned), *(_shown(learner, row.scores.get(domain)) for domain in domains))
-            for row in matrix.rows[-MAX_DOMAINS:]
-        ),
-    )
-    yield "## Model"
-    yield "\n".join(f"- {line}" for line in _details(learner))
+    rows = [("+".join(row.learned), *(row.scores.get(one) for one in domains)) for row in matrix.rows[-MAX_DOMAINS:]]
+    lines = [("after learning", *domains), ["---"] * (len(domains) + 1)]
+    lines += [
+        (learned, *("" if s is None else f"{_figure(learner, s):.1f}" for s in scores)) for learned, *scores in rows
+    ]
+    yield "\n".join("| " + " | ".join(map(_safe, line)) + " |" for line in lines)
     yield (
         "The scores are of held-out examples of the same data; on other texts the model may do worse. It was trained "
         "without a privacy guarantee: the weights may have memorized training texts."
     )
-
-
-def _details(learner: "Learner") -> Iterator[str]:
-    files = learner.encoder
-    if files is not None:
-        yield f"Encoder: {_safe(public_name(files.name))}; SHA-256 of its weights: {_safe(files.sha256)}"
-        licence = licence_of(files) or "unknown, look it up before you share this model"
-        yield f"Licence of the encoder: {licence} {' '.join(map(_safe, files.licences))}".rstrip()
-    else:
-        words = counted(len(learner.vocabulary) - 2, "word")
-        yield f"A recurrent network ({_safe(learner.settings.cell)}) with {words} of the training data"
-    yield f"Parameters: {count_parameters(learner.trained()):,}"
-    yield f"Temperature of the probabilities: {learner.calibration.temperature:.3f}"
 
 
 def licence_of(files: EncoderFiles | None) -> str | None:
@@ -129,15 +105,6 @@ def _base_model(learner: "Learner") -> str | None:
 
 def _figure(learner: "Learner", score: float) -> float:
     return perplexity_of(score) if learner.task == REPLY else 100 * score
-
-
-def _shown(learner: "Learner", score: float | None) -> str:
-    return "" if score is None else f"{_figure(learner, score):.1f}"
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(_safe(str(cell)) for cell in line) + " |" for line in lines)
 
 
 def _safe(text: str) -> str:
