@@ -253,19 +253,11 @@ def _best_slots(logits: Tensor, best: int) -> Tensor:
 
 
 def _unpack_growths(state: Any) -> list[dict[str, Any]]:
-<<<<<<< HEAD
-    stored, kinds = tensor_to_json(state), {"slots": int, "domain": str, "quiet": float}
-    growths = stored.get("growths") if isinstance(stored, dict) else None
-    if not isinstance(growths, list) or not all(
-        isinstance(one, dict) and all(type(one.get(name)) is kind for name, kind in kinds.items()) for one in growths
-    ):
-=======
     try:
-        growths = [dict(one) for one in unpack_json(state)["growths"]]
+        growths = [dict(one) for one in tensor_to_json(state)["growths"]]
         kinds = {tuple(type(one[name]) for name in ("slots", "domain", "quiet")) for one in growths}
     except (TypeError, ValueError, KeyError):
         growths, kinds = [], set()
     if kinds != {(int, str, float)}:
->>>>>>> be1a22f (Shorter model cards, growth without Adafactor, simpler warm-up of a GPU)
         raise SettingsError(f"the entry {EXTRA} of this state dict is damaged: it does not say how its memory grew")
     return growths

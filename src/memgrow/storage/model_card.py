@@ -73,11 +73,10 @@ def _paragraphs(learner: "Learner", name: str) -> Iterator[str]:
     )
     yield f"## Test {metric}"
     domains = matrix.domains[-MAX_DOMAINS:]
-    rows = [("+".join(row.learned), *(row.scores.get(one) for one in domains)) for row in matrix.rows[-MAX_DOMAINS:]]
-    lines = [("after learning", *domains), ["---"] * (len(domains) + 1)]
-    lines += [
-        (learned, *("" if s is None else f"{_figure(learner, s):.1f}" for s in scores)) for learned, *scores in rows
-    ]
+    lines = [["after learning", *domains], ["---"] * (len(domains) + 1)]
+    for row in matrix.rows[-MAX_DOMAINS:]:
+        scores = [row.scores.get(domain) for domain in domains]
+        lines.append(["+".join(row.learned), *("" if s is None else f"{_figure(learner, s):.1f}" for s in scores)])
     yield "\n".join("| " + " | ".join(map(_safe, line)) + " |" for line in lines)
     yield (
         "The scores are of held-out examples of the same data; on other texts the model may do worse. It was trained "
