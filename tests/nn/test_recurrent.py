@@ -242,5 +242,3 @@ def test_inputs_that_do_not_fit_are_refused():
         MemoryGRU(3, 4)(x, (torch.zeros(1, 2, 4), torch.zeros(1, 2, 4)))
     with pytest.raises(SettingsError, match="no steps"):
         layer(torch.randn(0, 2, 3))
-    with pytest.raises(SettingsError, match="num_layers=2, or slots=2"):
-        MemoryGRU(16, 32, 2)
