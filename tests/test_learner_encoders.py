@@ -171,15 +171,11 @@ def test_only_the_new_slots_and_the_head_train_with_a_frozen_encoder(encoder, st
 
 
 @pytest.mark.parametrize(("method", "epochs"), [("F+E", 4), ("F+A", 2), ("frozen+M", 2), ("F+M", 2), ("F", "auto")])
-@pytest.mark.parametrize(
-    ("method", "epochs"),
-    [("finetune+ema", 4), ("finetune+average", 2), ("frozen+slots", 2), ("finetune+slots", 2), ("finetune", "auto")],
-)
 @pytest.mark.parametrize(("kept", "reports"), [(LAST, 1), (FIRST, 1), pytest.param(LAST, 2, marks=pytest.mark.slow)])
 def test_a_killed_run_ends_with_the_same_bits(encoder, stream, method, epochs, kept, reports, tmp_path, monkeypatch):
     keep_epoch(kept, monkeypatch)
     monkeypatch.setattr("memgrow.training.loop.REPORT_EVERY_S", -1.0)
-    monkeypatch.setattr("memgrow.training.settings.STEPS", 12)  # of a first domain, where epochs are auto
+    monkeypatch.setattr("memgrow.training.settings.AUTO_STEPS", 12)  # of a first domain, where epochs are auto
     training = replace(FAST, epochs=epochs, batch=8)  # so that kills fall within epochs as well
     whole, domains = make(encoder, method, training=training), [stream[0], with_label(stream[1])]
     whole.learn(domains)

@@ -122,5 +122,5 @@ def test_what_does_not_go_with_replies_is_told(trained, stream):
     classifier = Learner.create(model=ModelSettings(embedding=6, hidden=5, slots=4), training=TRAINING, device="cpu")
     pairs = tuple(Example(f"a {n}", label=str(n % 2)) for n in range(20))
     classifier.adapt(Domain("x", pairs, pairs, pairs))
-    with pytest.raises(ModelError, match="not with words"):
+    with pytest.raises(ModelError, match="no replies"):
         classifier.reply(["hello"])

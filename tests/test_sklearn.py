@@ -102,7 +102,7 @@ def test_parameters_are_scikit_learns(fitted):
     assert fresh.fit(TEXTS, STARS).learner_.training.epochs == 1
     with pytest.raises(NotFittedError):
         MemgrowClassifier().predict(TEXTS)
-    with pytest.raises(SettingsError, match="hidden is a setting of recurrent encoders"):
+    with pytest.raises(SettingsError, match="hidden is a setting of recurrent"):
         MemgrowClassifier(encoder="minilm", hidden=4).fit(TEXTS, STARS)
 
 
@@ -131,10 +131,10 @@ def test_pairs_are_rows_of_two_columns():
     ("texts", "labels", "said"),
     [
         ("one text", [1], r"write \[text\]"),
-        (7, [1], "X is a number"),
+        (7, [1], "X is of type int"),
         ([], [], "X has no texts"),
-        ([[1.0, 2.0]], [1], "text 1 of X: the text is a number"),
-        ([("a", "b", "c")], [1], "text 1 of X is a tuple of 3"),
+        ([[1.0, 2.0]], [1], "text 1 of X: the text is of type float"),
+        ([("a", "b", "c")], [1], "text 1 of X is of type tuple"),
         (["a", None], [1, 2], "text 2 of X: the text is missing"),
         (["a", "b"], [1, 1], "y has one class only"),
         (["a", "b"], [1, 2, 3], "inconsistent numbers of samples"),

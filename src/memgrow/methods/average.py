@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from memgrow.methods.base import FinishedDomain, Method, Weights, check_share, old_part
+from memgrow.methods.base import FinishedDomain, Method, Weights, old_part, option
 from memgrow.models import Model, Tally
 
 SHARES = tuple(number / 20 for number in range(19))  # of the old weights, that keep="auto" tries: 0, 0.05, ..., 0.9
@@ -17,10 +17,9 @@ TOLERANCE = 0.5  # standard errors that validation may fall below its best
 
 @dataclass(frozen=True)
 class AverageOptions:
-    keep: float | Literal["auto"] = 0.5  # share of the old weights; auto: as much as validation allows
-
-    def check(self) -> None:
-        check_share(self, "keep", auto=True)
+    keep: float | Literal["auto"] = option(
+        0.5, least=0, most=1, words=("auto",)
+    )  # share of the old weights; auto: as much as validation allows
 
 
 class Figure(NamedTuple):

@@ -5,7 +5,8 @@ dataclass. `CombinedMethod` runs several at once, as in `ewc+slots+vocab`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
+from math import inf, isfinite
 from typing import Any, ClassVar
 
 import torch
@@ -297,9 +298,25 @@ def old_part(parameter: Tensor, shape: Sequence[int]) -> Tensor:
     return parameter[tuple(slice(size) for size in shape)]
 
 
-def check_share(options: Any, *names: str, auto: bool = False) -> None:
-    """Check options that are shares from 0 to 1."""
-    for name in names:
-        value = getattr(options, name)
-        if not (auto and value == "auto") and (isinstance(value, str) or not 0 <= value <= 1):
-            raise SettingsError(f"{name} must be a share from 0 to 1{' or auto' if auto else ''}, not {value!r}")
+# Options
+
+
+def option(
+    default: Any, *, least: float = -inf, above: float = -inf, most: float = inf, words: tuple[str, ...] = ()
+) -> Any:
+    """A field of an options dataclass: a number within bounds, or one of some words."""
+    numbers = [f"{least:g} or more"] * (least > -inf) + [f"above {above:g}"] * (above > -inf)
+    numbers += [f"at most {most:g}"] * (most < inf)
+    about = " or ".join([*([" and ".join(numbers)] if numbers else []), *words])
+    return field(default=default, metadata={"bounds": (least, above, most), "words": words, "about": about})
+
+
+def check_options(options: Any) -> None:
+    """Refuse options out of their bounds."""
+    for one in fields(options):
+        value = getattr(options, one.name)
+        if value is None or value in one.metadata["words"]:
+            continue
+        least, above, most = one.metadata["bounds"]
+        if isinstance(value, str) or not (isfinite(value) and least <= value <= most and value > above):
+            raise SettingsError(f"{one.name} must be {one.metadata['about']}, not {value!r}")

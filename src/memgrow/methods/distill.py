@@ -1,7 +1,6 @@
 """Distillation (D), learning without forgetting: the old model's outputs on the new domain's texts are kept."""
 
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, ClassVar
 
 import torch
@@ -9,19 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from memgrow.data.batches import Batch, Encoded
-from memgrow.errors import SettingsError
-from memgrow.methods.base import FinishedDomain, Method
+from memgrow.methods.base import FinishedDomain, Method, option
 from memgrow.models import Classifier, Model
 
 
 @dataclass(frozen=True)
 class DistillOptions:
-    distil: float = 1.0  # weight of the old model's outputs
-    temperature: float = 2.0  # of both models' outputs
-
-    def check(self) -> None:
-        if not (isfinite(self.distil) and self.distil >= 0 and isfinite(self.temperature) and self.temperature > 0):
-            raise SettingsError("distil must be 0 or more, and temperature above 0")
+    distil: float = option(1.0, least=0)  # weight of the old model's outputs
+    temperature: float = option(2.0, above=0)  # of both models' outputs
 
 
 class Distillation(Method):

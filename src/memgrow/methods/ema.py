@@ -12,7 +12,7 @@ import torch
 
 from memgrow.data.batches import Encoded
 from memgrow.methods.average import Figure, choose_share
-from memgrow.methods.base import FinishedDomain, Method, Weights, check_share
+from memgrow.methods.base import FinishedDomain, Method, Weights, option
 from memgrow.models import Model
 
 MEAN = "mean"
@@ -23,10 +23,8 @@ EPOCHS = 3  # the longest memory of the average: in a small domain a longer one 
 
 @dataclass(frozen=True)
 class EMAOptions:
-    smooth: float | Literal["auto"] = 0.999  # decay per step; auto: 0.999, or the last weights by validation
-
-    def check(self) -> None:
-        check_share(self, "smooth", auto=True)
+    smooth: float | Literal["auto"] = option(0.999, least=0, most=1, words=("auto",))
+    # decay per step; auto: 0.999, or the last weights by validation
 
 
 class EMA(Method):

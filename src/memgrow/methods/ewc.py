@@ -2,31 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from memgrow.data.batches import Batch, Encoded, collate
-from memgrow.errors import SettingsError
-from memgrow.methods.base import FinishedDomain, Method, Weights, old_part
+from memgrow.methods.base import FinishedDomain, Method, Weights, old_part, option
 from memgrow.models import Model
-
-FISHERS = ("exact", "sampled", "empirical")
 
 
 @dataclass(frozen=True)
 class EWCOptions:
-    strength: float = 1000.0  # weight of the penalty
-    fisher: str = "exact"  # exact, sampled or empirical
-    fisher_examples: int = 1000  # examples of a domain that its Fisher is computed on, at most
-
-    def check(self) -> None:
-        if self.fisher not in FISHERS:
-            raise SettingsError(f"fisher {self.fisher!r} is not known; there are {', '.join(FISHERS)}")
-        if not (isfinite(self.strength) and self.strength >= 0 and self.fisher_examples >= 1):
-            raise SettingsError("strength must be 0 or more, and fisher_examples at least 1")
+    strength: float = option(1000.0, least=0)  # weight of the penalty
+    fisher: str = option("exact", words=("exact", "sampled", "empirical"))
+    fisher_examples: int = option(1000, least=1)  # examples of a domain that its Fisher is computed on, at most
 
 
 def fisher_diagonal(model: Model, data: Encoded, variant: str) -> dict[str, Tensor]:

@@ -13,8 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded
-from memgrow.errors import SettingsError
-from memgrow.methods.base import FinishedDomain, Method, Trainable, new_parameters
+from memgrow.methods.base import FinishedDomain, Method, Trainable, new_parameters, option
 from memgrow.models import Model, PretrainedEncoder
 
 SCALE = 2.0  # alpha / rank
@@ -34,11 +33,7 @@ ADAPTED = frozenset(
 
 @dataclass(frozen=True)
 class LoRAOptions:
-    rank: int = 8  # of the additions to the encoder's weights
-
-    def check(self) -> None:
-        if self.rank < 1:
-            raise SettingsError(f"rank must be at least 1, not {self.rank}")
+    rank: int = option(8, least=1)  # of the additions to the encoder's weights
 
 
 class LowRank(nn.Module):

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from memgrow.data.values import take_plain_values
 from memgrow.errors import SettingsError, quoted
 from memgrow.methods.average import Average, AverageOptions
-from memgrow.methods.base import CombinedMethod, Method, keeps_rows
+from memgrow.methods.base import CombinedMethod, Method, check_options, keeps_rows, option
 from memgrow.methods.distill import Distillation, DistillOptions
 from memgrow.methods.ema import EMA, EMAOptions, JointEMA
 from memgrow.methods.ewc import EWC, EWCOptions
@@ -25,11 +25,7 @@ RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "finetune+ema", "finetune+vo
 
 @dataclass(frozen=True)
 class GrowthOptions:
-    slots: int | None = None  # new slots for each later domain; None: as many as the model began with
-
-    def check(self) -> None:
-        if self.slots is not None and self.slots < 1:
-            raise SettingsError(f"slots must be at least 1, not {self.slots}; use a method without slots to add none")
+    slots: int | None = option(None, least=1)  # for each later domain; None: as many as the model began with
 
 
 @dataclass(frozen=True)
@@ -40,8 +36,7 @@ class MethodSettings(
 
     def __post_init__(self) -> None:
         take_plain_values(self)
-        for options in type(self).__bases__:
-            options.check(self)  # type: ignore[attr-defined]
+        check_options(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "MethodSettings":

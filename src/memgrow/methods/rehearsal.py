@@ -12,21 +12,14 @@ from typing import Any, ClassVar
 import torch
 
 from memgrow.data import Example
-from memgrow.errors import SettingsError
-from memgrow.methods.base import FinishedDomain, Method
+from memgrow.methods.base import FinishedDomain, Method, option
 from memgrow.nn.seeding import derive
 
 
 @dataclass(frozen=True)
 class RehearsalOptions:
-    rehearse: int = 100  # rows of each domain that are kept with the model
-    rehearsal_share: float = 0.25  # share of an epoch that rows of earlier domains should have, about
-
-    def check(self) -> None:
-        if self.rehearse < 1:
-            raise SettingsError(f"rehearse must be at least 1 row, not {self.rehearse}")
-        if not 0 <= self.rehearsal_share <= 0.9:
-            raise SettingsError(f"rehearsal_share must be a share from 0 to 0.9, not {self.rehearsal_share}")
+    rehearse: int = option(100, least=1)  # rows of each domain that are kept with the model
+    rehearsal_share: float = option(0.25, least=0, most=0.9)  # about the share of an epoch with old rows
 
 
 class Rehearsal(Method):

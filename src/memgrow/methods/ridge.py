@@ -6,7 +6,6 @@ text is kept, and nothing is trained by gradient descent.
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any, ClassVar, Self, cast
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor, nn
 
 from memgrow.data.batches import Encoded, collate
 from memgrow.errors import SettingsError
-from memgrow.methods.base import FinishedDomain, Method, Trainable
+from memgrow.methods.base import FinishedDomain, Method, Trainable, option
 from memgrow.models import Classifier, Model
 
 LEAST = 1e-12  # smallest mean variance of a feature: below it all texts look alike
@@ -23,11 +22,7 @@ LEAST = 1e-12  # smallest mean variance of a feature: below it all texts look al
 
 @dataclass(frozen=True)
 class RidgeOptions:
-    ridge: float = 1000.0  # weight of the penalty, in examples
-
-    def check(self) -> None:
-        if not (isfinite(self.ridge) and self.ridge > 0):
-            raise SettingsError(f"ridge must be above 0 and finite, not {self.ridge}")
+    ridge: float = option(1000.0, above=0)  # weight of the penalty, in examples
 
 
 @dataclass(frozen=True)
