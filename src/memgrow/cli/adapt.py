@@ -56,7 +56,7 @@ def adapt(
     from memgrow.data import Loaded, Stream, load_for_evaluation
     from memgrow.evaluation.model_tables import matrix_title, summary_line
     from memgrow.evaluation.progress_bars import TrainingBar
-    from memgrow.evaluation.tables import MatrixTable
+    from memgrow.evaluation.tables import matrix_table
     from memgrow.evaluation.tracking import check_tracker
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
@@ -99,7 +99,7 @@ def adapt(
             )
         if keep_versions is not None and not stages:
             note_keep_versions(model, keep_versions)
-        console.print(MatrixTable(learner.history.matrix, matrix_title(learner.task)))
+        console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
         say(summary_line(learner.history, learner.task))
         if as_json:
             new = [stage.to_json() for stage in stages]

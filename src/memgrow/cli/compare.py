@@ -180,12 +180,12 @@ def _settings(
 
 def _show(comparison: "Comparison", seeds: int, reference: dict[str, Any]) -> None:
     from memgrow.evaluation.comparison_tables import compared_table, digits, domains_table, legend, verdict
-    from memgrow.evaluation.tables import MatrixTable
+    from memgrow.evaluation.tables import matrix_table
 
     for method in comparison.order:
         matrix = comparison.mean_matrix(method)
         if len(matrix.rows) > 1:
-            console.print(MatrixTable(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
+            console.print(matrix_table(matrix, f"{method}: {comparison.kind.title}", digits(comparison)))
     console.print(domains_table(comparison))
     console.print(compared_table(comparison, seeds))
     say(legend(comparison, seeds))
@@ -199,11 +199,10 @@ def _write(comparison: "Comparison", content: dict[str, Any], out: Path) -> None
     """Write figures, plot and report."""
     from memgrow.data.disk import atomic_write, pack_json
     from memgrow.evaluation.plots import draw_comparison
-    from memgrow.evaluation.tables import path_text
 
     figures = atomic_write(out / "compare.json", pack_json(content))
     say(f"The figures are in {figures}.")
-    title = f"{path_text(content['domains'])} ({counted(len(content['seeds']), 'seed')})"
+    title = f"{' → '.join(content['domains'])} ({counted(len(content['seeds']), 'seed')})"
     save_picture(out / "compare.png", lambda: draw_comparison(comparison, title))
     _write_report(figures)
 
@@ -236,7 +235,7 @@ def demo(
     from memgrow.evaluation.demo import run_demo
     from memgrow.evaluation.plots import draw_matrices
     from memgrow.evaluation.progress_bars import TrainingBar
-    from memgrow.evaluation.tables import MatrixTable
+    from memgrow.evaluation.tables import matrix_table
 
     check_replaceable(out / REPORT)
     out.mkdir(parents=True, exist_ok=True)  # fails before anything is learned
@@ -245,7 +244,7 @@ def demo(
         made = run_demo(split_names(methods) or DEMO_METHODS, range(seed, seed + seeds), device, bar)
     matrices = {marked(method): made.comparison.mean_matrix(method) for method in made.comparison.results}
     for method, matrix in matrices.items():
-        console.print(MatrixTable(matrix, f"{method}: test accuracy, %"))
+        console.print(matrix_table(matrix, f"{method}: test accuracy, %"))
     console.print(compared_table(made.comparison, seeds))
     for sentence in (legend(made.comparison, seeds), verdict(made.comparison), DEMO_NEXT):
         say(sentence)

@@ -92,9 +92,9 @@ def _group(command: str, what: str, example: str, catalogue: Callable[[], Catalo
             write_json(facts, indent=1)
             return
         keys = [key for key in TITLES if key in next(iter(facts.values()))]
-        columns = [Column(TITLES[key], wrap="letters" if key in ("what", "seen") else "never") for key in keys]
+        columns = [Column(TITLES[key], wrap=key in ("what", "seen")) for key in keys]
         rows = [(name, *(_cell(one[key]) for key in keys)) for name, one in facts.items()]
-        console.print(Table(None, [Column("name", wrap="never"), *columns], rows, layout="open"))
+        console.print(Table(None, [Column("name", wrap=False), *columns], rows))
 
     @group.command(
         "where", cls=Command, help=help_of(f"Print the folder of the {what}, or of one.", f"where {example}")

@@ -62,11 +62,11 @@ def _works_with(method: MethodSpec, settings: ModelSettings) -> bool:
 
 def methods_table(known: dict[str, Any]) -> Table:
     columns = [
-        Column("method", wrap="never"),
-        Column("grows", wrap="letters"),
-        Column("sees", wrap="never"),
-        Column("encoder", wrap="never"),
-        Column("what it does", wrap="letters"),
+        Column("method", wrap=False),
+        Column("grows"),
+        Column("sees", wrap=False),
+        Column("encoder", wrap=False),
+        Column("what it does"),
     ]
     rows = [
         (
@@ -82,6 +82,6 @@ def methods_table(known: dict[str, Any]) -> Table:
 
 
 def letters_table(known: dict[str, Any]) -> Table:
-    columns = [Column("addition"), Column("letter"), Column("encoder"), Column("what it does", wrap="letters")]
+    columns = [Column("addition"), Column("letter"), Column("encoder"), Column("what it does")]
     rows = [(one["name"], one["letter"], one["encoder"], one["about"]) for one in known["letters"]]
     return Table("additions to a method, as in finetune+vocab+average or F+V+A", columns, rows)

@@ -1,6 +1,5 @@
 """`memgrow inspect`, `undo`, `verify`, `export` and `methods`."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -30,7 +29,7 @@ def inspect(
     from memgrow.data.inputs import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
-    from memgrow.evaluation.tables import MatrixTable, in_bytes
+    from memgrow.evaluation.tables import in_bytes, matrix_table
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
 
@@ -49,12 +48,12 @@ def inspect(
             for example in examples
         ]
         sizes = [{"stage": one.number, "bytes": one.size, "bytes_of_its_own": one.own} for one in versions]
-        about_it = {"about": asdict(tables.about(learner)), "history": learner.history.to_json()}
+        about_it = {"about": tables.about(learner), "history": learner.history.to_json()}
         write_json({**about_it, "versions": sizes, "reading": read}, indent=1)
         return
     console.print(tables.about_table(learner))
     console.print(tables.stages_table(learner.history, learner.task, versions))
-    console.print(MatrixTable(learner.history.matrix, tables.matrix_title(learner.task)))
+    console.print(matrix_table(learner.history.matrix, tables.matrix_title(learner.task)))
     say(tables.summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
     for example in examples:
@@ -73,7 +72,7 @@ def undo(
     Example: memgrow undo model/
     """
     from memgrow.evaluation.model_tables import matrix_title, summary_line
-    from memgrow.evaluation.tables import MatrixTable
+    from memgrow.evaluation.tables import matrix_table
     from memgrow.storage import versions
 
     done = versions.undo(model, to)
@@ -83,7 +82,7 @@ def undo(
     taken = [f"{' and '.join(stage.learned)} ({stage.method})" for stage in done.taken_back]
     say(f"Taken back and removed from {model}: {', '.join(taken) or 'a damaged version'}.")
     say(f"It is as it was after stage {len(done.history.stages)}, {' and '.join(done.history.stages[-1].learned)}:")
-    console.print(MatrixTable(done.history.matrix, matrix_title(done.task)))
+    console.print(matrix_table(done.history.matrix, matrix_title(done.task)))
     say(summary_line(done.history, done.task))
     further = " and ".join(map(str, done.further))
     say(f"You can go back further, to stage {further}." if further else "No earlier version is kept.")

@@ -55,9 +55,8 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
     incremental = sum(not sees_old_data(method) for method in comparison.order)
     return Table(
         f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}",
-        [Column("method", wrap="never"), *numbers(*names)],
+        [Column("method", wrap=False), *numbers(*names)],
         rows,
-        layout="narrow" if replies or REFERENCES.keys() & comparison.results.keys() else "roomy",
         lines_above=[incremental] if 0 < incremental < len(rows) else (),
     )
 
@@ -69,22 +68,20 @@ def domains_table(comparison: Comparison) -> Table:
         (domain, *(percent(matrix.score(-1, domain), digits=digits(comparison)) for matrix in ends.values()))
         for domain in next(iter(ends.values())).domains
     ]
-    columns = [Column("domain", wrap="letters"), *(Column(marked(name), right=True, wrap="letters") for name in ends)]
+    columns: list[str | Column] = ["domain", *(Column(marked(name), right=True) for name in ends)]
     return Table(f"each domain at the end, {comparison.kind.unit}", columns, rows)
 
 
 def verdict(comparison: Comparison) -> str:
     """The best method that sees no old data, against fine-tuning and retraining."""
-    best, *others = [name for name in comparison.order if not sees_old_data(name)] or [""]
+    best = next((name for name in comparison.order if not sees_old_data(name)), "")
     rivals = {BASELINE: "fine-tuning", RETRAINING: "retraining on everything"}
     paired = {name: one for name in rivals if (one := comparison.against(best, name)) is not None}
     if not paired:
         return ""
-    level = [name for name in others if (one := comparison.against(best, name)) and _may_be_zero(one)]
-    beside = f" ({' and '.join(level)} not clearly below)" if level else ""
     against = [f"{difference(one, digits(comparison))} points against {rivals[name]}" for name, one in paired.items()]
     doubt = "" if all(one.std is not None for one in paired.values()) else " One seed: another may differ."
-    return f"Without old data, {best} ends best{beside}: {' and '.join(against)}.{doubt}"
+    return f"Without old data, {best} ends best: {' and '.join(against)}.{doubt}"
 
 
 def legend(comparison: Comparison, seeds: int) -> str:
@@ -108,11 +105,7 @@ def legend(comparison: Comparison, seeds: int) -> str:
 
 
 def _is_clear(paired: Paired) -> bool:
-    return paired.low is not None and not _may_be_zero(paired)
-
-
-def _may_be_zero(paired: Paired) -> bool:
-    return paired.low is not None and paired.high is not None and paired.low <= 0 <= paired.high
+    return paired.low is not None and paired.high is not None and not paired.low <= 0 <= paired.high
 
 
 def _spread(value: float | None, shown: int) -> str:

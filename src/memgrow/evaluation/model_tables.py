@@ -1,7 +1,6 @@
 """What `inspect`, `history` and `adapt` say about a model: facts, stages, summary, and what a text reads."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -17,7 +16,6 @@ from memgrow.evaluation.tables import (
     MISSING,
     Column,
     Table,
-    Wrap,
     duration,
     in_bytes,
     measure_of_task,
@@ -42,65 +40,40 @@ SUMMARY = {  # by figure: its name, and whether it is a difference
 GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "labels": "label"}
 
 
-@dataclass(frozen=True)
-class About:
-    """Facts about a model; the names are those of `inspect --json`."""
-
-    task: str | None
-    labels: tuple[str, ...]
-    labels_by_domain: Mapping[str, tuple[str, ...]]
-    method: str
-    encoder: str | None  # if it is pretrained
-    weights: str | None  # SHA-256 of the encoder's original weights
-    pieces: int | None  # vocabulary size of the encoder
-    memory_layers: Sequence[int] | None
-    domains: tuple[str, ...]
-    slots_in_each_bank: Mapping[str, int]  # by domain
-    banks: int
-    words: int | None  # None for an encoder
-    hidden_units: Sequence[int] | None  # of each column
-    parameters: int
-    rows_kept: Mapping[str, int]  # by domain, by methods that keep rows
-    temperature: float | None  # None: not calibrated
-    calibration_error: Mapping[str, float]  # by domain, on its validation examples when it was learned
-
-
-def about(learner: Learner) -> About:
+def about(learner: Learner) -> dict[str, Any]:
+    """Facts about a model, as in `inspect --json`; None where a model has no such thing."""
     model, settings = learner.trained(), learner.settings
     encoder = model.encoder if isinstance(model.encoder, PretrainedEncoder) else None
     slots: dict[str, int] = {}
     for segment in model.banks[0].segments if model.banks else ():
         slots[segment.domain] = slots.get(segment.domain, 0) + segment.stop - segment.start
-    return About(
-        task=learner.task,
-        labels=tuple(learner.labels or ()),
-        labels_by_domain=learner.history.labels,
-        method=learner.method.name,
-        encoder=getattr(settings, "encoder", None),
-        weights=getattr(settings, "weights", None),
-        pieces=encoder.vocabulary_size if encoder else None,
-        memory_layers=encoder.memory_layers if encoder else None,
-        domains=learner.history.domains,
-        slots_in_each_bank=slots,
-        banks=sum(isinstance(part, MemoryBank) and len(part) > 0 for part in model.modules()),
-        words=None if encoder else len(learner.vocabulary) - 2,
-        hidden_units=None if encoder else model.encoder.hidden_units,
-        parameters=count_parameters(model),
-        rows_kept={domain: len(rows) for domain, rows in learner.state.method_state.rows.items()},
-        temperature=learner.calibration.temperature if learner.calibration.domains else None,
-        calibration_error={name: one.after.ece for name, one in learner.calibration.domains.items()},
-    )
+    return {
+        "task": learner.task,
+        "labels": tuple(learner.labels or ()),
+        "labels_by_domain": learner.history.labels,
+        "method": learner.method.name,
+        "encoder": getattr(settings, "encoder", None),
+        "weights": getattr(settings, "weights", None),
+        "pieces": encoder.vocabulary_size if encoder else None,
+        "memory_layers": encoder.memory_layers if encoder else None,
+        "domains": learner.history.domains,
+        "slots_in_each_bank": slots,
+        "banks": sum(isinstance(part, MemoryBank) and len(part) > 0 for part in model.modules()),
+        "words": None if encoder else len(learner.vocabulary) - 2,
+        "hidden_units": None if encoder else model.encoder.hidden_units,
+        "parameters": count_parameters(model),
+        "rows_kept": {domain: len(rows) for domain, rows in learner.state.method_state.rows.items()},
+        "temperature": learner.calibration.temperature if learner.calibration.domains else None,
+        "calibration_error": {name: one.after.ece for name, one in learner.calibration.domains.items()},
+    }
 
 
 def about_table(learner: Learner) -> rich.table.Table:
     table = rich.table.Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    all_labels = set(learner.labels or ())
-    for name, value in vars(about(learner)).items():
-        if value is None or (name in ("calibration_error", "rows_kept") and not value):
-            continue
-        if name == "labels_by_domain" and all(set(own) == all_labels for own in value.values()):
+    for name, value in about(learner).items():
+        if value is None or value == {} or name == "labels_by_domain":
             continue
         table.add_row(name.replace("_", " "), Text(FORMATS.get(name, _in_words)(value)))
     return table
@@ -116,7 +89,6 @@ def _in_words(value: object) -> str:
 
 FORMATS: Mapping[str, Callable[[Any], str]] = {
     "weights": lambda checksum: f"{checksum[:16]}… (SHA-256)",
-    "labels_by_domain": lambda labels: "; ".join(f"{domain}: {listed(own)}" for domain, own in labels.items()),
     "rows_kept": lambda counts: f"{_in_words(counts)}: texts of the data, in {REHEARSAL}",
     "temperature": "{:.3f}".format,
     "calibration_error": lambda errors: _in_words({name: f"{percent(error)}%" for name, error in errors.items()}),
@@ -141,7 +113,6 @@ def stages_table(
     rows: list[dict[str, str]] = []
     for number, stage in enumerate(history.stages, 1):
         tested = [score for name in stage.learned if (score := matrix.score(number - 1, name)) is not None]
-        keep = stage.note.get("keep") if number > 1 else None
         figures = {
             "#": str(number),
             "domain": "+".join(stage.learned),
@@ -155,19 +126,17 @@ def stages_table(
             "forgot": percent(AccuracyMatrix(matrix.rows[:number]).forgetting(), sign=True),
             "parameters": f"{stage.parameters:,}",
             "time": duration(stage.seconds),
-            "kept": f"{percent(keep, digits=0)}%" if isinstance(keep, int | float) else MISSING,
             "rows": str(rows_kept(stage) or MISSING),
             "on disk": kept.get(number, MISSING),
         }
-        left_out = ("on disk", "test") if full else ("grew", "epochs", "parameters", "time")
-        rows.append({name: cell for name, cell in figures.items() if name not in left_out})
-    if task == REPLY:
-        rows = [{name: cell for name, cell in row.items() if name != "forgot"} for row in rows]
-    optional = ("kept", "rows", "on disk")
-    names = [name for name in (rows or [{}])[0] if name not in optional or any(row[name] != MISSING for row in rows)]
-    texts: dict[str, Wrap] = {"domain": "letters", "method": "letters", "date": "never", "grew": "words"}
+        rows.append(figures)
+    left_out = {"on disk", "test"} if full else {"grew", "epochs", "parameters", "time"}
+    left_out |= {"forgot"} if task == REPLY else set()
+    left_out |= {name for name in ("rows", "on disk") if all(row[name] == MISSING for row in rows)}
+    names = [name for name in (rows or [{}])[0] if name not in left_out]
+    texts = {"domain": True, "method": True, "date": False, "grew": True}  # whether they wrap
     columns = [Column(name, wrap=texts[name]) if name in texts else numbers(name)[0] for name in names]
-    return Table(None, columns, [[row[name] for name in names] for row in rows], layout="open")
+    return Table(None, columns, [[row[name] for name in names] for row in rows])
 
 
 def rows_kept(stage: Stage) -> int | None:
@@ -180,10 +149,6 @@ def stage_line(stage: Stage, task: str | None = None) -> Text:
     """One line about a stage that has ended."""
     measure, note = measure_of_task(task), stage.note
     parts = [f"validation {measure.named(stage.validation)}", f"grew {growth(stage.grew)}"]
-    if note.get("kept") == "last":
-        parts.append(
-            f"kept the last weights, not their average: validation {measure.named(note['validation_of_kept'])}"
-        )
     if "keep_chosen" in note:
         score = measure.named(note["validation_after_averaging"])
         parts.append(f"averaged {percent(note['keep'], digits=0)}% back to the old weights: validation {score}")
@@ -237,10 +202,8 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
         shares = [bank.get(domain, 0.0) for bank in banks]
         added = [fmean(bank[domain] for bank in adds)] if adds else []
         rows.append((domain, *map(percent, (*shares, fmean(shares), *added))))
-    columns = [Column("reads slots of", wrap="letters"), *(Column(name, right=True) for name in names)]
-    if len(domains) == 1 and len(learner.history.domains) > 1:
-        said.insert(0, Text(f"{learner.method.name} adds no slots for later domains; a method with slots does."))
-    return Group(Table(text, columns, rows, min_width=MAX_TEXT), *said)
+    columns: list[str | Column] = ["reads slots of", *(Column(name, right=True) for name in names)]
+    return Group(Table(text, columns, rows), *said)
 
 
 def _about_text(learner: Learner, example: Example) -> list[str]:

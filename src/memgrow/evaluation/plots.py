@@ -43,6 +43,7 @@ STYLE: dict[Any, Any] = {
 SVG_METADATA = ("Date", "Creator", "Format", "Type")  # left out
 MAX_NAME = 20  # letters of a name on an axis
 PAGE_WIDTH = 10.6  # inches
+MAX_MATRIX = 25  # stages or domains of a matrix
 MAX_PANELS, PANELS_IN_A_ROW = 12, 4
 MAX_LABELS, MAX_COUNTS = 40, 15  # labels that are named, and up to which cells have counts
 

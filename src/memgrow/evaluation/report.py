@@ -31,7 +31,6 @@ from memgrow.evaluation.tables import (
     Table,
     domain_scores,
     duration,
-    is_readable,
     measure_of_task,
     numbers,
     percent,
@@ -268,7 +267,7 @@ def plotted_domains(report: Report) -> list[str]:
 def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
     """All plots of a report by name, as far as there is something to show."""
     matrix, measure, comparison = report.matrix, report.measure, report.comparison
-    if is_readable(matrix) and any(row.scores for row in matrix.rows):
+    if max(len(matrix.rows), len(matrix.domains)) <= plots.MAX_MATRIX and any(row.scores for row in matrix.rows):
         yield "matrix", plots.draw_matrices({"": matrix}, measure=measure)
         others = [] if comparison is None else [name for name in comparison.order if name != report.method]
         found = {

@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from statistics import fmean, geometric_mean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import rich.table
 from rich import box
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Group
 from rich.text import Text
 
 from memgrow.evaluation.history import AccuracyMatrix, perplexity_of
@@ -21,13 +20,6 @@ if TYPE_CHECKING:
 
 UNKNOWN, MISSING = "·", "-"  # not tested yet; no such figure
 Cell = str | Text  # never markup: names are the user's
-Wrap = Literal["words", "letters", "never"]
-
-LAYOUTS: dict[str, dict[str, Any]] = {
-    "roomy": {},
-    "narrow": {"padding": 0},
-    "open": {"padding": (0, 1, 0, 0), "pad_edge": False, "show_edge": False},
-}
 
 
 # The renderer
@@ -39,13 +31,12 @@ class Column:
 
     name: str = ""
     right: bool = False
-    wrap: Wrap = "words"
-    width: int | None = None  # at most
+    wrap: bool = True
 
 
 def numbers(*names: str) -> list[Column]:
     """Right-aligned columns that are never wrapped."""
-    return [Column(name, right=True, wrap="never") for name in names]
+    return [Column(name, right=True, wrap=False) for name in names]
 
 
 @dataclass(frozen=True)
@@ -55,43 +46,31 @@ class Table:
     title: Cell | None
     header: Sequence[str | Column]
     rows: Sequence[Sequence[Cell]]
-    layout: Literal["roomy", "narrow", "open"] = "roomy"
     lines_above: Sequence[int] = ()  # indices of rows with a rule above
-    min_width: int | None = None
 
     @property
     def columns(self) -> list[Column]:
         return [Column(column) if isinstance(column, str) else column for column in self.header]
 
-    def __rich__(self) -> rich.table.Table:
-        table = rich.table.Table(
-            title=Text(self.title, "bold") if isinstance(self.title, str) else self.title,
-            title_justify="left",
-            box=box.SIMPLE_HEAD,
-            min_width=self.min_width,
-            **LAYOUTS[self.layout],
-        )
+    def __rich__(self) -> Group:
+        title = Text(self.title, "bold") if isinstance(self.title, str) else self.title
+        table = rich.table.Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
         for column in self.columns:
-            table.add_column(
-                Text(column.name),
-                justify="right" if column.right else "left",
-                no_wrap=column.wrap == "never",
-                overflow="fold" if column.wrap == "letters" else "ellipsis",
-                max_width=column.width,
-            )
+            justify: Literal["left", "right"] = "right" if column.right else "left"
+            table.add_column(Text(column.name), justify=justify, no_wrap=not column.wrap, overflow="fold")
         for number, row in enumerate(self.rows):
             if number in self.lines_above:
                 table.add_section()
             table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
-        return table
+        return Group(*([] if title is None else [title]), table)
 
 
 # Number formats
 
 
 def shortened(name: str, width: int) -> str:
-    """A name cut to a number of terminal cells, with an ellipsis."""
-    return name if cell_len(name) <= width else f"{set_cell_size(name, width - 1).rstrip()}…"
+    """A name cut to a number of letters, with an ellipsis."""
+    return name if len(name) <= width else f"{name[: width - 1].rstrip()}…"
 
 
 def percent(value: float | None, sign: bool = False, digits: int = 1) -> str:
@@ -99,27 +78,8 @@ def percent(value: float | None, sign: bool = False, digits: int = 1) -> str:
     return UNKNOWN if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
 
 
-def signed(value: float | None, digits: int = 1) -> str:
-    """A difference, with a proper minus sign."""
-    return MISSING if value is None else f"{value:+.{digits}f}".replace("-", "−")
-
-
-def p_value(p: float | None) -> str:
-    if p is None:
-        return MISSING
-    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
-
-
 def perplexity_text(value: float) -> str:
     return f"{value:.2f}" if value < 100 else f"{value:,.0f}" if value < 1e6 else f"{value:.1e}"
-
-
-def path_text(names: Iterable[str]) -> str:
-    """Domains in their order, for a title."""
-    short = [shortened(name, 20) for name in names]
-    if len(short) > 10:
-        return f"{' → '.join(short[:3])} → … → {short[-1]} ({len(short):,} domains)"
-    return " → ".join(short)
 
 
 def in_bytes(size: int) -> str:
@@ -199,7 +159,7 @@ class Measure:
     def lost_text(self, lost: float | None) -> str:
         if lost is None:
             return UNKNOWN
-        return f"× {lost:.2f}" if self.is_perplexity else signed(100 * lost, self.digits)
+        return f"× {lost:.2f}" if self.is_perplexity else percent(lost, sign=True, digits=self.digits)
 
 
 MEASURES = {
@@ -216,14 +176,8 @@ def measure_of_task(task: str | None) -> Measure:
 
 # The accuracy matrix
 
-STAGE_WIDTH, DOMAIN_WIDTH, GAP = 24, 12, 3
-MAX_READABLE = 25  # stages or domains; beyond it there is one row per domain
+MAX_COLUMNS = 10  # domains in a terminal; of more domains there is one row each
 MAX_ROWS = 30  # domains shown then: those that lost most
-
-
-def is_readable(matrix: AccuracyMatrix) -> bool:
-    """Whether the whole matrix can be shown."""
-    return max(len(matrix.rows), len(matrix.domains)) <= MAX_READABLE
 
 
 def domain_scores(matrix: AccuracyMatrix, domain: str) -> tuple[float | None, float | None, float | None]:
@@ -232,64 +186,30 @@ def domain_scores(matrix: AccuracyMatrix, domain: str) -> tuple[float | None, fl
     return matrix.score(stage, domain), max(matrix.scores_since(stage, domain), default=None), matrix.score(-1, domain)
 
 
-@dataclass(frozen=True)
-class MatrixTable:
-    """Stages down, domains across, in blocks as wide as the terminal; of many domains one row each."""
-
-    matrix: AccuracyMatrix
-    title: str
-    digits: int = 1
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(self.title, "bold")
-        if is_readable(self.matrix):
-            for domains in self._blocks(options.max_width):
-                yield self._block(domains)
-        else:
-            yield self._by_domain()
-
-    def _blocks(self, width: int) -> list[list[str]]:
-        names = ["after learning", *("+".join(row.learned) for row in self.matrix.rows)]
-        room = width - min(max(map(len, names)), STAGE_WIDTH) - GAP
-        blocks: list[list[str]] = [[]]
-        left = room
-        for domain in self.matrix.domains:
-            wide = min(max(len(domain), len("100.0")), DOMAIN_WIDTH) + GAP
-            if wide > left and blocks[-1]:
-                blocks.append([])
-                left = room
-            blocks[-1].append(domain)
-            left -= wide
-        return blocks
-
-    def _block(self, domains: Sequence[str]) -> Table:
-        learned_at = self.matrix.learned_at()
+def matrix_table(matrix: AccuracyMatrix, title: str, digits: int = 1) -> Table:
+    """Stages down, domains across; of many domains those that lost most, one row each."""
+    learned_at = matrix.learned_at()
+    if max(len(matrix.rows), len(matrix.domains)) <= MAX_COLUMNS:
 
         def cell(stage: int, domain: str) -> Text:
-            learned = learned_at.get(domain, len(self.matrix.rows))
+            learned = learned_at.get(domain, len(matrix.rows))
             style = "dim" if stage < learned else "bold" if stage == learned else ""
-            return Text(percent(self.matrix.score(stage, domain), digits=self.digits), style)
+            return Text(percent(matrix.score(stage, domain), digits=digits), style)
 
-        rows: list[list[Cell]] = [
-            ["+".join(row.learned), *(cell(stage, domain) for domain in domains)]
-            for stage, row in enumerate(self.matrix.rows)
+        cells: list[list[Cell]] = [
+            ["+".join(row.learned), *(cell(stage, domain) for domain in matrix.domains)]
+            for stage, row in enumerate(matrix.rows)
         ]
-        columns = [Column(domain, right=True, wrap="letters", width=DOMAIN_WIDTH) for domain in domains]
-        return Table(None, [Column("after learning", wrap="letters", width=STAGE_WIDTH), *columns], rows)
-
-    def _by_domain(self) -> Table:
-        """The domains that lost most."""
-        found = {name: domain_scores(self.matrix, name) for name in self.matrix.learned_at()}
-        lost = {name: (best or 0.0) - (last or 0.0) for name, (_, best, last) in found.items()}
-        shown = set(sorted(lost, key=lambda name: -lost[name])[:MAX_ROWS])
-        rows = [
-            (name, *(percent(one, digits=self.digits) for one in (*found[name], lost[name])))
-            for name in found
-            if name in shown
-        ]
-        title = f"the {len(rows)} of {len(found):,} domains that lost most" if len(rows) < len(found) else None
-        header = [Column("domain", wrap="letters", width=2 * STAGE_WIDTH), *numbers("learned", "best", "now", "lost")]
-        return Table(title, header, rows)
+        return Table(title, ["after learning", *(Column(domain, right=True) for domain in matrix.domains)], cells)
+    found = {name: domain_scores(matrix, name) for name in learned_at}
+    lost = {name: (best or 0.0) - (last or 0.0) for name, (_, best, last) in found.items()}
+    most = set(sorted(lost, key=lambda name: -lost[name])[:MAX_ROWS])
+    rows = [
+        (name, *(percent(one, digits=digits) for one in (*found[name], lost[name]))) for name in found if name in most
+    ]
+    if len(rows) < len(found):
+        title += f": the {len(rows)} of {len(found):,} domains that lost most"
+    return Table(title, ["domain", *numbers("learned", "best", "now", "lost")], rows)
 
 
 # Scores and labels
@@ -325,16 +245,14 @@ def scores_table(
 
     names = ["examples", "accuracy, %", *(["baseline, %", "macro F1, %"] if labels else []), "ECE, %"]
     names += ["at temperature 1", "confidence, %", "NLL"] if uncalibrated else []
-    return Table(
-        None, [Column("domain", wrap="letters"), *numbers(*names)], [tuple(row(*one)) for one in scores.items()]
-    )
+    return Table(None, ["domain", *numbers(*names)], [tuple(row(*one)) for one in scores.items()])
 
 
 def replies_table(figures: Mapping[str, "ReplyFigures"]) -> Table:
     found = {name: one.known() for name, one in figures.items()}
     shown = {name: kind for name, kind in REPLY_COLUMNS.items() if any(name in one for one in found.values())}
     rows = [(domain, *(written(one[name]) for name, (_, written) in shown.items())) for domain, one in found.items()]
-    return Table(None, [Column("domain", wrap="letters"), *numbers(*(head for head, _ in shown.values()))], rows)
+    return Table(None, ["domain", *numbers(*(head for head, _ in shown.values()))], rows)
 
 
 def labels_table(domain: str, confusion: "Confusion") -> Table:
@@ -347,7 +265,7 @@ def labels_table(domain: str, confusion: "Confusion") -> Table:
     means = [fmean(getattr(one, name) for one in metrics.values()) for name in ("precision", "recall")]
     rows.append(("mean of labels", *map(percent, (*means, confusion.macro_f1)), f"{confusion.examples:,}"))
     title = f"{domain}: each label (majority class {confusion.most_frequent}: {percent(confusion.baseline)}%)"
-    columns = [Column("label", wrap="letters"), *numbers("precision", "recall", "F1", "examples")]
+    columns: list[str | Column] = ["label", *numbers("precision", "recall", "F1", "examples")]
     return Table(title, columns, rows, lines_above=[len(rows) - 1])
 
 
@@ -357,13 +275,13 @@ def confusion_table(domain: str, confusion: "Confusion") -> Table:
     if len(labels) > MAX_LABELS:
         pairs = [(count, a, b) for a, row in enumerate(counts) for b, count in enumerate(row) if count and a != b]
         worst = sorted(pairs, key=lambda pair: -pair[0])[:MISTAKES]
-        columns = [Column("label", wrap="letters"), Column("predicted", wrap="letters"), *numbers("examples")]
+        columns: list[str | Column] = ["label", "predicted", *numbers("examples")]
         rows = [(labels[a], labels[b], f"{count:,}") for count, a, b in worst]
         return Table(f"{domain}: the most frequent mistakes (--json has all)", columns, rows)
     cells = [(label, *(f"{count:,}" for count in row)) for label, row in zip(labels, counts, strict=True)]
     title = f"{domain}: labels (rows) and predictions (columns)"
-    header = [Column("", wrap="letters"), *(Column(label, right=True, wrap="letters") for label in labels)]
-    return Table(title, header, cells, min_width=min(len(title), 80))
+    header: list[str | Column] = ["", *(Column(label, right=True) for label in labels)]
+    return Table(title, header, cells)
 
 
 def side_by_side_table(first: str, second: str, found: Mapping[str, "SideBySide"]) -> Table:
@@ -372,16 +290,16 @@ def side_by_side_table(first: str, second: str, found: Mapping[str, "SideBySide"
         (
             name,
             *(f"{count:,}" for count in (one.examples, one.only_first, one.only_second)),
-            signed(100 * one.difference),
-            f"{signed(100 * one.low)} to {signed(100 * one.high)}",
-            p_value(one.p),
+            percent(one.difference, sign=True),
+            f"{percent(one.low, sign=True)} to {percent(one.high, sign=True)}",
+            f"{one.p:.2g}",
         )
         for name, one in found.items()
     ]
     names = ("examples", "first alone", "second alone", "difference", "95% interval", "p")
     title = f"accuracy of {first} (first) minus {second} (second), points"
-    columns = [Column("domain", wrap="letters"), *numbers(*names)]
-    return Table(title, columns, rows, layout="narrow", lines_above=[len(rows) - 1] if len(rows) > 1 else ())
+    columns: list[str | Column] = ["domain", *numbers(*names)]
+    return Table(title, columns, rows, lines_above=[len(rows) - 1] if len(rows) > 1 else ())
 
 
 def side_by_side_verdict(first: str, second: str, found: "SideBySide") -> str:

@@ -138,7 +138,7 @@ def encoder_name(encoder: str) -> str:
 
 
 def _card(learner: Learner, name: str, digest: str, kept: Sequence[versions.SavedVersion]) -> dict[str, Any]:
-    facts, settings, history = asdict(about(learner)), asdict(learner.settings), learner.history.to_json()
+    facts, settings, history = about(learner), asdict(learner.settings), learner.history.to_json()
     if "encoder" in settings:
         facts["encoder"] = settings["encoder"] = encoder_name(settings["encoder"])
     return {
