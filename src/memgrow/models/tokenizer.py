@@ -99,9 +99,7 @@ class PieceTokenizer:
         special = self._tokenizer.num_special_tokens_to_add(texts > each)
         if longest <= special:  # the library would cut nothing at all
             raise SettingsError(f"max_words must be at least {special + 1}, not {longest}: {special} are special")
-        read = [example.texts for example in examples]
-        if not all(text.isascii() or _is_unicode(text) for row in read for text in row):
-            read = [tuple(text.encode(errors="replace").decode() for text in row) for row in read]
+        read = [tuple(map(_without_surrogates, example.texts)) for example in examples]
         rows: list[Any] = read if texts > each else [text for row in read for text in row]
         with self._lock:
             self._tokenizer.enable_truncation(longest, strategy="longest_first")
@@ -125,13 +123,9 @@ def _model_errors() -> Iterator[None]:
         raise ModelError(f"tokenizer.json cannot be used ({brief(error)}): copy or fetch the encoder again") from error
 
 
-def _is_unicode(text: str) -> bool:
-    """Whether a text has no half of a surrogate pair, which JSON can hold, but no encoding of Unicode."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _without_surrogates(text: str) -> str:
+    """JSON can hold half of a surrogate pair, but no encoding of Unicode can."""
+    return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def tokenizer_of(files: EncoderFiles) -> PieceTokenizer:

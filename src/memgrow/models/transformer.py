@@ -77,14 +77,8 @@ class PretrainedEncoder(Encoder):
     @classmethod
     def create(cls, settings: PretrainedSettings, files: EncoderFiles, domain: str | None = None) -> Self:
         """A new encoder with the weights of its files."""
-        if files.weights is None:
-            try:
-                files = settings.resolve()[1] or files
-            except MemgrowError as error:
-                raise type(error)(
-                    f"a new model starts from the original encoder, which is not in the old model's folder: name it "
-                    f"with --encoder ({error})"
-                ) from error
+        if files.weights is None:  # a saved model's, which starts anew from the original encoder
+            files = settings.resolve()[1] or files
         new = cls(settings, load_backbone(files, settings), files)
         new.check()
         if settings.slots:
@@ -226,24 +220,27 @@ class PretrainedEncoder(Encoder):
 
     @torch.no_grad()
     def attention(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        mask = token_mask(words, lengths)
-        with self.memory_inputs() as inputs:
-            self.states(words, mask)
+        mask, inputs = self._read_memories(words, lengths)
         pairs = zip(self.memories, inputs, strict=True)
-        return [memory.weights(states.float()) * mask.unsqueeze(-1) for memory, states in pairs]
+        return [memory.weights(states) * mask.unsqueeze(-1) for memory, states in pairs]
 
     @torch.no_grad()
     def additions(self, words: Tensor, lengths: Tensor) -> list[dict[str, float]]:
         """For each memory, the length of what each domain's slots add, relative to the states: mean over all pieces."""
-        mask = token_mask(words, lengths)
-        with self.memory_inputs() as inputs:
-            self.states(words, mask)
+        mask, inputs = self._read_memories(words, lengths)
         found = []
         for memory, given in zip(self.memories, inputs, strict=True):
-            states = given.float()[mask]  # (pieces, width)
+            states = given[mask]  # (pieces, width)
             size, added = states.norm(dim=-1), memory.contents(states)
             found.append({name: float((content.norm(dim=-1) / size).mean()) for name, content in added.items()})
         return found
+
+    def _read_memories(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """The mask of pieces (R, T), and the states (R, T, width) that each memory reads."""
+        mask = token_mask(words, lengths)
+        with self.memory_inputs() as inputs:
+            self.states(words, mask)
+        return mask, [states.float() for states in inputs]
 
     @contextmanager
     def memory_inputs(self) -> Iterator[list[Tensor]]:
@@ -267,11 +264,9 @@ class PretrainedEncoder(Encoder):
         asked: list[list[Tensor]] = [[] for _ in self.memories]
         for indices in by_length(chosen, 32):
             batch = collate(chosen, indices, device)
-            mask = token_mask(batch.words, batch.lengths)
-            with self.memory_inputs() as inputs:
-                self.states(batch.words, mask)
+            mask, inputs = self._read_memories(batch.words, batch.lengths)
             for queries, memory, states in zip(asked, self.memories, inputs, strict=True):
-                queries.append(memory.queries(states[mask].float(), domain))
+                queries.append(memory.queries(states[mask], domain))
         for queries, memory in zip(asked, self.memories, strict=True):
             memory.start_keys(domain, torch.cat(queries))
         self.train(was_training)
@@ -326,11 +321,9 @@ class _MemoryHook:
 @lru_cache(maxsize=4)
 def config_of(text: str) -> Any:
     """The configuration that transformers reads from config.json."""
-    with encoders_extra():
-        from transformers import AutoConfig
     values = json.loads(text)
-    with _model_errors("the encoder"):
-        return AutoConfig.for_model(values.pop("model_type"), **values)
+    with _transformers("the encoder") as library:
+        return library.AutoConfig.for_model(values.pop("model_type"), **values)
 
 
 def max_length(config: Any) -> int:
@@ -342,37 +335,26 @@ def max_length(config: Any) -> int:
 
 def build_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
     """The encoder with weights that are to be filled in."""
-    with encoders_extra():
-        from transformers import AutoModel
-    with torch.random.fork_rng(devices=[]), _quiet_transformers(), _model_errors(files.name):
-        model: nn.Module = cast(Any, AutoModel).from_config(**_options(files, settings), dtype=torch.float32)
-    replace_dropout(model)
-    return model
+    with _transformers(files.name) as library:
+        return replace_dropout(library.AutoModel.from_config(**_options(files, settings)))
 
 
 def load_backbone(files: EncoderFiles, settings: PretrainedSettings) -> nn.Module:
     """The encoder with the weights of its files."""
-    with encoders_extra():
-        from transformers import AutoModel
     assert files.weights is not None
-    with torch.random.fork_rng(devices=[]), _quiet_transformers(), _model_errors(files.name):
-        backbone, loaded = AutoModel.from_pretrained(
+    with _transformers(files.name) as library:
+        backbone, loaded = library.AutoModel.from_pretrained(
             files.weights.parent,
             local_files_only=True,
             use_safetensors=True,
             output_loading_info=True,
             ignore_mismatched_sizes=True,  # refused below
-            dtype=torch.float32,
             **_options(files, settings),
         )
     mismatched = (key if isinstance(key, str) else key[0] for key in loaded["mismatched_keys"])
     if wrong := sorted({*loaded["missing_keys"], *mismatched}):
-        raise ModelError(
-            f"the weights of {files.name} do not fit its config.json: {len(wrong)} tensors are missing or of another "
-            f"size, such as {wrong[0]}; fetch the encoder again"
-        )
-    replace_dropout(backbone)
-    return cast(nn.Module, backbone)
+        raise ModelError(f"{files.name}: {wrong[0]} does not fit its config.json; fetch the encoder again")
+    return replace_dropout(backbone)
 
 
 def _options(files: EncoderFiles, settings: PretrainedSettings) -> dict[str, Any]:
@@ -383,36 +365,28 @@ def _options(files: EncoderFiles, settings: PretrainedSettings) -> dict[str, Any
     for name in DROPOUTS:
         if hasattr(config, name):
             setattr(config, name, settings.dropout)
-    try:
-        kind: Any = AutoModel._model_mapping[type(config)]
-    except KeyError as error:
-        raise ModelError(f"{files.name} ({config.model_type}) is no encoder that transformers can build") from error
+    kind: Any = AutoModel._model_mapping[type(config)]
     pooling = "add_pooling_layer" in inspect.signature(kind).parameters
-    return {"config": config, **({"add_pooling_layer": False} if pooling else {})}
+    return {"config": config, "dtype": torch.float32, **({"add_pooling_layer": False} if pooling else {})}
 
 
 @contextmanager
-def _model_errors(name: str) -> Iterator[None]:
-    """Within, an error of transformers becomes a ModelError."""
-    try:
-        yield
-    except MemgrowError:
-        raise
-    except Exception as error:  # checks of any family, which are of no common kind
-        raise ModelError(f"transformers cannot build {name} ({brief(error)[:160]}): fetch the encoder again") from error
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Within, transformers shows no progress bar and no report."""
-    from transformers.utils import logging as module
-
+def _transformers(name: str) -> Iterator[Any]:
+    """Within, the library transformers shows nothing, leaves random numbers alone, and its errors are ModelErrors."""
+    with encoders_extra():
+        import transformers
+        from transformers.utils import logging as module
     logging: Any = module
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with torch.random.fork_rng(devices=[]):
+            yield transformers
+    except MemgrowError:
+        raise
+    except Exception as error:  # checks of any family, which are of no common kind
+        raise ModelError(f"transformers cannot build {name} ({brief(error)[:160]}): fetch the encoder again") from error
     finally:
         logging.set_verbosity(level)
         if bars:
@@ -422,8 +396,7 @@ def _quiet_transformers() -> Iterator[None]:
 class Dropout(nn.Dropout):
     """`torch.nn.Dropout` with cheaper random numbers on a CPU: one draw of 64 bits decides on four entries.
 
-    There torch draws for each entry, on some processors in one thread while all others wait: a fifth of a training step
-    of MiniLM on two cores of an EPYC. The probability is rounded to a 65,536th, and what is kept is scaled to fit.
+    The probability is rounded to a 65,536th, and what is kept is scaled to fit.
     """
 
     def forward(self, states: Tensor) -> Tensor:
@@ -436,9 +409,10 @@ class Dropout(nn.Dropout):
         return states * keep.to(states.dtype).mul_(steps / (steps - dropped))
 
 
-def replace_dropout(module: nn.Module) -> None:
-    """Put `Dropout` in the place of every `torch.nn.Dropout` within a module."""
+def replace_dropout(module: nn.Module) -> nn.Module:
+    """The module, with `Dropout` in the place of every `torch.nn.Dropout` within."""
     for parent in module.modules():
         for name, child in parent.named_children():
             if type(child) is nn.Dropout:
                 setattr(parent, name, Dropout(child.p, child.inplace).train(child.training))
+    return module
