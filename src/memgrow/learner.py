@@ -78,17 +78,17 @@ class Answer:
 
 
 class AdaptArguments(TypedDict, total=False):
-    """Keyword arguments that `adapt` and `learn` share; `Learner.adapt` documents them."""
+    """Keyword arguments of `Learner.adapt` and `Learner.learn`."""
 
-    watch: Iterable[Domain]
-    vectors: str | Path | None
-    folder: str | Path | None
-    save_every: float
-    progress: Progress | bool | None
-    overwrite: bool
-    keep_versions: int | None
-    max_forgetting: float | None
-    threads: int | None
+    watch: Iterable[Domain]  # domains whose test examples are evaluated afterwards, to measure forgetting
+    vectors: str | Path | None  # a file of word vectors for new words; later domains use it as well
+    folder: str | Path | None  # save here at the end; a run that was killed resumes and ends with the same bits
+    save_every: float  # seconds between two saves of the unfinished training (60)
+    progress: Progress | bool | None  # True for a default one
+    overwrite: bool  # replace a model with another history
+    keep_versions: int | None  # earlier versions to keep in the folder (1), see `undo`
+    max_forgetting: float | None  # raise ForgettingError, and keep nothing, if a watched domain loses more points
+    threads: int | None  # CPU threads; by default one for small models
 
 
 class Learner:
@@ -146,52 +146,19 @@ class Learner:
 
     # Learning
 
-    def adapt(
-        self,
-        domain: Domain,
-        *,
-        earlier: Sequence[Domain] = (),
-        watch: Iterable[Domain] = (),
-        vectors: str | Path | None = None,
-        folder: str | Path | None = None,
-        save_every: float = 60.0,
-        progress: Progress | bool | None = None,
-        overwrite: bool = False,
-        keep_versions: int | None = None,
-        max_forgetting: float | None = None,
-        threads: int | None = None,
-    ) -> Stage:
-        """Learn a domain. The learner is unchanged until that has succeeded.
+    def adapt(self, domain: Domain, *, earlier: Sequence[Domain] = (), **arguments: Unpack[AdaptArguments]) -> Stage:
+        """Learn a domain. The learner is unchanged until that has succeeded; see `AdaptArguments`.
 
-        watch: domains whose test examples are evaluated afterwards, to measure forgetting.
         earlier: all earlier domains, for joint training (multi-task).
-        vectors: a file of word vectors for new words; later domains use it as well.
-        folder: save here at the end; meanwhile the training's state is saved every `save_every` seconds, so that a
-            run that was killed resumes and ends with the same bits. A model with another history is refused unless
-            `overwrite`. `keep_versions` earlier versions are kept (default: 1), see `undo`.
-        max_forgetting: raise ForgettingError, and keep nothing, if a watched domain loses more points than this.
-        threads: number of CPU threads; by default one for small models.
         """
         if not isinstance(domain, Domain):
             raise DataError(f"adapt takes a Domain, not {kind_of(domain)}: see Domain.from_rows and load_stream")
         domains = domains_of_stage(self.method, self.history.domains, domain, earlier)
         stage = check_stage(domains, self.task, self.labels)
-        watch = tuple(watch)
-        check_watched(watch, stage)
-        with _holding(folder), using_threads(threads):
-            return self._learn_stage(
-                stage,
-                stage.learned,
-                watch=watch,
-                vectors=vectors,
-                folder=folder,
-                save_every=save_every,
-                progress=progress,
-                overwrite=overwrite,
-                keep_versions=keep_versions,
-                max_forgetting=max_forgetting,
-                threads=threads,
-            )
+        arguments["watch"] = tuple(arguments.get("watch", ()))
+        check_watched(arguments["watch"], stage)
+        with _holding(arguments.get("folder")), using_threads(arguments.get("threads")):
+            return self._learn_stage(stage, stage.learned, **arguments)
 
     def learn(
         self,

@@ -27,6 +27,7 @@ SEPARATORS = "_-."  # between the name of a domain and that of a part
 DELIMITERS = ",;\t|"  # of CSV files; a comma, unless the header has more of another
 DELIMITER_NAMES = {"tab": "\t", "\\t": "\t"}
 
+PARQUET_BATCH, MAX_PARQUET_BYTES = 256, 4 << 30
 Row = tuple[int, Mapping[str, object]]  # line (of Parquet: row), and fields by column
 Reader = Callable[[Path, "FileFormat"], Iterator[Row]]
 
@@ -212,7 +213,13 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
     try:
         with ParquetFile(path) as file:
             _check_unique(str(path), file.schema_arrow.names)
-            yield from enumerate((row for batch in file.iter_batches() for row in batch.to_pylist()), 1)
+            unpacked, number = 0, 0
+            for batch in file.iter_batches(PARQUET_BATCH):
+                unpacked += batch.nbytes
+                if unpacked > MAX_PARQUET_BYTES:  # a file of kilobytes can unpack to anything
+                    raise DataError(f"{path} unpacks to more than {MAX_PARQUET_BYTES >> 30} GiB: split it")
+                for number, row in enumerate(batch.to_pylist(), number + 1):
+                    yield number, row
     except DataError:
         raise
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
