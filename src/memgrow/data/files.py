@@ -213,13 +213,13 @@ def _parquet_rows(path: Path, _: FileFormat) -> Iterator[Row]:
     try:
         with ParquetFile(path) as file:
             _check_unique(str(path), file.schema_arrow.names)
-            unpacked, number = 0, 0
+            unpacked, first = 0, 1
             for batch in file.iter_batches(PARQUET_BATCH):
                 unpacked += batch.nbytes
                 if unpacked > MAX_PARQUET_BYTES:  # a file of kilobytes can unpack to anything
                     raise DataError(f"{path} unpacks to more than {MAX_PARQUET_BYTES >> 30} GiB: split it")
-                for number, row in enumerate(batch.to_pylist(), number + 1):
-                    yield number, row
+                yield from enumerate(batch.to_pylist(), first)
+                first += len(batch)
     except DataError:
         raise
     except (pyarrow.ArrowException, ValueError, OverflowError) as error:
