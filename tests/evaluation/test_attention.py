@@ -83,4 +83,4 @@ def test_batches_give_the_mean_of_single_texts_weighted_by_length(learner, strea
     assert use.slots == {"kitchen": 4, "harbour": 4}
     few = measure_attention(learner, stream, texts=5)
     assert set(few.texts.values()) == {5}
-    assert MemoryUse.from_json({**few.to_json(), "most_read": []}) == few
+    assert MemoryUse.from_json({**vars(few), "most_read": []}) == few

@@ -320,23 +320,6 @@ def test_reading_tells_the_share_of_each_domain_at_each_piece(files):
         assert (share <= 1 + 1e-6).all()
 
 
-def test_what_slots_add_is_nothing_at_first_and_is_measured_beside_the_states(files):
-    torch.manual_seed(0)
-    model = build("text", PretrainedSettings(encoder=files.name, dropout=0.0), 0, len(LABELS), "first", files)
-    grow(model, 4, "second")
-    batch = collate(encoded(files, TEXTS[:1]), [0], torch.device("cpu"))
-    encoder = model.eval().encoder
-    assert encoder.additions(batch.words, batch.lengths) == [{"second": 0.0}]
-    with torch.no_grad():
-        encoder.memories[0].bank.values.normal_()
-    with encoder.memory_inputs() as inputs:
-        vectors(encoder, encoded(files, TEXTS[:1]))
-    with torch.no_grad():
-        change = encoder.memories[0](inputs[0]) - inputs[0]
-    expected = float((change.norm(dim=-1) / inputs[0].norm(dim=-1)).mean())
-    assert encoder.additions(batch.words, batch.lengths) == [{"second": pytest.approx(expected, rel=1e-4)}]
-
-
 # What is refused
 
 

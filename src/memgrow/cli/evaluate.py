@@ -107,11 +107,11 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
             if shown.calibration:
                 details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
             if compared:
-                details["against"] = compared[name].to_json()
+                details["against"] = asdict(compared[name])
             figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
         if ALL in compared:
             every = [is_right for one in right.values() for is_right in one]
-            figures[ALL] = {"accuracy": sum(every) / len(every), "against": compared[ALL].to_json()}
+            figures[ALL] = {"accuracy": sum(every) / len(every), "against": asdict(compared[ALL])}
         write_json(figures)
     else:
         console.print(tables.scores_table(scores, uncalibrated, confusions))

@@ -28,7 +28,7 @@ def inspect(
     """
     from memgrow.data.inputs import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
-    from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
+    from memgrow.evaluation.attention import attention_by_bank, unknown_words
     from memgrow.evaluation.tables import in_bytes, matrix_table
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
@@ -43,7 +43,6 @@ def inspect(
                 "tokens": learner.tokens(example),
                 "unknown": unknown_words(learner, example),
                 "banks": attention_by_bank(learner, example),
-                **({"adds": adds} if (adds := additions_by_bank(learner, example)) else {}),
             }
             for example in examples
         ]

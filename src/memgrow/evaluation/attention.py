@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +13,7 @@ from memgrow.data import Domain, Example
 from memgrow.data.batches import Batch, by_tokens, collate
 from memgrow.data.splits import fair_slice
 from memgrow.learner import Answer, Learner
-from memgrow.models import PretrainedEncoder, Responder
+from memgrow.models import Responder
 
 MAX_TEXTS = 500  # of a domain: shares are then known to about a percent
 MAX_WEIGHTS = 2**24  # of slots in memory at a time
@@ -41,11 +41,7 @@ class Reading:
 
 
 def read_words(learner: Learner, example: Example) -> Reading:
-    """How each word's attention divides among the domains' slots.
-
-    In a recurrent model the shares of a word add up to 1. A pretrained encoder has one query per domain: there a share
-    is what the domain's slots get, out of 1.
-    """
+    """How each word's attention divides among the domains' slots; with an encoder each share is out of 1."""
     return _reading([(learner.tokens(example), learner.attention(example))])
 
 
@@ -87,15 +83,6 @@ def attention_by_bank(learner: Learner, example: Example) -> list[dict[str, floa
     return [{domain: amount / (sum(bank.values()) or 1) for domain, amount in bank.items()} for bank in read]
 
 
-def additions_by_bank(learner: Learner, example: Example) -> list[dict[str, float]]:
-    """For each bank of a pretrained encoder, how much a domain's slots add to a state, relative to its length."""
-    encoder = learner.trained().eval().encoder
-    if not isinstance(encoder, PretrainedEncoder):
-        return []
-    batch = collate(learner.encode([example], labeled=False), [0], learner.device)
-    return encoder.additions(batch.words, batch.lengths)
-
-
 def reply_attention(learner: Learner, message: str, answer: Answer) -> dict[str, float]:
     """How the attention of a message and its reply divides among the domains' slots."""
     totals = Counter[str]()
@@ -131,9 +118,6 @@ class MemoryUse:
         """The share of each domain's slots if all slots were read alike."""
         whole = sum(self.slots.values()) or 1
         return {name: count / whole for name, count in self.slots.items()}
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "MemoryUse":

@@ -26,7 +26,6 @@ Fitted = tuple[tuple[str, ...], int, Callable[[Sequence[Example]], Any]]
 class Baseline:
     """A row of a comparison that is not a memgrow method."""
 
-    name: str
     about: str
     sees_all: bool
     settings: Mapping[str, float]
@@ -100,22 +99,9 @@ def _weights(model: Any) -> int:
     return int(np.count_nonzero(model.coef_)) + len(model.intercept_)
 
 
+IN_TURN = {"features": FEATURES, "alpha": ALPHA, "epochs": EPOCHS}
+ALL = {"strength": STRENGTH, "iterations": ITERATIONS}
 REFERENCES = {
-    baseline.name: baseline
-    for baseline in (
-        Baseline(
-            "bag of words",
-            "hashing and SGD, domain after domain",
-            False,
-            {"features": FEATURES, "alpha": ALPHA, "epochs": EPOCHS},
-            _fit_in_turn,
-        ),
-        Baseline(
-            "bag, all data",
-            "TF-IDF and logistic regression on everything",
-            True,
-            {"strength": STRENGTH, "iterations": ITERATIONS},
-            _fit_all,
-        ),
-    )
+    "bag of words": Baseline("hashing and SGD, domain after domain", False, IN_TURN, _fit_in_turn),
+    "bag, all data": Baseline("TF-IDF and logistic regression on everything", True, ALL, _fit_all),
 }

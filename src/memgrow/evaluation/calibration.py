@@ -105,18 +105,13 @@ class Calibration:
         """Read it; a ValueError, KeyError or TypeError where the file makes no sense."""
         domains = {
             name: DomainCalibration(
-                **{**one, "before": Reliability(**one["before"]), "after": Reliability(**one["after"])}
+                one["stage"], one["temperature"], Reliability(**one["before"]), Reliability(**one["after"])
             )
             for name, one in value["domains"].items()
         }
-        temperature = value["temperature"]
-        if not (isinstance(temperature, float) and temperature > 0):
-            raise ValueError("the temperature must be above 0")
-        made = cls(temperature, domains)
-        if (wrong := wrong_part(made, cls, "calibration")) is not None:  # first: a list may refer to itself
-            raise ValueError(f"{wrong} has the wrong type")
-        if finite(made.to_json()) != made.to_json():
-            raise ValueError("a number is not finite")
+        made = cls(value["temperature"], domains)
+        if wrong_part(made, cls, "calibration") is not None or finite(value) != value or made.temperature <= 0:
+            raise ValueError("a number is missing or out of range")
         return made
 
 
@@ -129,10 +124,7 @@ def calibrate(
     learned: Collection[str],
     stage: int,
 ) -> Calibration:
-    """Fit the temperature on a stage's validation examples; `sizes`: how many belong to each domain, in order.
-
-    `learned` are all domains learned by now.
-    """
+    """Fit the temperature on a stage's validation examples, `sizes` of each domain; `learned` are all domains."""
     temperature = fit_temperature(logits, labels)
     if set(learned) - set(sizes):
         temperature = max(1.0, temperature)

@@ -10,7 +10,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -244,16 +243,15 @@ def _learn(run: Run, material: Material) -> RunResult:
     return RunResult.of_history(history, matrix if material.is_dialogue else None, perplexities)
 
 
-def _reason(error: Exception) -> str:
-    """Why a run failed, in one line; an unforeseen error with its place in the source."""
+def _reason(error: BaseException) -> str:
+    """Why a run failed, in one line."""
     if isinstance(error, MemgrowError):
         return str(error)
+    if isinstance(error, BrokenProcessPool):
+        return "a worker process died, perhaps out of memory: use fewer workers"
     if is_out_of_memory(error):
         return "out of memory: use fewer workers, or a smaller batch, hidden, slots or max_words"
-    if isinstance(error, OSError):
-        return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or error}"
-    last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+    return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 # Many runs
@@ -272,13 +270,7 @@ def _outcomes(
         futures: dict[Future[RunResult | str], Run] = {executor.submit(make_run, run, material): run for run in runs}
         for future in as_completed(futures):
             error = future.exception()
-            yield futures[future], future.result() if error is None else _lost(error)
-
-
-def _lost(error: BaseException) -> str:
-    if isinstance(error, BrokenProcessPool):
-        return "a worker process died, perhaps out of memory: use fewer workers"
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+            yield futures[future], future.result() if error is None else _reason(error)
 
 
 def _suitable_workers(runs: Sequence[Run], material: Material) -> int:
@@ -357,15 +349,9 @@ class Records:
         atomic_write(self._path(run), pack_json({**about, "result": result.to_json()}))
 
     def _path(self, run: Run) -> Path:
-        return self.folder / f"{_name(run, self.material)}.json"
-
-
-def _name(run: Run, material: Material) -> str:
-    """The name of a run's files: method, seed, and a hash of all that decides the result."""
-    baseline = REFERENCES.get(run.method)
-    parts = {
-        "settings": dict(baseline.settings) if baseline else run.settings.to_json(),
-        "data": material.data,
-    }
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
-    return f"{run.method.replace(' ', '-').replace(',', '')}.seed{run.seed}.{digest}"
+        """Named by method, seed, and a hash of all that decides the result."""
+        baseline = REFERENCES.get(run.method)
+        settings = dict(baseline.settings) if baseline else run.settings.to_json()
+        parts = json.dumps({"settings": settings, "data": self.material.data}, sort_keys=True)
+        digest = hashlib.sha256(parts.encode()).hexdigest()[:12]
+        return self.folder / f"{run.method.replace(' ', '-').replace(',', '')}.seed{run.seed}.{digest}.json"

@@ -1,9 +1,9 @@
 """The results of a comparison: scores by method and seed, their means and spreads, paired differences."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from math import fsum, inf, isfinite
+from math import inf, isfinite
 from statistics import fmean, geometric_mean, stdev
 from typing import Any
 
@@ -118,7 +118,8 @@ class OverSeeds:
     def of(cls, values: Mapping[int, float | None]) -> "OverSeeds":
         seeds = {seed: value for seed, value in values.items() if value is not None}
         known = list(seeds.values())
-        return cls(_mean(known) if known else None, _spread(known), seeds)
+        spread = stdev(known) if len(known) > 1 and all(map(isfinite, known)) else None
+        return cls(fmean(known) if known else None, spread, seeds)
 
 
 @dataclass(frozen=True)
@@ -132,16 +133,8 @@ class Comparison:
     @cached_property
     def order(self) -> tuple[str, ...]:
         """Methods by final average, best first; those that see old data come after the others."""
-        return tuple(sorted(self.results, key=lambda name: (sees_old_data(name), -self._rank(name))))
-
-    def _rank(self, method: str) -> float:
-        """The average to rank by. Where seeds failed, it is fine-tuning's mean plus the paired difference."""
-        own, paired = self.summary[method]["average"], self.against(method)
-        if paired is not None:
-            fine = self.summary[BASELINE]["average"]
-            if own.seeds.keys() != fine.seeds.keys():
-                return (fine.mean or 0.0) + paired.difference
-        return own.mean or 0.0
+        averages = {name: figures["average"].mean or 0.0 for name, figures in self.summary.items()}
+        return tuple(sorted(averages, key=lambda name: (sees_old_data(name), -averages[name])))
 
     @cached_property
     def summary(self) -> dict[str, dict[str, OverSeeds]]:
@@ -183,7 +176,7 @@ class Comparison:
         perplexities = {seed: result.perplexities for seed, result in results.items() if result.perplexities}
         return {
             **{name: asdict(figure) for name, figure in self.summary[method].items()},
-            "against": {other: paired.to_json() for other, paired in against.items() if paired is not None},
+            "against": {other: asdict(paired) for other, paired in against.items() if paired is not None},
             "matrices": {seed: result.matrix.to_json() for seed, result in results.items()},
             **({"perplexities": perplexities} if perplexities else {}),
         }
@@ -206,14 +199,3 @@ class Comparison:
                 for seed, matrix in figures["matrices"].items()
             }
         return cls(results, kind=kind)
-
-
-def _mean(values: Sequence[float]) -> float:
-    try:
-        return fmean(values)
-    except OverflowError:  # the sum is too large for a float
-        return fsum(value / len(values) for value in values)
-
-
-def _spread(values: Sequence[float]) -> float | None:
-    return stdev(values) if len(values) > 1 and all(map(isfinite, values)) else None

@@ -50,7 +50,7 @@ class Demo:
                 method: [history.to_json() for history in by_seed.values()]
                 for method, by_seed in self.histories.items()
             },
-            "memory": {method: use.to_json() for method, use in self.memory.items()},
+            "memory": {method: asdict(use) for method, use in self.memory.items()},
         }
 
     @classmethod

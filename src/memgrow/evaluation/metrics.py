@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from math import erfc, sqrt
+from math import sqrt
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
 from memgrow.errors import DataError
 
 NORMAL_95 = 1.959963984540054  # standard errors from the middle of a 95% interval to its ends
-EXACT_MCNEMAR = 10_000  # discordant examples up to which the binomial distribution is summed exactly
 NO_SPREAD = 1e-12  # below this a standard error is rounding
-EXACT_SEEDS = 16  # up to this many seeds all 2^n sign flips are counted
-FLIPS = 20_000
 
 
 # Labels
@@ -110,9 +106,6 @@ class SideBySide:
     high: float
     p: float  # McNemar's exact test, two-sided
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 def side_by_side(first: Sequence[bool], second: Sequence[bool]) -> SideBySide:
     """Compare which of the same examples two models answer correctly."""
@@ -132,10 +125,8 @@ def compare_counts(examples: int, only_first: int, only_second: int) -> SideBySi
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """McNemar's exact test, two-sided; beyond 10,000 discordant examples the normal approximation."""
+    """McNemar's exact test, two-sided."""
     discordant, fewer = only_first + only_second, min(only_first, only_second)
-    if discordant > EXACT_MCNEMAR:
-        return min(1.0, erfc((abs(only_first - only_second) - 1) / sqrt(2 * discordant)))
     ways, term = 0, 1
     for heads in range(fewer + 1):
         ways += term
@@ -152,21 +143,14 @@ def _share(part: int, whole: int) -> float:
 
 @dataclass(frozen=True)
 class Paired:
-    """The first method's score minus the second's: mean, standard deviation, 95% interval, two-sided p-values.
-
-    With n seeds `p_permutation` is at least 2/2^n. Without spread, or without scipy, there is no interval.
-    """
+    """The first method's score minus the second's; without spread, or without scipy, there is no interval."""
 
     difference: float
     std: float | None
     n: int
-    low: float | None
+    low: float | None  # of the 95% interval
     high: float | None
-    p_t: float | None
-    p_permutation: float
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+    p_t: float | None  # two-sided
 
 
 def paired_over_seeds(a: Sequence[float], b: Sequence[float]) -> Paired:
@@ -186,17 +170,4 @@ def paired_over_seeds(a: Sequence[float], b: Sequence[float]) -> Paired:
         p_t = min(1.0, 2 * float(special.stdtr(n - 1, -abs(mean) / error)))
     elif n > 1 and error <= NO_SPREAD and abs(mean) <= NO_SPREAD:
         p_t = 1.0
-    return Paired(mean, std, n, low, high, p_t, sign_flip(differences))
-
-
-def sign_flip(differences: NDArray[np.float64]) -> float:
-    """The share of random signs that give the differences at least as large an absolute mean."""
-    n = len(differences)
-    if n <= EXACT_SEEDS:
-        flips = (np.arange(2**n)[:, None] >> np.arange(n)) % 2
-    else:
-        flips = np.random.default_rng(0).integers(0, 2, (FLIPS, n))
-        flips[0] = 1  # the observed signs are one of the flips, so that p is never zero
-    sums = np.abs((2.0 * flips - 1) @ differences)
-    rounding = 1e-9 * np.abs(differences).sum()
-    return float(np.mean(sums >= abs(differences.sum()) - rounding))
+    return Paired(mean, std, n, low, high, p_t)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from memgrow.data import Example
 from memgrow.errors import counted, listed
-from memgrow.evaluation.attention import additions_by_bank, attention_by_bank, unknown_words
+from memgrow.evaluation.attention import attention_by_bank, unknown_words
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
 from memgrow.evaluation.tables import (
     MISSING,
@@ -193,15 +193,13 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     encoder = learner.trained().encoder
     layers = encoder.memory_layers if isinstance(encoder, PretrainedEncoder) else ()
     places = [f"layer {layer}" for layer in layers] or [f"bank {number}" for number in range(1, len(banks) + 1)]
-    adds = additions_by_bank(learner, example)
-    names = [f"{place}, %" for place in (*places, "mean", *(["adds"] if adds else []))]
+    names = [f"{place}, %" for place in (*places, "mean")]
 
     most = sorted(domains, key=lambda domain: -sum(bank.get(domain, 0.0) for bank in banks))[:MAX_ROWS]
     rows = []
     for domain in (name for name in domains if name in most):
         shares = [bank.get(domain, 0.0) for bank in banks]
-        added = [fmean(bank[domain] for bank in adds)] if adds else []
-        rows.append((domain, *map(percent, (*shares, fmean(shares), *added))))
+        rows.append((domain, *map(percent, (*shares, fmean(shares)))))
     columns: list[str | Column] = ["reads slots of", *(Column(name, right=True) for name in names)]
     return Group(Table(text, columns, rows), *said)
 

@@ -3,7 +3,7 @@
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil, isfinite, isnan, log, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -278,13 +278,12 @@ def draw_comparison(comparison: "Comparison", title: str = "") -> "Figure":
 
 @dataclass(frozen=True)
 class Line:
-    """The scores of one method; `spread` is the standard deviation over seeds by (stage, domain)."""
+    """The scores of one method."""
 
     name: str
     matrix: AccuracyMatrix
     colour: str = OWN
     style: str = "o-"
-    spread: Mapping[tuple[int, str], float] = field(default_factory=dict)
 
 
 @_style()
@@ -303,22 +302,12 @@ def draw_curves(lines: Sequence[Line], domains: Sequence[str], measure: Measure)
         for line in reversed(lines):
             rows = line.matrix.rows
             if len(rows) == 1:  # trained on everything at once: a horizontal line
-                level = rows[0].scores.get(domain)
-                axis.axhline(
-                    nan if level is None else measure.value(level),
-                    color=line.colour,
-                    linestyle=":",
-                    linewidth=1.6,
-                    label=line.name,
-                )
+                level = measure.value(rows[0].scores[domain]) if domain in rows[0].scores else nan
+                axis.axhline(level, color=line.colour, linestyle=":", linewidth=1.6, label=line.name)
                 continue
             at = [stage for stage, row in enumerate(rows) if domain in row.scores]
             values = [measure.value(rows[stage].scores[domain]) for stage in at]
             axis.plot(at, values, line.style, color=line.colour, markersize=4, linewidth=1.6, label=line.name)
-            if line.spread and not measure.is_perplexity:
-                away = [100 * line.spread.get((stage, domain), 0.0) for stage in at]
-                low, high = ([v + sign * a for v, a in zip(values, away, strict=True)] for sign in (-1, 1))
-                axis.fill_between(at, low, high, color=line.colour, alpha=0.12, linewidth=0)
         if learned.get(domain):
             axis.axvline(learned[domain], color=SOFT, linestyle=":", linewidth=1)
         axis.set_title(shortened(domain, 26), loc="left", fontweight="bold")

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,9 +15,8 @@ from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counte
 from memgrow.evaluation import plots
 from memgrow.evaluation.attention import MemoryUse, measure_attention
 from memgrow.evaluation.baselines import REFERENCES
-from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.comparison import BASELINE, KINDS, RETRAINING, Comparison, keeps_rows, sees_old_data
-from memgrow.evaluation.comparison_tables import compared_table, legend, marked, verdict
+from memgrow.evaluation.comparison_tables import compared_table, legend, verdict
 from memgrow.evaluation.demo import Demo
 from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.metrics import Confusion, confusion_of
@@ -33,7 +31,6 @@ from memgrow.evaluation.tables import (
     duration,
     measure_of_task,
     numbers,
-    percent,
     replies_table,
     scores_table,
 )
@@ -63,7 +60,6 @@ class Report:
     comparison: Comparison | None = None
     failures: tuple[str, ...] = ()
     memory: MemoryUse | None = None
-    calibration: Calibration = field(default_factory=Calibration)
     tested: Table | None = None  # scores on the data that was given
     confusions: Mapping[str, Confusion] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -95,7 +91,6 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
         (learner.seed,),
         history,
         memory=measure_attention(learner, tested),
-        calibration=learner.calibration,
         tested=scores,
         confusions=confusions,
         settings={
@@ -181,45 +176,22 @@ def gain_and_cost(matrix: AccuracyMatrix, measure: Measure) -> tuple[str, str]:
     """What the last stage brought, and what it cost the earlier domains: a sentence each."""
     if not matrix.rows:
         return "Nothing has been learned yet.", ""
-    return _gain(matrix, measure), _cost(matrix, measure)
-
-
-def _gain(matrix: AccuracyMatrix, measure: Measure) -> str:
     new = matrix.rows[-1].learned
-    known = [score for name in new if (score := matrix.score(-1, name)) is not None]
-    if not known:
-        return f"{listed(new)} was learned last and not tested."
-    now = measure.text(measure.mean(known))
-    before = _before(matrix, new[0])
-    if len(new) > 1 or before is None:
-        return f"{listed(new)} ended at {measure.name} {now}."
-    verb = "improved" if known[0] > before else "did not improve"
-    points = "" if measure.is_perplexity else f" ({measure.lost_text(known[0] - before)} points)"
-    return f"Learning {new[0]} {verb} its {measure.name}: {measure.text(before)} → {now}{points}."
-
-
-def _cost(matrix: AccuracyMatrix, measure: Measure) -> str:
-    earlier = [name for name in matrix.learned_at() if name not in matrix.rows[-1].learned]
-    if not earlier:
-        return "There are no earlier domains."
-    pairs = {
-        name: (before, now)
-        for name in earlier
-        if (before := _before(matrix, name)) is not None and (now := matrix.score(-1, name)) is not None
-    }
-    costs = {name: lost for name, pair in pairs.items() if (lost := measure.lost(*pair)) is not None}
+    moves = {name: (_before(matrix, name), matrix.score(-1, name)) for name in matrix.learned_at()}
+    gains = [f"{name} {' → '.join(measure.text(one) for one in moves[name])}" for name in new]
+    gain = f"Learned last, {measure.name} before and after: {listed(gains)}."
+    costs = dict[str, float]()
+    for name, (before, now) in moves.items():
+        if name not in new and before is not None and now is not None:
+            costs |= {name: lost} if (lost := measure.lost(before, now)) is not None else {}
     mean = measure.mean_loss(costs.values())
     if mean is None:
-        return "The earlier domains were not tested after it (--watch FILE tests them)."
-    who = counted(len(costs), "earlier domain")
+        untested = "The earlier domains were not tested after it (--watch FILE tests them)."
+        return gain, untested if len(moves) > len(new) else "There are no earlier domains."
     worst = max(costs, key=lambda name: costs[name])
-    moved = f"{worst} {measure.text(pairs[worst][0])} → {measure.text(pairs[worst][1])}"
-    if measure.is_perplexity:
-        return f"Perplexity of {who} is now {measure.lost_text(mean)} of what it was (worst: {moved})."
-    mean = round(mean, measure.digits + 2) + 0.0
-    if mean > 0:
-        return f"It cost {who} {percent(mean, digits=measure.digits)} points on average (worst: {moved})."
-    return f"It cost {who} nothing on average ({measure.lost_text(0.0 - mean)} points; worst: {moved})."
+    moved = " → ".join(measure.text(one) for one in moves[worst])
+    who = f"{counted(len(costs), 'earlier domain')}: {measure.lost_text(mean)}"
+    return gain, f"Mean forgetting of {who} (worst: {worst} {moved})."
 
 
 def _before(matrix: AccuracyMatrix, domain: str) -> float | None:
@@ -236,23 +208,12 @@ def lines_of(report: Report) -> list[plots.Line]:
     comparison = report.comparison
     if comparison is None:
         return [plots.Line(report.method, report.matrix)]
-    lines = [plots.Line(report.method, report.matrix, spread=_spreads(comparison, report.method))]
+    lines = [plots.Line(report.method, report.matrix)]
     others = {BASELINE: ("fine-tuning", plots.FINE, "s--"), RETRAINING: ("retraining on everything", plots.ALL, ":")}
     for method, (about, colour, style) in others.items():
         if method in comparison.results and method != report.method:
-            matrix, spread = comparison.mean_matrix(method), _spreads(comparison, method)
-            lines.append(plots.Line(f"{method}: {about}", matrix, colour, style, spread))
+            lines.append(plots.Line(f"{method}: {about}", comparison.mean_matrix(method), colour, style))
     return lines
-
-
-def _spreads(comparison: Comparison, method: str) -> dict[tuple[int, str], float]:
-    runs = [one.matrix for one in comparison.results[method].values()]
-    return {
-        (stage, name): stdev(run.rows[stage].scores[name] for run in runs)
-        for stage, row in enumerate(runs[0].rows)
-        for name in row.scores
-        if len(runs) > 1
-    }
 
 
 def plotted_domains(report: Report) -> list[str]:
@@ -269,13 +230,6 @@ def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
     matrix, measure, comparison = report.matrix, report.measure, report.comparison
     if max(len(matrix.rows), len(matrix.domains)) <= plots.MAX_MATRIX and any(row.scores for row in matrix.rows):
         yield "matrix", plots.draw_matrices({"": matrix}, measure=measure)
-        others = [] if comparison is None else [name for name in comparison.order if name != report.method]
-        found = {
-            marked(name): one for name in others if comparison and len((one := comparison.mean_matrix(name)).rows) > 1
-        }
-        if found and comparison:
-            forgot = {marked(name): comparison.summary[name]["forgetting"].mean for name in others}
-            yield "others", plots.draw_matrices(found, forgot=forgot, measure=measure)
     if len(matrix.rows) > 1 and (domains := plotted_domains(report)):
         yield "curves", plots.draw_curves(lines_of(report), domains, measure)
     if comparison is not None and len(comparison.results) > 1:
@@ -349,8 +303,6 @@ def _tables(report: Report) -> Iterator[tuple[str, Table | dict[str, Table]]]:
     yield "domains", _domains_table(report)
     if report.comparison is not None and len(report.comparison.results) > 1:
         yield "methods", compared_table(report.comparison, len(report.seeds))
-    if report.calibration.domains:
-        yield "calibration", _calibration_table(report.calibration)
     if report.history is not None and report.history.stages:
         yield "stages", stages_table(report.history, "reply" if report.measure.is_perplexity else None, full=True)
     settings = {
@@ -372,17 +324,3 @@ def _domains_table(report: Report) -> Table:
         for name in matrix.learned_at()
     ]
     return Table(None, ["domain", *numbers("when learned", "best", "at the end", "lost")], rows)
-
-
-def _calibration_table(calibration: Calibration) -> Table:
-    rows = [
-        (
-            name,
-            f"{one.after.examples:,}",
-            f"{one.temperature:.2f}",
-            *map(percent, (one.before.ece, one.after.ece, one.after.confidence, one.after.accuracy)),
-        )
-        for name, one in calibration.domains.items()
-    ]
-    names = ("examples", "temperature", "ECE before, %", "ECE after, %", "confidence, %", "accuracy, %")
-    return Table(None, ["domain", *numbers(*names)], rows)

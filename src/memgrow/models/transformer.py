@@ -224,17 +224,6 @@ class PretrainedEncoder(Encoder):
         pairs = zip(self.memories, inputs, strict=True)
         return [memory.weights(states) * mask.unsqueeze(-1) for memory, states in pairs]
 
-    @torch.no_grad()
-    def additions(self, words: Tensor, lengths: Tensor) -> list[dict[str, float]]:
-        """For each memory, the length of what each domain's slots add, relative to the states: mean over all pieces."""
-        mask, inputs = self._read_memories(words, lengths)
-        found = []
-        for memory, given in zip(self.memories, inputs, strict=True):
-            states = given[mask]  # (pieces, width)
-            size, added = states.norm(dim=-1), memory.contents(states)
-            found.append({name: float((content.norm(dim=-1) / size).mean()) for name, content in added.items()})
-        return found
-
     def _read_memories(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
         """The mask of pieces (R, T), and the states (R, T, width) that each memory reads."""
         mask = token_mask(words, lengths)
