@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memgrow.errors import ForgettingError, MemgrowError
 
-__version__ = "0.1.0"
+__version__ = "1.0.0.dev0"
 
 if TYPE_CHECKING:
     from memgrow.data import Domain, Example, Stream, synthetic_stream
