@@ -137,7 +137,7 @@ class Tally(NamedTuple):
 
     @property
     def score(self) -> float:
-        """The same as the model's `score`, up to rounding."""
+        """From 0 to 1: the accuracy, or the geometric mean of the probabilities of words, 1 / perplexity."""
         return math.exp(self.mean) if self.logarithmic else self.mean
 
 
@@ -157,12 +157,12 @@ class Model(WithoutExtraState, ABC):
         """The log-likelihoods whose squared gradients make one example's Fisher information, each with its weight."""
 
     @abstractmethod
-    def score(self, data: Encoded) -> float:
-        """The score of the answers to examples, from 0 to 1: for early stopping and the accuracy matrix."""
-
-    @abstractmethod
     def tally(self, data: Encoded) -> Tally:
         """The score by examples."""
+
+    def score(self, data: Encoded) -> float:
+        """The score of the answers to examples, from 0 to 1: for early stopping and the accuracy matrix."""
+        return self.tally(data).score
 
     def grow(
         self,

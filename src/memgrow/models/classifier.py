@@ -102,10 +102,6 @@ class Classifier(Model):
         """For each example (examples) whether its most probable label is the right one."""
         return self.logits(data).argmax(-1) == torch.tensor(data.labels)
 
-    def score(self, data: Encoded) -> float:
-        """The share of examples whose most probable label is the right one."""
-        return float(self.correct(data).double().mean())
-
     def tally(self, data: Encoded) -> Tally:
         right = self.correct(data).double()
         return Tally(right, torch.ones_like(right))

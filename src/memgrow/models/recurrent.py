@@ -149,38 +149,33 @@ class RecurrentEncoder(Columns, Encoder):
     def word_vectors(self) -> nn.Embedding:
         return self.embedding
 
-    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+    def _embedded(self, words: Tensor, lengths: Tensor) -> PackedSequence:
         packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        seen, pooled = self.dropout(self.embedding(packed.data)), []
-        for column in self.columns:
-            output, final = column(packed._replace(data=seen))
-            pooled.append(self._pool(output, final))
-            seen = torch.cat((seen, output.data), dim=-1)
-        return torch.cat(pooled, dim=-1)
+        return packed._replace(data=self.dropout(self.embedding(packed.data)))
 
-    def _pool(self, output: PackedSequence, final: Any) -> Tensor:
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        packed = self._embedded(words, lengths)
+        rows, lasts = run_columns(self.columns, packed)
         if self.settings.pooling == "mean":
-            states, lengths = pad_packed_sequence(output, batch_first=True)  # zeros after each text's end
-            return states.sum(1) / lengths.to(states).unsqueeze(1)
-        last = final[0] if isinstance(final, tuple) else final  # (layers * directions, R, H)
-        return torch.cat(tuple(last[-self.newest.num_directions :]), dim=-1)
+            states, counts = pad_packed_sequence(packed._replace(data=rows), batch_first=True)  # zeros after the ends
+            return states.sum(1) / counts.to(states).unsqueeze(1)
+        sides = self.newest.num_directions  # of states (layers * directions, R, H)
+        return torch.cat([part for last in lasts for part in last[0][-sides:]], dim=-1)
 
     def read(self, words: Tensor, lengths: Tensor) -> tuple[Message, list[State]]:
         """The states of all columns at each word, and the state that each column's decoder starts from.
 
         That is the last state; of an encoder that reads in both directions, the mean of the two last states.
         """
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        embedded = self.dropout(self.embedding(packed.data))
-        rows, lasts = run_columns(self.columns, packed._replace(data=embedded))
+        packed = self._embedded(words, lengths)
+        rows, lasts = run_columns(self.columns, packed)
         states, _ = pad_packed_sequence(packed._replace(data=rows), batch_first=True)
         sides = self.newest.num_directions
         first = [tuple(part.reshape(-1, sides, *part.shape[1:]).mean(1) for part in last) for last in lasts]
         return Message(states, token_mask(states, lengths)), first
 
     def attention(self, words: Tensor, lengths: Tensor) -> list[Tensor]:
-        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        return self.bank_weights(packed._replace(data=self.embedding(packed.data)))
+        return self.bank_weights(self._embedded(words, lengths))
 
     def plan(
         self,

@@ -1,12 +1,8 @@
 """A sequence-to-sequence responder: a message in, a reply out, memory banks on both sides.
 
-The encoder reads the message, and the decoder starts from its last state. In training the decoder reads the words of
-the known reply (teacher forcing); in use it reads its own (`generate`). The decoder's states do not depend on its
-attention to the message (global attention, after the recurrence), so that all steps of a known reply are computed at
-once.
+The decoder attends to the message after its recurrence, so that all steps of a known reply are computed at once.
 """
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -47,9 +43,9 @@ class Responder(Model):
     def forward(self, words: Tensor, lengths: Tensor, replies: Tensor, reply_lengths: Tensor) -> "ReplyLoss":
         """The loss of replies (B, L), of 0 or more words each, to messages (B, T)."""
         known = teacher_forced(replies, reply_lengths)
-        vectors = self.encoder.embedding.weight
-        total, each = self.heads[-1].output.loss(self.rows(words, lengths, known), known.targets, vectors)
-        return ReplyLoss(total, known.spread(each), len(known.targets))
+        scores = self.heads[-1].output(self.rows(words, lengths, known), self.encoder.embedding.weight)
+        each = F.cross_entropy(scores, known.targets, reduction="none")
+        return ReplyLoss(each.sum(), known.spread(each.detach()), len(known.targets))
 
     def training_step(self, batch: Batch) -> StepOutput:
         found = self._loss(batch)
@@ -59,16 +55,6 @@ class Responder(Model):
 
     def likelihoods(self, batch: Batch, variant: str) -> list[tuple[Tensor, float]]:
         return [(-self._loss(batch).total, 1.0)]
-
-    @torch.no_grad()
-    def score(self, data: Encoded) -> float:
-        """The geometric mean of the probabilities of all words and ends: 1 / perplexity."""
-        self.eval()
-        total, count = 0.0, 0
-        for indices in by_length(data, INFERENCE_BATCH):
-            found = self._loss(collate(data, indices, self.device))
-            total, count = total + float(found.total), count + found.count
-        return math.exp(-total / count)
 
     @torch.no_grad()
     def tally(self, data: Encoded) -> Tally:
@@ -222,14 +208,7 @@ class Output(nn.Module):
 
     def forward(self, rows: Tensor, vectors: Tensor) -> Tensor:
         """Scores (..., words) of rows (..., size); `vectors` are those of the words, for a tied layer."""
-        return F.linear(rows, self._table(vectors), self.bias)
-
-    def loss(self, rows: Tensor, targets: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-        """-log p of the targets (rows): the sum, and each without gradients (rows)."""
-        with torch.autocast(rows.device.type, enabled=False):
-            table = self._table(vectors)
-            each = F.cross_entropy(F.linear(rows.to(table.dtype), table, self.bias), targets, reduction="none")
-        return each.sum(), each.detach()
+        return F.linear(rows, vectors if self.weight is None else self.weight, self.bias)
 
     def plan_words(self, growth: Growth, words: int) -> None:
         """Make rows of new words part of a larger growth; this comes before longer rows.
@@ -246,9 +225,6 @@ class Output(nn.Module):
         if self.weight is not None:
             size = self.weight.shape[1]
             growth.enlarge(self.weight, 1, [(size, units)], growth.uniform((size + units) ** -0.5))
-
-    def _table(self, vectors: Tensor) -> Tensor:
-        return vectors if self.weight is None else self.weight
 
 
 class TeacherForced(NamedTuple):

@@ -5,7 +5,6 @@ import functools
 import os
 import threading
 from collections.abc import Iterator
-from typing import ClassVar
 
 import torch
 
@@ -82,47 +81,33 @@ def check_threads(count: int | None) -> None:
         raise SettingsError(f"threads must be at least 1, not {count}")
 
 
+_own = threading.local()  # `depth`: the `using_threads` blocks that this thread is in
+_all = {"inside": 0, "outside": 0}  # the blocks of all threads, and the count outside of them
+_changing = threading.Lock()
+
+
 @contextlib.contextmanager
 def using_threads(count: int | None) -> Iterator[None]:
-    """Within, torch uses so many threads; None: as many as before."""
-    check_threads(count)
-    before = _counts.enter(count)
-    try:
-        yield
-    finally:
-        _counts.leave(before)
-
-
-class _ThreadCounts(threading.local):
-    """Counts `using_threads` blocks: `depth` in this thread, `inside` in all.
+    """Within, torch uses so many threads; None: as many as before.
 
     A thread that is new to torch sees the count that another thread has set, and must not restore that as its own.
     """
-
-    depth = 0
-    shared: ClassVar[dict[str, int]] = {"inside": 0, "outside": 0}
-    changing: ClassVar[threading.Lock] = threading.Lock()
-
-    def enter(self, count: int | None) -> int:
-        """Set the count; returns the one to restore."""
-        with self.changing:
-            own = self.depth or not self.shared["inside"]
-            before = torch.get_num_threads() if own else self.shared["outside"]
-            if not self.shared["inside"]:
-                self.shared["outside"] = before
-            self.shared["inside"] += 1
-            self.depth += 1
-            torch.set_num_threads(count or before)
-        return before
-
-    def leave(self, before: int) -> None:
-        with self.changing:
-            self.shared["inside"] -= 1
-            self.depth -= 1
+    check_threads(count)
+    depth = getattr(_own, "depth", 0)
+    with _changing:
+        before = torch.get_num_threads() if depth or not _all["inside"] else _all["outside"]
+        if not _all["inside"]:
+            _all["outside"] = before
+        _all["inside"] += 1
+        _own.depth = depth + 1
+        torch.set_num_threads(count or before)
+    try:
+        yield
+    finally:
+        with _changing:
+            _all["inside"] -= 1
+            _own.depth = depth
             torch.set_num_threads(before)
-
-
-_counts = _ThreadCounts()
 
 
 @functools.cache

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from memgrow import __version__
-from memgrow.data.batches import Encoded, token_mask
+from memgrow.data.batches import token_mask
 from memgrow.data.disk import atomic_folder, pack_json, sync_file
 from memgrow.data.paths import expanded
 from memgrow.errors import MissingExtraError, ModelError, brief
@@ -35,11 +35,6 @@ OPSET = 18
 MAX_PROTO_BYTES = 1_900_000_000  # weights of a larger model go to a second file
 TEST_LENGTH = 24  # tokens of the longest row on which a graph is tested
 TOLERANCE = 1e-4  # of probabilities
-ROWS = {
-    "text": "one row per text",
-    "one": "one row per pair, joined by the tokenizer",
-    "two": "one row per text: the first texts of all pairs, then the second ones",
-}
 
 
 # The Hugging Face hub
@@ -89,27 +84,20 @@ def export_onnx(learner: "Learner", path: str | Path) -> None:
     tokenizer: Any = Tokenizer.from_str(files.tokenizer)
     tokenizer.enable_truncation(longest, strategy="longest_first")
     tokenizer.enable_padding(pad_id=padding, pad_token=tokenizer.id_to_token(padding) or "[PAD]")
-    rows = (
-        learner.settings.pairs
-        if learner.task == "pair" and isinstance(learner.settings, PretrainedSettings)
-        else "text"
-    )
     about = {
         "memgrow": __version__,
         "model": GRAPH,
         "task": learner.task,
         "labels": list(learner.labels or ()),
         "domains": list(learner.history.domains),
-        "inputs": dict.fromkeys(INPUTS, "int64 (rows, length)"),
-        "output": {OUTPUT: "float32 (batch, labels), in the order of `labels`"},
         "temperature": learner.calibration.temperature,  # the graph applies it
         "longest": longest,
-        "pairs": None if rows == "text" else rows,
-        "rows": ROWS[rows],
+        "pairs": model.encoder.settings.pairs if learner.task == "pair" else None,
         "tokenizer": TOKENIZER,
         "encoder": public_name(files.name),
         "use": f"Read {TOKENIZER} with the package tokenizers, set its encode_special_tokens to true, and call "
-        "encode_batch, which truncates and pads. Pass `ids` and `attention_mask`.",
+        "encode_batch, which truncates and pads. Pass `ids` and `attention_mask`; where `pairs` is two, the rows of "
+        "all first texts, then those of the second ones. Probabilities are in the order of `labels`.",
     }
     with _new_folder(path) as folder:
         for name, text in {**files.licences, TOKENIZER: tokenizer.to_str()}.items():
@@ -199,15 +187,12 @@ def _check_graph(path: Path, probabilities: Probabilities, longest: int) -> None
     lengths = torch.tensor([longest, 1, -(-longest // 2)] * model.texts)
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(0, model.vocabulary_size, (len(lengths), longest), generator=generator)
-    mask = token_mask(ids, lengths)
-    rows = [row[:length].tolist() for row, length in zip(ids, lengths.tolist(), strict=True)]
-    texts = list(zip(*(rows[start : start + 3] for start in range(0, len(rows), 3)), strict=True))
+    mask = token_mask(ids, lengths).long()
     with torch.no_grad():
-        expected = (model.logits(Encoded(texts, [-1] * 3)) / probabilities.temperature).softmax(-1).numpy()
+        expected = probabilities(ids, mask).numpy()
     try:
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        given = zip(INPUTS, ((ids * mask).numpy(), mask.long().numpy()), strict=True)
-        (found,) = session.run([OUTPUT], dict(given))
+        (found,) = session.run([OUTPUT], dict(zip(INPUTS, (ids.numpy(), mask.numpy()), strict=True)))
     except Exception as error:  # onnxruntime has no common class
         raise ModelError(f"onnxruntime cannot run the graph ({brief(error)}): use --to huggingface") from error
     if found.shape != expected.shape or not np.abs(found - expected).max() < TOLERANCE:
