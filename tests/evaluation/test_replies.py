@@ -2,14 +2,12 @@
 
 from math import exp, sqrt
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 
-from memgrow.data.vectors import read_vectors
-from memgrow.evaluation.replies import bleu2, distinct, w2v_similarity
+from memgrow.evaluation.replies import bleu2, distinct
 
 TEXT = st.lists(st.sampled_from("abcd"), max_size=7)
 PAIRS = st.lists(st.tuples(TEXT, TEXT), min_size=1, max_size=8)
@@ -41,23 +39,3 @@ def test_distinct_is_the_share_of_different_ngrams():
     assert distinct([["a", "b", "a"], ["b", "c", "a"]], 1) == 3 / 6
     assert distinct([["a", "b", "a"], ["b", "c", "a"]], 2) == 4 / 4
     assert distinct([[]], 1) == 0
-
-
-@pytest.mark.parametrize(
-    ("output", "reference", "expected"),
-    [
-        ("cat", "dog", 0),
-        ("cat dog", "both", 1),  # (1/2, 1/2) and (3, 3)
-        ("north", "south", -1),
-        ("north cat", "cat", 1 / sqrt(5)),  # vectors are averaged, not directions
-        ("cat xyzzy", "cat", 1),
-        ("xyzzy", "cat", 0),
-        ("zero", "cat", 0),
-    ],
-)
-def test_w2v_similarity_by_hand(tmp_path, output, reference, expected):
-    path = tmp_path / "vectors.bin"
-    rows = b"".join(word.encode() + b" " + np.array(row, np.float32).tobytes() + b"\n" for word, row in ROWS.items())
-    path.write_bytes(f"{len(ROWS)} 2\n".encode() + rows)
-    vectors = read_vectors(path, [*output.split(), *reference.split()])
-    assert w2v_similarity([output.split()], [reference.split()], vectors) == pytest.approx(expected)

@@ -28,7 +28,6 @@ from memgrow.evaluation.tables import (
     perplexity_text,
     shortened,
     side_by_side_table,
-    side_by_side_verdict,
 )
 from memgrow.learner import Learner
 
@@ -144,13 +143,8 @@ def test_labels_and_mistakes():
     assert len(table.rows) == 10
 
 
-@pytest.mark.parametrize(
-    ("counts", "verdict"),
-    [((100, 40, 5), "one is better"), ((100, 5, 40), "two is better"), ((100, 5, 5), "No clear")],
-)
-def test_two_models_side_by_side(counts, verdict):
-    found = compare_counts(*counts)
-    assert verdict in side_by_side_verdict("one", "two", found)
+def test_two_models_side_by_side():
+    found = compare_counts(100, 40, 5)
     assert "95% interval" in shown(side_by_side_table("one", "two", {"books": found, "all": found}), 100)
 
 

@@ -120,7 +120,6 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
         if compared:
             names = model, str(shown.against)
             console.print(tables.side_by_side_table(*names, compared))
-            say(tables.side_by_side_verdict(*names, list(compared.values())[-1]))
     if shown.plot is not None:
         save_picture(shown.plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
 

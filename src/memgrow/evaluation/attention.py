@@ -113,12 +113,6 @@ class MemoryUse:
     shares: Mapping[str, Mapping[str, float]]  # by the texts' domain, then by the slots'
     apart: bool = False  # one query per domain, as in a pretrained encoder: shares need not add up to 1
 
-    @property
-    def even(self) -> dict[str, float]:
-        """The share of each domain's slots if all slots were read alike."""
-        whole = sum(self.slots.values()) or 1
-        return {name: count / whole for name, count in self.slots.items()}
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "MemoryUse":
         """Read it; files of 0.2 also list the slots that are read most."""

@@ -7,13 +7,11 @@ from memgrow.evaluation.metrics import NO_SPREAD, Paired
 from memgrow.evaluation.tables import UNKNOWN, Column, Table, numbers, percent, perplexity_text
 
 CLEAR, KEEPS = "*", "†"
-SMALL_AVERAGE = 0.1  # BLEU-2 below this is shown with two digits
 
 
 def digits(comparison: Comparison) -> int:
     """Digits after the point: BLEU-2 of real replies is about one or two of a hundred."""
-    averages = [comparison.summary[method]["average"].mean or 0.0 for method in comparison.order]
-    return 2 if comparison.kind.is_dialogue and max(averages, default=0.0) < SMALL_AVERAGE else 1
+    return 2 if comparison.kind.is_dialogue else 1
 
 
 def marked(name: str) -> str:
@@ -97,10 +95,7 @@ def legend(comparison: Comparison, seeds: int) -> str:
     references = [f"{name} ({one.about})" for name, one in REFERENCES.items() if name in comparison.results]
     parts += [f"by scikit-learn: {' and '.join(references)}"] if references else []
     if comparison.kind.is_dialogue:
-        parts.append(
-            "perpl.: geometric mean over domains; unknown words count as one word, so do not compare methods "
-            "with and without new words"
-        )
+        parts.append("perpl.: geometric mean; do not compare methods with and without new words by it")
     return "; ".join(parts)
 
 

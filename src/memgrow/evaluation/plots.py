@@ -141,12 +141,10 @@ def _colours(matrix: AccuracyMatrix, measure: Measure) -> list[list[float]]:
 @_style()
 def draw_attention(memory: "MemoryUse") -> "Figure":
     """How the attention of each domain's texts divides among the domains' slots."""
-    owners, readers = list(memory.slots), [*memory.shares, *([] if memory.apart else ["an even share"])]
-    rows = [*memory.shares.values(), *([] if memory.apart else [memory.even])]
-    values = [[100 * row[owner] for owner in owners] for row in rows]
+    owners, readers = list(memory.slots), list(memory.shares)
+    values = [[100 * row[owner] for owner in owners] for row in memory.shares.values()]
     figure, (axis,) = _maps(1, owners, readers, (0.78, 0.42))
-    most = max([*(value for row in values for value in row), *(200 * share for share in memory.even.values())]) or 1.0
-    _draw_cells(axis, values, [[f"{value:.1f}" for value in row] for row in values], (0, most))
+    _draw_cells(axis, values, [[f"{value:.1f}" for value in row] for row in values], (0, 100))
     _set_names(axis, owners, readers)
     axis.set_xlabel("slots of")
     axis.set_ylabel("texts of")

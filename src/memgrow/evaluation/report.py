@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 GENERATOR = "memgrow report"  # marks a page, which a later report may replace
 RESULTS = ("compare.json", "demo.json")
-MAX_BYTES = 2**28  # of a file of results
 MALFORMED = (ValueError, LookupError, TypeError, AttributeError, RecursionError, OverflowError)
 
 
@@ -140,8 +139,6 @@ def read_results(path: Path, method: str | None = None, shown_as: str | None = N
     """The report of a file that `memgrow compare` or `memgrow demo` wrote."""
     name = shown_as or str(path)
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
         value = parse_json(path.read_bytes())
         settings = {part: dict(values) for part, values in value["settings"].items()}
         if "runs" in value:

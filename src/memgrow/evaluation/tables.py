@@ -223,7 +223,6 @@ REPLY_COLUMNS: dict[str, tuple[str, Callable[[float], str]]] = {  # by metric: h
     "distinct1": ("dist-1", "{:.3f}".format),
     "distinct2": ("dist-2", "{:.3f}".format),
     "length": ("length", "{:.1f}".format),
-    "w2v_similarity": ("W2V-Sim", "{:.3f}".format),
 }
 
 
@@ -249,10 +248,9 @@ def scores_table(
 
 
 def replies_table(figures: Mapping[str, "ReplyFigures"]) -> Table:
-    found = {name: one.known() for name, one in figures.items()}
-    shown = {name: kind for name, kind in REPLY_COLUMNS.items() if any(name in one for one in found.values())}
-    rows = [(domain, *(written(one[name]) for name, (_, written) in shown.items())) for domain, one in found.items()]
-    return Table(None, ["domain", *numbers(*(head for head, _ in shown.values()))], rows)
+    shown = REPLY_COLUMNS.items()
+    rows = [(domain, *(written(getattr(one, name)) for name, (_, written) in shown)) for domain, one in figures.items()]
+    return Table(None, ["domain", *numbers(*(head for head, _ in REPLY_COLUMNS.values()))], rows)
 
 
 def labels_table(domain: str, confusion: "Confusion") -> Table:
@@ -300,12 +298,3 @@ def side_by_side_table(first: str, second: str, found: Mapping[str, "SideBySide"
     title = f"accuracy of {first} (first) minus {second} (second), points"
     columns: list[str | Column] = ["domain", *numbers(*names)]
     return Table(title, columns, rows, lines_above=[len(rows) - 1] if len(rows) > 1 else ())
-
-
-def side_by_side_verdict(first: str, second: str, found: "SideBySide") -> str:
-    """Which of two models is better, if these examples show it."""
-    if found.low <= 0 <= found.high:
-        differ = found.only_first + found.only_second
-        return f"No clear difference: the models disagree on {differ:,} of {found.examples:,} examples."
-    better, other = (first, second) if found.difference > 0 else (second, first)
-    return f"{better} is better than {other} by {abs(100 * found.difference):.1f} points on these examples."
