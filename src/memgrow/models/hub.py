@@ -3,7 +3,6 @@
 An encoder is named by a row of `KNOWN`, by a folder, or by its name on the Hugging Face hub.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -13,12 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memgrow.data.disk import Shapes, check_regular, stored_shapes
+from memgrow.data.disk import Shapes, check_regular, sha256_of, stored_shapes
 from memgrow.data.paths import cache_folder, expanded
 from memgrow.errors import MissingExtraError, ModelError, SettingsError, brief
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"
-SHARDS = f"{WEIGHTS}.index.json"  # says which file has which tensor, where the weights are in several
 PICKLE = "pytorch_model.bin"
 VOCABULARIES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 LICENCES = ("LICENSE*", "LICENCE*", "NOTICE*")
@@ -29,7 +27,7 @@ NOTE = "encoder.json"  # written into the folder of a fetched encoder: the SHA-2
 HUB_NAME = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
 # What is taken from the hub: neither pickles nor code.
 HUB_FILES = (
-    *(CONFIG, WEIGHTS, SHARDS, "model-*.safetensors"),
+    *(CONFIG, WEIGHTS),
     *("tokenizer*.json", "special_tokens_map.json", "vocab.*", "merges.txt", "spiece.model", "*.bpe.model"),
     *LICENCES,
 )
@@ -47,7 +45,7 @@ class EncoderFiles:
     tokenizer: str  # tokenizer.json, truncation and padding switched off
     sha256: str  # of the weights
     licences: Mapping[str, str] = field(default_factory=dict)  # texts by name of file
-    weights: Path | None = None  # model.safetensors, or the index of its parts
+    weights: Path | None = None  # model.safetensors
 
 
 @contextmanager
@@ -72,9 +70,8 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
         raise ModelError(f"{folder} is not a folder: an encoder is a folder with {CONFIG}, {TOKENIZER} and {WEIGHTS}")
     config = _read_config(folder)
     weights = _find_weights(folder)
-    parts = weight_parts(weights)
     try:
-        shapes = {name: shape for part in parts for name, shape in stored_shapes(part).items()}
+        shapes = stored_shapes(weights)
     except (OSError, ModelError) as error:
         raise ModelError(f"{weights} is damaged or was copied in part ({brief(error)}): fetch it again") from error
     check_sizes(config, shapes)
@@ -86,7 +83,7 @@ def read_encoder(folder: str | Path, name: str | None = None) -> EncoderFiles:
         name=name or Path(os.path.realpath(folder)).name,
         config=json.dumps(config, indent=2, ensure_ascii=False),
         tokenizer=tokenizer,
-        sha256=hash_files(*parts),
+        sha256=sha256_of(weights),
         licences=read_licences(folder),
         weights=weights,
     )
@@ -118,29 +115,6 @@ def read_licences(folder: Path) -> dict[str, str]:
     return texts
 
 
-def hash_files(*paths: Path) -> str:
-    """The SHA-256 of files as if they were one."""
-    digest = hashlib.sha256()
-    for path in paths:
-        with path.open("rb") as file:
-            while chunk := file.read(1 << 20):
-                digest.update(chunk)
-    return digest.hexdigest()
-
-
-def weight_parts(weights: Path) -> list[Path]:
-    """The files that hold the weights: one, or those that an index names."""
-    if weights.name != SHARDS:
-        return [weights]
-    names = _json(weights).get("weight_map")
-    if not isinstance(names, dict) or not names:
-        raise ModelError(f"{weights} names no files: fetch the encoder again")
-    parts = [weights.with_name(Path(str(part)).name) for part in sorted(set(names.values()))]
-    if missing := [part.name for part in parts if not part.is_file()]:
-        raise ModelError(f"{weights.parent} lacks {', '.join(missing)}: fetch the encoder again")
-    return parts
-
-
 def _read_config(folder: Path) -> dict[str, Any]:
     """Refuse what does not read a whole text in both directions."""
     path = folder / CONFIG
@@ -162,15 +136,14 @@ def _read_config(folder: Path) -> dict[str, Any]:
 
 
 def _find_weights(folder: Path) -> Path:
-    for name in (WEIGHTS, SHARDS):
-        if (folder / name).is_file():
-            return folder / name
-    if any((folder / name).is_file() for name in (PICKLE, f"{PICKLE}.index.json")):
+    if (folder / WEIGHTS).is_file():
+        return folder / WEIGHTS
+    if (folder / PICKLE).is_file():
         raise ModelError(
             f"{folder} has its weights as a pickle, which is not read since it can run code: save the model again with "
             f"save_pretrained, which writes {WEIGHTS}"
         )
-    raise ModelError(f"{folder} has no {WEIGHTS}: fetch the encoder again")
+    raise ModelError(f"{folder} has no {WEIGHTS} (weights in several files are not read): fetch the encoder again")
 
 
 def _read_tokenizer(folder: Path) -> str:

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import torch
@@ -138,16 +138,7 @@ def renamed_optimizer(
 
 def without_data(model: Module) -> Module:
     """A copy whose parameters have a shape and no numbers ("meta" tensors), to try something on."""
-    # What hooks hold is shared: it may be huge, or have no copy.
-    memo: dict[int, object] = {id(one): one for module in model.modules() for one in _hooks_and_tensors(module)}
-    memo |= {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()}
-    return copy.deepcopy(model, memo=memo)
-
-
-def _hooks_and_tensors(module: nn.Module) -> Iterator[object]:
-    for name, held in vars(module).items():
-        if ("_hooks" in name and "load" not in name) or isinstance(held, Tensor):
-            yield held
+    return copy.deepcopy(model, {id(p): nn.Parameter(p.to("meta"), p.requires_grad) for p in model.parameters()})
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -20,7 +20,6 @@ TASKS = {
     "pair": ("text-classification", "accuracy", "classifies pairs of texts", 'predict([("one text", "another")])'),
     REPLY: ("text-generation", "perplexity", "replies to messages", 'reply(["a message"])'),
 }
-LICENCES = {"apache license": "apache-2.0", "mit license": "mit"}  # by how their texts begin
 MAX_DOMAINS = 25  # of a matrix that fits a page
 
 
@@ -85,14 +84,8 @@ def _paragraphs(learner: "Learner", name: str) -> Iterator[str]:
 
 
 def licence_of(files: EncoderFiles | None) -> str | None:
-    """The licence of an encoder by the hub's name for it, if known."""
-    if files is None:
-        return None
-    if files.name in KNOWN:
-        return KNOWN[files.name].licence.lower()
-    starts = [text[:400].lower() for text in files.licences.values()]
-    found = {short for start, short in LICENCES.items() if any(start in one for one in starts)}
-    return found.pop() if len(found) == 1 else None
+    """The licence of a known encoder by the hub's name for it."""
+    return KNOWN[files.name].licence.lower() if files is not None and files.name in KNOWN else None
 
 
 def _base_model(learner: "Learner") -> str | None:
