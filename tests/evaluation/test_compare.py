@@ -83,7 +83,7 @@ def test_other_data_or_settings_make_other_runs(stream, settings, tmp_path):
     names = set()
     for data, chosen in ((stream, settings), (stream, other), (less, settings)):
         material = comparing.Material.of(data, "cpu", None)
-        names.add(comparing._name(Run("finetune", 0, chosen), material))
+        names.add(Records(tmp_path, material)._path(Run("finetune", 0, chosen)))
     assert len(names) == 3
 
 

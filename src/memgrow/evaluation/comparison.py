@@ -21,22 +21,12 @@ class Kind:
     """A kind of score and how tables and plots label it. Scores are shares of 1, shown as 100."""
 
     measure: str
-    unit: str
-    share: str
-    title: str  # of a matrix of scores
-    average: str
+    title: str
     is_dialogue: bool = False
 
 
-LABELS = Kind("accuracy", "%", "% of the test examples", "test accuracy, %", "average accuracy at the end, %")
-REPLIES = Kind(
-    "bleu2",
-    "BLEU-2",
-    "BLEU-2 of the test replies",
-    "BLEU-2 of the test replies",
-    "average BLEU-2 at the end",
-    is_dialogue=True,
-)
+LABELS = Kind("accuracy", "test accuracy, %")
+REPLIES = Kind("bleu2", "BLEU-2 of the test replies", is_dialogue=True)
 KINDS = {kind.measure: kind for kind in (LABELS, REPLIES)}
 
 

@@ -52,7 +52,7 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
     names = ("average", f"against {BASELINE}", "forgot", *(["perpl."] if replies else []), "parameters", "time")
     incremental = sum(not sees_old_data(method) for method in comparison.order)
     return Table(
-        f"at the end, {comparison.kind.share}, {counted(seeds, 'seed')}",
+        f"at the end, {comparison.kind.title}, {counted(seeds, 'seed')}",
         [Column("method", wrap=False), *numbers(*names)],
         rows,
         lines_above=[incremental] if 0 < incremental < len(rows) else (),
@@ -67,7 +67,7 @@ def domains_table(comparison: Comparison) -> Table:
         for domain in next(iter(ends.values())).domains
     ]
     columns: list[str | Column] = ["domain", *(Column(marked(name), right=True) for name in ends)]
-    return Table(f"each domain at the end, {comparison.kind.unit}", columns, rows)
+    return Table(f"each domain at the end, {comparison.kind.title}", columns, rows)
 
 
 def verdict(comparison: Comparison) -> str:

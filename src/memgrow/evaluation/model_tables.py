@@ -1,6 +1,6 @@
 """What `inspect`, `history` and `adapt` say about a model: facts, stages, summary, and what a text reads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -25,7 +25,6 @@ from memgrow.evaluation.tables import (
 from memgrow.learner import Learner
 from memgrow.models import REPLY, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
-from memgrow.storage.checkpoint import REHEARSAL
 from memgrow.storage.versions import SavedVersion
 
 MAX_TEXT = 60  # letters of a text above its table
@@ -75,7 +74,7 @@ def about_table(learner: Learner) -> rich.table.Table:
     for name, value in about(learner).items():
         if value is None or value == {} or name == "labels_by_domain":
             continue
-        table.add_row(name.replace("_", " "), Text(FORMATS.get(name, _in_words)(value)))
+        table.add_row(name.replace("_", " "), Text(_in_words(value)))
     return table
 
 
@@ -84,15 +83,7 @@ def _in_words(value: object) -> str:
         return listed((f"{name} {_in_words(part)}" for name, part in value.items()), longest=MAX_TEXT) or "none"
     if isinstance(value, list | tuple):
         return listed(map(_in_words, value), longest=MAX_TEXT) or "none"
-    return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-FORMATS: Mapping[str, Callable[[Any], str]] = {
-    "weights": lambda checksum: f"{checksum[:16]}… (SHA-256)",
-    "rows_kept": lambda counts: f"{_in_words(counts)}: texts of the data, in {REHEARSAL}",
-    "temperature": "{:.3f}".format,
-    "calibration_error": lambda errors: _in_words({name: f"{percent(error)}%" for name, error in errors.items()}),
-}
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3f}" if isinstance(value, float) else str(value)
 
 
 # Stages
