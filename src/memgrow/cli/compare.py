@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Given = Annotated[list[str], opt.argument("STREAM", "A corpus, a folder, or files: a domain each.")]
 Methods = Annotated[
     str | None,
-    typer.Option(metavar="A,B,C", help="Methods; F and multi-task are always added.", show_default=opt.COMPARED),
+    typer.Option(metavar="A,B,C", help="Methods; finetune and multi-task are always added.", show_default=opt.COMPARED),
 ]
 Seeds = Annotated[int, typer.Option(metavar="N", help="Number of runs of each method.", min=1)]
 On = Annotated[
@@ -53,7 +53,7 @@ def compare(
 
     Finished runs are kept in the folder --out: the same command again continues from them.
 
-    Example: memgrow compare sentiment --methods F+V,F+M+V --seeds 3
+    Example: memgrow compare sentiment --methods finetune+vocab,finetune+ema --seeds 3
     """
     from memgrow.data.corpora import CORPORA
     from memgrow.evaluation import compare as comparing
