@@ -8,9 +8,8 @@ import pytest
 
 from memgrow import Learner
 from memgrow.cli import GROUPS
-from memgrow.cli.app import REMOVED_OPTIONS
+from memgrow.cli.app import REMOVED_COMMANDS, REMOVED_OPTIONS
 from memgrow.cli.options import method_names
-from memgrow.cli.removed import REMOVED_COMMANDS
 from memgrow.data import write_jsonl
 from research.common.dialogues import synthetic_dialogue
 from tests.support.tiny_encoder import make_encoder

@@ -2,7 +2,7 @@
 
 import pytest
 
-from memgrow.cli.removed import REMOVED_COMMANDS
+from memgrow.cli.app import REMOVED_COMMANDS
 
 
 @pytest.mark.parametrize("name", REMOVED_COMMANDS)

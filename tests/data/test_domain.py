@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from memgrow.data import Domain, Example, Stream
-from memgrow.data.domain import domain_fingerprint, file_fingerprint, held_out_fingerprint
+from memgrow.data.domain import domain_fingerprint, file_fingerprint
 from memgrow.errors import DataError
 
 BOOKS = Domain("books", train=(Example("a", label="x"), Example("b", label="w")), test=(Example("c", label="x"),))
@@ -45,7 +45,6 @@ def test_fingerprints_are_those_of_the_records_that_were_made_with_them(tmp_path
     assert domain.fingerprint() == "532694e76cde7c36273dcf8f65139e23874c3c370a2e2002664daa947123767a"
     assert domain_fingerprint(domain) == "ca539816aab3f7d511d67273"
     assert domain_fingerprint(domain, "vectors") == "3f4c09a5ae49253badf75e18"
-    assert held_out_fingerprint(domain) == "719a01baf0ae749231e40ab6"
     (tmp_path / "any").write_bytes(b"vectors\n")
     assert file_fingerprint(tmp_path / "any") == "1757e2b35577ca600d578af1"
     with pytest.raises(DataError, match="cannot read"):

@@ -1,15 +1,11 @@
 """Attention to slots: by word, by bank, and over the texts of a domain."""
 
 from dataclasses import replace
-from statistics import fmean
 
 import pytest
 
 from memgrow.data import Example
 from memgrow.evaluation.attention import (
-    MemoryUse,
-    attention_by_bank,
-    measure_attention,
     read_reply,
     read_words,
     reply_attention,
@@ -55,11 +51,10 @@ def test_a_model_without_slots_has_no_shares(stream, short):
     reading = read_words(learner, Example("a man", "a dog"))
     assert reading.domains == ()
     assert [(one.word, one.text, one.shares) for one in reading.words][1:3] == [("man", 0, ()), ("a", 1, ())]
-    assert measure_attention(learner, stream) is None
 
 
 def test_a_reply_is_read_together_with_its_message(responder):
-    learner, stream = responder
+    learner, _ = responder
     message = Example("where is the garden")
     (answer,) = learner.reply([message], max_words=3)
     reading = read_reply(learner, message, answer)
@@ -67,20 +62,3 @@ def test_a_reply_is_read_together_with_its_message(responder):
     assert " ".join(one.word for one in reading.words if one.text == 1) == answer.text
     assert [sum(one.shares) for one in reading.words] == pytest.approx([1] * len(reading.words))
     assert sum(reply_attention(learner, message.text, answer).values()) == pytest.approx(1)
-    use = measure_attention(learner, stream)
-    for shares in use.shares.values():
-        assert sum(shares.values()) == pytest.approx(1)
-
-
-def test_batches_give_the_mean_of_single_texts_weighted_by_length(learner, stream):
-    use = measure_attention(learner, stream)
-    for domain in stream:
-        words = [sum(map(len, learner.tokens(example))) for example in domain.test]
-        read = [attention_by_bank(learner, example) for example in domain.test]
-        for owner in ("kitchen", "harbour"):
-            each = [count * fmean(bank[owner] for bank in banks) for count, banks in zip(words, read, strict=True)]
-            assert use.shares[domain.name][owner] == pytest.approx(sum(each) / sum(words), abs=1e-5)
-    assert use.slots == {"kitchen": 4, "harbour": 4}
-    few = measure_attention(learner, stream, texts=5)
-    assert set(few.texts.values()) == {5}
-    assert MemoryUse.from_json({**vars(few), "most_read": []}) == few

@@ -113,10 +113,10 @@ def test_a_model_is_one_page_without_scripts_or_texts(model):
     assert not {"img", "link", "iframe", "image"} & set(page.tags), "plots are vectors"
     assert NASTY in page.text
     assert "http://" not in source.replace("http://www.w3.org", "")
-    for title in ("after each stage", "Scores on the given data", "Attention", "Stages"):
+    for title in ("after each stage", "Scores on the given data", "Stages"):
         assert title in page.text
     assert "2026-01-31" in page.text
-    assert source.count("<svg") == 4
+    assert source.count("<svg") == 3
     assert not [one.text for domain in domains for one in domain.test if len(one.text) > 20 and one.text in source]
 
 

@@ -8,8 +8,7 @@ import typer
 
 from memgrow import __version__
 from memgrow.cli import adapt, compare, evaluate, fetch, model, predict, report, serve
-from memgrow.cli.app import EXIT_CODES, Application, Command, run
-from memgrow.cli.removed import REMOVED_COMMANDS
+from memgrow.cli.app import EXIT_CODES, REMOVED_COMMANDS, Application, Command, run
 from memgrow.errors import SettingsError
 
 NAME = "memgrow"

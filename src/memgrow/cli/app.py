@@ -22,6 +22,18 @@ EXIT_CODES = (
 USER_ERROR, FORGOT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 2, 3, 130, 141, 143
 RESUMABLE = ("adapt", "compare", "data", "encoder")
 
+# Each says for one release what to use instead.
+REMOVED_COMMANDS = {
+    "history": "use memgrow inspect MODEL",
+    "doctor": "use memgrow --version",
+    "recipes": "--recipe takes small, small-dialogue, demo or a YAML file of settings",
+    "tune": "use scikit-learn's search with memgrow.sklearn.MemgrowClassifier",
+    "prune": "slots are no longer pruned; train a model with fewer slots (--set slots=N)",
+    "export-domain": "domain files are gone until the domain memory replaces them",
+    "import-domain": "domain files are gone until the domain memory replaces them",
+    "paper": "run python -m research.paper in a checkout of the repository",
+    "theorem": "run python -m research.theorem in a checkout of the repository",
+}
 REMOVED_OPTIONS = {
     "--processes": "it will return with accelerate",
     "--loop": "there is one training loop",

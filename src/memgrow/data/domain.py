@@ -180,11 +180,6 @@ def domain_fingerprint(domain: Domain, extra: str = "") -> str:
     return _short(domain.name, *map(_digest, parts), extra)
 
 
-def held_out_fingerprint(domain: Domain) -> str:
-    """The fingerprint of the validation and test examples."""
-    return _short(_digest(domain.validation), _digest(domain.test))
-
-
 def file_fingerprint(path: str | Path) -> str:
     """The fingerprint of a file's content, regardless of its name."""
     try:

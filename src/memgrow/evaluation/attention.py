@@ -1,19 +1,15 @@
 """Attention to memory slots: by word of a text, by bank, and over the test texts of each domain."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from memgrow.data import Domain, Example
-from memgrow.data.batches import Batch, by_tokens, collate
-from memgrow.data.splits import fair_slice
+from memgrow.data import Example
+from memgrow.data.batches import collate
 from memgrow.learner import Answer, Learner
-from memgrow.models import Responder
 
 MAX_TEXTS = 500  # of a domain: shares are then known to about a percent
 MAX_WEIGHTS = 2**24  # of slots in memory at a time
@@ -99,68 +95,3 @@ def unknown_words(learner: Learner, example: Example) -> list[str]:
         return []
     words = (word for row in learner.tokens(example) for word in row)
     return list(dict.fromkeys(word for word in words if word not in learner.vocabulary))
-
-
-# The test texts of each domain
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """The attention that texts of each domain give to slots of each domain, averaged over banks. Holds no text."""
-
-    texts: Mapping[str, int]  # by domain: how many were read
-    slots: Mapping[str, int]  # by domain: in each bank, on average
-    shares: Mapping[str, Mapping[str, float]]  # by the texts' domain, then by the slots'
-    apart: bool = False  # one query per domain, as in a pretrained encoder: shares need not add up to 1
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "MemoryUse":
-        """Read it; files of 0.2 also list the slots that are read most."""
-        return cls(**{name: part for name, part in value.items() if name != "most_read"})
-
-
-@torch.no_grad()
-def measure_attention(learner: Learner, domains: Iterable[Domain], texts: int = MAX_TEXTS) -> MemoryUse | None:
-    """Read at most `texts` test examples of each domain; None without slots or texts."""
-    banks = [bank for bank in learner.trained().banks if len(bank)]
-    chosen = {domain.name: fair_slice(domain.test, texts) for domain in domains if domain.test}
-    if not banks or not chosen:
-        return None
-    owners = dict.fromkeys(name for bank in banks for name in bank.domains)
-    sizes = [bank.share(torch.ones(len(bank))) for bank in banks]
-    shares = {}
-    for name, some in chosen.items():
-        found = [bank.share(mean) for bank, mean in zip(banks, _mean_weights(learner, some), strict=True)]
-        shares[name] = {owner: _mean_of(owner, found) for owner in owners}
-    return MemoryUse(
-        texts={name: len(some) for name, some in chosen.items()},
-        slots={owner: round(_mean_of(owner, sizes)) for owner in owners},
-        shares=shares,
-        apart=learner.settings.is_pretrained,
-    )
-
-
-def _mean_of(owner: str, banks: Sequence[Mapping[str, Tensor]]) -> float:
-    return fmean(float(bank[owner]) if owner in bank else 0.0 for bank in banks)
-
-
-def _mean_weights(learner: Learner, examples: Sequence[Example]) -> list[Tensor]:
-    """For each bank with slots: the mean weight of each slot over all words, (slots)."""
-    data = learner.encode(examples, unknown_labels=True)
-    largest = max(len(bank) for bank in learner.trained().banks)
-    sums, words = list[list[Tensor]](), 0
-    for indices in by_tokens(data, MAX_WEIGHTS // largest):
-        batch = collate(data, indices, learner.device)
-        sums.append([one.double().sum((0, 1)).cpu() for one in _weights(learner, batch) if one.shape[-1]])
-        words += int(batch.lengths.sum())
-    totals = [torch.stack(one).sum(0) for one in zip(*sums, strict=True)]
-    # With one query per domain each domain gets up to 1 of a word; otherwise all domains share 1.
-    return [total / (words if learner.settings.is_pretrained else total.sum()) for total in totals]
-
-
-def _weights(learner: Learner, batch: Batch) -> list[Tensor]:
-    model = learner.trained().eval()
-    if not isinstance(model, Responder):
-        return model.encoder.attention(batch.words, batch.lengths)
-    (words, replies), (lengths, ends) = batch.words.chunk(2), batch.lengths.chunk(2)
-    return model.attention(words, lengths, replies, ends)

@@ -1,12 +1,11 @@
 """The demo: methods on four synthetic domains, where each seed draws its own data."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
 from memgrow.data import synthetic_stream
-from memgrow.evaluation.attention import MemoryUse, measure_attention
 from memgrow.evaluation.comparison import Comparison, RunResult
 from memgrow.evaluation.history import History
 from memgrow.learner import Learner
@@ -22,10 +21,9 @@ METHODS = ("finetune", RECOMMENDED, "finetune+slots+vocab")
 
 @dataclass(frozen=True)
 class Demo:
-    """Histories by method and seed, and the attention to the slots of the first seed's models."""
+    """Histories by method and seed."""
 
     histories: Mapping[str, Mapping[int, History]]
-    memory: Mapping[str, MemoryUse] = field(default_factory=dict)
 
     @cached_property
     def comparison(self) -> Comparison:
@@ -50,7 +48,6 @@ class Demo:
                 method: [history.to_json() for history in by_seed.values()]
                 for method, by_seed in self.histories.items()
             },
-            "memory": {method: asdict(use) for method, use in self.memory.items()},
         }
 
     @classmethod
@@ -60,21 +57,15 @@ class Demo:
             find_method(method).name: {first + number: History.from_json(run) for number, run in enumerate(runs)}
             for method, runs in value["runs"].items()
         }
-        return cls(
-            histories,
-            {find_method(name).name: MemoryUse.from_json(use) for name, use in value.get("memory", {}).items()},
-        )
+        return cls(histories)
 
 
 def run_demo(methods: Iterable[str], seeds: range, device: str, progress: Progress) -> Demo:
     """Learn the synthetic stream by each method with each seed."""
     histories: dict[str, dict[int, History]] = {find_method(method).name: {} for method in methods}
-    memory: dict[str, MemoryUse] = {}
     for seed in seeds:
         stream = synthetic_stream(seed=seed)
         for method, by_seed in histories.items():
             learner = Learner.create(method, model=MODEL, training=TRAINING, seed=seed, device=device)
             by_seed[seed] = learner.learn(stream, progress=progress)
-            if seed == seeds[0] and (use := measure_attention(learner, stream)) is not None:
-                memory[method] = use
-    return Demo(histories, memory)
+    return Demo(histories)

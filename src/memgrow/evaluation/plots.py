@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from memgrow.evaluation.attention import MemoryUse
     from memgrow.evaluation.comparison import Comparison
     from memgrow.evaluation.metrics import Confusion
 
@@ -136,19 +135,6 @@ def _colours(matrix: AccuracyMatrix, measure: Measure) -> list[list[float]]:
         return score if not measure.is_perplexity else log(score) if score > 0 else nan
 
     return [[colour(stage, domain) for domain in matrix.domains] for stage in range(len(matrix.rows))]
-
-
-@_style()
-def draw_attention(memory: "MemoryUse") -> "Figure":
-    """How the attention of each domain's texts divides among the domains' slots."""
-    owners, readers = list(memory.slots), list(memory.shares)
-    values = [[100 * row[owner] for owner in owners] for row in memory.shares.values()]
-    figure, (axis,) = _maps(1, owners, readers, (0.78, 0.42))
-    _draw_cells(axis, values, [[f"{value:.1f}" for value in row] for row in values], (0, 100))
-    _set_names(axis, owners, readers)
-    axis.set_xlabel("slots of")
-    axis.set_ylabel("texts of")
-    return figure
 
 
 @_style()

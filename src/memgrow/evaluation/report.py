@@ -13,7 +13,6 @@ from memgrow.data import Domain
 from memgrow.data.disk import atomic_open, parse_json
 from memgrow.errors import DataError, MemgrowError, SettingsError, brief, counted, listed
 from memgrow.evaluation import plots
-from memgrow.evaluation.attention import MemoryUse, measure_attention
 from memgrow.evaluation.baselines import REFERENCES
 from memgrow.evaluation.comparison import BASELINE, KINDS, RETRAINING, Comparison, keeps_rows, sees_old_data
 from memgrow.evaluation.comparison_tables import compared_table, legend, verdict
@@ -58,7 +57,6 @@ class Report:
     history: History | None = None  # of a model
     comparison: Comparison | None = None
     failures: tuple[str, ...] = ()
-    memory: MemoryUse | None = None
     tested: Table | None = None  # scores on the data that was given
     confusions: Mapping[str, Confusion] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -72,7 +70,7 @@ class Report:
 
 
 def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) -> Report:
-    """A model and its history; with `data`, its scores and attention on these test examples."""
+    """A model and its history; with `data`, its scores on these test examples."""
     history, tested = learner.history, [domain for domain in data if domain.test]
     learner.trained()
     scores, confusions = None, dict[str, Confusion]()
@@ -89,7 +87,6 @@ def report_of_model(learner: Learner, name: str, data: Sequence[Domain] = ()) ->
         history.matrix,
         (learner.seed,),
         history,
-        memory=measure_attention(learner, tested),
         tested=scores,
         confusions=confusions,
         settings={
@@ -107,7 +104,6 @@ def report_of_comparison(
     *,
     failures: Sequence[str] = (),
     method: str | None = None,
-    memory: Mapping[str, MemoryUse] | None = None,
 ) -> Report:
     """A comparison; it is about `method`, or the best method that sees no old data."""
     if not comparison.results:
@@ -125,7 +121,6 @@ def report_of_comparison(
         tuple(comparison.results[chosen]),
         comparison=comparison,
         failures=tuple(failures),
-        memory=(memory or {}).get(chosen),
         settings=settings,
     )
 
@@ -144,7 +139,7 @@ def read_results(path: Path, method: str | None = None, shown_as: str | None = N
         if "runs" in value:
             demo = Demo.from_json(value)
             _check(demo.comparison)
-            return report_of_comparison(demo.comparison, name, settings, method=method, memory=demo.memory)
+            return report_of_comparison(demo.comparison, name, settings, method=method)
         comparison = Comparison.from_json(value["methods"], KINDS[value["measure"]])
         _check(comparison)
         failures = [f"{one['method']}, seed {one['seed']}: {one['reason']}" for one in value["failures"]]
@@ -231,8 +226,6 @@ def figures_of(report: Report) -> "Iterator[tuple[str, Figure]]":
         yield "curves", plots.draw_curves(lines_of(report), domains, measure)
     if comparison is not None and len(comparison.results) > 1:
         yield "methods", plots.draw_comparison(comparison)
-    if report.memory is not None and len(report.memory.slots) <= plots.MAX_LABELS:
-        yield "attention", plots.draw_attention(report.memory)
     if report.confusions:
         yield "confusion", plots.draw_confusions(report.confusions)
 

@@ -143,10 +143,6 @@ class Method:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore what `state_dict` returned."""
 
-    def fits(self, model: Model) -> bool:
-        """Whether the restored state can belong to this model."""
-        return True
-
 
 class CombinedMethod(Method):
     """Several methods as one: each hook calls that of every part."""
@@ -217,16 +213,14 @@ class CombinedMethod(Method):
         for prefix, part in self._stateful().items():
             part.load_state_dict({n.removeprefix(prefix): t for n, t in state.items() if n.startswith(prefix)})
 
-    def check_state(self, model: Model, learned: bool) -> None:
-        """Refuse a restored state that does not belong to this model."""
+    def check_state(self, learned: bool) -> None:
+        """Refuse a restored state that is missing or not finite."""
         for part in self.parts:
             state = part.state_dict()
             if learned and part.needs_every_domain and not state:
                 raise ValueError("the method's state of earlier domains is missing")
             if not all(bool(tensor.isfinite().all()) for tensor in state.values()):
                 raise ValueError("the method's state holds numbers that are not finite")
-            if not part.fits(model):
-                raise ValueError("the method's state belongs to another model")
 
     def inherit(self, other: "CombinedMethod") -> list[Method]:
         """Take over the state of parts of the same class; returns the parts that found none."""

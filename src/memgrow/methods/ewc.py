@@ -91,12 +91,3 @@ class EWC(Method):
         for key, tensor in state.items():
             part, name = key.split("/", 1)
             parts[part][name] = tensor
-
-    def fits(self, model: Model) -> bool:
-        weights = dict(model.named_parameters())
-        return self.fisher.keys() == self.center.keys() <= weights.keys() and all(
-            self.center[name].shape == fisher.shape
-            and fisher.ndim == weights[name].ndim
-            and all(size <= now for size, now in zip(fisher.shape, weights[name].shape, strict=True))
-            for name, fisher in self.fisher.items()
-        )

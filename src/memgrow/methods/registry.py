@@ -65,10 +65,6 @@ class MethodSpec:
         return CombinedMethod([part(options) for part in self.parts])
 
     @property
-    def incremental(self) -> bool:
-        return not self.joint
-
-    @property
     def closed_form(self) -> bool:
         return any(part.closed_form for part in self.parts)
 

@@ -143,10 +143,3 @@ class Ridge(Method):
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         self.sums = Sums(**state).cpu() if state else None
-
-    def fits(self, model: Model) -> bool:
-        if self.sums is None:
-            return True
-        labels, size = cast(nn.Linear, cast(Classifier, model).heads[-1][0]).weight.shape
-        shapes = [tuple(tensor.shape) for tensor in self.sums]
-        return shapes == [(labels,), (size,), (size, size), (size, labels)]

@@ -108,17 +108,3 @@ def using_threads(count: int | None) -> Iterator[None]:
             _all["inside"] -= 1
             _own.depth = depth
             torch.set_num_threads(before)
-
-
-@functools.cache
-def warm_up(device: torch.device) -> None:
-    """Initialize a GPU in the background, once per process: its first product and optimizer take seconds."""
-    if device.type == "cuda":
-        threading.Thread(target=_load, args=(device,), name="warm-up").start()
-
-
-def _load(device: torch.device) -> None:
-    with contextlib.suppress(RuntimeError):  # the next use of the device raises it again
-        some = torch.ones(8, 8, device=device)
-        torch.mm(some, some)
-        torch.optim.Adam([some.requires_grad_()])

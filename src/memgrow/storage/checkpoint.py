@@ -241,7 +241,7 @@ def _read_files(
     config.tokenize([Example("a", "a" if task == "pair" else None)])  # special tokens may leave no room for words
     method_state = config.method.create(config.options)
     method_state.load_state_dict({name: tensor.to(device) for name, tensor in version.tensors(METHOD).items()})
-    method_state.check_state(model, bool(history.stages))
+    method_state.check_state(bool(history.stages))
     if config.method.keeps_rows:
         rows = unpack_rows(version.json(REHEARSAL))
         for domain, examples in rows.items():

@@ -22,7 +22,7 @@ from memgrow.models import REPLY, Classifier, Model, Tally, build
 from memgrow.models.recurrent import first_vectors
 from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
-from memgrow.nn.device import suited_threads, using_threads, warm_up
+from memgrow.nn.device import suited_threads, using_threads
 from memgrow.nn.seeding import derive, seeded
 from memgrow.training.checks import TEXTS, StageData, label_warnings, majority
 from memgrow.training.loop import TrainResult, swapped, train
@@ -52,7 +52,6 @@ def adapt_model(
     """Learn a domain whose data has been checked; returns the next state and the record of this stage."""
     started, device, progress = time.monotonic(), options.device, options.progress
     check_learnable(config, stage)
-    warm_up(device)
     seed = derive(config.seed, "stage", len(state.history.stages))
     old = None if config.method.reinit else state.model
     tested = {domain.name: domain for domain in (*options.watch, *stage.domains) if domain.test}
@@ -323,14 +322,7 @@ def _note_data(
 
 def _note_rows(config: LearnerConfig, state: LearnerState, stage: StageData, progress: Progress) -> None:
     """Tell which rows the method keeps, and which it trains on again."""
-    count = sum(min(config.options.rehearse, len(domain.train)) for domain in stage.domains)
-    progress.note(
-        f"{stage.name}: {config.method.name} keeps {counted(count, 'row')} of it as text in the model's folder"
-    )
+    count = counted(sum(min(config.options.rehearse, len(domain.train)) for domain in stage.domains), "row")
     kept = state.method_state.rows
-    if kept:
-        rows = counted(sum(map(len, kept.values())), "row")
-        progress.note(f"{stage.name}: {rows} of {listed(kept)} are trained on again")
-    lost = [name for name in state.history.domains if name not in kept and name not in stage.learned]
-    if lost:
-        progress.note(f"{stage.name}: no rows were kept of {listed(lost)}")
+    again = f", and trains on rows of {listed(kept)} again" if kept else ""
+    progress.note(f"{stage.name}: {config.method.name} keeps {count} of it as text in the model's folder{again}")

@@ -3,9 +3,7 @@
 import sys
 import warnings
 from dataclasses import dataclass
-from html import escape
-from importlib import import_module
-from typing import Any, Protocol
+from typing import Protocol
 
 from memgrow.errors import SettingsError
 
@@ -50,27 +48,6 @@ class PlainProgress:
         print(sentence, file=sys.stderr, flush=True)
 
 
-class NotebookProgress(PlainProgress):
-    """A bar in the output of a notebook's cell, one for each domain."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._domain = ""
-        self._bar: Any = None
-
-    def step(self, step: Step) -> None:
-        shows = import_module("IPython.display")  # which a notebook has
-        done, whole = (step.epoch - 1) * step.batches + step.batch, step.epochs * step.batches
-        state = f"epoch {step.epoch}/{step.epochs}" + ("" if step.loss is None else f", loss {step.loss:.3f}")
-        if step.validation is not None:
-            state += f", best validation score {step.validation:.3f}"  # of replies it is no share
-        shown = shows.HTML(f"{escape(step.domain)} <progress value={done} max={max(whole, 1)}></progress> {state}")
-        if step.domain == self._domain:
-            self._bar.update(shown)
-        else:
-            self._domain, self._bar = step.domain, shows.display(shown, display_id=True)
-
-
 class NoProgress:
     """Shows nothing; `warn` raises a Python warning instead."""
 
@@ -86,7 +63,7 @@ def find_progress(progress: Progress | bool | None) -> Progress:
     if progress is None or progress is False:
         return NoProgress()
     if progress is True:
-        return NotebookProgress() if in_notebook() else PlainProgress()
+        return PlainProgress()
     if not (callable(getattr(progress, "step", None)) and callable(getattr(progress, "note", None))):
         raise SettingsError(
             f"progress must be True, or an object with the methods step and note, not {type(progress).__name__}"
@@ -103,9 +80,3 @@ def warn(progress: Progress, sentence: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "memgrow":
         frame, level = frame.f_back, level + 1
     warnings.warn(sentence, stacklevel=level)
-
-
-def in_notebook() -> bool:
-    """Whether this runs in a notebook."""
-    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()  # imported by then, if it is one
-    return shell is not None and getattr(shell, "kernel", None) is not None
