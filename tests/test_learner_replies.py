@@ -81,8 +81,6 @@ def test_the_figures_of_a_domain(trained, stream):
     assert found.perplexity == pytest.approx(1 / trained.evaluate(stream[1])[stream[1].name])
     assert found.perplexity > 1
     assert 0 <= found.bleu2 <= 100
-    assert found.w2v_similarity is None
-    assert "w2v_similarity" not in found.to_json()
 
 
 def test_whose_slots_are_read_adds_up(trained, stream):
