@@ -40,7 +40,7 @@ REMOVED_OPTIONS = {
     "--log-texts": "the log has no texts; log them where requests are sent",
     "--delimiter": "the delimiter of a CSV file is found in its header",
     "--held-out": "give --validation and --test",
-    "--skip-empty": "leave out rows with an empty text beforehand, or map their labels to - (--map-label)",
+    "--skip-empty": "leave rows with an empty text out of the file",
     "--track": "use --tensorboard FOLDER",
     "--track-to": "use --tensorboard FOLDER",
     "--comparison": "memgrow report FOLDER makes a page of a comparison",
