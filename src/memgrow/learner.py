@@ -246,6 +246,8 @@ class Learner:
                 f"{spec.name} needs statistics of every domain, and {', '.join(self.history.domains)} were learned "
                 f"with {self.method.name}: start a new model with {spec.name}"
             )
+        if isinstance(self.model, Classifier) and self.model.memory is not None and not spec.keeps_memory:
+            raise SettingsError(f"{spec.name} would drop this model's domain memory: use {spec.name}+memory")
         self.config = replace(self.config, method=spec, options=options)
         self.state = replace(self.state, method_state=method_state)
 
@@ -291,7 +293,7 @@ class Learner:
             calibration = calibration.of_domain(domain)
             columns = [labels.index(label) for label in state.history.labels.get(domain, labels)]
         with self.suited_threads():
-            logits = cast(Classifier, state.model).logits(data)[:, columns]
+            logits = cast(Classifier, state.model).logits(data, domain)[:, columns]
         rows = (logits / calibration.temperature).softmax(-1).tolist()
         names = [labels[column] for column in columns]
         return [
@@ -320,6 +322,14 @@ class Learner:
         known = self.vocabulary.words
         texts = [" ".join(known[word] for word in reply.words) for reply in found]
         return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
+
+    def route(self, texts: Sequence[Text]) -> list[dict[str, float]]:
+        """For each text, how probable each entry of the domain memory is by the text's words; the best one is read."""
+        if (memory := self.classifier().memory) is None:
+            raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
+        _check_list(texts, "route")
+        data = self.encode([_as_example(text, number) for number, text in enumerate(texts, 1)], labeled=False)
+        return [dict(zip(memory.names, row, strict=True)) for row in memory.scores(data).exp().tolist()]
 
     @torch.no_grad()
     def attention(self, text: Text) -> list[dict[str, torch.Tensor]]:

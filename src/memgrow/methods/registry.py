@@ -13,6 +13,7 @@ from memgrow.methods.ema import EMA, EMAOptions, JointEMA
 from memgrow.methods.ewc import EWC, EWCOptions
 from memgrow.methods.frozen import Frozen, Progressive
 from memgrow.methods.lora import LoRA, LoRAOptions
+from memgrow.methods.memory import Memory, MemoryOptions
 from memgrow.methods.rehearsal import Rehearsal, RehearsalOptions
 from memgrow.methods.ridge import Ridge, RidgeOptions
 from memgrow.models import ModelSettings
@@ -30,7 +31,15 @@ class GrowthOptions:
 
 @dataclass(frozen=True)
 class MethodSettings(
-    RehearsalOptions, RidgeOptions, LoRAOptions, EMAOptions, DistillOptions, AverageOptions, EWCOptions, GrowthOptions
+    MemoryOptions,
+    RehearsalOptions,
+    RidgeOptions,
+    LoRAOptions,
+    EMAOptions,
+    DistillOptions,
+    AverageOptions,
+    EWCOptions,
+    GrowthOptions,
 ):
     """The options of all methods. Each method's own are documented in its file."""
 
@@ -67,6 +76,16 @@ class MethodSpec:
     @property
     def closed_form(self) -> bool:
         return any(part.closed_form for part in self.parts)
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether every domain has an entry in a domain memory."""
+        return Memory in self.parts
+
+    @property
+    def keeps_labels(self) -> bool:
+        """Whether labels that a new domain does not have are kept well."""
+        return self.keeps_memory or self.closed_form or self.keeps_rows
 
     @property
     def keeps_rows(self) -> bool:
@@ -130,6 +149,7 @@ ADDITIONS = {
     "average": Addition("A", "afterwards, part of the way back to the old weights", part=Average),
     "distill": Addition("D", "the old model's outputs on the new texts are kept", part=Distillation),
     "ema": Addition("E", "a moving average of the weights is kept", part=EMA),
+    "memory": Addition("R", "each domain's weights are kept, and a text reads those of its domain", part=Memory),
 }
 
 _BASES = (

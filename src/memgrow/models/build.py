@@ -11,6 +11,7 @@ from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, SettingsError
 from memgrow.models.base import Encoder, Model
 from memgrow.models.classifier import Classifier, PairClassifier, TextClassifier
+from memgrow.models.domain_memory import DomainMemory
 from memgrow.models.hub import EncoderFiles, check_sizes, unfit
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.seq2seq import Responder
@@ -56,6 +57,9 @@ def rebuild(
         return _rebuild(task, settings, labels, shape, files)
     if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
         raise unfit(f"more layers or columns than the {len(stored):,} tensors")
+    for name, sizes in DomainMemory.sizes(shape.get("domain_memory", ())).items():
+        if stored.get(name) != sizes:
+            raise unfit(f"{name} is {stored.get(name, 'missing')} and should be {sizes}")
     if files is None:
         with torch.device("meta"):  # shapes alone, which takes milliseconds and no memory
             _check_shapes(_rebuild(task, settings, labels, shape, None), stored, exactly=True)
@@ -88,6 +92,8 @@ def _rebuild(
     model = _around(encoder, task, labels)
     if isinstance(model, Classifier) and "labels" in shape:
         model.label_blocks = shape["labels"]
+    if isinstance(model, Classifier) and "domain_memory" in shape:
+        model.memory = DomainMemory.restore(shape["domain_memory"])
     return model
 
 

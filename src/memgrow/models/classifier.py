@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
 from memgrow.errors import ModelError
 from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, StepOutput, Tally
+from memgrow.models.domain_memory import DomainMemory
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.nn import Growth
 
@@ -55,6 +56,7 @@ class Classifier(Model):
         super().__init__()
         self.encoder, self.labels = encoder, labels
         self.heads = nn.ModuleList(self._new_head(count + 1) for count in range(len(encoder.sizes)))
+        self.memory: DomainMemory | None = None  # read by `logits`, not while a domain trains
 
     @abstractmethod
     def features(self, vectors: Tensor) -> Tensor:
@@ -79,9 +81,18 @@ class Classifier(Model):
         answer = int(batch.labels if variant == "empirical" else torch.multinomial(probabilities.cpu(), 1))
         return [(scores[answer], 1.0)]
 
+    def logits(self, data: Encoded, domain: str | None = None) -> Tensor:
+        """The logits of all examples (examples, labels), in their order, on the CPU.
+
+        With a domain memory each text is read by the entry that suits it best, or by that of `domain`.
+        """
+        if self.memory is None or len(self.memory) < 2:
+            return self.plain_logits(data)
+        return self.memory.logits(self, data, domain)
+
     @torch.no_grad()
-    def logits(self, data: Encoded) -> Tensor:
-        """The logits of all examples (examples, labels), in their order, on the CPU."""
+    def plain_logits(self, data: Encoded) -> Tensor:
+        """The same by the current weights, without the domain memory."""
         self.eval()
         order, found = [], [torch.empty(0, self.labels, device=self.device)]
         with self.encoder.inference():
@@ -129,7 +140,8 @@ class Classifier(Model):
 
     def shape(self) -> dict[str, Any]:
         blocks = self.label_blocks
-        return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {})}
+        memory = {"domain_memory": self.memory.shape()} if self.memory is not None else {}
+        return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {}), **memory}
 
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
         cast(RecurrentEncoder, self.encoder).add_column(hidden, slots, domain)

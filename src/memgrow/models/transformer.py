@@ -212,6 +212,11 @@ class PretrainedEncoder(Encoder):
     def _embeddings(self) -> nn.Embedding:
         return cast(nn.Embedding, cast(Any, self.backbone).get_input_embeddings())
 
+    @property
+    def word_table(self) -> nn.Parameter:
+        """The vectors of all word pieces (pieces, width)."""
+        return cast(nn.Parameter, self._embeddings.weight)
+
     # Memories
 
     @property

@@ -24,7 +24,7 @@ from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
 from memgrow.nn.device import suited_threads, using_threads
 from memgrow.nn.seeding import derive, seeded
-from memgrow.training.checks import TEXTS, StageData, label_warnings, majority
+from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
 from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, Step
 from memgrow.training.resume import ResumeFolder
@@ -58,6 +58,12 @@ def adapt_model(
     before = _scores_to_keep(config, state, tested, options)
     for warning in label_warnings(stage, options.watch, state.history.baseline):
         progress.note(warning)
+    unlike = old is not None and bool(stage.labels) and not labels_in(stage.train) & set(state.labels or ())
+    if unlike and not config.method.keeps_labels:
+        progress.note(
+            f"{stage.name} has no label of the earlier domains: {config.method.name} will forget theirs. A new model "
+            "with finetune+memory or ridge, or rehearsal, would keep them"
+        )
 
     # Grow a copy of the model.
     method = copy.deepcopy(state.method_state)
@@ -81,7 +87,7 @@ def adapt_model(
     trainable = method.trainable(old, model)
     trained = trainable.count(model)
     batches = -(-len(training) // config.training.batch)
-    settings = config.training.resolve(batches, len(validation), first=old is None)
+    settings = config.training.resolve(batches, len(validation), first=old is None or unlike)
     multiplications = model.multiplications(settings.batch * TEXTS[stage.task])
     with using_threads(suited_threads(device, multiplications, options.threads)):
         if config.method.closed_form:
@@ -192,6 +198,8 @@ def _grow(
         hidden = 0 if settings.is_pretrained else next(iter(model.encoder.hidden_units), settings.hidden)
         return model, Grew(settings.slots, hidden, words.stored, 1)
     model = copy.deepcopy(old)
+    if isinstance(model, Classifier):
+        model.memory = None  # a domain trains without it; the method adds an entry afterwards
     labels = len(stage.labels) - old.labels if isinstance(old, Classifier) else 0
     slots, hidden = _growth_sizes(config, model, config.method)
     model.grow(slots=slots, hidden=hidden, domain=stage.name, words=rows, labels=labels)

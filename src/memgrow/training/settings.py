@@ -10,7 +10,7 @@ from memgrow.errors import SettingsError
 AUTO: Literal["auto"] = "auto"
 SCHEDULES = ("constant", "linear")
 LARGEST = 2**31 - 1
-AUTO_EPOCHS, AUTO_STEPS = 5, 150  # epochs="auto": 5, and in a model's first domain at least 150 steps
+AUTO_EPOCHS, AUTO_STEPS = 5, 150  # epochs="auto": 5; a first domain, or one without known labels, 150 steps at least
 AUTO_PATIENCE, VALIDATED = 2, 500  # patience="auto": epochs with 500 validation predictions in all, at least 2
 
 
@@ -50,7 +50,7 @@ class TrainingSettings:
         return AUTO_EPOCHS if self.epochs == AUTO else self.epochs
 
     def epochs_for(self, batches: int, first: bool) -> int:
-        """The number of epochs, at most. With "auto" a model's first domain trains for at least 150 steps."""
+        """The number of epochs, at most. With "auto" a first domain, or one with new labels alone, has at least 150 steps."""
         longer = first and self.epochs == AUTO and batches
         return max(self.max_epochs, -(-AUTO_STEPS // batches)) if longer else self.max_epochs
 

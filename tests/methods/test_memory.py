@@ -1,0 +1,179 @@
+"""The domain memory: each text reads the weights that answered for its domain."""
+
+import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+import torch
+
+from memgrow.data import Domain, Stream, synthetic_stream
+from memgrow.errors import ModelError, SettingsError
+from memgrow.learner import Learner
+from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings
+from memgrow.models.domain_memory import LEAST_TEXTS, token_counts
+from memgrow.storage.export import export_huggingface, export_onnx
+from memgrow.storage.versions import undo
+from memgrow.training.settings import TrainingSettings
+from tests.support.new_labels import with_label
+from tests.support.tiny_encoder import make_encoder
+
+SMALL = ModelSettings(embedding=12, hidden=8, slots=4, perceptron=16)
+TRAINING = TrainingSettings(rate=1e-2, epochs=2)
+
+
+def stream(domains: int = 3) -> Stream:
+    return synthetic_stream(domains=domains, train=60, validation=20, test=20, seed=1)
+
+
+def create(method: str, encoder: Path | None = None) -> Learner:
+    if encoder is None:
+        return Learner.create(method, model=SMALL, training=TRAINING)
+    return Learner.create(method, model=PretrainedSettings(encoder=str(encoder)), training=TRAINING)
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_encoder(tmp_path_factory.mktemp("memory") / "encoder")
+
+
+def word_table(model: Classifier) -> torch.nn.Parameter:
+    return cast(PretrainedEncoder, model.encoder).word_table
+
+
+def own_logits(learner: Learner, domain: Domain) -> torch.Tensor:
+    """By the current weights, for the labels that the model has."""
+    return learner.classifier().plain_logits(learner.split(domain, "test"))
+
+
+def entry_logits(learner: Learner, domain: Domain) -> torch.Tensor:
+    return learner.classifier().logits(learner.split(domain, "test"), domain.name)
+
+
+@pytest.mark.parametrize("method", ["finetune+memory", "F+V+R", "finetune+slots+vocab+memory", "ewc+memory"])
+def test_an_entry_answers_as_the_model_did_when_it_had_learned_the_domain(method: str) -> None:
+    learner, found = create(method), {}
+    for domain in stream():
+        learner.adapt(domain)
+        found[domain.name] = own_logits(learner, domain)
+    for domain in stream():
+        torch.testing.assert_close(entry_logits(learner, domain), found[domain.name], rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(("method", "rank"), [("lora+memory", 8), ("finetune+memory", 64), ("F+E+R", 64)])
+def test_an_encoders_entry_answers_nearly_as_the_model_did(tiny: Path, method: str, rank: int) -> None:
+    learner, earlier = create(method, tiny), []
+    learner.use(method, replace(learner.options, entry_rank=rank))
+    for domain in stream():
+        learner.adapt(domain)
+        earlier.append(copy.deepcopy(learner.classifier()))
+    for domain, model in zip(stream(), earlier, strict=True):
+        with torch.no_grad():  # entries share the newest table of words
+            word_table(model).copy_(word_table(learner.classifier()))
+        expected = model.plain_logits(learner.split(domain, "test"))
+        torch.testing.assert_close(entry_logits(learner, domain), expected, rtol=0, atol=0.01)
+
+
+def test_training_is_that_of_the_method_without_memory() -> None:
+    with_memory, without = create("finetune+vocab+memory"), create("finetune+vocab")
+    for learner in (with_memory, without):
+        learner.learn(stream(2))
+    expected = without.classifier().state_dict()
+    found = with_memory.classifier().state_dict()
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+
+@pytest.mark.parametrize("pretrained", [False, True])
+def test_a_memory_is_saved_loaded_extended_and_undone(tmp_path: Path, tiny: Path, pretrained: bool) -> None:
+    learner, domains = create("finetune+memory", tiny if pretrained else None), stream()
+    learner.learn(domains[:2], folder=tmp_path / "model")
+    before = [learner.predict(domain.test) for domain in domains[:2]]
+    loaded = Learner.load(tmp_path / "model")
+    assert loaded.route(domains[0].test) == learner.route(domains[0].test)
+    assert [loaded.predict(domain.test) for domain in domains[:2]] == before
+    loaded.adapt(domains[2], folder=tmp_path / "model")
+    memory = Learner.load(tmp_path / "model").classifier().memory
+    assert memory is not None
+    assert memory.names == [domain.name for domain in domains]
+    undo(tmp_path / "model")
+    again = Learner.load(tmp_path / "model")
+    assert [again.predict(domain.test) for domain in domains[:2]] == before
+
+
+def test_texts_of_domains_with_other_words_read_their_own_entry() -> None:
+    learner, domains = create("finetune+vocab+memory"), stream()
+    learner.learn(domains)
+    for domain in domains:
+        routes = learner.route(domain.test)
+        assert sum(max(route, key=route.__getitem__) == domain.name for route in routes) >= 0.9 * len(routes)
+        assert all(sum(route.values()) == pytest.approx(1) for route in routes)
+
+
+def test_an_entry_predicts_the_labels_of_its_domain_alone() -> None:
+    first, second = stream(2)
+    renamed = with_label(second, every=1)
+    learner = create("finetune+vocab+memory")
+    learner.learn([first, renamed])
+    for domain in (first, renamed):
+        predicted = learner.classifier().logits(learner.split(domain, "test"), domain.name).argmax(-1)
+        assert {learner.labels[index] for index in predicted.tolist()} <= set(domain.labels)  # type: ignore[index]
+
+
+def test_rare_tokens_and_repeated_texts_leave_no_trace_in_a_key() -> None:
+    learner = create("finetune+memory")
+    domain = stream(1)[0]
+    learner.adapt(domain)
+    data = learner.encode(domain.train)
+    counts = token_counts(data)
+    assert counts[counts > 0].min() >= LEAST_TEXTS
+    repeated = data.some([*range(len(data)), *[0] * 50])
+    assert torch.equal(token_counts(repeated), counts)
+
+
+def test_what_a_memory_does_not_go_with_is_refused(tiny: Path, tmp_path: Path) -> None:
+    domains = stream(2)
+    plain = create("finetune")
+    plain.adapt(domains[0])
+    plain.use("finetune+memory")
+    with pytest.raises(SettingsError, match="without one"):
+        plain.adapt(domains[1])
+    learner = create("finetune+memory", tiny)
+    learner.adapt(domains[0])
+    with pytest.raises(SettingsError, match=r"finetune\+memory"):
+        learner.use("finetune")
+    with pytest.raises(ModelError, match="domain memory"):
+        export_onnx(learner, tmp_path / "onnx")
+    with pytest.raises(ModelError, match="no domain memory"):
+        plain.route(domains[0].test)
+    for name in ("multi-task+memory", "ridge+memory", "progressive+memory"):
+        with pytest.raises(SettingsError, match="no additions"):
+            Learner.create(name)
+
+
+def test_a_hub_folder_holds_the_memory(tmp_path: Path) -> None:
+    learner, domains = create("finetune+vocab+memory"), stream(2)
+    learner.learn(domains)
+    export_huggingface(learner, tmp_path / "hub")
+    texts = domains[0].test
+    assert Learner.load(tmp_path / "hub").predict(texts) == learner.predict(texts)
+
+
+@pytest.mark.parametrize("change", ["no key", "no entry", "other size"])
+def test_a_damaged_memory_is_refused(tmp_path: Path, change: str) -> None:
+    from memgrow.models import rebuild
+
+    learner = create("finetune+vocab+memory")
+    learner.learn(stream(2))
+    model = learner.classifier()
+    shape = model.shape()
+    entries = shape["domain_memory"]
+    if change == "no key":
+        del entries[0]["tensors"]["key"]
+    elif change == "no entry":
+        entries.clear()
+    else:
+        entries[0]["tensors"]["key"] = [10**12]
+    stored = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
+    with pytest.raises((ValueError, ModelError)):
+        rebuild("pair", model.settings, model.labels, shape, stored=stored)
