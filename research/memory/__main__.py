@@ -43,12 +43,12 @@ def streams(name: str, data: Path | None) -> Iterator[tuple[str, int, Stream]]:
 
 def sentiment(folder: Path, name: str, seed: int) -> Domain:
     rows = shuffled([row for path in sorted(folder.glob(f"{name}*.jsonl")) for row in read(path)], 0)
-    return Domain.from_rows(name, train=shuffled(rows[TEST:], seed)[:ROWS], test=rows[:TEST])
+    return Domain.from_rows(name, rows=shuffled(rows[TEST:], seed)[:ROWS], test=rows[:TEST])
 
 
 def review(folder: Path, name: str, seed: int) -> Domain:
     rows = shuffled(read(folder / f"{name}_train.jsonl.gz"), seed)[:ROWS]
-    return Domain.from_rows(name, train=rows, test=read(folder / f"{name}_test.jsonl.gz"))
+    return Domain.from_rows(name, rows=rows, test=read(folder / f"{name}_test.jsonl.gz"))
 
 
 def intents(path: Path, seed: int) -> list[Domain]:
@@ -62,7 +62,7 @@ def intents(path: Path, seed: int) -> list[Domain]:
             by_label.setdefault(row["label"], []).append(row)
         train = [pick(row) for label in sorted(by_label) for row in by_label[label][:PER_INTENT]]
         test = [pick(row) for row in chosen if row["split"] == "test"]
-        found.append(Domain.from_rows("+".join(names[first : first + 2]), train=shuffled(train, seed), test=test))
+        found.append(Domain.from_rows("+".join(names[first : first + 2]), rows=shuffled(train, seed), test=test))
     return found
 
 
@@ -71,9 +71,9 @@ def pick(row: dict[str, str]) -> dict[str, str]:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as lines:
-        return [json.loads(line) for line in lines]
+    raw = path.read_bytes()
+    text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 def shuffled(rows: Sequence[Any], seed: int) -> list[Any]:

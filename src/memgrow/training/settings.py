@@ -50,7 +50,7 @@ class TrainingSettings:
         return AUTO_EPOCHS if self.epochs == AUTO else self.epochs
 
     def epochs_for(self, batches: int, first: bool) -> int:
-        """The number of epochs, at most. With "auto" a first domain, or one with new labels alone, has at least 150 steps."""
+        """The number of epochs, at most. With "auto" a domain whose labels are all new has at least 150 steps."""
         longer = first and self.epochs == AUTO and batches
         return max(self.max_epochs, -(-AUTO_STEPS // batches)) if longer else self.max_epochs
 
