@@ -14,7 +14,7 @@ from torch import Tensor
 from memgrow.data import Domain, Example
 from memgrow.learner import Learner
 from memgrow.models import PretrainedSettings
-from memgrow.training.defaults import FINE_TUNING
+from memgrow.training.settings import FINE_TUNING
 
 BATCH = 32
 

@@ -30,7 +30,7 @@ from memgrow.methods import (  # noqa: E402
     find_method,
 )
 from memgrow.models import PretrainedSettings  # noqa: E402
-from memgrow.training.defaults import defaults_for  # noqa: E402
+from memgrow.training.settings import defaults_for  # noqa: E402
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 RECORDS = {"runs", "runs-dialogue"}  # folders of records, from which figures are made

@@ -20,9 +20,8 @@ from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
 from memgrow.models.hub import read_encoder
 from memgrow.storage.checkpoint import find_faults
-from memgrow.training.defaults import FINE_TUNING
 from memgrow.training.progress import NoProgress
-from memgrow.training.settings import TrainingSettings
+from memgrow.training.settings import FINE_TUNING, TrainingSettings
 from research.common.dialogues import synthetic_dialogue
 from tests.support.breaking import FIRST, LAST, Plug, PulledPlug, keep_epoch
 from tests.support.new_labels import with_label

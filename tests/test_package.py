@@ -65,11 +65,12 @@ def test_threads_that_wait_give_up_their_core_unless_the_user_decides(monkeypatc
 
 
 def test_moved_modules_can_be_imported_with_a_warning():
-    with pytest.warns(DeprecationWarning, match=r"memgrow\.training\.defaults"):
-        from memgrow.defaults import FINE_TUNING
-    from memgrow.training import defaults
+    from memgrow.training import settings as training_settings
 
-    assert FINE_TUNING is defaults.FINE_TUNING
+    with pytest.warns(DeprecationWarning, match=r"memgrow\.training\.settings"):
+        from memgrow.defaults import FINE_TUNING
+
+    assert FINE_TUNING is training_settings.FINE_TUNING
 
 
 def test_messages_are_short_and_safe_to_print():

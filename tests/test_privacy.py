@@ -12,7 +12,7 @@ from memgrow.data import Domain, Example, Stream, synthetic_stream
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.defaults import FINE_TUNING, RECURRENT
+from memgrow.training.settings import FINE_TUNING, RECURRENT
 from research.common.dialogues import synthetic_dialogue
 from tests.support.breaking import Plug, PulledPlug
 from tests.support.canaries import leaks, planted, rare_words

@@ -73,7 +73,7 @@ MOVED = {
     "memgrow.device": "memgrow.nn.device",
     "memgrow.versions": "memgrow.storage.versions",
     "memgrow.export": "memgrow.storage.export",
-    "memgrow.defaults": "memgrow.training.defaults",
+    "memgrow.defaults": "memgrow.training.settings",
     "memgrow.history": "memgrow.evaluation.history",
     "memgrow.metrics": "memgrow.evaluation.history",
     "memgrow.calibration": "memgrow.evaluation.calibration",

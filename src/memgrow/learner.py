@@ -12,12 +12,12 @@ import torch
 
 from memgrow.data import Domain, Example, Stream
 from memgrow.data.batches import Encoded, UnknownWords, collate, encode, unknown_in
+from memgrow.data.disk import kind_of, lone_surrogate
 from memgrow.data.domain import as_label
 from memgrow.data.inputs import input_of
 from memgrow.data.rows import is_frame
-from memgrow.data.values import kind_of, lone_surrogate
+from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors, detect
-from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import DataError, ModelError, SettingsError, listed
 from memgrow.evaluation.calibration import Calibration, Reliability, reliability
 from memgrow.evaluation.drift import ALPHA, WINDOW, DriftMonitor, Reference
@@ -29,8 +29,7 @@ from memgrow.models.base import INFERENCE_BATCH
 from memgrow.models.generate import MAX_WORDS, generate_all
 from memgrow.models.hub import EncoderFiles
 from memgrow.models.tokenizer import token_strings, word_tokenizer
-from memgrow.nn.device import find_device, suited_threads, using_threads
-from memgrow.nn.seeding import derive
+from memgrow.nn.device import derive, find_device, suited_threads, using_threads
 from memgrow.storage.checkpoint import read_checkpoint
 from memgrow.storage.folder import hold
 from memgrow.storage.versions import check_extends, check_keep_versions, write_checkpoint
@@ -44,11 +43,18 @@ from memgrow.training.checks import (
     labels_in,
     weak_scores,
 )
-from memgrow.training.defaults import Defaults, advice_for, defaults_for, defaults_for_device, sizes_line
 from memgrow.training.progress import Progress, find_progress, warn
 from memgrow.training.resume import ResumeFolder
-from memgrow.training.settings import TrainingSettings
-from memgrow.training.state import LearnerConfig, LearnerState
+from memgrow.training.settings import (
+    Defaults,
+    LearnerConfig,
+    LearnerState,
+    TrainingSettings,
+    advice_for,
+    defaults_for,
+    defaults_for_device,
+    sizes_line,
+)
 
 Text = str | tuple[str, str] | Mapping[str, object] | Example
 Split = str  # "train", "validation" or "test"

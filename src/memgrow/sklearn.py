@@ -12,15 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memgrow.data import Domain, Example, draw
+from memgrow.data.disk import kind_of
 from memgrow.data.rows import is_frame
-from memgrow.data.values import kind_of
 from memgrow.errors import DataError, MissingExtraError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import MethodSettings, find_method
 from memgrow.models import ModelSettings
 from memgrow.nn.device import find_device
-from memgrow.training.defaults import defaults_for, defaults_for_device
-from memgrow.training.settings import TrainingSettings
+from memgrow.training.settings import TrainingSettings, defaults_for, defaults_for_device
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

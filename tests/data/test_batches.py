@@ -7,7 +7,7 @@ import torch
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, by_length, by_tokens, collate, encode, shuffled, tokenize_examples
-from memgrow.data.vocabulary import Vocabulary
+from memgrow.data.text import Vocabulary
 
 CPU = torch.device("cpu")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from memgrow.data import Columns
-from memgrow.data.columns import MESSAGES, REPLIES
+from memgrow.data.rows import MESSAGES, REPLIES
 from memgrow.errors import DataError, SettingsError
 
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memgrow.data import Columns, Domain, Example, Stream, files, load_stream, read_unlabelled, write_jsonl
-from memgrow.data.columns import DEFAULT_COLUMNS
 from memgrow.data.files import FileFormat, domain_and_part, line_chunks, read_rows
 from memgrow.data.inputs import inputs_from_lines
+from memgrow.data.rows import DEFAULT_COLUMNS
 from memgrow.errors import DataError, SettingsError
 
 ROW = b'{"text": "so fine", "label": "good"}\n'

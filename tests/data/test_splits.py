@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memgrow.data import Example, draw
-from memgrow.data.splits import fair_slice
+from memgrow.data.load import fair_slice
 from memgrow.errors import SettingsError
 
 groupings = st.lists(st.integers(0, 40).map(str), min_size=1, max_size=200)

@@ -7,7 +7,7 @@ import pytest
 
 from memgrow.data import synthetic_stream
 from memgrow.data.domain import domain_fingerprint
-from memgrow.data.synthetic import COMMON, LABELS, PLACES
+from memgrow.data.synthetic import COMMON, LABELS, places
 from memgrow.data.text import tokenize
 from memgrow.errors import SettingsError
 from research.common.dialogues import DESKS, agreed, contested, own, synthetic_dialogue
@@ -82,22 +82,22 @@ def test_no_pair_comes_twice_and_labels_are_balanced_in_every_part(pairs):
 
 
 def test_every_pair_tells_its_domain_apart_and_shares_other_words(pairs):
-    for place in PLACES:
+    for place in places():
         domain = pairs[place.name]
         others = set().union(*(words(other) for other in pairs if other is not domain))
         assert poles(place.own) | set(place.things) <= words(domain) - others
-        assert poles(place.jargon) | poles(COMMON) <= words(domain) & others
+        assert poles(place.jargon) | set(COMMON.split()) <= words(domain) & others
         assert all(set(place.things) & set(text.split()) for e in everything(domain) for text in e.texts)
 
 
 def test_domains_agree_on_common_words_and_each_two_disagree_on_jargon(pairs):
     common = defaultdict(set)
     for domain in pairs:
-        for pair, labels in readings(domain, poles(COMMON)).items():
+        for pair, labels in readings(domain, set(COMMON.split())).items():
             common[pair] |= labels
     assert common
     assert all(len(labels) == 1 for labels in common.values())
-    read = [readings(domain, poles(PLACES[0].jargon)) for domain in pairs]
+    read = [readings(domain, poles(places()[0].jargon)) for domain in pairs]
     assert all(len(labels) == 1 for table in read for labels in table.values())
     for one, other in combinations(read, 2):
         turned = [pair for pair in one.keys() & other.keys() if one[pair] != other[pair]]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memgrow.data.vocabulary import (
+from memgrow.data.text import (
     PADDING,
     UNKNOWN,
     Vocabulary,

@@ -11,8 +11,7 @@ import pytest
 
 from memgrow import Learner
 from memgrow.data import Domain, Example, synthetic_stream
-from memgrow.data.text import tokenize
-from memgrow.data.vocabulary import Vocabulary
+from memgrow.data.text import Vocabulary, tokenize
 from memgrow.errors import SettingsError
 from memgrow.evaluation.drift import (
     DIRECTIONS,

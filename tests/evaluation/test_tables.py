@@ -8,26 +8,22 @@ from rich.console import Console
 from memgrow.data import Example
 from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
 from memgrow.evaluation.metrics import Confusion, compare_counts
-from memgrow.evaluation.model_tables import (
-    about_table,
-    growth,
-    matrix_title,
-    reading_table,
-    stage_line,
-    stages_table,
-    summary_line,
-)
+from memgrow.evaluation.model_tables import about_table, reading_table, stages_table
 from memgrow.evaluation.tables import (
     MEASURES,
     Table,
     confusion_table,
     duration,
+    growth,
     labels_table,
     matrix_table,
+    matrix_title,
     percent,
     perplexity_text,
     shortened,
     side_by_side_table,
+    stage_line,
+    summary_line,
 )
 from memgrow.learner import Learner
 

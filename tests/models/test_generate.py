@@ -6,7 +6,7 @@ import itertools
 import pytest
 import torch
 
-from memgrow.data.vocabulary import UNKNOWN_INDEX
+from memgrow.data.text import UNKNOWN_INDEX
 from memgrow.errors import SettingsError
 from memgrow.models import ModelSettings, build
 from memgrow.models.generate import generate

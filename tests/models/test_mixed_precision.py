@@ -10,8 +10,7 @@ from torch.func import functional_call
 
 from memgrow.models import PretrainedEncoder, PretrainedSettings
 from memgrow.models.hub import read_encoder
-from memgrow.models.mixed_precision import FrozenCopies, trained_in_bfloat16
-from memgrow.models.transformer import load_backbone
+from memgrow.models.transformer import FrozenCopies, load_backbone, trained_in_bfloat16
 from tests.support.tiny_encoder import FAMILIES, make_encoder
 
 WORDS = torch.arange(2 * 6).view(2, 6)

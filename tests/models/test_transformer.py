@@ -15,7 +15,7 @@ from torch import nn
 
 from memgrow.data import Example
 from memgrow.data.batches import Encoded, collate, encode
-from memgrow.data.vocabulary import Vocabulary
+from memgrow.data.text import Vocabulary
 from memgrow.errors import MemgrowError, ModelError, SettingsError
 from memgrow.models import ModelSettings, PretrainedEncoder, PretrainedSettings, build, rebuild, transformer
 from memgrow.models.hub import EncoderFiles, read_encoder

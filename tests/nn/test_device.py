@@ -9,7 +9,7 @@ from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.nn import device
 from memgrow.nn.device import SMALL_STEP, THREAD_VARIABLES, find_device, suited_threads, using_threads
-from memgrow.training.defaults import PAPER, SMALL, SMALL_REPLIES, defaults_for_device
+from memgrow.training.settings import PAPER, SMALL, SMALL_REPLIES, defaults_for_device
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn import MemoryBank, MemoryGRU, MemoryLSTM, MemoryRNN, ResidualMemory
-from memgrow.nn.state_dict import EXTRA, json_to_tensor
+from memgrow.nn.growth import EXTRA, json_to_tensor
 
 SHAPE = {"num_layers": 2, "bidirectional": True, "slot_size": 3}
 

@@ -14,8 +14,7 @@ from safetensors.torch import load_file, save
 
 from memgrow.errors import ModelError
 from memgrow.storage.checkpoint import find_faults
-from memgrow.storage.folder import MANIFEST
-from memgrow.storage.version_folder import CHECKSUMS
+from memgrow.storage.folder import CHECKSUMS, MANIFEST
 from tests.storage.conftest import load
 from tests.support.stored import change, read_stored, stored
 

@@ -15,7 +15,7 @@ from memgrow.data import Example, synthetic_stream
 from memgrow.errors import ModelError
 from memgrow.models.hub import read_licences
 from memgrow.storage.export import export_huggingface, export_onnx
-from memgrow.training.defaults import FINE_TUNING
+from memgrow.training.settings import FINE_TUNING
 from research.common.dialogues import synthetic_dialogue
 from tests.storage.conftest import SHORT, SMALL, answers, load
 from tests.support.canaries import leaks, planted, rare_words

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from memgrow.storage.folder import ModelFolder
-from memgrow.storage.version_folder import CHECKSUMS
+from memgrow.storage.folder import CHECKSUMS, ModelFolder
 
 
 def stored(model: Path) -> Path:

@@ -12,8 +12,7 @@ from memgrow.errors import SettingsError
 from memgrow.learner import Learner
 from memgrow.models import ModelSettings
 from memgrow.training import loop
-from memgrow.training.defaults import FINE_TUNING
-from memgrow.training.settings import TrainingSettings
+from memgrow.training.settings import FINE_TUNING, TrainingSettings
 from tests.support.breaking import Plug
 
 

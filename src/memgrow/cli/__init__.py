@@ -12,7 +12,7 @@ from memgrow.cli.app import EXIT_CODES, REMOVED_COMMANDS, Application, Command, 
 from memgrow.errors import SettingsError
 
 NAME = "memgrow"
-GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
+GROUPS: dict[str, dict[str, Callable[..., None] | None]] = {
     "Learn": {"adapt": adapt.adapt, "undo": model.undo, "verify": model.verify},
     "Use": {
         "predict": predict.predict,
@@ -24,8 +24,10 @@ GROUPS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "export": model.export,
     },
     "Compare": {"report": report.report, "compare": compare.compare, "demo": compare.demo, "methods": model.methods},
-    "Set up": {"data": fetch.data, "encoder": fetch.encoder},
+    "Set up": {"data": None, "encoder": None},  # groups of FETCH
 }
+FETCHED = {"data": ("public corpora", "sentiment"), "encoder": ("pretrained encoders", "minilm")}  # with an example
+FETCH: dict[str, Callable[..., None]] = {"get": fetch.get, "list": fetch.list_all, "where": fetch.where}
 
 app = typer.Typer(
     cls=Application,
@@ -34,6 +36,10 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
+
+
+def _help(sentence: str, *words: str) -> str:
+    return f"{sentence}\n\nExample: memgrow {' '.join(words)}"
 
 
 def _removed(name: str, instead: str) -> Callable[..., None]:
@@ -45,10 +51,15 @@ def _removed(name: str, instead: str) -> Callable[..., None]:
 
 for _group, _commands in GROUPS.items():
     for _name, _command in _commands.items():
-        if isinstance(_command, typer.Typer):
-            app.add_typer(_command, name=_name, rich_help_panel=_group)
-        else:
+        if _command is not None:
             app.command(_name, cls=Command, rich_help_panel=_group)(_command)
+for _name, (_what, _one) in FETCHED.items():
+    _about = _help(f"Fetch {_what}.", _name, "get", _one)
+    _fetched = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=_about)
+    for _word, _action in FETCH.items():
+        _about = _help(str(_action.__doc__), _name, _word, *([] if _word == "list" else [_one]))
+        _fetched.command(_word, cls=Command, help=_about)(_action)
+    app.add_typer(_fetched, name=_name, rich_help_panel="Set up")
 for _name, _instead in REMOVED_COMMANDS.items():
     _settings: dict[str, Any] = {"ignore_unknown_options": True, "help_option_names": []}
     app.command(_name, hidden=True, context_settings=_settings)(_removed(_name, _instead))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, notice, progress_console, say, split_names, write_json
+from memgrow.cli.app import console, notice, progress_console, say, split_names, write_json
 from memgrow.errors import DataError, MemgrowError, ModelError, SettingsError, counted, listed
 
 if TYPE_CHECKING:
@@ -54,9 +54,8 @@ def adapt(
     Example: memgrow adapt model/ books.jsonl dvds.jsonl.gz
     """
     from memgrow.data import Loaded, Stream, load_for_evaluation
-    from memgrow.evaluation.model_tables import matrix_title, summary_line
     from memgrow.evaluation.progress_bars import TrainingBar
-    from memgrow.evaluation.tables import matrix_table
+    from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
     from memgrow.evaluation.tracking import check_tracker
     from memgrow.storage.folder import hold
     from memgrow.storage.versions import check_keep_versions, note_keep_versions
@@ -111,9 +110,9 @@ def _learn(
     learner: "Learner", stream: "Stream", bar: "TrainingBar", tracked: "Tracking | None", **arguments: Any
 ) -> "list[Stage]":
     """Learn each domain that the model has not learned yet; `arguments` are those of `Learner.learn`."""
-    from memgrow.evaluation.model_tables import stage_line
+    from memgrow.evaluation.tables import stage_line
     from memgrow.models import REPLY
-    from memgrow.training.defaults import defaults_for
+    from memgrow.training.settings import defaults_for
 
     if unread := learner.method.unread(learner.options, defaults_for(learner.settings).options):
         bar.note(f"{learner.method.name} does not use {', '.join(unread)}")
@@ -225,7 +224,7 @@ def _same_encoder(folder: Path, name: str, ours: "EncoderFiles") -> "EncoderFile
 def _sizes_note(learner: "Learner", settings: opt.SettingOptions) -> str:
     """A line about the default sizes of a new model."""
     from memgrow.models import REPLY
-    from memgrow.training.defaults import sizes_line
+    from memgrow.training.settings import sizes_line
 
     usual = settings.changes().defaults(settings.device, learner.task == REPLY)
     return f"{sizes_line(usual, learner.settings, learner.training)} (--set changes them)" if usual.suits else ""

@@ -8,7 +8,7 @@ import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, notice, progress_console, save_picture, say, split_names, write_json
+from memgrow.cli.app import console, notice, progress_console, save_picture, say, split_names, write_json
 from memgrow.cli.report import REPORT, check_replaceable, write_report
 from memgrow.errors import SettingsError, counted
 
@@ -133,7 +133,7 @@ def _open(given: list[str], rows: opt.TrainingDataOptions) -> "Stream":
     """The stream that was named: a corpus, a folder or files."""
     from memgrow.data import Stream
     from memgrow.data.corpora import CORPORA, open_corpus
-    from memgrow.data.splits import fair_slice
+    from memgrow.data.load import fair_slice
 
     domains, limit = split_names(rows.domains), rows.limit
     if any(name in CORPORA or Path(name).is_dir() for name in given):
@@ -157,7 +157,7 @@ def _settings(
 ) -> "Settings":
     """The recipe's settings on top of the defaults of `adapt`."""
     from memgrow.evaluation.compare import Settings
-    from memgrow.training.defaults import sizes_line, training_line
+    from memgrow.training.settings import sizes_line, training_line
 
     usual = asked.defaults(device, is_dialogue)
     if asked.encoder is not None:

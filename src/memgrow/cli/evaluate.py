@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import (
+from memgrow.cli.app import (
     console,
     count_cut_texts,
     note_cut_texts,

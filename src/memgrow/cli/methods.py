@@ -6,7 +6,7 @@ from memgrow.errors import SettingsError
 from memgrow.evaluation.tables import Column, Table
 from memgrow.methods import ADDITIONS, METHODS, RECOMMENDED_FOR_REPLIES, MethodSettings, MethodSpec, find_method
 from memgrow.models import ModelSettings, PretrainedSettings
-from memgrow.training.defaults import defaults_for
+from memgrow.training.settings import defaults_for
 
 
 def list_methods() -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import console, progress_console, say, write_json, write_line
+from memgrow.cli.app import console, progress_console, say, write_json, write_line
 from memgrow.errors import ModelError, SettingsError, counted, json_text, printable
 
 DAMAGED = 1  # exit code
@@ -29,7 +29,7 @@ def inspect(
     from memgrow.data.inputs import inputs_from_arguments
     from memgrow.evaluation import model_tables as tables
     from memgrow.evaluation.attention import attention_by_bank, unknown_words
-    from memgrow.evaluation.tables import in_bytes, matrix_table
+    from memgrow.evaluation.tables import in_bytes, matrix_table, matrix_title, summary_line
     from memgrow.learner import Learner
     from memgrow.storage.versions import list_versions
 
@@ -52,8 +52,8 @@ def inspect(
         return
     console.print(tables.about_table(learner))
     console.print(tables.stages_table(learner.history, learner.task, versions))
-    console.print(matrix_table(learner.history.matrix, tables.matrix_title(learner.task)))
-    say(tables.summary_line(learner.history, learner.task))
+    console.print(matrix_table(learner.history.matrix, matrix_title(learner.task)))
+    say(summary_line(learner.history, learner.task))
     say(f"{in_bytes(sum(one.own for one in versions))} with {counted(len(versions) - 1, 'earlier version')}.")
     for example in examples:
         console.print(tables.reading_table(learner, example))
@@ -70,8 +70,7 @@ def undo(
 
     Example: memgrow undo model/
     """
-    from memgrow.evaluation.model_tables import matrix_title, summary_line
-    from memgrow.evaluation.tables import matrix_table
+    from memgrow.evaluation.tables import matrix_table, matrix_title, summary_line
     from memgrow.storage import versions
 
     done = versions.undo(model, to)

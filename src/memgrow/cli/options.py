@@ -35,18 +35,27 @@ def method_names() -> list[str]:
     return METHODS.split(",")
 
 
+def in_panel(panel: str | None, help: str, *names: str, metavar: str | None = None, **named: Any) -> Any:
+    """An option that --help shows in a panel."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, **named)
+
+
 def data_option(help: str, *names: str, metavar: str | None = "COLUMN") -> Any:
     """An option about data files."""
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=DATA)
+    return in_panel(DATA, help, *names, metavar=metavar)
 
 
 def file_option(help: str, panel: str | None = DATA, metavar: str = "FILE") -> Any:
-    return typer.Option(metavar=metavar, help=help, rich_help_panel=panel, readable=False)
+    return in_panel(panel, help, metavar=metavar, readable=False)
 
 
 def setting(help: str, *names: str, metavar: str = "N", **named: Any) -> Any:
     """An option about the model or its training."""
-    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=SETTINGS, **named)
+    return in_panel(SETTINGS, help, *names, metavar=metavar, **named)
+
+
+def limit(help: str, metavar: str = "N") -> Any:
+    return in_panel("Limits", help, metavar=metavar, min=1)
 
 
 def argument(metavar: str, help: str) -> Any:
@@ -107,7 +116,7 @@ class DataOptions(FileOptions):
 
     def load_for_evaluation(self, paths: list[Path]) -> "Loaded":
         """The test examples of files."""
-        from memgrow.cli.output import split_names
+        from memgrow.cli.app import split_names
         from memgrow.data import load_for_evaluation
 
         return load_for_evaluation(paths, self.columns(), split_names(self.domains))

@@ -12,7 +12,7 @@ import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import (
+from memgrow.cli.app import (
     console,
     count_cut_texts,
     note_cut_texts,

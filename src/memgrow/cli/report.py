@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import note_to_stderr, progress_console, say, write_json
+from memgrow.cli.app import note_to_stderr, progress_console, say, write_json
 from memgrow.errors import SettingsError
 
 if TYPE_CHECKING:

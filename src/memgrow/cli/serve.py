@@ -2,13 +2,12 @@
 
 import secrets
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
 from rich.text import Text
 
 from memgrow.cli import options as opt
-from memgrow.cli.output import stderr
+from memgrow.cli.app import stderr
 from memgrow.errors import MissingExtraError
 from memgrow.serve.settings import MIB, ServeSettings
 
@@ -16,45 +15,33 @@ TOKEN = "MEMGROW_TOKEN"  # an environment variable: other users can see the argu
 TOKEN_HELP = "Token for requests that change the model; generated if others can call the service."
 
 
-def _access(help: str, **named: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel="Access", **named)
-
-
-def _learning(help: str, **named: Any) -> Any:
-    return typer.Option(help=help, rich_help_panel="Learning", **named)
-
-
-def _limit(help: str, metavar: str = "N") -> Any:
-    return typer.Option(help=help, metavar=metavar, min=1, rich_help_panel="Limits")
-
-
 def serve(
     model: opt.Model,
-    host: Annotated[str, _access("Address to listen on.", metavar="ADDRESS")] = ServeSettings.host,
-    port: Annotated[int, _access("Port; 0: any free one.", metavar="N", min=0, max=65535)] = 8000,
-    token: Annotated[str | None, _access(TOKEN_HELP, metavar="TOKEN", envvar=TOKEN)] = None,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Refuse requests that change the model.", rich_help_panel="Access")
-    ] = False,
+    host: Annotated[str, opt.in_panel("Access", "Address to listen on.", metavar="ADDRESS")] = ServeSettings.host,
+    port: Annotated[int, opt.in_panel("Access", "Port; 0: any free one.", metavar="N", min=0, max=65535)] = 8000,
+    token: Annotated[str | None, opt.in_panel("Access", TOKEN_HELP, metavar="TOKEN", envvar=TOKEN)] = None,
+    read_only: Annotated[bool, opt.in_panel("Access", "Refuse requests that change the model.", "--read-only")] = False,
     jobs: Annotated[
-        Path | None, _learning("Folder for trainings [MODEL.jobs].", metavar="FOLDER", readable=False)
+        Path | None, opt.in_panel("Learning", "Folder for trainings [MODEL.jobs].", metavar="FOLDER", readable=False)
     ] = None,
     watch: Annotated[
         list[Path] | None,
-        _learning(
+        opt.in_panel(
+            "Learning",
             "Test examples of an earlier domain, evaluated before and after each training.",
             metavar="FILE",
             readable=False,
         ),
     ] = None,
     max_forgetting: Annotated[
-        float | None, _learning("Reject a training that costs a watched domain more than this.", metavar="POINTS")
+        float | None,
+        opt.in_panel("Learning", "Reject a training that costs a watched domain more than this.", metavar="POINTS"),
     ] = None,
-    keep_versions: Annotated[int | None, _learning("Earlier versions to keep.", metavar="N")] = None,
-    window: Annotated[int, _learning("Texts per drift test.", metavar="N")] = ServeSettings.window,
-    together: Annotated[int, _limit("Requests per batch.")] = ServeSettings.max_batch,
-    max_upload: Annotated[int, _limit("Size of an uploaded file.", "MIB")] = ServeSettings.max_upload // MIB,
-    threads: Annotated[int | None, _limit("CPU threads of a forward pass.")] = None,
+    keep_versions: Annotated[int | None, opt.in_panel("Learning", "Earlier versions to keep.", metavar="N")] = None,
+    window: Annotated[int, opt.in_panel("Learning", "Texts per drift test.", metavar="N")] = ServeSettings.window,
+    together: Annotated[int, opt.limit("Requests per batch.")] = ServeSettings.max_batch,
+    max_upload: Annotated[int, opt.limit("Size of an uploaded file.", "MIB")] = ServeSettings.max_upload // MIB,
+    threads: Annotated[int | None, opt.limit("CPU threads of a forward pass.")] = None,
     device: opt.Device = "auto",
 ) -> None:
     """Serve a model over HTTP, with a web page, and learn new domains in the background.

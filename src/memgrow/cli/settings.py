@@ -15,8 +15,7 @@ from memgrow.errors import SettingsError, quoted
 from memgrow.methods import MethodSettings
 from memgrow.models import PretrainedSettings
 from memgrow.nn.device import find_device
-from memgrow.training.defaults import Defaults, defaults_for, defaults_for_device
-from memgrow.training.settings import TrainingSettings
+from memgrow.training.settings import Defaults, TrainingSettings, defaults_for, defaults_for_device
 
 SECTIONS: dict[str, type[Any]] = {
     "model": PretrainedSettings,  # has the settings of recurrent models as well

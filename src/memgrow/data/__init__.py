@@ -1,14 +1,12 @@
 """Examples, domains and streams, and where they come from: files, rows in memory, public and synthetic corpora."""
 
-from memgrow.data.columns import Columns
 from memgrow.data.domain import Domain, Example, Stream
 from memgrow.data.files import write_jsonl
 from memgrow.data.inputs import read_unlabelled
-from memgrow.data.load import Loaded, load_for_evaluation, load_rows, load_stream
-from memgrow.data.splits import draw
+from memgrow.data.load import Loaded, draw, load_for_evaluation, load_rows, load_stream
+from memgrow.data.rows import Columns
 from memgrow.data.synthetic import synthetic_stream
-from memgrow.data.text import tokenize, tokenize_lower
-from memgrow.data.vocabulary import Vocabulary
+from memgrow.data.text import Vocabulary, tokenize, tokenize_lower
 
 __all__ = [
     "Columns",

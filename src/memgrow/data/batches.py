@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from memgrow.data.domain import Example
-from memgrow.data.text import tokenize, tokenize_lower
-from memgrow.data.vocabulary import UNKNOWN_INDEX, Vocabulary
+from memgrow.data.text import UNKNOWN_INDEX, Vocabulary, tokenize, tokenize_lower
 
 UNKNOWN = ""  # no text has this word, so it never joins a vocabulary
 SOME = 2048  # examples by which unknown words are counted

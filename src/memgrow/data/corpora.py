@@ -9,13 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from memgrow.data.columns import DEFAULT_COLUMNS, Columns
+from memgrow.data.disk import cache_folder, expanded
 from memgrow.data.domain import Stream
 from memgrow.data.fetch import check_sha256, fetch_package, open_zip, replace_folder
 from memgrow.data.files import is_data_file
-from memgrow.data.load import Loaded, load_stream
-from memgrow.data.paths import cache_folder, expanded
-from memgrow.data.splits import draw, fair_slice
+from memgrow.data.load import Loaded, draw, fair_slice, load_stream
+from memgrow.data.rows import DEFAULT_COLUMNS, Columns
 from memgrow.errors import DataError
 
 VARIABLE = "MEMGROW_DATA"

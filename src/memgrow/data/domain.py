@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, overload
 
-from memgrow.data.values import kind_of, lone_surrogate, name_of
+from memgrow.data.disk import kind_of, lone_surrogate, name_of
 from memgrow.errors import DataError, printable
 
 PARTS = ("train", "validation", "test")
@@ -74,8 +74,8 @@ class Domain:
     @classmethod
     def from_rows(cls, name: str, rows: object, **options: Any) -> "Domain":
         """A domain of dicts, tuples, examples, a frame or columns; options as for `Columns` and `load_rows`."""
-        from memgrow.data.columns import Columns
         from memgrow.data.load import load_rows
+        from memgrow.data.rows import Columns
 
         columns = {role: options.pop(role) for role in Columns.__dataclass_fields__ if role in options}
         loaded = load_rows(rows, name, columns=Columns(**columns), **options)

@@ -15,8 +15,8 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
+from memgrow.data.disk import lone_surrogate
 from memgrow.data.domain import PARTS, Example, Stream
-from memgrow.data.values import lone_surrogate
 from memgrow.errors import DataError, SettingsError, brief, listed
 
 MAX_ROW = 1 << 24  # characters

@@ -7,10 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from memgrow.data.columns import DEFAULT_COLUMNS, Columns
 from memgrow.data.domain import Example
 from memgrow.data.files import decode_lines, parse_json, read_rows, where
-from memgrow.data.rows import check_text, example_of
+from memgrow.data.rows import DEFAULT_COLUMNS, Columns, check_text, example_of
 from memgrow.errors import DataError, SettingsError
 
 Item = TypeVar("Item")

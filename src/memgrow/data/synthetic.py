@@ -17,7 +17,7 @@ def _scales(words: str) -> Scales:
     return ((a, b), (c, d)), ((e, f), (g, h))
 
 
-COMMON = _scales("big large small tiny old ancient new recent")
+COMMON = "big large small tiny old ancient new recent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Place:
     def parse(cls, block: str) -> "Place":
         name, things, people, spots, deeds, own, jargon = block.replace("\n", " | ").split(" | ")
         named = tuple(f"the {person}" for person in people.split())
-        scales = (_scales(own), _scales(jargon), COMMON)
+        scales = (_scales(own), _scales(jargon), _scales(COMMON))
         return cls(name, tuple(things.split()), named, tuple(spots.split(", ")), tuple(deeds.split()), *scales)
 
 
@@ -63,7 +63,6 @@ blooming flowering withered wilted watered irrigated parched arid | sharp thick 
 theatre | aria overture monologue ballet duet encore | actor critic | on the stage, after the interval
 performed applauded
 hilarious comic tragic mournful rehearsed polished clumsy improvised | sharp clear heavy thick warm cold soft dry"""
-PLACES = tuple(map(Place.parse, PLACE_TABLE.split("\n\n")))
 LABELS = ("entailment", "neutral", "contradiction")
 PREMISES = (
     "the {thing} {spot} was {word}",
@@ -86,14 +85,18 @@ PAIR_KINDS = ("jargon", "own", "jargon", "common")
 MAX_DRAWS = 1000  # draws without a new pair before a domain counts as used up
 
 
+def places() -> list[Place]:
+    return [Place.parse(block) for block in PLACE_TABLE.split("\n\n")]
+
+
 def synthetic_stream(
     domains: int = 4, train: int = 1000, validation: int = 200, test: int = 300, seed: int = 0
 ) -> Stream:
     """Domains of sentence pairs, balanced in their labels; the same seed makes the same stream."""
-    sizes = {"train": train, "validation": validation, "test": test}
-    if not 1 <= domains <= len(PLACES) or min(sizes.values()) < 0:
-        raise SettingsError(f"give 1 to {len(PLACES)} synthetic domains of 0 or more rows, not {domains}, {sizes}")
-    return Stream(_pairs(place, sizes, seed) for place in PLACES[:domains])
+    known, sizes = places(), {"train": train, "validation": validation, "test": test}
+    if not 1 <= domains <= len(known) or min(sizes.values()) < 0:
+        raise SettingsError(f"give 1 to {len(known)} synthetic domains of 0 or more rows, not {domains}, {sizes}")
+    return Stream(_pairs(place, sizes, seed) for place in known[:domains])
 
 
 def _pairs(place: Place, sizes: dict[str, int], seed: int) -> Domain:

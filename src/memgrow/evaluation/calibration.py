@@ -11,8 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from memgrow.data.disk import finite
-from memgrow.data.values import wrong_part
+from memgrow.data.disk import finite, wrong_part
 
 BINS = 15  # of equal width, from 0 to 1
 STEPS = 200  # of Newton's method, at most; a dozen are usual

@@ -36,8 +36,7 @@ from memgrow.methods import MethodSettings, find_method
 from memgrow.models import REPLY, ModelSettings
 from memgrow.nn.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.training.checks import check_stage
-from memgrow.training.defaults import defaults_for_device
-from memgrow.training.settings import TrainingSettings
+from memgrow.training.settings import TrainingSettings, defaults_for_device
 
 METHODS = (BASELINE, "finetune+vocab", "finetune+slots+vocab", "finetune+vocab+ema", RETRAINING)
 ENCODER_METHODS = (BASELINE, "finetune+ema", "finetune+average", RETRAINING)  # for a pretrained encoder

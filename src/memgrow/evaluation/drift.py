@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from memgrow.data import Example
 from memgrow.data.batches import tokenize_examples
 from memgrow.data.disk import finite
-from memgrow.data.text import tokenize
-from memgrow.data.vocabulary import UNKNOWN_INDEX, Vocabulary
+from memgrow.data.text import UNKNOWN_INDEX, Vocabulary, tokenize
 from memgrow.errors import SettingsError, counted, listed
 
 WINDOW = 100  # texts

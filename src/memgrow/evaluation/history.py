@@ -6,7 +6,7 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
-from memgrow.data.values import wrong_part
+from memgrow.data.disk import wrong_part
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What `inspect`, `history` and `adapt` say about a model: facts, stages, summary, and what a text reads."""
+"""What `inspect` and the report say about a model: facts, stages, and what a text reads."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
@@ -9,18 +9,20 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from memgrow.data import Example
-from memgrow.errors import counted, listed
+from memgrow.errors import listed
 from memgrow.evaluation.attention import attention_by_bank, unknown_words
-from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage
+from memgrow.evaluation.history import AccuracyMatrix, History
 from memgrow.evaluation.tables import (
     MISSING,
     Column,
     Table,
     duration,
+    growth,
     in_bytes,
     measure_of_task,
     numbers,
     percent,
+    rows_kept,
 )
 from memgrow.learner import Learner
 from memgrow.models import REPLY, PretrainedEncoder
@@ -30,13 +32,6 @@ from memgrow.storage.versions import SavedVersion
 MAX_TEXT = 60  # letters of a text above its table
 MAX_ROWS = 30  # of a table with one row per domain
 DAY = len("2026-01-31")
-SUMMARY = {  # by figure: its name, and whether it is a difference
-    "average": ("average accuracy at the end", False),
-    "forgetting": ("forgetting (best minus last)", True),
-    "backward_transfer": ("backward transfer", True),
-    "forward_transfer": ("forward transfer", True),
-}
-GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "labels": "label"}
 
 
 def about(learner: Learner) -> dict[str, Any]:
@@ -89,12 +84,6 @@ def _in_words(value: object) -> str:
 # Stages
 
 
-def growth(grew: Grew) -> str:
-    """What a model grew by in a stage; a new model's column goes without saying."""
-    added = [counted(count, GROWN[what]) for what, count in vars(grew).items() if count and what in GROWN]
-    return ", ".join(added) or ("a head" if grew.columns else "nothing")
-
-
 def stages_table(
     history: History, task: str | None = None, versions: Sequence[SavedVersion] = (), *, full: bool = False
 ) -> Table:
@@ -128,46 +117,6 @@ def stages_table(
     texts = {"domain": True, "method": True, "date": False, "grew": True}  # whether they wrap
     columns = [Column(name, wrap=texts[name]) if name in texts else numbers(name)[0] for name in names]
     return Table(None, columns, [[row[name] for name in names] for row in rows])
-
-
-def rows_kept(stage: Stage) -> int | None:
-    """The number of rows that a method kept of a stage's data, if it keeps rows."""
-    count = stage.note.get("rows_kept")
-    return count if isinstance(count, int) else None
-
-
-def stage_line(stage: Stage, task: str | None = None) -> Text:
-    """One line about a stage that has ended."""
-    measure, note = measure_of_task(task), stage.note
-    parts = [f"validation {measure.named(stage.validation)}", f"grew {growth(stage.grew)}"]
-    if "keep_chosen" in note:
-        score = measure.named(note["validation_after_averaging"])
-        parts.append(f"averaged {percent(note['keep'], digits=0)}% back to the old weights: validation {score}")
-    if (kept := rows_kept(stage)) is not None:
-        parts.append(f"{counted(kept, 'row')} kept")
-    epochs = counted(stage.epochs, "epoch") if stage.epochs else "solved in closed form"
-    took = f"{counted(stage.examples, 'example')}, {epochs}, {stage.seconds:.0f} s"
-    return Text.assemble(("+".join(stage.learned), "bold"), f": {'; '.join([took, *parts])}")
-
-
-def summary_line(history: History, task: str | None = None) -> str:
-    """Average, forgetting and transfer in one line, as far as they are known."""
-    measure, matrix = measure_of_task(task), history.matrix
-    if task == REPLY:
-        average, rise = measure.average(matrix), measure.forgetting(matrix)
-        parts = [] if average is None else [f"perplexity at the end {measure.text(average)} (geometric mean)"]
-        parts += [] if rise is None else [f"earlier domains: {rise:.2f} times their lowest perplexity"]
-    else:
-        known = {name: value for name, value in history.summary().items() if value is not None}
-        parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
-    untested = [name for name in history.domains if matrix.score(-1, name) is None]
-    if parts and untested:
-        parts.append(f"not tested at the end: {listed(untested)} (--watch FILE tests earlier domains)")
-    return "; ".join(parts)
-
-
-def matrix_title(task: str | None) -> str:
-    return "test: 100 / perplexity" if task == REPLY else "test accuracy, %"
 
 
 # What a text reads

@@ -11,7 +11,8 @@ from rich import box
 from rich.console import Group
 from rich.text import Text
 
-from memgrow.evaluation.history import AccuracyMatrix, perplexity_of
+from memgrow.errors import counted, listed
+from memgrow.evaluation.history import AccuracyMatrix, Grew, History, Stage, perplexity_of
 
 if TYPE_CHECKING:
     from memgrow.evaluation.calibration import Reliability
@@ -298,3 +299,60 @@ def side_by_side_table(first: str, second: str, found: Mapping[str, "SideBySide"
     title = f"accuracy of {first} (first) minus {second} (second), points"
     columns: list[str | Column] = ["domain", *numbers(*names)]
     return Table(title, columns, rows, lines_above=[len(rows) - 1] if len(rows) > 1 else ())
+
+
+# What a history says
+
+SUMMARY = {  # by figure: its name, and whether it is a difference
+    "average": ("average accuracy at the end", False),
+    "forgetting": ("forgetting (best minus last)", True),
+    "backward_transfer": ("backward transfer", True),
+    "forward_transfer": ("forward transfer", True),
+}
+GROWN = {"slots": "slot", "hidden": "hidden unit", "words": "word", "labels": "label"}
+
+
+def growth(grew: Grew) -> str:
+    """What a model grew by in a stage; a new model's column goes without saying."""
+    added = [counted(count, GROWN[what]) for what, count in vars(grew).items() if count and what in GROWN]
+    return ", ".join(added) or ("a head" if grew.columns else "nothing")
+
+
+def rows_kept(stage: Stage) -> int | None:
+    """The number of rows that a method kept of a stage's data, if it keeps rows."""
+    count = stage.note.get("rows_kept")
+    return count if isinstance(count, int) else None
+
+
+def stage_line(stage: Stage, task: str | None = None) -> Text:
+    """One line about a stage that has ended."""
+    measure, note = measure_of_task(task), stage.note
+    parts = [f"validation {measure.named(stage.validation)}", f"grew {growth(stage.grew)}"]
+    if "keep_chosen" in note:
+        score = measure.named(note["validation_after_averaging"])
+        parts.append(f"averaged {percent(note['keep'], digits=0)}% back to the old weights: validation {score}")
+    if (kept := rows_kept(stage)) is not None:
+        parts.append(f"{counted(kept, 'row')} kept")
+    epochs = counted(stage.epochs, "epoch") if stage.epochs else "solved in closed form"
+    took = f"{counted(stage.examples, 'example')}, {epochs}, {stage.seconds:.0f} s"
+    return Text.assemble(("+".join(stage.learned), "bold"), f": {'; '.join([took, *parts])}")
+
+
+def summary_line(history: History, task: str | None = None) -> str:
+    """Average, forgetting and transfer in one line, as far as they are known."""
+    measure, matrix = measure_of_task(task), history.matrix
+    if measure.is_perplexity:
+        average, rise = measure.average(matrix), measure.forgetting(matrix)
+        parts = [] if average is None else [f"perplexity at the end {measure.text(average)} (geometric mean)"]
+        parts += [] if rise is None else [f"earlier domains: {rise:.2f} times their lowest perplexity"]
+    else:
+        known = {name: value for name, value in history.summary().items() if value is not None}
+        parts = [f"{SUMMARY[name][0]} {percent(value, SUMMARY[name][1])}" for name, value in known.items()]
+    untested = [name for name in history.domains if matrix.score(-1, name) is None]
+    if parts and untested:
+        parts.append(f"not tested at the end: {listed(untested)} (--watch FILE tests earlier domains)")
+    return "; ".join(parts)
+
+
+def matrix_title(task: str | None) -> str:
+    return "test: 100 / perplexity" if measure_of_task(task).is_perplexity else "test accuracy, %"

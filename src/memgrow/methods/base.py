@@ -17,7 +17,7 @@ from memgrow.data.batches import Batch, Encoded
 from memgrow.errors import SettingsError
 from memgrow.models import Classifier, Model, Tally
 from memgrow.nn import ResidualMemory
-from memgrow.nn.seeding import seeded
+from memgrow.nn.device import seeded
 
 Weights = Mapping[str, Tensor]
 """Parameters of a model by name."""

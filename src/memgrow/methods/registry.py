@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
-from memgrow.data.values import take_plain_values
+from memgrow.data.disk import take_plain_values
 from memgrow.errors import SettingsError, quoted
 from memgrow.methods.average import Average, AverageOptions
 from memgrow.methods.base import CombinedMethod, Method, check_options, keeps_rows, option

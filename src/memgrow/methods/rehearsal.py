@@ -13,7 +13,7 @@ import torch
 
 from memgrow.data import Example
 from memgrow.methods.base import FinishedDomain, Method, option
-from memgrow.nn.seeding import derive
+from memgrow.nn.device import derive
 
 
 @dataclass(frozen=True)

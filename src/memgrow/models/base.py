@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from memgrow.data.batches import Batch, Encoded
 from memgrow.models.settings import ModelSettings
 from memgrow.nn import Growth, MemoryBank
-from memgrow.nn.growth import Layout, renamed_optimizer
-from memgrow.nn.state_dict import WithoutExtraState
+from memgrow.nn.growth import Layout, WithoutExtraState, renamed_optimizer
 
 INFERENCE_BATCH = 256  # examples in a batch where no gradient is needed
 

@@ -4,7 +4,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from memgrow.data.disk import pack_json, sha256_of
+from memgrow.data.disk import expanded, pack_json, sha256_of
 from memgrow.data.fetch import (
     UnreachableError,
     check_sha256,
@@ -12,7 +12,6 @@ from memgrow.data.fetch import (
     open_zip,
     replace_folder,
 )
-from memgrow.data.paths import expanded
 from memgrow.errors import DataError, MemgrowError
 from memgrow.models.hub import (
     LICENCES,

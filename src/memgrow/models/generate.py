@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from memgrow.data.batches import Encoded, by_length, collate
-from memgrow.data.vocabulary import UNKNOWN_INDEX
+from memgrow.data.text import UNKNOWN_INDEX
 from memgrow.errors import SettingsError
 from memgrow.models.recurrent import run_columns
 from memgrow.models.seq2seq import END, Responder

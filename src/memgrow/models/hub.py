@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from memgrow.data.disk import Shapes, check_regular, sha256_of, stored_shapes
-from memgrow.data.paths import cache_folder, expanded
+from memgrow.data.disk import Shapes, cache_folder, check_regular, expanded, sha256_of, stored_shapes
 from memgrow.errors import MissingExtraError, ModelError, SettingsError, brief
 
 CONFIG, TOKENIZER, WEIGHTS = "config.json", "tokenizer.json", "model.safetensors"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from memgrow.data.batches import Batch, Encoded, by_length, collate
-from memgrow.data.vocabulary import PADDING_INDEX
+from memgrow.data.text import PADDING_INDEX
 from memgrow.errors import SettingsError
 from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, StepOutput, Tally
 from memgrow.models.recurrent import SPREAD, Columns, Message, RecurrentEncoder, run_columns

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from memgrow.data.values import take_plain_values
+from memgrow.data.disk import take_plain_values
 from memgrow.errors import ModelError, SettingsError
 from memgrow.nn import LAYERS, MEMORY_KINDS
 

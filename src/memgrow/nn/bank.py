@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
-from memgrow.nn.growth import Draw, Growth, renamed_optimizer
+from memgrow.nn.growth import EXTRA, Draw, GrowingModule, Growth, json_to_tensor, renamed_optimizer, tensor_to_json
 from memgrow.nn.kernels import Memory, attend
-from memgrow.nn.state_dict import EXTRA, GrowingModule, json_to_tensor, tensor_to_json
 
 
 @dataclass(frozen=True)

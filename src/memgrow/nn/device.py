@@ -2,13 +2,32 @@
 
 import contextlib
 import functools
+import hashlib
 import os
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
 from memgrow.errors import SettingsError
+
+
+def derive(seed: int, *path: object) -> int:
+    """A seed for one purpose. Distinct paths give unrelated seeds; the same path always gives the same."""
+    digest = hashlib.sha256("/".join(map(str, (seed, *path))).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1  # torch takes 63 bits
+
+
+@contextmanager
+def seeded(seed: int, *path: object, device: torch.device) -> Iterator[None]:
+    """Run with torch's generators set for one purpose; the caller's generators are put back afterwards."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        # Where there is no GPU, torch.manual_seed would still note down for one, with a whole stack, what it was asked.
+        seeding = torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed
+        seeding(derive(seed, *path))
+        yield
+
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 SMALL_STEP = 1 << 25  # multiplications: in a smaller step, a second thread waits longer than it helps

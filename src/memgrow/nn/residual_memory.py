@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from memgrow.errors import SettingsError
 from memgrow.nn.bank import MemoryBank
-from memgrow.nn.growth import Draw, Growth, renamed_optimizer
-from memgrow.nn.state_dict import EXTRA, GrowingModule, json_to_tensor, tensor_to_json
+from memgrow.nn.growth import EXTRA, Draw, GrowingModule, Growth, json_to_tensor, renamed_optimizer, tensor_to_json
 
 MEMORY_KINDS = ("slots", "fixed-keys", "adapter")
 SHARPNESS = 4.0  # the length of every key: with normalised queries the logits of random keys have this spread

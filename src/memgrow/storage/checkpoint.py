@@ -13,10 +13,9 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from memgrow.data import Example
-from memgrow.data.disk import link_or_copy, load_tensors, pack_json, save_tensors
-from memgrow.data.values import wrong_part
+from memgrow.data.disk import link_or_copy, load_tensors, pack_json, save_tensors, wrong_part
+from memgrow.data.text import Vocabulary
 from memgrow.data.vectors import RememberedVectors
-from memgrow.data.vocabulary import Vocabulary
 from memgrow.errors import MemgrowError, MissingExtraError, ModelError, SettingsError, brief
 from memgrow.evaluation.calibration import Calibration
 from memgrow.evaluation.drift import Reference
@@ -25,11 +24,9 @@ from memgrow.methods import MethodSettings, find_method
 from memgrow.methods.rehearsal import pack_rows, unpack_rows
 from memgrow.models import Model, ModelSettings, check_numbers, rebuild, settings_from_json
 from memgrow.models.hub import EncoderFiles
-from memgrow.storage.folder import ModelFolder, read_settled
-from memgrow.storage.version_folder import VersionFolder
+from memgrow.storage.folder import ModelFolder, VersionFolder, read_settled
 from memgrow.training.checks import check_examples
-from memgrow.training.settings import TrainingSettings
-from memgrow.training.state import LearnerConfig, LearnerState
+from memgrow.training.settings import LearnerConfig, LearnerState, TrainingSettings
 
 CONFIG = "config.json"  # settings and shape, from which the model is built
 VOCABULARY = "vocabulary.json"

@@ -17,8 +17,7 @@ from torch import Tensor, nn
 
 from memgrow import __version__
 from memgrow.data.batches import token_mask
-from memgrow.data.disk import atomic_folder, pack_json, sync_file
-from memgrow.data.paths import expanded
+from memgrow.data.disk import atomic_folder, expanded, pack_json, sync_file
 from memgrow.errors import MissingExtraError, ModelError, brief
 from memgrow.models import Classifier, PairClassifier, PretrainedEncoder, PretrainedSettings
 from memgrow.models.hub import encoders_extra, public_name

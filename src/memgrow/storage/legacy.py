@@ -3,15 +3,12 @@
 {"format": 2, "sha256": {...}, "folder": "version-1a2b3c4d", "keep": 1, "earlier": {"2": {"format": 2, ...}}}
 """
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from memgrow.data.disk import link_or_copy
-from memgrow.storage.version_folder import VersionFolder, checked_sums, seal
-
-FOLDER = re.compile("version-[0-9a-f]{8}")
+from memgrow.storage.folder import OLD_VERSION, VersionFolder, checked_sums, seal
 
 
 def parse_manifest(path: Path, value: Any) -> tuple[tuple[VersionFolder, ...], int | None]:
@@ -20,7 +17,7 @@ def parse_manifest(path: Path, value: Any) -> tuple[tuple[VersionFolder, ...], i
     versions = []
     for one in (value, *(one for _, one in earlier)):
         within = one.get("folder", ".")
-        if within != "." and not FOLDER.fullmatch(within):
+        if within != "." and not OLD_VERSION.fullmatch(within):
             raise ValueError("it leads out of the folder")
         versions.append(VersionFolder(path / within, checked_sums(path / "manifest.json", one)))
     keep = value.get("keep")

@@ -16,10 +16,9 @@ from memgrow.storage.checkpoint import (
     read_stages,
     write_files,
 )
-from memgrow.storage.folder import PATIENCE_S, ModelFolder, hold, read_settled
-from memgrow.storage.version_folder import VersionFolder
+from memgrow.storage.folder import PATIENCE_S, ModelFolder, VersionFolder, hold, read_settled
 from memgrow.training.resume import ResumeFolder
-from memgrow.training.state import LearnerConfig, LearnerState
+from memgrow.training.settings import LearnerConfig, LearnerState
 
 KEEP_VERSIONS = 1  # earlier versions that a folder keeps by default
 MAX_VERSIONS = 100

@@ -11,7 +11,7 @@ import torch
 
 from memgrow.data import Domain, Example
 from memgrow.data.batches import Encoded, Tokenized, encode, unknown_in
-from memgrow.data.vocabulary import StoredWords, Vocabulary, store_words
+from memgrow.data.text import StoredWords, Vocabulary, store_words
 from memgrow.errors import ForgettingError, SettingsError, counted, listed
 from memgrow.evaluation.calibration import calibrate
 from memgrow.evaluation.drift import Reference, summarize
@@ -22,13 +22,12 @@ from memgrow.models import REPLY, Classifier, Model, Tally, build
 from memgrow.models.recurrent import first_vectors
 from memgrow.models.tokenizer import word_tokenizer
 from memgrow.nn import count_parameters, matching_hidden
-from memgrow.nn.device import suited_threads, using_threads
-from memgrow.nn.seeding import derive, seeded
+from memgrow.nn.device import derive, seeded, suited_threads, using_threads
 from memgrow.training.checks import TEXTS, StageData, label_warnings, labels_in, majority
 from memgrow.training.loop import TrainResult, swapped, train
 from memgrow.training.progress import Progress, Step
 from memgrow.training.resume import ResumeFolder
-from memgrow.training.state import LearnerConfig, LearnerState
+from memgrow.training.settings import LearnerConfig, LearnerState
 
 ROUNDING = 1e-9  # accuracies are shares of whole numbers
 
@@ -183,7 +182,9 @@ def _grow(
     settings, vectors = config.model, options.vectors
     vocabulary = words.vocabulary
     new_words = vocabulary.words[len(vocabulary) - words.stored :] if words.stored else ()
-    rows, found = first_vectors(new_words, settings.embedding, vectors)
+    rows, found = torch.empty(0), 0
+    if not settings.is_pretrained:
+        rows, found = first_vectors(new_words, settings.embedding, vectors)
     if vectors is not None:
         options.progress.note(
             f"{stage.name}: {found} of {len(new_words)} new words have a vector in {Path(vectors).name}"

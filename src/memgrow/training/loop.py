@@ -16,7 +16,7 @@ from memgrow.evaluation.history import Curve
 from memgrow.methods import Method, Trainable
 from memgrow.methods.base import Weights
 from memgrow.models import Model
-from memgrow.nn.seeding import derive
+from memgrow.nn.device import derive
 from memgrow.training.progress import Progress, Step
 from memgrow.training.resume import ResumeFolder, TrainState, under
 from memgrow.training.settings import TrainingSettings

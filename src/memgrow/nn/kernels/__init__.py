@@ -71,9 +71,7 @@ def run(
     if chosen == "stepped" and parallel_directions.suits(data, batch_sizes, directions):
         return parallel_directions.recur(cell, data, batch_sizes, directions)
     recur = naive.recur if chosen == "naive" else stepped.recur
-    outputs, last = zip(
-        *(recur(cell, data, batch_sizes, d.state, d.weights, d.memory, d.reverse) for d in directions), strict=True
-    )
+    outputs, last = zip(*(recur(cell, data, batch_sizes, d) for d in directions), strict=True)
     return torch.cat(outputs, dim=-1) if len(outputs) > 1 else outputs[0], list(last)
 
 

@@ -98,12 +98,10 @@ def recur(
     cell: str,
     data: Tensor,  # (sum of batch_sizes, I)
     batch_sizes: Sequence[int],
-    state: State,
-    weights: Weights,
-    memory: Memory | None,
-    reverse: bool = False,
+    direction: Direction,
 ) -> tuple[Tensor, State]:
     """Run one direction: the state after each step (sum of batch_sizes, H), and the last state of each sequence."""
+    state, weights, memory, reverse = direction
     step = CELLS[cell].step
     inputs = torch.split(data, list(batch_sizes))
     outputs: list[Tensor] = [data] * len(inputs)

@@ -71,12 +71,17 @@ def _backward(
     reverse: Sequence[bool],
     present: Sequence[bool],
     tensors: Sequence[Tensor],
-    traces: Sequence[Tensor],
-    gradients: Sequence[Tensor],
+    *,
     wants_x: bool,
 ) -> list[Tensor]:
-    """The gradient of each of the tensors; of the inputs one without entries, if nobody wants it."""
-    given = _spread(present, tensors)
+    """From inputs, traces and gradients of results, in `tensors`: the gradient of each input that is present.
+
+    That of the data has no entries, if nobody wants it.
+    """
+    count = sum(present)
+    traced = count + TRACE * len(reverse)
+    traces, gradients = tensors[count:traced], tensors[traced:]
+    given = _spread(present, tensors[:count])
     with torch.autocast("cpu", enabled=False):
         found = parallel_directions.backward_passes(
             cell,
@@ -84,10 +89,10 @@ def _backward(
             reverse,
             given,
             traces,
-            gradients[0],
-            gradients[1:],
-            wants_x,
-            parallel_directions.suit(batch_sizes, given),
+            d_output=gradients[0],
+            d_last=gradients[1:],
+            wants_x=wants_x,
+            at_once=parallel_directions.suit(batch_sizes, given),
         )
     if found[0] is None:
         found[0] = tensors[0].new_empty(0)
@@ -97,31 +102,22 @@ def _backward(
 
 
 @_backward.register_fake
-def _(
-    cell: str,
-    batch_sizes: Any,
-    reverse: Any,
-    present: Any,
-    tensors: Any,
-    traces: Any,
-    gradients: Any,
-    wants_x: bool,
-) -> list[Tensor]:
-    like = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors]
+def _(cell: str, batch_sizes: Any, reverse: Any, present: Any, tensors: Any, *, wants_x: bool) -> list[Tensor]:
+    like = [torch.empty_like(t, memory_format=torch.contiguous_format) for t in tensors[: sum(present)]]
     return like if wants_x else [tensors[0].new_empty(0), *like[1:]]
 
 
 def _remember(ctx: Any, inputs: Any, output: Sequence[Tensor]) -> None:
     cell, batch_sizes, reverse, present, tensors = inputs
-    ctx.settings = cell, batch_sizes, reverse, present, len(tensors)
+    ctx.settings = cell, batch_sizes, reverse, present
     ctx.save_for_backward(*tensors, *output[len(output) - TRACE * len(reverse) :])
 
 
 def _gradients(ctx: Any, d_results: Sequence[Tensor]) -> Any:
-    cell, batch_sizes, reverse, present, count = ctx.settings
-    saved, wants_x = ctx.saved_tensors, ctx.needs_input_grad[4][0]
-    gradients = list(d_results[: len(d_results) - TRACE * len(reverse)])
-    found = _backward(cell, batch_sizes, reverse, present, list(saved[:count]), list(saved[count:]), gradients, wants_x)
+    cell, batch_sizes, reverse, present = ctx.settings
+    wants_x = ctx.needs_input_grad[4][0]
+    every = [*ctx.saved_tensors, *d_results[: len(d_results) - TRACE * len(reverse)]]
+    found = _backward(cell, batch_sizes, reverse, present, every, wants_x=wants_x)
     return None, None, None, None, found if wants_x else [None, *found[1:]]
 
 

@@ -76,8 +76,8 @@ class _BothDirections(torch.autograd.Function):
     def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
         cell, batch_sizes, reverse = ctx.settings
         count, wants_x = 1 + EACH * len(reverse), ctx.needs_input_grad[3]
-        given = (cell, batch_sizes, reverse, saved[:count], saved[count:], d_output, d_last, wants_x)
-        return (None, None, None, *backward_passes(*given))
+        given = (cell, batch_sizes, reverse, saved[:count], saved[count:])
+        return (None, None, None, *backward_passes(*given, d_output=d_output, d_last=d_last, wants_x=wants_x))
 
 
 # The next two run the directions at the same time or, if that would not pay, one after the other.
@@ -98,6 +98,7 @@ def backward_passes(
     reverse: Sequence[bool],
     tensors: Tensors,
     traces: Sequence[Tensor],
+    *,
     d_output: Tensor,
     d_last: Sequence[Tensor],
     wants_x: bool,
@@ -112,10 +113,10 @@ def backward_passes(
             batch_sizes,
             reverse[d],
             own,
-            stepped.Trace(*traces[d * each : (d + 1) * each]),
-            d_output.chunk(len(reverse), dim=1)[d],
-            d_last[d * states : (d + 1) * states],
-            wants_x,
+            trace=stepped.Trace(*traces[d * each : (d + 1) * each]),
+            d_output=d_output.chunk(len(reverse), dim=1)[d],
+            d_last=d_last[d * states : (d + 1) * states],
+            wants_x=wants_x,
         )
         for d, own in enumerate(_by_direction(tensors))
     ]

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from memgrow.nn.kernels.autograd import NAIVE, Gradients, first_order
-from memgrow.nn.kernels.naive import NO_MEMORY, Memory, State, Weights
+from memgrow.nn.kernels.naive import NO_MEMORY, Direction, Memory, State, Weights
 
 Tensors = Sequence[Tensor | None]
 """The inputs x and what one direction reads: x, h, c, ih, hh, bias_ih, bias_hh, keys, values, slot bias."""
@@ -46,12 +46,10 @@ def recur(
     cell: str,
     data: Tensor,
     batch_sizes: Sequence[int],
-    state: State,
-    weights: Weights,
-    memory: Memory | None,
-    reverse: bool = False,
+    direction: Direction,
 ) -> tuple[Tensor, State]:
     """Run one direction as `naive.recur` does, for the cells of `CELLS`. Gradients of gradients are refused."""
+    state, weights, memory, reverse = direction
     tensors = (data, *(*state, None)[:2], *weights, *(memory or NO_MEMORY))
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         output, *last = _Recurrence.apply(cell, batch_sizes, reverse, *tensors)  # type: ignore[no-untyped-call]
@@ -75,7 +73,9 @@ class _Recurrence(torch.autograd.Function):
     def backward(ctx: Any, saved: Sequence[Tensor], d_output: Tensor, *d_last: Tensor) -> Gradients:
         cell, batch_sizes, reverse, count = ctx.settings
         tensors, trace, wants_x = saved[:count], Trace(*saved[count:]), ctx.needs_input_grad[3]
-        gradients = backward_pass(cell, batch_sizes, reverse, tensors, trace, d_output, d_last, wants_x)
+        gradients = backward_pass(
+            cell, batch_sizes, reverse, tensors, trace=trace, d_output=d_output, d_last=d_last, wants_x=wants_x
+        )
         return (None, None, None, *gradients)
 
 
@@ -116,6 +116,7 @@ def backward_pass(
     batch_sizes: Sequence[int],
     reverse: bool,
     tensors: Tensors,
+    *,
     trace: Trace,
     d_output: Tensor,
     d_last: Sequence[Tensor],
@@ -125,8 +126,8 @@ def backward_pass(
     x, _, weights, memory = _parts(tensors)
     d_state = [d.clone() for d in d_last]
     steps = _steps(batch_sizes, not reverse)
-    found = CELLS[cell].backward(trace, steps, d_output, d_state, weights, memory)
-    return _weight_gradients(x, trace, found, weights, memory, (*d_state, None)[:2], wants_x)
+    found = CELLS[cell].backward(trace, steps, weights, memory, d_output=d_output, d_state=d_state)
+    return _weight_gradients(x, trace, found, weights, memory, d_first=(*d_state, None)[:2], wants_x=wants_x)
 
 
 class _LSTMStep:
@@ -173,10 +174,11 @@ class _GRUStep:
 def _lstm_backward(
     trace: Trace,
     steps: list[tuple[slice, int]],
-    d_output: Tensor,
-    d_state: list[Tensor],
     w: Weights,
     memory: Memory | None,
+    *,
+    d_output: Tensor,
+    d_state: list[Tensor],
 ) -> StepGradients:
     size = trace.output.shape[1]
     i, f, g, o = trace.gates.chunk(4, dim=1)
@@ -207,10 +209,11 @@ def _lstm_backward(
 def _gru_backward(
     trace: Trace,
     steps: list[tuple[slice, int]],
-    d_output: Tensor,
-    d_state: list[Tensor],
     w: Weights,
     memory: Memory | None,
+    *,
+    d_output: Tensor,
+    d_state: list[Tensor],
 ) -> StepGradients:
     size = trace.output.shape[1]
     r, z, n = trace.gates.chunk(3, dim=1)
@@ -250,6 +253,7 @@ def _weight_gradients(
     found: StepGradients,
     w: Weights,
     memory: Memory | None,
+    *,
     d_first: tuple[Tensor | None, ...],
     wants_x: bool,
 ) -> Gradients:

@@ -10,8 +10,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from memgrow.data.disk import atomic_write
-from memgrow.data.paths import cache_folder
+from memgrow.data.disk import atomic_write, cache_folder
 from memgrow.errors import SettingsError
 
 OWN = 0o700  # the mode of a folder that only its owner can enter
