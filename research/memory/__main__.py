@@ -12,7 +12,9 @@ from typing import Any
 
 from memgrow import Learner
 from memgrow.data import Domain, Stream, synthetic_stream
+from memgrow.data.batches import Encoded
 from memgrow.evaluation.demo import MODEL, TRAINING
+from memgrow.models import Classifier
 
 RESULTS = Path(__file__).parents[2] / "results" / "memory"
 SENTIMENT = {
@@ -92,6 +94,7 @@ def accuracies(learner: Learner, stream: Stream) -> dict[str, Any]:
     for domain in stream:
         data = learner.split(domain, "test")
         labels = [label == guess for label, guess in zip(data.labels, model.plain_logits(data).argmax(-1), strict=True)]
+        shares = readings(model, data)
         told = model.logits(data, domain.name).argmax(-1).tolist()
         routed = model.logits(data).argmax(-1).tolist()
         entry = model.memory.scores(data).argmax(-1).tolist() if model.memory is not None else []
@@ -102,9 +105,19 @@ def accuracies(learner: Learner, stream: Stream) -> dict[str, Any]:
                 "routed": 100 * fmean(a == b for a, b in zip(routed, data.labels, strict=True)),
                 "told": 100 * fmean(a == b for a, b in zip(told, data.labels, strict=True)),
                 "router": 100 * fmean(right),
+                **{name: 100 * fmean((guess == data.labels).tolist()) for name, guess in shares.items()},
             }
         )
     return {key: round(fmean(one[key] for one in found), 2) for key in found[0]}
+
+
+def readings(model: Classifier, data: Encoded) -> dict[str, Any]:
+    """Labels by mixtures of the routed entry with the last weights: half each, or the router's probability."""
+    assert model.memory is not None
+    routed, last = model.logits(data).softmax(-1), model.plain_logits(data).softmax(-1)
+    sure = model.memory.scores(data).amax(-1, keepdim=True).exp().float()
+    mixed = {"half": (routed + last) / 2, "confidence": sure * routed + (1 - sure) * last}
+    return {name: one.argmax(-1).numpy() for name, one in mixed.items()}
 
 
 def run(name: str, data: Path | None) -> None:
@@ -127,7 +140,7 @@ def run(name: str, data: Path | None) -> None:
 
 
 def write(name: str, runs: list[dict[str, Any]]) -> None:
-    keys = ("last", "routed", "told", "multi-task", "router", "forgetting")
+    keys = ("last", "routed", "half", "confidence", "told", "multi-task", "router", "forgetting")
     summary: dict[str, Any] = {key: round(fmean(one[key] for one in runs), 1) for key in keys}
     for other in ("last", "multi-task"):
         gaps = [one["routed"] - one[other] for one in runs]

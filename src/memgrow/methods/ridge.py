@@ -99,7 +99,7 @@ def sums_over(model: Classifier, data: Encoded, progress: Callable[[int, int], N
     model.eval()
     total, done, found = sum(map(data.length, range(len(data)))), 0, None
     with model.encoder.inference():
-        for indices in model.in_batches(data):
+        for indices in model.encoder.batches(data):
             batch = collate(data, indices, model.device)
             features = model.features(model.encoder(batch.words, batch.lengths))
             new = Sums.of(features, batch.labels, model.labels)

@@ -2,14 +2,14 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from memgrow.data.batches import Batch, Encoded
+from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
 from memgrow.models.settings import ModelSettings
 from memgrow.nn import Growth, MemoryBank
 from memgrow.nn.growth import Layout, WithoutExtraState, renamed_optimizer
@@ -85,6 +85,11 @@ class Encoder(WithoutExtraState, ABC):
         """The number of tokens, with padding, in a batch without gradients; None: batches are counted in examples."""
         return None
 
+    def batches(self, data: Encoded) -> Iterable[list[int]]:
+        """All examples, by their numbers, in batches without gradients."""
+        most = self.tokens_at_once
+        return by_length(data, INFERENCE_BATCH) if most is None else by_tokens(data, most)
+
     def inference(self) -> AbstractContextManager[object]:
         """Within, weights do not change: what depends on them alone may be computed once for all batches."""
         return nullcontext()
@@ -102,6 +107,21 @@ class Encoder(WithoutExtraState, ABC):
     def untrained_parameters(self) -> Iterable[nn.Parameter]:
         """Those that never train, whatever the method: fixed keys of a memory."""
         return ()
+
+
+@torch.no_grad()
+def read_all(encoder: Encoder, data: Encoded, compute: Callable[[Batch], Tensor], size: int) -> Tensor:
+    """What `compute` returns for batches of all examples, without gradients: (examples, size), on the CPU."""
+    encoder.eval()
+    device = next(encoder.parameters()).device
+    order, found = [], [torch.empty(0, size, device=device)]
+    with encoder.inference():
+        for indices in encoder.batches(data):
+            order += indices
+            found.append(compute(collate(data, indices, device)))
+    rows = torch.empty(len(data), size)
+    rows[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
+    return rows
 
 
 class StepOutput(NamedTuple):

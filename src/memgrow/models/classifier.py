@@ -2,17 +2,17 @@
 
 import json
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.data.batches import Batch, Encoded, by_length, by_tokens, collate
+from memgrow.data.batches import Batch, Encoded
 from memgrow.data.disk import Shapes
 from memgrow.errors import ModelError, SettingsError
-from memgrow.models.base import INFERENCE_BATCH, Encoder, Model, StepOutput, Tally
+from memgrow.models.base import Encoder, Model, StepOutput, Tally, read_all
 from memgrow.models.domain_memory import DomainMemory
 from memgrow.models.hub import EncoderFiles, check_sizes, unfit
 from memgrow.models.recurrent import RecurrentEncoder
@@ -96,24 +96,10 @@ class Classifier(Model):
             return self.plain_logits(data)
         return self.memory.logits(self, data, domain)
 
-    @torch.no_grad()
     def plain_logits(self, data: Encoded) -> Tensor:
         """The same by the current weights, without the domain memory."""
         self.eval()
-        order, found = [], [torch.empty(0, self.labels, device=self.device)]
-        with self.encoder.inference():
-            for indices in self.in_batches(data):
-                batch = collate(data, indices, self.device)
-                order += indices
-                found.append(self(batch.words, batch.lengths))
-        logits = torch.empty(len(data), self.labels)
-        logits[order] = torch.cat(found).cpu()  # all at once: a GPU is asked for the next before it has answered
-        return logits
-
-    def in_batches(self, data: Encoded) -> Iterable[list[int]]:
-        """All examples, by their numbers, in batches for inference."""
-        most = self.encoder.tokens_at_once
-        return by_length(data, INFERENCE_BATCH) if most is None else by_tokens(data, most)
+        return read_all(self.encoder, data, lambda batch: self(batch.words, batch.lengths), self.labels)
 
     def correct(self, data: Encoded) -> Tensor:
         """For each example (examples) whether its most probable label is the right one."""
@@ -249,8 +235,8 @@ def check_numbers(model: Model, stored: Mapping[str, Tensor]) -> None:
     for name, own in model.state_dict().items():
         if name in stored and stored[name].dtype != own.dtype:
             raise unfit(f"{name} is of {stored[name].dtype} and should be of {own.dtype}")
-    for name, _ in model.named_parameters():
-        if name in stored and not _all_finite(stored[name]):
+    for name, own in model.state_dict().items():
+        if own.is_floating_point() and name in stored and not _all_finite(stored[name]):
             raise ModelError(f"{name} has a weight that is not a finite number: go back to a saved model")
 
 
@@ -267,7 +253,11 @@ def _rebuild(
     if isinstance(model, Classifier) and "labels" in shape:
         model.label_blocks = shape["labels"]
     if isinstance(model, Classifier) and "domain_memory" in shape:
-        model.memory = DomainMemory.restore(shape["domain_memory"])
+        base = None
+        if isinstance(settings, PretrainedSettings):
+            assert files is not None
+            base = PretrainedEncoder.rebuild(settings, files, shape)
+        model.memory = DomainMemory.restore(shape["domain_memory"], base)
     return model
 
 

@@ -1,22 +1,28 @@
 """The domain memory: an entry for each learned domain, of which a text reads the one that suits it best.
 
-An entry has a key and a value. The key is in how many of the domain's distinct texts each bucket of tokens occurs;
-naive Bayes on these counts scores the entries for a text. The value turns the current weights into those that the model
-had when it had just learned the domain. The newest entry is the model itself, and earlier ones are never changed.
+An entry has a key and a value. The value turns the current weights into those that the model had when it had just
+learned the domain. The newest entry is the model itself, and earlier ones are never changed. Keys score a text:
+
+- with a pretrained encoder, by Gaussians with one covariance on its vectors. They have a mean for each label, and the
+  encoder is kept as it was before the first domain;
+- else by naive Bayes: a key is in how many of the domain's distinct texts each bucket of words occurs.
 """
 
 import copy
+import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from memgrow.data.batches import Encoded
+from memgrow.data.batches import Batch, Encoded
 from memgrow.errors import ModelError, listed
+from memgrow.models.base import read_all
 from memgrow.models.recurrent import RecurrentEncoder
 from memgrow.models.transformer import PretrainedEncoder
 
@@ -28,7 +34,10 @@ LEAST_TEXTS = 3  # a bucket that fewer texts of a domain have counts as empty: i
 SMOOTHING = 0.5  # texts that every bucket is taken to have in addition
 UNLIKELY = 10.0  # how far a label that an entry does not have is below the least logit of those it has
 MODELS = 16  # entries whose weights are kept at hand
+LEAST_GROUP = 5  # distinct texts of a label that has its own mean
+SHRINKAGE = 0.5  # of the covariance, as a share of the mean variance
 KEY, LABELS = "key", "labels"
+SPREAD_OF, TEXTS = "spread", "texts"  # of Gaussians: covariance around the means, and texts of each mean
 UP, DOWN = ":up", ":down"  # suffixes of the two factors of a low-rank difference
 
 
@@ -39,34 +48,41 @@ class Entry:
     name: str
     blocks: tuple[int, ...]  # labels of the model at that time, as they were added
     shape: Mapping[str, Any]  # of the encoder at that time
-    tensors: Mapping[str, Tensor] = field(repr=False)  # key, labels; then the value, by names of parameters
+    tensors: Mapping[str, Tensor] = field(repr=False)  # labels and key; then the value, by names of parameters
 
 
 class DomainMemory(nn.Module):
     """Entries in the order in which their domains were learned."""
 
-    def __init__(self, entries: Sequence[Entry]) -> None:
+    def __init__(self, entries: Sequence[Entry], base: PretrainedEncoder | None = None) -> None:
+        """`base` is the encoder as it was before the first domain, which is never changed."""
         super().__init__()
+        self.base = base
         self._entries = [(one.name, one.blocks, one.shape) for one in entries]
         for number, entry in enumerate(entries):
             for name, tensor in entry.tensors.items():
                 self.register_buffer(_buffer(number, name), tensor)
         self._models: dict[int, Classifier] = {}  # that have been read lately
+        self._gaussians: tuple[Tensor, list[Tensor]] | None = None
 
     # Growing
 
     @classmethod
     def grown(cls, old: "Classifier | None", model: "Classifier", *, domain: str, data: Encoded, rank: int) -> Any:
         """The old model's memory, with a value for its newest entry and a new entry for the domain."""
-        entries = [] if old is None or old.memory is None else list(old.memory.entries())
+        entries, base = (
+            ([], None) if old is None or old.memory is None else (list(old.memory.entries()), old.memory.base)
+        )
+        if old is None and isinstance(model.encoder, PretrainedEncoder):
+            base = PretrainedEncoder.create(model.encoder.settings, model.encoder.files).to(model.device)
         if old is not None and entries:
             last = entries[-1]
             tensors = {**last.tensors, **way_back(old, model, rank)}
             entries[-1] = Entry(last.name, last.blocks, last.shape, tensors)
         own = torch.tensor(sorted(set(data.labels)))
-        key = {KEY: token_counts(data), LABELS: own}
-        tensors = {name: tensor.to(model.device) for name, tensor in key.items()}
-        return cls([*entries, Entry(domain, model.label_blocks, model.encoder.shape(), tensors)])
+        key = {KEY: token_counts(data)} if base is None else gaussian_key(data, features(base, data))
+        tensors = {name: tensor.to(model.device) for name, tensor in {LABELS: own, **key}.items()}
+        return cls([*entries, Entry(domain, model.label_blocks, model.encoder.shape(), tensors)], base)
 
     def entries(self) -> Iterator[Entry]:
         for number, (name, blocks, shape) in enumerate(self._entries):
@@ -86,14 +102,33 @@ class DomainMemory(nn.Module):
     # Reading
 
     def scores(self, data: Encoded) -> Tensor:
-        """Log-probabilities of entries (examples, entries) for each text, by its tokens alone."""
-        counts = torch.stack([self.get_buffer(_buffer(number, KEY)) for number in range(len(self))]).cpu().double()
-        counts = counts + SMOOTHING
+        """Log-probabilities of entries (examples, entries) for each text."""
+        found = self._scores_by_words(data) if self.base is None else self._scores_by_vectors(features(self.base, data))
+        return found.log_softmax(-1)
+
+    def _keys(self, name: str) -> list[Tensor]:
+        return [self.get_buffer(_buffer(number, name)).cpu() for number in range(len(self))]
+
+    def _scores_by_words(self, data: Encoded) -> Tensor:
+        counts = torch.stack(self._keys(KEY)).double() + SMOOTHING
         weights = (counts / counts.sum(1, keepdim=True)).log().T  # (buckets, entries)
         found = [torch.from_numpy(buckets_of(texts)) for texts in data.texts]
         sizes = torch.tensor([0, *map(len, found)]).cumsum(0)[:-1]
-        bags = F.embedding_bag(torch.cat(found), weights.contiguous(), sizes, mode="sum")
-        return bags.log_softmax(-1)
+        return F.embedding_bag(torch.cat(found), weights.contiguous(), sizes, mode="sum")
+
+    def _scores_by_vectors(self, vectors: Tensor) -> Tensor:
+        if self._gaussians is None:
+            counts, means = self._keys(TEXTS), [mean.double() for mean in self._keys(KEY)]
+            summed = sum(c.sum() * s.double() for c, s in zip(counts, self._keys(SPREAD_OF), strict=True))
+            covariance = cast(Tensor, summed) / max(1, int(sum(c.sum() - len(c) for c in counts)))
+            variance = float(covariance.diagonal().mean().clamp(min=1e-12))
+            root = torch.linalg.cholesky(covariance + SHRINKAGE * variance * torch.eye(len(covariance)))
+            self._gaussians = root, [_whitened(root, mean) for mean in means]
+        root, known = self._gaussians
+        given = _whitened(root, vectors.double())
+        # A domain is a mixture of its labels, all alike.
+        scores = [(-0.5 * torch.cdist(given, one) ** 2).logsumexp(1) - math.log(len(one)) for one in known]
+        return torch.stack(scores, 1)
 
     def logits(self, model: "Classifier", data: Encoded, domain: str | None = None) -> Tensor:
         """Logits (examples, labels), each text by the best entry, or all by that of a domain."""
@@ -153,10 +188,11 @@ class DomainMemory(nn.Module):
     # Copying, saving and loading
 
     def __deepcopy__(self, memo: Any) -> "DomainMemory":
-        return DomainMemory(list(self.entries()))
+        return DomainMemory(list(self.entries()), self.base)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._models.clear()
+        self._gaussians = None
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
     def shape(self) -> list[dict[str, Any]]:
@@ -172,23 +208,27 @@ class DomainMemory(nn.Module):
         ]
 
     @classmethod
-    def restore(cls, shape: Sequence[Mapping[str, Any]]) -> "DomainMemory":
+    def restore(cls, shape: Sequence[Mapping[str, Any]], base: PretrainedEncoder | None) -> "DomainMemory":
         """A memory of that shape, its tensors to be filled in."""
         if len(shape) == 0 or not all(isinstance(one["name"], str) for one in shape):
             raise ValueError("an entry of the domain memory has no name")
-        if not all(set(one["tensors"]) >= {KEY, LABELS} and one["tensors"][KEY] == [BUCKETS] for one in shape):
-            raise ValueError("an entry of the domain memory has no key")
-        return cls(
-            [
-                Entry(
-                    one["name"],
-                    tuple(one["labels"]),
-                    one["encoder"],
-                    {name: torch.empty(sizes, dtype=_dtype(name)) for name, sizes in one["tensors"].items()},
-                )
-                for one in shape
-            ]
-        )
+        for one in shape:
+            sizes, expected = one["tensors"], {KEY: [BUCKETS]}
+            if base is not None:
+                (groups,), width = sizes[TEXTS], shape[0]["tensors"][SPREAD_OF][0]
+                expected = {KEY: [groups, width], SPREAD_OF: [width, width]}
+            if LABELS not in sizes or any(sizes.get(name) != size for name, size in expected.items()):
+                raise ValueError("an entry of the domain memory has no key")
+        entries = [
+            Entry(
+                one["name"],
+                tuple(one["labels"]),
+                one["encoder"],
+                {name: torch.empty(sizes, dtype=_dtype(name, base)) for name, sizes in one["tensors"].items()},
+            )
+            for one in shape
+        ]
+        return cls(entries, base)
 
     @staticmethod
     def sizes(shape: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
@@ -240,12 +280,51 @@ def token_counts(data: Encoded) -> Tensor:
     return torch.from_numpy(np.where(counts < LEAST_TEXTS, 0, counts))
 
 
+def features(base: PretrainedEncoder, data: Encoded) -> Tensor:
+    """The vectors of examples (examples, width) by the encoder; those of a pair's texts side by side."""
+    texts = len(data.texts[0]) if len(data) else 1
+
+    def vectors(batch: Batch) -> Tensor:
+        return torch.cat(base(batch.words, batch.lengths).chunk(texts), -1)
+
+    return read_all(base, data, vectors, texts * base.width)
+
+
+def gaussian_key(data: Encoded, vectors: Tensor) -> dict[str, Tensor]:
+    """The mean vector of each label's distinct texts, and the covariance around these means.
+
+    Labels of fewer than `LEAST_GROUP` texts share a mean, so that none is nearly a single text's vector.
+    """
+    distinct = {tuple(np.asarray(text).tobytes() for text in texts): index for index, texts in enumerate(data.texts)}
+    counts = Counter(data.labels[index] for index in distinct.values())
+    groups: dict[int, list[int]] = {}
+    for index in distinct.values():
+        label = data.labels[index]
+        groups.setdefault(label if counts[label] >= LEAST_GROUP else -1, []).append(index)
+    if len(groups) > 1 and len(groups.get(-1, groups)) < LEAST_GROUP:
+        groups.pop(-1, None)
+    parts = [vectors[rows].double() for rows in groups.values()]
+    means = torch.stack([part.mean(0) for part in parts])
+    around = torch.cat([part - mean for part, mean in zip(parts, means, strict=True)])
+    return {
+        KEY: means.float(),
+        SPREAD_OF: (around.T @ around / len(around)).bfloat16(),
+        TEXTS: torch.tensor([len(part) for part in parts]),
+    }
+
+
+def _whitened(root: Tensor, vectors: Tensor) -> Tensor:
+    found: Tensor = torch.linalg.solve_triangular(root, vectors.T, upper=False)
+    return found.T
+
+
 def _buffer(number: int, name: str) -> str:
     """The name of a buffer, which may hold no dots."""
     return f"{number}:{name}".replace(".", "/")
 
 
-def _dtype(name: str) -> torch.dtype:
-    if name in (KEY, LABELS):
-        return torch.int32 if name == KEY else torch.int64
+def _dtype(name: str, base: PretrainedEncoder | None) -> torch.dtype:
+    special = {KEY: torch.int32 if base is None else torch.float32, LABELS: torch.int64, TEXTS: torch.int64}
+    if name in (*special, SPREAD_OF):
+        return special.get(name, torch.bfloat16)
     return torch.float16 if name.endswith((UP, DOWN)) else torch.float32

@@ -33,6 +33,7 @@ VOCABULARY = "vocabulary.json"
 HISTORY = "history.json"
 MODEL = "model.safetensors"  # all weights, or those that are not in the base
 BASE = "base.safetensors"  # weights of a pretrained encoder; versions share the file while most of it is unchanged
+ROUTER = "router.safetensors"  # the encoder by which a domain memory is read: never changed, shared by versions
 ENCODER = "encoder.json"  # configuration of a pretrained encoder, as transformers reads it
 TOKENIZER = "tokenizer.json"  # its tokenizer, as the package tokenizers reads it
 METHOD = "remembered.safetensors"  # state of the method, if it has any
@@ -89,18 +90,26 @@ def write_files(folder: Path, config: LearnerConfig, state: LearnerState, bases:
     _write_weights(folder, state.model, bases)
 
 
-def _write_weights(folder: Path, model: Model, bases: Iterable[Path]) -> None:
+def _write_weights(folder: Path, model: Model, bases: Sequence[Path]) -> None:
     tensors = model.state_dict()
     shared: set[str] = set()
     if model.settings.is_pretrained:
-        for base in bases:
-            if shared := _unchanged(base, tensors):
-                link_or_copy(base, folder / BASE)
-                break
-        else:
-            shared = {f"encoder.{name}" for name in model.encoder.state_dict()}
-            save_tensors(folder / BASE, {name: tensors[name] for name in shared})
+        shared |= _write_shared(
+            folder / BASE, tensors, {f"encoder.{name}" for name in model.encoder.state_dict()}, bases
+        )
+    if router := {name for name in tensors if name.startswith("memory.base.")}:
+        shared |= _write_shared(folder / ROUTER, tensors, router, [base.with_name(ROUTER) for base in bases])
     save_tensors(folder / MODEL, {name: tensor for name, tensor in tensors.items() if name not in shared})
+
+
+def _write_shared(file: Path, tensors: Mapping[str, Tensor], names: set[str], earlier: Iterable[Path]) -> set[str]:
+    """Write tensors to a file, or link to an earlier one that has most of them; returns the names of those in it."""
+    for other in earlier:
+        if shared := _unchanged(other, tensors):
+            link_or_copy(other, file)
+            return shared
+    save_tensors(file, {name: tensors[name] for name in names})
+    return names
 
 
 def _unchanged(base: Path, tensors: Mapping[str, Tensor]) -> set[str]:
@@ -225,13 +234,17 @@ def _read_files(
         raise ValueError(f"{CONFIG}: labels or seed")
     if config.model.is_pretrained and config.encoder is None:
         raise ValueError(f"{ENCODER} is missing")
-    stored = version.shapes(BASE, MODEL)
+    stored = version.shapes(BASE, ROUTER, MODEL)
     model = rebuild(task, config.model, len(labels), shape, files=config.encoder, stored=stored)
     vocabulary = Vocabulary.from_json(version.json(VOCABULARY))
     if shape.get("words", len(vocabulary)) != len(vocabulary):
         raise ValueError(f"{VOCABULARY} has {len(vocabulary):,} words, and {CONFIG} {shape['words']:,}")
     known = model.state_dict().keys()
-    tensors = {n: t for n, t in (version.tensors(BASE) | version.tensors(MODEL)).items() if n in known}
+    tensors = {
+        n: t
+        for n, t in (version.tensors(BASE) | version.tensors(ROUTER) | version.tensors(MODEL)).items()
+        if n in known
+    }
     check_numbers(model, tensors)
     model.load_state_dict(tensors)
     model.encoder.check()
