@@ -1,4 +1,4 @@
-"""What a domain memory gains: `python -m research.memory demo|sentiment|intents|reviews [--data PATH]`."""
+"""What a domain memory gains: `python -m research.memory STREAM [--data PATH]`."""
 
 import argparse
 import gzip
@@ -23,12 +23,14 @@ SENTIMENT = {
     "3": ("editorials", "films", "tweets", "products"),
 }
 REVIEWS = ("books", "electronics", "music", "software", "toys_games")
+LSTM = "-lstm"  # ends the name of a stream that a BiLSTM learns
 ROWS, PER_INTENT, TEST = 400, 20, 400
 T95 = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 9: 2.306}  # Student's t by the number of values
 
 
 def streams(name: str, data: Path | None) -> Iterator[tuple[str, int, Stream]]:
     """The name of each order, a seed and its stream."""
+    name = name.removesuffix(LSTM)
     if name == "demo":
         yield from (("1", seed, synthetic_stream(seed=seed)) for seed in range(10, 15))
         return
@@ -85,7 +87,7 @@ def shuffled(rows: Sequence[Any], seed: int) -> list[Any]:
 def create(method: str, name: str, seed: int) -> Learner:
     if name == "demo":
         return Learner.create(method, model=MODEL, training=TRAINING, seed=seed, device="cpu")
-    return Learner.create(method, encoder="minilm", seed=seed, device="cpu")
+    return Learner.create(method, encoder=None if name.endswith(LSTM) else "minilm", seed=seed, device="cpu")
 
 
 def accuracies(learner: Learner, stream: Stream) -> dict[str, Any]:
@@ -125,7 +127,9 @@ def run(name: str, data: Path | None) -> None:
     runs, ceilings = [], {}
     for order, seed, stream in streams(name, data):
         began = time.monotonic()
-        learner = create("finetune+vocab+memory" if name == "demo" else "finetune+ema+memory", name, seed)
+        learner = create(
+            "finetune+vocab+memory" if name == "demo" or name.endswith(LSTM) else "finetune+ema+memory", name, seed
+        )
         learner.learn(stream)
         forgotten = learner.history.matrix.forgetting()
         figures = accuracies(learner, stream)
@@ -154,7 +158,7 @@ def write(name: str, runs: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m research.memory", description=__doc__)
-    parser.add_argument("stream", choices=("demo", "sentiment", "intents", "reviews"))
+    parser.add_argument("stream", choices=("demo", "sentiment", "intents", "reviews", "sentiment-lstm", "reviews-lstm"))
     parser.add_argument("--data", type=Path)
     given = parser.parse_args()
     run(given.stream, given.data)

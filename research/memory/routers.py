@@ -98,7 +98,9 @@ def words(train: list[list[Any]], test: list[list[Any]]) -> list[Tensor]:
     """Log-probabilities (texts, domains) of each domain's test texts by naive Bayes, as the memory's keys are now."""
     from memgrow.data.batches import Encoded
 
-    counts = torch.stack([token_counts(Encoded(texts, [0] * len(texts), ())) for texts in train]).double() + SMOOTHING
+    counts = (
+        torch.stack([token_counts(Encoded(texts, [0] * len(texts), False)) for texts in train]).double() + SMOOTHING
+    )
     weights = (counts / counts.sum(1, keepdim=True)).log()
     return [torch.stack([weights[:, torch.from_numpy(buckets_of(one))].sum(1) for one in texts]) for texts in test]
 
