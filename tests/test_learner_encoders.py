@@ -106,7 +106,7 @@ def test_a_method_learns_and_predicts_the_same_after_it_was_saved(encoder, strea
 
 def test_the_defaults_are_for_fine_tuning(encoder):
     learner = Learner.create(encoder=encoder, device="cpu")
-    assert learner.method.name == "finetune+ema"
+    assert learner.method.name == "finetune+ema+memory"
     assert (learner.options.smooth, learner.options.keep) == ("auto", "auto")
     assert learner.training == replace(FINE_TUNING, epochs="auto")
     assert learner.settings.encoder == str(encoder)

@@ -6,6 +6,7 @@ import json
 import random
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -84,10 +85,17 @@ def shuffled(rows: Sequence[Any], seed: int) -> list[Any]:
     return random.Random(seed).sample(list(rows), len(rows))
 
 
+def method_for(name: str) -> str:
+    return "finetune+vocab" if name == "demo" or name.endswith(LSTM) else "finetune+ema"
+
+
 def create(method: str, name: str, seed: int) -> Learner:
     if name == "demo":
         return Learner.create(method, model=MODEL, training=TRAINING, seed=seed, device="cpu")
-    return Learner.create(method, encoder=None if name.endswith(LSTM) else "minilm", seed=seed, device="cpu")
+    encoder = None if name.endswith(LSTM) else "minilm"
+    learner = Learner.create(method, encoder=encoder, seed=seed, device="cpu")
+    learner.use(method, replace(learner.options, read_entries="always"))
+    return learner
 
 
 def accuracies(learner: Learner, stream: Stream) -> dict[str, Any]:

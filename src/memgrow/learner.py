@@ -252,7 +252,8 @@ class Learner:
                 f"{spec.name} needs statistics of every domain, and {', '.join(self.history.domains)} were learned "
                 f"with {self.method.name}: start a new model with {spec.name}"
             )
-        if isinstance(self.model, Classifier) and self.model.memory is not None and not spec.keeps_memory:
+        memory = self.model.memory if isinstance(self.model, Classifier) else None
+        if memory is not None and memory.routes and not spec.keeps_memory:
             raise SettingsError(f"{spec.name} would drop this model's domain memory: use {spec.name}+memory")
         self.config = replace(self.config, method=spec, options=options)
         self.state = replace(self.state, method_state=method_state)
@@ -330,7 +331,7 @@ class Learner:
         return [Answer(text, one.ended, one.score, one.words) for text, one in zip(texts, found, strict=True)]
 
     def route(self, texts: Sequence[Text]) -> list[dict[str, float]]:
-        """For each text, how probable each entry of the domain memory is by the text's words; the best one is read."""
+        """For each text, how probable each entry of the domain memory is; a text reads the best one."""
         if (memory := self.classifier().memory) is None:
             raise ModelError(f"this model has no domain memory: train one with {self.method.name}+memory")
         _check_list(texts, "route")

@@ -89,7 +89,7 @@ def test_adapt_with_an_encoder(memgrow, data, tmp_path):
     memgrow.done("adapt", model, data["kitchen"], "--encoder", encoder, "--set", "epochs=1")
     memgrow.done("adapt", model, data["harbour"], "--encoder", encoder)
     learner = Learner.load(model, "cpu")
-    assert learner.method.name == "finetune+ema"
+    assert learner.method.name == "finetune+ema+memory"
     assert learner.history.domains == ("kitchen", "harbour")
     assert json.loads(memgrow.done("predict", model, "a pan", "a pot").splitlines()[0])["label"] in learner.labels
 

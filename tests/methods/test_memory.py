@@ -11,8 +11,9 @@ import torch
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
+from memgrow.methods import MethodSettings
 from memgrow.models import Classifier, ModelSettings, PretrainedEncoder, PretrainedSettings
-from memgrow.models.domain_memory import LEAST_TEXTS, token_counts
+from memgrow.models.domain_memory import LEAST_GROUP, LEAST_TEXTS, gaussian_key, token_counts
 from memgrow.storage.export import export_huggingface, export_onnx
 from memgrow.storage.versions import undo
 from memgrow.training.settings import TrainingSettings
@@ -30,7 +31,8 @@ def stream(domains: int = 3) -> Stream:
 def create(method: str, encoder: Path | None = None) -> Learner:
     if encoder is None:
         return Learner.create(method, model=SMALL, training=TRAINING)
-    return Learner.create(method, model=PretrainedSettings(encoder=str(encoder)), training=TRAINING)
+    options = MethodSettings(read_entries="always")
+    return Learner.create(method, model=PretrainedSettings(encoder=str(encoder)), training=TRAINING, options=options)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,7 @@ def test_what_a_memory_does_not_go_with_is_refused(tiny: Path, tmp_path: Path) -
     with pytest.raises(SettingsError, match="without one"):
         plain.adapt(domains[1])
     learner = create("finetune+memory", tiny)
-    learner.adapt(domains[0])
+    learner.learn(domains)
     with pytest.raises(SettingsError, match=r"finetune\+memory"):
         learner.use("finetune")
     with pytest.raises(ModelError, match="domain memory"):
@@ -167,7 +169,7 @@ def test_a_damaged_memory_is_refused(tmp_path: Path, change: str) -> None:
     learner.learn(stream(2))
     model = learner.classifier()
     shape = model.shape()
-    entries = shape["domain_memory"]
+    entries = shape["domain_memory"]["entries"]
     if change == "no key":
         del entries[0]["tensors"]["key"]
     elif change == "no entry":
@@ -177,3 +179,43 @@ def test_a_damaged_memory_is_refused(tmp_path: Path, change: str) -> None:
     stored = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     with pytest.raises((ValueError, ModelError)):
         rebuild("pair", model.settings, model.labels, shape, stored=stored)
+
+
+def test_read_by_labels_the_newest_entry_answers_for_domains_whose_labels_it_has(tiny: Path) -> None:
+    first, second, third = stream()
+    renamed = with_label(second, every=1)
+    learner = create("finetune+memory", tiny)
+    learner.use("finetune+memory", replace(learner.options, read_entries="labels"))
+    learner.learn([first, third])
+    model = learner.classifier()
+    assert model.memory is not None
+    assert not model.memory.routes
+    data = learner.split(first, "test")
+    assert torch.equal(model.logits(data), model.plain_logits(data))
+    learner.adapt(renamed)
+    model = learner.classifier()
+    assert model.memory is not None
+    assert model.memory.readers == [1, 1, 2]
+    predicted = learner.for_domain(first.name).predict(first.test)
+    assert {one.label for one in predicted} <= set(first.labels)
+
+
+def test_versions_share_the_file_of_the_encoder_that_routes(tmp_path: Path, tiny: Path) -> None:
+    learner = create("finetune+memory", tiny)
+    learner.learn(stream(2), folder=tmp_path / "model")
+    files = list((tmp_path / "model" / "versions").glob("*/router.safetensors"))
+    assert len(files) == 2
+    assert len({file.stat().st_ino for file in files}) == 1
+
+
+def test_a_mean_of_few_texts_is_not_kept(tiny: Path) -> None:
+    learner = create("finetune+memory", tiny)
+    learner.adapt(stream(1)[0])
+    data = learner.encode(stream(1)[0].train)
+    vectors = torch.randn(len(data), 6)
+    rare = data.some(list(range(len(data))))
+    rare.labels[0] = 7  # type: ignore[index]
+    key = gaussian_key(rare, vectors)
+    assert int(key["texts"].min()) >= LEAST_GROUP
+    repeated = gaussian_key(data.some([*range(len(data)), *[0] * 50]), torch.cat([vectors, vectors[:1].repeat(50, 1)]))
+    torch.testing.assert_close(repeated["key"], gaussian_key(data, vectors)["key"])

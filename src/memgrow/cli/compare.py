@@ -225,7 +225,7 @@ def demo(
     device: opt.Device = "auto",
     as_json: opt.AsJson = False,
 ) -> None:
-    """Four made-up domains in turn: fine-tuning beside the default and a memory that grows, and what to conclude.
+    """Four made-up domains in turn: fine-tuning, a domain memory, and retraining on everything.
 
     Example: memgrow demo --seeds 3
     """

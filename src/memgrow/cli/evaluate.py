@@ -100,6 +100,7 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
     confusions = {name: confusion_of(labels, *one) for name, one in outputs.items()}
     right = {name: (logits.argmax(-1) == own).tolist() for name, (logits, own) in outputs.items()}
     compared = {} if other is None else _compared(right, other, stream)
+    told = _told(learner, stream)
     if as_json:
         figures: dict[str, Any] = {}
         for name, one in scores.items():
@@ -108,6 +109,8 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
                 details |= {**asdict(one), "temperature": temperature, "ece_uncalibrated": uncalibrated[name].ece}
             if compared:
                 details["against"] = asdict(compared[name])
+            if name in told:
+                details["accuracy_for_domain"] = told[name]
             figures[name] = {**details, "accuracy": one.accuracy} if details else one.accuracy
         if ALL in compared:
             every = [is_right for one in right.values() for is_right in one]
@@ -115,6 +118,9 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
         write_json(figures)
     else:
         console.print(tables.scores_table(scores, uncalibrated, confusions))
+        if told:
+            shown_ones = ", ".join(f"{name} {tables.percent(score)}%" for name, score in told.items())
+            say(f"With the domain given (predict --for-domain): {shown_ones}.")
         for name, confusion in confusions.items() if shown.by_label else ():
             console.print(tables.labels_table(name, confusion), tables.confusion_table(name, confusion))
         if compared:
@@ -122,6 +128,13 @@ def _evaluate_labels(learner: "Learner", stream: "Stream", shown: LabelOptions, 
             console.print(tables.side_by_side_table(*names, compared))
     if shown.plot is not None:
         save_picture(shown.plot, lambda: draw_confusions(confusions, f"{model}: labels and predictions"))
+
+
+def _told(learner: "Learner", stream: "Stream") -> dict[str, float]:
+    """Accuracy where the domain of each text is given, of domains that are read from a domain memory."""
+    memory = learner.classifier().memory
+    known = memory.names if memory is not None and memory.routes else []
+    return {one.name: learner.for_domain(one.name).evaluate(one) for one in stream if one.name in known}
 
 
 def _compared(right: dict[str, list[bool]], other: "Learner", stream: "Stream") -> dict[str, "SideBySide"]:

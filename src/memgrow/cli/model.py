@@ -22,7 +22,7 @@ def inspect(
     as_json: opt.AsJson = False,
     device: opt.Device = "auto",
 ) -> None:
-    """What a model has learned, which versions are kept, and which domains' slots a text reads.
+    """What a model has learned, which versions are kept, and which domains' slots and entries a text reads.
 
     Example: memgrow inspect model/ "a quiet, moving book"
     """
@@ -43,6 +43,7 @@ def inspect(
                 "tokens": learner.tokens(example),
                 "unknown": unknown_words(learner, example),
                 "banks": attention_by_bank(learner, example),
+                "entries": tables.memory_entries(learner, example),
             }
             for example in examples
         ]

@@ -22,10 +22,10 @@ NO_VECTORS = "none"  # in place of a file: no vectors, not even those of earlier
 # Defaults of the library, repeated here so that --help does not import torch.
 LOCAL = "local"
 COMPARED = "finetune,finetune+vocab,finetune+slots+vocab,finetune+vocab+ema,multi-task"
-DEMO = "finetune,finetune+vocab,finetune+slots+vocab"
+DEMO = "finetune,finetune+vocab+memory,multi-task"
 WINDOW, ALPHA = 100, 0.01
 METHODS = (
-    "finetune+vocab,finetune+vocab+ema,finetune+ema,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
+    "finetune+vocab,finetune+vocab+ema,finetune+ema+memory,finetune+ema,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
     "finetune+hidden+vocab,frozen,frozen+slots,ewc,progressive,lora,ridge,rehearsal,multi-task,in-domain"
 )
 

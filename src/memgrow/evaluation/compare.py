@@ -32,14 +32,14 @@ from memgrow.evaluation.history import AccuracyMatrix, Stage
 from memgrow.evaluation.ray_executor import LOCAL, PER_GPU, RayExecutor
 from memgrow.evaluation.replies import evaluate_replies
 from memgrow.learner import Learner
-from memgrow.methods import MethodSettings, find_method
+from memgrow.methods import RECOMMENDED_FOR_ENCODERS, MethodSettings, find_method
 from memgrow.models import REPLY, ModelSettings
 from memgrow.nn.device import allow_tf32, find_device, is_out_of_memory
 from memgrow.training.checks import check_stage
 from memgrow.training.settings import TrainingSettings, defaults_for_device
 
 METHODS = (BASELINE, "finetune+vocab", "finetune+slots+vocab", "finetune+vocab+ema", RETRAINING)
-ENCODER_METHODS = (BASELINE, "finetune+ema", "finetune+average", RETRAINING)  # for a pretrained encoder
+ENCODER_METHODS = (BASELINE, RECOMMENDED_FOR_ENCODERS, "finetune+average", RETRAINING)  # for a pretrained encoder
 FEW_EXAMPLES = 5000  # training examples of all runs: with fewer, starting processes takes longer than training
 RETRAINING_PATIENCE = 6  # epochs, at least: retraining on everything has to converge
 

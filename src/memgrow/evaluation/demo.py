@@ -9,14 +9,14 @@ from memgrow.data import synthetic_stream
 from memgrow.evaluation.comparison import Comparison, RunResult
 from memgrow.evaluation.history import History
 from memgrow.learner import Learner
-from memgrow.methods import RECOMMENDED, find_method
+from memgrow.methods import find_method
 from memgrow.models import ModelSettings
 from memgrow.training.progress import Progress
 from memgrow.training.settings import TrainingSettings
 
 MODEL = ModelSettings(embedding=32, hidden=32, slots=32, perceptron=64)
 TRAINING = TrainingSettings(rate=3e-3, epochs=8, patience=3)
-METHODS = ("finetune", RECOMMENDED, "finetune+slots+vocab")
+METHODS = ("finetune", "finetune+vocab+memory", "multi-task")
 
 
 @dataclass(frozen=True)

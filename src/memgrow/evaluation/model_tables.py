@@ -25,7 +25,7 @@ from memgrow.evaluation.tables import (
     rows_kept,
 )
 from memgrow.learner import Learner
-from memgrow.models import REPLY, PretrainedEncoder
+from memgrow.models import REPLY, Classifier, PretrainedEncoder
 from memgrow.nn import MemoryBank, count_parameters
 from memgrow.storage.versions import SavedVersion
 
@@ -38,6 +38,7 @@ def about(learner: Learner) -> dict[str, Any]:
     """Facts about a model, as in `inspect --json`; None where a model has no such thing."""
     model, settings = learner.trained(), learner.settings
     encoder = model.encoder if isinstance(model.encoder, PretrainedEncoder) else None
+    memory = model.memory if isinstance(model, Classifier) else None
     slots: dict[str, int] = {}
     for segment in model.banks[0].segments if model.banks else ():
         slots[segment.domain] = slots.get(segment.domain, 0) + segment.stop - segment.start
@@ -52,6 +53,7 @@ def about(learner: Learner) -> dict[str, Any]:
         "memory_layers": encoder.memory_layers if encoder else None,
         "domains": learner.history.domains,
         "slots_in_each_bank": slots,
+        "domain_memory": memory.names if memory is not None else None,
         "banks": sum(isinstance(part, MemoryBank) and len(part) > 0 for part in model.modules()),
         "words": None if encoder else len(learner.vocabulary) - 2,
         "hidden_units": None if encoder else model.encoder.hidden_units,
@@ -144,12 +146,22 @@ def reading_table(learner: Learner, example: Example) -> RenderableType:
     return Group(Table(text, columns, rows), *said)
 
 
+def memory_entries(learner: Learner, example: Example) -> dict[str, float]:
+    """How probable each entry of the domain memory is for a text; none if the newest one answers for all."""
+    model = learner.trained()
+    memory = model.memory if isinstance(model, Classifier) else None
+    return learner.route([example])[0] if memory is not None and memory.routes else {}
+
+
 def _about_text(learner: Learner, example: Example) -> list[str]:
     if learner.task == REPLY:
         lines = [f"Reply: {learner.reply([example])[0].text}"]
     else:
         (answer,) = learner.predict([example])
         lines = [f"Prediction: {answer.label} ({percent(answer.confidence)}%)"]
+        if entries := memory_entries(learner, example):
+            best = sorted(entries, key=lambda name: -entries[name])[:3]
+            lines.append(f"Domain memory: {', '.join(f'{name} {percent(entries[name])}%' for name in best)}")
     if unknown := unknown_words(learner, example):
         lines.append(f"Unknown words: {listed(unknown)}")
     return lines

@@ -4,7 +4,7 @@ Training is that of the method it is added to. `models/domain_memory.py` has the
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from memgrow.data.batches import Encoded
 from memgrow.errors import SettingsError
@@ -16,6 +16,7 @@ from memgrow.models.domain_memory import DomainMemory
 @dataclass(frozen=True)
 class MemoryOptions:
     entry_rank: int = option(8, least=1)  # of an encoder's differences in an entry of the domain memory
+    read_entries: Literal["always", "labels"] = option("always", words=("always", "labels"))  # see DomainMemory
 
 
 class Memory(Method):
@@ -40,6 +41,6 @@ class Memory(Method):
         assert isinstance(model, Classifier)
         assert old is None or isinstance(old, Classifier)
         name = "+".join(one.name for one in domain.domains)
-        rank = self.options.entry_rank
-        model.memory = DomainMemory.grown(old, model, domain=name, data=domain.data, rank=rank)
+        rank, read = self.options.entry_rank, self.options.read_entries
+        model.memory = DomainMemory.grown(old, model, domain=name, data=domain.data, rank=rank, read=read)
         return {"entry_rank": rank} if model.settings.is_pretrained else {}

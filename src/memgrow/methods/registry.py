@@ -21,7 +21,7 @@ from memgrow.models import ModelSettings
 Grows = Literal["words", "slots", "hidden", "column"]
 # Chosen by the protocol in research/which_method.
 RECOMMENDED = "finetune+vocab"
-RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "finetune+ema", "finetune+vocab+ema"
+RECOMMENDED_FOR_ENCODERS, RECOMMENDED_FOR_REPLIES = "finetune+ema+memory", "finetune+vocab+ema"
 
 
 @dataclass(frozen=True)

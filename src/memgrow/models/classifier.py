@@ -92,7 +92,7 @@ class Classifier(Model):
 
         With a domain memory each text is read by the entry that suits it best, or by that of `domain`.
         """
-        if self.memory is None or len(self.memory) < 2:
+        if self.memory is None or not self.memory.routes:
             return self.plain_logits(data)
         return self.memory.logits(self, data, domain)
 
@@ -217,7 +217,7 @@ def rebuild(
         return _rebuild(task, settings, labels, shape, files)
     if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
         raise unfit(f"more layers or columns than the {len(stored):,} tensors")
-    for name, sizes in DomainMemory.sizes(shape.get("domain_memory", ())).items():
+    for name, sizes in DomainMemory.sizes(shape.get("domain_memory", {"entries": ()})).items():
         if stored.get(name) != sizes:
             raise unfit(f"{name} is {stored.get(name, 'missing')} and should be {sizes}")
     if files is None:

@@ -54,10 +54,13 @@ class Entry:
 class DomainMemory(nn.Module):
     """Entries in the order in which their domains were learned."""
 
-    def __init__(self, entries: Sequence[Entry], base: PretrainedEncoder | None = None) -> None:
-        """`base` is the encoder as it was before the first domain, which is never changed."""
+    def __init__(self, entries: Sequence[Entry], base: PretrainedEncoder | None, read: str) -> None:
+        """`base` is the encoder as it was before the first domain, which is never changed.
+
+        `read` says which entry answers for a domain: "always" its own, or by "labels" the newest with all its labels.
+        """
         super().__init__()
-        self.base = base
+        self.base, self.read = base, read
         self._entries = [(one.name, one.blocks, one.shape) for one in entries]
         for number, entry in enumerate(entries):
             for name, tensor in entry.tensors.items():
@@ -68,7 +71,9 @@ class DomainMemory(nn.Module):
     # Growing
 
     @classmethod
-    def grown(cls, old: "Classifier | None", model: "Classifier", *, domain: str, data: Encoded, rank: int) -> Any:
+    def grown(
+        cls, old: "Classifier | None", model: "Classifier", *, domain: str, data: Encoded, rank: int, read: str
+    ) -> "DomainMemory":
         """The old model's memory, with a value for its newest entry and a new entry for the domain."""
         entries, base = (
             ([], None) if old is None or old.memory is None else (list(old.memory.entries()), old.memory.base)
@@ -82,7 +87,7 @@ class DomainMemory(nn.Module):
         own = torch.tensor(sorted(set(data.labels)))
         key = {KEY: token_counts(data)} if base is None else gaussian_key(data, features(base, data))
         tensors = {name: tensor.to(model.device) for name, tensor in {LABELS: own, **key}.items()}
-        return cls([*entries, Entry(domain, model.label_blocks, model.encoder.shape(), tensors)], base)
+        return cls([*entries, Entry(domain, model.label_blocks, model.encoder.shape(), tensors)], base, read)
 
     def entries(self) -> Iterator[Entry]:
         for number, (name, blocks, shape) in enumerate(self._entries):
@@ -100,6 +105,19 @@ class DomainMemory(nn.Module):
         return [name for name, _, _ in self._entries]
 
     # Reading
+
+    @property
+    def readers(self) -> list[int]:
+        """For each entry, the number of the one that answers for its domain."""
+        if self.read == "always":
+            return list(range(len(self)))
+        labels = [set(own.tolist()) for own in self._keys(LABELS)]
+        return [max(number for number, other in enumerate(labels) if other >= own) for own in labels]
+
+    @property
+    def routes(self) -> bool:
+        """Whether any but the newest entry answers."""
+        return any(number != len(self) - 1 for number in self.readers)
 
     def scores(self, data: Encoded) -> Tensor:
         """Log-probabilities of entries (examples, entries) for each text."""
@@ -139,8 +157,9 @@ class DomainMemory(nn.Module):
         else:
             chosen = torch.full((len(data),), len(self) - 1 - self.names[::-1].index(domain))
         logits = torch.empty(len(data), model.labels)
-        for number in sorted(set(chosen.tolist())):
-            indices = (chosen == number).nonzero().flatten()
+        readers = torch.tensor(self.readers)[chosen]
+        for number in sorted(set(readers.tolist())):
+            indices = (readers == number).nonzero().flatten()
             logits[indices] = self._logits_of(number, model, data.some(indices.tolist()))
         return logits
 
@@ -188,16 +207,16 @@ class DomainMemory(nn.Module):
     # Copying, saving and loading
 
     def __deepcopy__(self, memo: Any) -> "DomainMemory":
-        return DomainMemory(list(self.entries()), self.base)
+        return DomainMemory(list(self.entries()), self.base, self.read)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         self._models.clear()
         self._gaussians = None
         return super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
 
-    def shape(self) -> list[dict[str, Any]]:
+    def shape(self) -> dict[str, Any]:
         """All that is needed to build it again, as JSON."""
-        return [
+        entries = [
             {
                 "name": one.name,
                 "labels": list(one.blocks),
@@ -206,16 +225,18 @@ class DomainMemory(nn.Module):
             }
             for one in self.entries()
         ]
+        return {"read": self.read, "entries": entries}
 
     @classmethod
-    def restore(cls, shape: Sequence[Mapping[str, Any]], base: PretrainedEncoder | None) -> "DomainMemory":
+    def restore(cls, shape: Mapping[str, Any], base: PretrainedEncoder | None) -> "DomainMemory":
         """A memory of that shape, its tensors to be filled in."""
-        if len(shape) == 0 or not all(isinstance(one["name"], str) for one in shape):
+        given = shape["entries"]
+        if len(given) == 0 or not all(isinstance(one["name"], str) for one in given):
             raise ValueError("an entry of the domain memory has no name")
-        for one in shape:
+        for one in given:
             sizes, expected = one["tensors"], {KEY: [BUCKETS]}
             if base is not None:
-                (groups,), width = sizes[TEXTS], shape[0]["tensors"][SPREAD_OF][0]
+                (groups,), width = sizes[TEXTS], given[0]["tensors"][SPREAD_OF][0]
                 expected = {KEY: [groups, width], SPREAD_OF: [width, width]}
             if LABELS not in sizes or any(sizes.get(name) != size for name, size in expected.items()):
                 raise ValueError("an entry of the domain memory has no key")
@@ -226,16 +247,16 @@ class DomainMemory(nn.Module):
                 one["encoder"],
                 {name: torch.empty(sizes, dtype=_dtype(name, base)) for name, sizes in one["tensors"].items()},
             )
-            for one in shape
+            for one in given
         ]
-        return cls(entries, base)
+        return cls(entries, base, shape["read"])
 
     @staticmethod
-    def sizes(shape: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, ...]]:
+    def sizes(shape: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
         """The shapes of the tensors of a memory that `shape` describes, by their names in a model's state dict."""
         return {
             f"memory.{_buffer(number, name)}": tuple(sizes)
-            for number, one in enumerate(shape)
+            for number, one in enumerate(shape["entries"])
             for name, sizes in one["tensors"].items()
         }
 

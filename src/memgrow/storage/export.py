@@ -64,8 +64,8 @@ def export_onnx(learner: "Learner", path: str | Path) -> None:
     Its probabilities are those of `predict` in float32, calibration included.
     """
     model = learner.trained()
-    if isinstance(model, Classifier) and model.memory is not None:
-        raise ModelError("ONNX has no domain memory: use --to huggingface, memgrow serve, or a model without memory")
+    if isinstance(model, Classifier) and model.memory is not None and model.memory.routes:
+        raise ModelError("this model reads its domain memory, which ONNX cannot: use --to huggingface or memgrow serve")
     if not isinstance(model, Classifier) or not isinstance(model.encoder, PretrainedEncoder):
         raise ModelError(
             "only classifiers on a pretrained encoder can be exported to ONNX: use --to huggingface, or memgrow serve"

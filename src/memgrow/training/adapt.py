@@ -160,12 +160,12 @@ def adapt_model(
 
 def check_learnable(config: LearnerConfig, stage: StageData) -> None:
     """Refuse a stage that the method or the model cannot learn."""
-    config.method.check_task(stage.task)
     if stage.task == REPLY and config.model.is_pretrained:
         raise SettingsError(
             f"{stage.name} has replies, and a pretrained encoder predicts labels: give rows with labels, or leave the "
             "encoder out"
         )
+    config.method.check_task(stage.task)
 
 
 def _new_words(config: LearnerConfig, state: LearnerState, old: Model | None, tokens: Tokenized) -> StoredWords:
