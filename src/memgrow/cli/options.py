@@ -25,7 +25,7 @@ COMPARED = "finetune,finetune+vocab,finetune+slots+vocab,finetune+vocab+ema,mult
 DEMO = "finetune,finetune+vocab+memory,multi-task"
 WINDOW, ALPHA = 100, 0.01
 METHODS = (
-    "finetune+vocab,finetune+vocab+ema,finetune+ema+memory,finetune+ema,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
+    "finetune+vocab,finetune+vocab+ema,finetune+ema+memory,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
     "finetune+hidden+vocab,frozen,frozen+slots,ewc,progressive,lora,ridge,rehearsal,multi-task,in-domain"
 )
 
