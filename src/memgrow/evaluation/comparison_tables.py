@@ -49,7 +49,7 @@ def compared_table(comparison: Comparison, seeds: int) -> Table:
                 f"{values['seconds'].mean:,.0f} s",
             )
         )
-    names = ("average", f"against {BASELINE}", "forgot", *(["perpl."] if replies else []), "parameters", "time")
+    names = ("average", f"vs. {BASELINE}", "forgot", *(["perpl."] if replies else []), "parameters", "time")
     incremental = sum(not sees_old_data(method) for method in comparison.order)
     return Table(
         f"at the end, {comparison.kind.title}, {counted(seeds, 'seed')}",
