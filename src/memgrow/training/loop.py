@@ -60,6 +60,7 @@ def train(
     optimizer = make_optimizer(parameters, settings, new)
     batches = -(-len(data) // settings.batch)
     patience, warmup = settings.patience_for(len(validation)), method.warmup_epochs(batches)
+    newest = settings.select == "last"
     best = _copy(trainable.state(model))
     running = torch.zeros(2, dtype=torch.double, device=model.device)  # loss and correct answers of this epoch so far
     state = TrainState()
@@ -95,6 +96,8 @@ def train(
         )
 
     def may_improve() -> bool:
+        if newest:
+            return state.epoch < settings.max_epochs
         waited = state.epoch - max(state.best_epoch, warmup)
         return state.epoch < settings.max_epochs and state.best < PERFECT and waited < patience
 
@@ -134,7 +137,8 @@ def train(
             raise diverged(batches)
         with swapped(model, method.evaluation_weights(model, optimizer)):
             score = model.score(validation)
-            state = state.after_epoch(score, time.monotonic() - started, float(running[0]) / max(seen, 1))
+            loss_so_far = float(running[0]) / max(seen, 1)
+            state = state.after_epoch(score, time.monotonic() - started, loss_so_far, newest)
             if state.best_epoch == state.epoch:
                 best = _copy(trainable.state(model))
         if resume.due_after_epoch(best):

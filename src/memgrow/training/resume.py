@@ -49,11 +49,13 @@ class TrainState:
                 raise ValueError(f"{one.name} is {number!r}")
         return cls(**{**value, "curve": Curve.from_json(value.get("curve", {}))})
 
-    def after_epoch(self, score: float, seconds: float, loss: float | None = None) -> "TrainState":
-        """The state at the beginning of the next epoch, once this one has been validated."""
+    def after_epoch(
+        self, score: float, seconds: float, loss: float | None = None, newest: bool = False
+    ) -> "TrainState":
+        """The state at the beginning of the next epoch, once this one has been validated; `newest`: it is the best."""
         curve = self.curve.then(loss, score)
         new = TrainState(self.epoch + 1, best=self.best, best_epoch=self.best_epoch, seconds=seconds, curve=curve)
-        return replace(new, best=score, best_epoch=new.epoch) if score > self.best else new
+        return replace(new, best=score, best_epoch=new.epoch) if newest or score > self.best else new
 
 
 class UnfinishedError(ModelError):

@@ -31,6 +31,7 @@ from memgrow.models.tokenizer import max_tokens, tokenize_for
 
 AUTO: Literal["auto"] = "auto"
 SCHEDULES = ("constant", "linear")
+SELECTIONS = ("best", "last")
 LARGEST = 2**31 - 1
 AUTO_EPOCHS, AUTO_STEPS = 5, 150  # epochs="auto": 5; a first domain, or one without known labels, 150 steps at least
 AUTO_PATIENCE, VALIDATED = 2, 500  # patience="auto": epochs with 500 validation predictions in all, at least 2
@@ -51,6 +52,7 @@ class TrainingSettings:
     new_rate: float | None = None  # learning rate of parameters without pretraining; None: the same
     warm_up: int = 0  # steps in which the learning rates rise, at most a third of all
     schedule: str = "constant"  # of the learning rates after that: constant, or linear to zero
+    select: str = "best"  # the weights of the best epoch by validation, with early stopping, or of the last one
 
     def __post_init__(self) -> None:
         take_plain_values(self)
@@ -66,6 +68,8 @@ class TrainingSettings:
             raise SettingsError(f"warm_up must be 0 or more steps, not {self.warm_up}")
         if self.schedule not in SCHEDULES:
             raise SettingsError(f"schedule {self.schedule!r} is not known; there are {', '.join(SCHEDULES)}")
+        if self.select not in SELECTIONS:
+            raise SettingsError(f"select {self.select!r} is not known; there are {', '.join(SELECTIONS)}")
 
     @property
     def max_epochs(self) -> int:
