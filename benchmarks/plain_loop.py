@@ -28,7 +28,7 @@ def plain_loop(domains: Sequence[Domain], encoder: str, seed: int, device: str, 
         schedule = get_linear_schedule_with_warmup(optimizer, steps // 10, steps)
         model.train()
         for _ in range(EPOCHS[min(number, 1)]):
-            for batch in torch.randperm(len(rows)).split(BATCH):
+            for batch in torch.split(torch.randperm(len(rows)), BATCH):
                 chosen = [rows[index] for index in batch.tolist()]
                 inputs = tokenizer([row.text for row in chosen], padding=True, truncation=True, return_tensors="pt")
                 answers = torch.tensor([labels.index(row.label or "") for row in chosen])

@@ -26,7 +26,8 @@ TOPICS = ("agnews", "amazon", "dbpedia")
 def read(path: Path) -> Rows:
     raw = path.read_bytes()
     text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode()
-    return [json.loads(line) for line in text.splitlines()]
+    rows = [json.loads(line) for line in text.split("\n") if line]
+    return [row for row in rows if row.get("text", "-").strip()]
 
 
 def shuffled(rows: Sequence[Any], seed: int) -> list[Any]:
@@ -119,7 +120,7 @@ def genres(data: Path, seed: int, rows: int = 2500) -> Stream:
     for genre in GENRES:
         own = shuffled([row for row in train if row["genre"] == genre], seed)[:rows]
         asked = shuffled([row for row in test if row["genre"] == genre], 0)[:TEST]
-        domains.append(Domain.from_rows(genre, rows=pairs(own), test=pairs(asked)))
+        domains.append(Domain.from_rows(genre, rows=pairs(own), test=pairs(asked), pair="pair"))
     return Stream(domains)
 
 

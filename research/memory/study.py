@@ -11,7 +11,7 @@ import argparse
 import copy
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, cast
@@ -70,7 +70,12 @@ def truncated(state: Mapping[str, Tensor], base: Mapping[str, Tensor], rank: int
     found = dict(state)
     for name, tensor in state.items():
         known = base.get(name)
-        if known is None or tensor.dim() != 2 or rank * sum(tensor.shape) >= tensor.numel():
+        if (
+            known is None
+            or known.shape != tensor.shape
+            or tensor.dim() != 2
+            or rank * sum(tensor.shape) >= tensor.numel()
+        ):
             continue
         if len(tensor) > 20_000:  # the word table
             found[name] = known
@@ -80,8 +85,8 @@ def truncated(state: Mapping[str, Tensor], base: Mapping[str, Tensor], rank: int
     return found
 
 
-def share(values: Tensor, labels: list[int]) -> float:
-    return round(100 * float((values == torch.tensor(labels)).double().mean()), 2)
+def share(values: Tensor, labels: Sequence[int]) -> float:
+    return round(100 * float((values == torch.tensor(list(labels))).double().mean()), 2)
 
 
 def padded(logits: Tensor, own: Tensor, labels: int) -> Tensor:
@@ -133,7 +138,8 @@ def train(stream: Stream, method: str, seed: int, encoder: str, device: str) -> 
         share(row[number].argmax(1), data.labels) for number, (row, data) in enumerate(zip(entries, tests, strict=True))
     ]
     record["told"] = told
-    base = PretrainedEncoder.create(model.encoder.settings, model.encoder.files).to(model.device).eval()
+    pretrained = cast(PretrainedEncoder, model.encoder)
+    base = PretrainedEncoder.create(pretrained.settings, pretrained.files).to(model.device).eval()
     record |= by_rank(models, tests, own, base)
     scores = routed(learner, stream, tests, base)
     for number, (data, row, score) in enumerate(zip(tests, entries, scores, strict=True)):
@@ -182,7 +188,7 @@ def routed(learner: Learner, stream: Stream, tests: list[Encoded], base: Pretrai
         data = learner.split(domain, "train")
         key = gaussian_key(data, features(base, data))
         tensors = {LABELS: torch.tensor(sorted(set(data.labels))), **key}
-        entries.append(Entry(domain.name, (), {}, tensors))
+        entries.append(Entry(domain.name, (), {}, False, tensors))
     memory = DomainMemory(entries, base, "always")
     return [memory.scores(data) for data in tests]
 

@@ -68,6 +68,7 @@ class FinishedDomain:
     old: Model | None  # the model before the domain; None on the first one
     model: Model  # with the best epoch's weights
     data: Encoded  # what it was trained on
+    validation: Encoded
     domains: Sequence[Domain]
     last_weights: Weights  # after the last step
     evaluate: Callable[[Iterable[Weights]], list[Tally]]  # validation with each set of weights in the model's place

@@ -16,7 +16,9 @@ from memgrow.models.domain_memory import DomainMemory
 @dataclass(frozen=True)
 class MemoryOptions:
     entry_rank: int = option(8, least=1)  # of an encoder's differences in an entry of the domain memory
-    read_entries: Literal["always", "labels"] = option("always", words=("always", "labels"))  # see DomainMemory
+    read_entries: Literal["conflict", "mean", "always"] = option(
+        "conflict", words=("conflict", "mean", "always")
+    )  # see DomainMemory
 
 
 class Memory(Method):
@@ -41,6 +43,13 @@ class Memory(Method):
         assert isinstance(model, Classifier)
         assert old is None or isinstance(old, Classifier)
         name = "+".join(one.name for one in domain.domains)
-        rank, read = self.options.entry_rank, self.options.read_entries
-        model.memory = DomainMemory.grown(old, model, domain=name, data=domain.data, rank=rank, read=read)
-        return {"entry_rank": rank} if model.settings.is_pretrained else {}
+        model.memory = DomainMemory.grown(
+            old,
+            model,
+            domain=name,
+            data=domain.data,
+            validation=domain.validation,
+            rank=self.options.entry_rank,
+            read=self.options.read_entries,
+        )
+        return {"conflicts": model.memory.newest_conflicts}

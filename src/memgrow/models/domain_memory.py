@@ -12,7 +12,7 @@ import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -48,6 +48,7 @@ class Entry:
     name: str
     blocks: tuple[int, ...]  # labels of the model at that time, as they were added
     shape: Mapping[str, Any]  # of the encoder at that time
+    conflicts: bool  # with what the model knew before: see `conflicts`
     tensors: Mapping[str, Tensor] = field(repr=False)  # labels and key; then the value, by names of parameters
 
 
@@ -57,11 +58,16 @@ class DomainMemory(nn.Module):
     def __init__(self, entries: Sequence[Entry], base: PretrainedEncoder | None, read: str) -> None:
         """`base` is the encoder as it was before the first domain, which is never changed.
 
-        `read` says which entry answers for a domain: "always" its own, or by "labels" the newest with all its labels.
+        `read` says what answers a text that the router gives to an entry:
+
+        - "always": the entry;
+        - "conflict": the entry, if a later domain conflicts with what the model knew or lacks labels of the entry's
+          domain; else the newest;
+        - "mean": the same, but with the mean of both probabilities in place of the newest.
         """
         super().__init__()
         self.base, self.read = base, read
-        self._entries = [(one.name, one.blocks, one.shape) for one in entries]
+        self._entries = [(one.name, one.blocks, one.shape, one.conflicts) for one in entries]
         for number, entry in enumerate(entries):
             for name, tensor in entry.tensors.items():
                 self.register_buffer(_buffer(number, name), tensor)
@@ -72,7 +78,15 @@ class DomainMemory(nn.Module):
 
     @classmethod
     def grown(
-        cls, old: "Classifier | None", model: "Classifier", *, domain: str, data: Encoded, rank: int, read: str
+        cls,
+        old: "Classifier | None",
+        model: "Classifier",
+        *,
+        domain: str,
+        data: Encoded,
+        validation: Encoded,
+        rank: int,
+        read: str,
     ) -> "DomainMemory":
         """The old model's memory, with a value for its newest entry and a new entry for the domain."""
         entries, base = (
@@ -83,41 +97,49 @@ class DomainMemory(nn.Module):
         if old is not None and entries:
             last = entries[-1]
             tensors = {**last.tensors, **way_back(old, model, rank)}
-            entries[-1] = Entry(last.name, last.blocks, last.shape, tensors)
+            entries[-1] = replace(last, tensors=tensors)
         own = torch.tensor(sorted(set(data.labels)))
         key = {KEY: token_counts(data)} if base is None else gaussian_key(data, features(base, data))
         tensors = {name: tensor.to(model.device) for name, tensor in {LABELS: own, **key}.items()}
-        return cls([*entries, Entry(domain, model.label_blocks, model.encoder.shape(), tensors)], base, read)
+        clash = old is not None and conflicts(old, model, validation)
+        return cls([*entries, Entry(domain, model.label_blocks, model.encoder.shape(), clash, tensors)], base, read)
 
     def entries(self) -> Iterator[Entry]:
-        for number, (name, blocks, shape) in enumerate(self._entries):
+        for number, (name, blocks, shape, conflicts) in enumerate(self._entries):
             prefix = _buffer(number, "")
             tensors = {
                 n.removeprefix(prefix).replace("/", "."): t for n, t in self.named_buffers() if n.startswith(prefix)
             }
-            yield Entry(name, blocks, shape, tensors)
+            yield Entry(name, blocks, shape, conflicts, tensors)
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @property
     def names(self) -> list[str]:
-        return [name for name, _, _ in self._entries]
+        return [name for name, *_ in self._entries]
+
+    @property
+    def newest_conflicts(self) -> bool:
+        """Whether the newest domain conflicts with what the model knew before."""
+        return self._entries[-1][3]
 
     # Reading
 
     @property
     def readers(self) -> list[int]:
         """For each entry, the number of the one that answers for its domain."""
-        if self.read == "always":
-            return list(range(len(self)))
-        labels = [set(own.tolist()) for own in self._keys(LABELS)]
-        return [max(number for number, other in enumerate(labels) if other >= own) for own in labels]
+        newest, labels = len(self) - 1, [set(own.tolist()) for own in self._keys(LABELS)]
+        clashes = [clash for *_, clash in self._entries]
+        return [
+            number if self.read == "always" or any(clashes[number + 1 :]) or not own <= labels[-1] else newest
+            for number, own in enumerate(labels)
+        ]
 
     @property
     def routes(self) -> bool:
         """Whether any but the newest entry answers."""
-        return any(number != len(self) - 1 for number in self.readers)
+        return self.read == "mean" or any(number != len(self) - 1 for number in self.readers)
 
     def scores(self, data: Encoded) -> Tensor:
         """Log-probabilities of entries (examples, entries) for each text."""
@@ -157,11 +179,20 @@ class DomainMemory(nn.Module):
         else:
             chosen = torch.full((len(data),), len(self) - 1 - self.names[::-1].index(domain))
         logits = torch.empty(len(data), model.labels)
-        readers = torch.tensor(self.readers)[chosen]
+        readers = torch.tensor(self.readers)[chosen] if domain is None or self.read != "mean" else chosen
         for number in sorted(set(readers.tolist())):
             indices = (readers == number).nonzero().flatten()
             logits[indices] = self._logits_of(number, model, data.some(indices.tolist()))
+        if self.read == "mean" and domain is None:
+            self._mix(logits, model, data, chosen=chosen, newest=readers == len(self) - 1)
         return logits
+
+    def _mix(self, logits: Tensor, model: "Classifier", data: Encoded, *, chosen: Tensor, newest: Tensor) -> None:
+        """Where the newest answers for an older entry: the logarithm of the mean of both probabilities, in place."""
+        for number in sorted(set(chosen[newest].tolist()) - {len(self) - 1}):
+            indices = (newest & (chosen == number)).nonzero().flatten()
+            own = self._logits_of(number, model, data.some(indices.tolist())).softmax(-1)
+            logits[indices] = ((logits[indices].softmax(-1) + own) / 2).log()
 
     def _logits_of(self, number: int, model: "Classifier", data: Encoded) -> Tensor:
         reader = self.model_for(number, model)
@@ -221,6 +252,7 @@ class DomainMemory(nn.Module):
                 "name": one.name,
                 "labels": list(one.blocks),
                 "encoder": one.shape,
+                "conflicts": one.conflicts,
                 "tensors": {name: [*tensor.shape] for name, tensor in one.tensors.items()},
             }
             for one in self.entries()
@@ -245,6 +277,7 @@ class DomainMemory(nn.Module):
                 one["name"],
                 tuple(one["labels"]),
                 one["encoder"],
+                bool(one["conflicts"]),
                 {name: torch.empty(sizes, dtype=_dtype(name, base)) for name, sizes in one["tensors"].items()},
             )
             for one in given
@@ -259,6 +292,21 @@ class DomainMemory(nn.Module):
             for number, one in enumerate(shape["entries"])
             for name, sizes in one["tensors"].items()
         }
+
+
+def conflicts(old: "Classifier", model: "Classifier", validation: Encoded) -> bool:
+    """Whether clearly less than half of what is to be learned about a domain was known to the old model.
+
+    Measured on the domain's validation data, by how much the old model and the new one are above the majority class;
+    clearly means by more than a standard error of the old model's accuracy.
+    """
+    labels = torch.tensor(validation.labels)
+    known = validation if old.settings.is_pretrained else validation.as_known_to(old.vocabulary_size)
+    before = float((old.plain_logits(known).argmax(-1) == labels).double().mean())
+    after = float((model.plain_logits(validation).argmax(-1) == labels).double().mean())
+    majority = float(labels.bincount().max()) / len(labels)
+    error = math.sqrt(before * (1 - before) / len(labels))
+    return before + error < majority + (after - majority) / 2
 
 
 @torch.no_grad()

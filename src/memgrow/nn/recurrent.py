@@ -141,7 +141,7 @@ class MemoryRecurrent(nn.Module):
     def _run(self, packed: "_Packed", initial: list[State]) -> tuple[list[Tensor], list[State]]:
         """The output of each layer, packed, and the last state of each layer and direction."""
         data = packed.data
-        if data.is_cuda and self.cuda_graphs and self.recordings is None:
+        if data.is_cuda and self.cuda_graphs and self.recordings is None and self.backend != "naive":
             self.recordings = kernels.new_recordings()
         layers: list[Tensor] = []
         finals: list[State] = []

@@ -116,6 +116,7 @@ def adapt_model(
                 old=old,
                 model=model,
                 data=training,
+                validation=validation,
                 domains=stage.domains,
                 last_weights=result.last_weights,
                 evaluate=evaluate,

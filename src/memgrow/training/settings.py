@@ -33,7 +33,8 @@ AUTO: Literal["auto"] = "auto"
 SCHEDULES = ("constant", "linear")
 SELECTIONS = ("best", "last")
 LARGEST = 2**31 - 1
-AUTO_EPOCHS, AUTO_STEPS = 5, 150  # epochs="auto": 5; a first domain, or one without known labels, 150 steps at least
+AUTO_EPOCHS = 5  # epochs="auto"; a first domain, or one without known labels, gets more if it has few rows:
+FIRST_EPOCHS, FIRST_STEPS, AUTO_STEPS = 10, 500, 150  # 10 epochs, but at most 500 steps, and at least 150 steps
 AUTO_PATIENCE, VALIDATED = 2, 500  # patience="auto": epochs with 500 validation predictions in all, at least 2
 
 
@@ -76,9 +77,10 @@ class TrainingSettings:
         return AUTO_EPOCHS if self.epochs == AUTO else self.epochs
 
     def epochs_for(self, batches: int, first: bool) -> int:
-        """The number of epochs, at most. With "auto" a domain whose labels are all new has at least 150 steps."""
-        longer = first and self.epochs == AUTO and batches
-        return max(self.max_epochs, -(-AUTO_STEPS // batches)) if longer else self.max_epochs
+        """The number of epochs, at most; with "auto" it is larger for a `first` domain, whose labels are all new."""
+        if not (first and self.epochs == AUTO and batches):
+            return self.max_epochs
+        return max(self.max_epochs, min(FIRST_EPOCHS, FIRST_STEPS // batches), -(-AUTO_STEPS // batches))
 
     def resolve(self, batches: int, validation: int, first: bool) -> "TrainingSettings":
         """The settings for a domain with so many batches and validation examples.
@@ -192,8 +194,8 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200, read_entries="labels")
-        return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto"), options)
+        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200)
+        return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto", select="last"), options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
     return Defaults(method, model or LOWERCASE, RECURRENT)
 

@@ -163,7 +163,16 @@ def _cuda_obstacle(cell: str, data: Tensor, directions: Sequence[Direction]) -> 
 
 
 def new_recordings() -> "Recordings":
-    """For calls on a GPU that repeat."""
+    """For calls on a GPU that repeat; they hold a lock, which cannot be traced."""
+    if torch.compiler.is_dynamo_compiling():
+        from memgrow.nn.kernels import uncompiled
+
+        found: Recordings = uncompiled.call(_new_recordings)
+        return found
+    return _new_recordings()
+
+
+def _new_recordings() -> "Recordings":
     from memgrow.nn.kernels.cuda import Recordings
 
     return Recordings()
