@@ -1,6 +1,7 @@
 """Each method's own mathematics, and the names of methods."""
 
 from dataclasses import replace
+from math import log, nan
 
 import pytest
 import torch
@@ -16,8 +17,9 @@ from memgrow.methods.ema import EMA
 from memgrow.methods.ewc import EWC, fisher_diagonal
 from memgrow.methods.lora import AdditionHook
 from memgrow.methods.rehearsal import draw_balanced, pack_rows, unpack_rows
-from memgrow.methods.ridge import Sums, solve
+from memgrow.methods.ridge import Ridge, Sums, choose_penalty, solve
 from memgrow.models import PretrainedSettings
+from memgrow.models.classifier import RandomFeatures
 from memgrow.training.settings import TrainingSettings
 from tests.support.tiny_encoder import make_encoder
 
@@ -198,13 +200,51 @@ def test_lora_merges_into_weights_of_the_same_shape(encoder, stream, short):
     assert not any(isinstance(hook, AdditionHook) for hook in hooks)
 
 
-def test_ridge_does_not_depend_on_the_order_of_domains(encoder, stream, short):
+@pytest.mark.parametrize("projection", [0, 40])
+def test_ridge_with_a_given_penalty_does_not_depend_on_the_order_of_domains(encoder, stream, short, projection):
     heads = []
     for order in (stream, stream[::-1]):
-        learner = Learner.create("ridge", model=encoder, training=short, device="cpu")
+        options = MethodSettings(ridge=100.0, projection=projection)
+        learner = Learner.create("ridge", model=encoder, training=short, options=options, device="cpu")
         learner.learn(Stream(order))
-        heads.append(learner.trained().heads[0][0].weight)
-    torch.testing.assert_close(heads[0], heads[1], rtol=1e-4, atol=1e-5)
+        heads.append(learner.trained().heads[0][-1].weight)
+    heads = [head / head.norm() for head in heads]  # the scale of logits is the newest domain's
+    torch.testing.assert_close(heads[0], heads[1], rtol=1e-3, atol=1e-5)
+
+
+def test_ridge_learns_on_from_the_whole_matrix_that_earlier_versions_saved():
+    torch.manual_seed(0)
+    new = Sums.of(torch.randn(30, 4), torch.randint(2, (30,)), 2)
+    method = Ridge(MethodSettings())
+    method.load_state_dict({name: tensor.double() for name, tensor in vars(new).items()})
+    packed = method.state_dict()
+    assert packed["products"].shape == (10,)
+    twin = Ridge(MethodSettings())
+    twin.load_state_dict(packed)
+    for ours, theirs in zip(twin.sums, new, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_the_penalty_with_the_least_error_is_chosen():
+    for best in (1.0, 30.0, 1000.0, 3e4, 1e9):
+        tried = []
+        found = choose_penalty(lambda ridge, best=best, tried=tried: tried.append(ridge) or abs(log(ridge / best)))
+        assert abs(log(found / max(1, min(best, 1e6)))) < log(10) / 4 + 1e-6
+        assert len(set(tried)) == len(tried)
+    assert choose_penalty(lambda ridge: nan) == 1000.0  # no row was held out
+
+
+def test_random_features_separate_what_no_plane_separates():
+    torch.manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(400, 6))
+    labels = (x[:, 0] * x[:, 1] > 0).long()
+    right = {}
+    for name, layer in {"plain": torch.nn.Identity(), "random": RandomFeatures(6, 500, bias=False)}.items():
+        features = layer(x).detach()
+        head = solve(Sums.of(features[:300], labels[:300], 2), ridge=10.0)
+        right[name] = (head.scores(features[300:]).argmax(1) == labels[300:]).double().mean()
+    assert right["plain"] < 0.65
+    assert right["random"] > 0.85
 
 
 def test_ridge_solves_the_normal_equations():

@@ -165,7 +165,11 @@ _BASES = (
     MethodSpec(
         "lora", "low-rank additions to the encoder's weights, and the head, train; then they are merged", parts=(LoRA,)
     ),
-    MethodSpec("ridge", "frozen encoder; a linear head in closed form from sums over all domains", parts=(Ridge,)),
+    MethodSpec(
+        "ridge",
+        "frozen encoder; a linear head in closed form on random features, from sums over all domains",
+        parts=(Ridge,),
+    ),
     MethodSpec(
         "rehearsal",
         "fine-tune on the new domain and a few rows of each earlier one: KEEPS these rows, as text, with the model",
