@@ -65,12 +65,12 @@ def run(domains: list[Domain], options: MethodSettings, seed: int) -> dict[str, 
 
         return wrapped
 
-    ridge._vectors, ridge.Ridge.fit = timed(vectors, -1), timed(fit, 1)
+    ridge._vectors, ridge.Ridge.fit = timed(vectors, -1), timed(fit, 1)  # type: ignore[method-assign]
     try:
         for domain in domains:
             chosen.append(round(learner.adapt(domain).note["ridge"], 1))
     finally:
-        ridge._vectors, ridge.Ridge.fit = vectors, fit
+        ridge._vectors, ridge.Ridge.fit = vectors, fit  # type: ignore[method-assign]
     scores = [100 * learner.evaluate(domain)[domain.name] for domain in domains]
     seconds = {name: round(one, 1) for name, one in spent.items()}
     return {"seed": seed, "average": round(fmean(scores), 2), "penalties": chosen, "seconds": seconds}

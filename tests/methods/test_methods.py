@@ -6,7 +6,7 @@ from math import log, nan
 import pytest
 import torch
 
-from memgrow.data import Stream, synthetic_stream
+from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.batches import collate, encode, tokenize_examples
 from memgrow.errors import SettingsError
 from memgrow.learner import Learner
@@ -223,6 +223,14 @@ def test_ridge_learns_on_from_the_whole_matrix_that_earlier_versions_saved():
     twin.load_state_dict(packed)
     for ours, theirs in zip(twin.sums, new, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+def test_ridge_learns_from_too_few_rows_to_hold_any_out(encoder, short):
+    rows = [{"text": "a fine pan", "label": "good"}, {"text": "a dull rope", "label": "bad"}] * 2
+    options = MethodSettings(projection=40)
+    learner = Learner.create("ridge", model=encoder, training=short, options=options, device="cpu")
+    assert learner.adapt(Domain.from_rows("few", rows, validation=rows, test=rows)).note["ridge"] == 1000.0
+    assert learner.predict(["a fine pan"])[0].label == "good"
 
 
 def test_the_penalty_with_the_least_error_is_chosen():

@@ -173,7 +173,7 @@ class Ridge(Method):
         if not state:
             return
         self.sums = Sums(**{name: tensor.cpu().float() for name, tensor in state.items()})
-        if self.sums.products.ndim == 1:  # models of 0.2 have the whole matrix, in float64
+        if self.sums.products.ndim == 1:  # models of 0.2 have the whole matrix
             size = len(self.sums.features)
             products = self.sums.products.new_zeros(size, size)
             products[_lower(size)] = self.sums.products
