@@ -1,5 +1,6 @@
 """Each method's own mathematics, and the names of methods."""
 
+import copy
 from dataclasses import replace
 from math import log, nan
 
@@ -13,11 +14,16 @@ from memgrow.learner import Learner
 from memgrow.methods import METHODS, FinishedDomain, Method, MethodSettings, MethodSpec, find_method
 from memgrow.methods.average import Figure, choose_share, move_back
 from memgrow.methods.base import old_part
+from memgrow.methods.distill import Distillation
 from memgrow.methods.ema import EMA
 from memgrow.methods.ewc import EWC, fisher_diagonal
+from memgrow.methods.gem import correction
+from memgrow.methods.icarl import herd
+from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import AdditionHook
 from memgrow.methods.rehearsal import draw_balanced, pack_rows, unpack_rows
 from memgrow.methods.ridge import Ridge, Sums, choose_penalty, solve
+from memgrow.methods.si import SynapticIntelligence
 from memgrow.models import PretrainedSettings
 from memgrow.models.classifier import RandomFeatures
 from memgrow.training.settings import TrainingSettings
@@ -100,6 +106,90 @@ def test_a_strong_penalty_holds_the_weights(stream, tiny, short):
     assert moved[1e7] < 0.5 * moved[0.0]
 
 
+# Synaptic intelligence, moment matching, progress & compress
+
+
+def test_the_path_integral_of_a_quadratic_is_the_loss_that_each_weight_has_taken_away():
+    curvature, model = torch.tensor([4.0, 1.0, 0.0]), torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
+    optimizer, method = torch.optim.SGD(model.parameters(), lr=0.001), SynapticIntelligence(MethodSettings())
+    method.start_domain(None, model, None)
+    start = model.weight.detach().clone()
+    for _ in range(700):
+        assert method.loss(model, None, None) is None
+        optimizer.zero_grad()
+        (curvature * model.weight.square()).sum().div(2).backward()
+        optimizer.step()
+        method.after_step(model, optimizer, 1)
+    (path,) = model.path.buffers()
+    lost = curvature * (start.square() - model.weight.detach().square()) / 2
+    torch.testing.assert_close(path, lost, rtol=5e-3, atol=1e-6)
+    method.finish_domain(finished(model, ()))
+    expected = lost / ((model.weight.detach() - start).square() + 1e-3)
+    torch.testing.assert_close(method.importance["weight"], expected, rtol=5e-3, atol=1e-6)
+    with torch.no_grad():
+        model.weight += 1
+    assert method.loss(model, None, None).item() == pytest.approx(method.importance["weight"].sum().item())
+    assert not list(model.children())
+
+
+def test_the_penalty_is_no_part_of_the_path():
+    integrals = []
+    for strength in (0.0, 5.0):
+        model = torch.nn.Module()
+        model.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+        method = SynapticIntelligence(MethodSettings(si_strength=strength))
+        method.load_state_dict({"importance/weight": torch.ones(2), "center/weight": torch.zeros(2)})
+        method.start_domain(model, model, None)
+        (model.weight.square().sum() + method.loss(model, None, None)).backward()
+        with torch.no_grad():
+            model.weight -= 0.1
+        method.after_step(model, None, 1)
+        integrals.append(next(model.path.buffers()))
+    torch.testing.assert_close(*integrals)
+
+
+def test_moments_are_matched_at_the_mode_of_the_product_of_gaussians(elastic, data):
+    """Of N(m, 1/f) and N(n, 1/g) it is (f m + g n) / (f + g)."""
+    torch.manual_seed(0)
+    model, method = copy.deepcopy(elastic.trained()), ModeIMM(MethodSettings(fisher_examples=8))
+    sums, weighted = {}, {}
+    for _ in range(3):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        assert method.loss(model, None, None) is None
+        learned = {name: p.detach().clone() for name, p in model.named_parameters()}
+        for name, fisher in fisher_diagonal(model, data, "exact").items():
+            sums[name] = sums.get(name, 0) + fisher
+            weighted[name] = weighted.get(name, 0) + fisher * learned[name]
+        method.finish_domain(finished(model, data))
+    for name, parameter in model.named_parameters():
+        if parameter.numel() and (known := sums[name] > 1e-9).any():
+            expected = weighted[name][known] / sums[name][known]
+            torch.testing.assert_close(parameter.detach()[known], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_compression_stays_near_the_old_weights_and_answers_like_the_new_ones(stream, tiny, short):
+    moved, agreement = {}, {}
+    for strength in (0.0, 1e7):
+        learner = make(
+            "progress-compress", tiny, replace(short, epochs=4), strength=strength, compress_epochs=20, fisher_decay=1.0
+        )
+        learner.adapt(stream[0])
+        before = learner.trained().heads[0][3].weight.detach().clone()
+        plain = copy.deepcopy(learner)
+        plain.use("finetune")
+        plain.adapt(stream[1])
+        note = learner.adapt(stream[1]).note
+        assert note["validation_after_compression"] == learner.evaluate(stream[1], "validation")[stream[1].name]
+        moved[strength] = (learner.trained().heads[0][3].weight - before).norm().item()
+        active, kept = ([one.label for one in each.predict(stream[1].train)] for each in (plain, learner))
+        agreement[strength] = sum(map(str.__eq__, active, kept)) / len(kept)
+    assert moved[1e7] < 0.5 * moved[0.0]
+    assert agreement[0.0] > 0.8
+
+
 # Averaging and moving average
 
 
@@ -167,6 +257,17 @@ def test_auto_keeps_the_last_weights_only_where_validation_is_clearly_better(str
 
 
 # Distillation
+
+
+def test_entropy_pulls_outputs_towards_equal_probabilities():
+    logits = torch.tensor([[2.0, 0.0, -1.0]], requires_grad=True)
+    method = Distillation(MethodSettings(entropy=0.5))
+    method.loss(None, None, logits).backward()
+    probabilities = logits.detach().softmax(-1)
+    entropy = -(probabilities * probabilities.log()).sum()
+    expected = 0.5 * probabilities * (probabilities.log() + entropy)  # of - entropy
+    torch.testing.assert_close(logits.grad, expected)
+    assert Distillation(MethodSettings()).loss(None, None, logits) is None
 
 
 def test_distillation_holds_the_old_outputs(stream, tiny, short):
@@ -282,6 +383,72 @@ def test_rows_are_drawn_equally_from_all_labels():
     labels = ["a"] * 90 + ["b"] * 8 + ["c"] * 2
     drawn = [labels[index] for index in draw_balanced(labels, 12, seed=1)]
     assert (drawn.count("a"), drawn.count("b"), drawn.count("c")) == (5, 5, 2)
+
+
+def test_a_corrected_gradient_raises_no_old_loss_and_is_the_nearest_such():
+    torch.manual_seed(0)
+    for count in (1, 2, 5):
+        old, new = torch.randn(count, 8, dtype=torch.double), torch.randn(8, dtype=torch.double)
+        turn = correction(new, old)
+        assert (old @ (new + turn)).min() > -1e-9
+        # Optimal: orthogonal to itself, so that what is left is a projection onto a convex cone.
+        assert abs(float(turn @ (new + turn))) < 1e-9
+        agrees = new + correction(new, old)
+        assert correction(agrees + 1e-6 * turn, old).norm() < 1e-6
+
+
+@pytest.mark.parametrize(("method", "constraints"), [("gem", 2), ("a-gem", 1)])
+def test_steps_never_go_against_rows_of_earlier_domains(stream, tiny, short, method, constraints):
+    learner = make(method, replace(tiny, dropout=0.0), short, rehearse=6)
+    for domain in stream[:2]:
+        learner.adapt(domain)
+    part, model = copy.deepcopy(learner.state.method_state.parts[0]), copy.deepcopy(learner.trained()).train()
+    rows = part.extra_rows(len(stream[2].train))
+    assert [*rows] == [row for kept in part.rows.values() for row in kept]
+    data = learner.encode([*stream[2].train, *rows])
+    part.start_domain(model, model, data)
+    assert len(data) == len(stream[2].train), "rows are not trained on"
+    assert len(part.constraints) == constraints
+    parameters = [p for p in model.parameters() if p.numel()]
+    for first in range(0, 24, 6):
+        batch = collate(data, range(first, first + 6), model.device)
+        output = model.training_step(batch)
+        extra = part.loss(model, batch, output.logits)
+        found = torch.autograd.grad(output.loss if extra is None else output.loss + extra, parameters)
+        for group in part.constraints if method == "gem" else ():
+            old = model.training_step(collate(group, range(len(group)), model.device)).loss
+            products = zip(found, torch.autograd.grad(old, parameters), strict=True)
+            assert sum(float((ours * theirs).sum()) for ours, theirs in products) > -1e-6
+
+
+def test_herding_picks_what_keeps_the_mean():
+    """Around the mean 0: first the nearest, then what balances it."""
+    features = torch.tensor([[3.0, 0], [1, 0], [-1.5, 0], [-2.5, 0], [0, 0.1], [0, -0.1]])
+    features -= features.mean(0)
+    assert herd(features, 2) == [4, 5]
+    assert herd(features, 4)[2:] == [1, 2]
+    assert sorted(herd(features, 99)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_icarl_answers_with_the_nearest_mean_of_its_rows(stream, tiny, short):
+    learner = make("icarl", replace(tiny, dropout=0.0), short, rehearse=6)
+    for domain in stream[:2]:
+        learner.adapt(domain)
+    model, kept = learner.trained().eval(), learner.state.method_state.rows
+    assert {name: len(rows) for name, rows in kept.items()} == {domain.name: 6 for domain in stream[:2]}
+
+    def features(examples):
+        batch = collate(learner.encode(examples), range(len(examples)), model.device)
+        return torch.nn.functional.normalize(
+            model.heads[0][:-1](model.features(model.encoder(batch.words, batch.lengths)))
+        )
+
+    rows = [row for examples in kept.values() for row in examples]
+    with torch.no_grad():
+        vectors, asked = features(rows), features(stream[1].test)
+        means = torch.stack([vectors[[row.label == label for row in rows]].mean(0) for label in learner.labels])
+    nearest = torch.cdist(asked, torch.nn.functional.normalize(means)).argmin(1).tolist()
+    assert [one.label for one in learner.predict(stream[1].test)] == [learner.labels[one] for one in nearest]
 
 
 # Names

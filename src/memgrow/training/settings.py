@@ -188,7 +188,9 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200, read_entries="labels")
+        options = MethodSettings(
+            smooth="auto", keep="auto", fisher_examples=200, compress_rate=5e-5, read_entries="labels"
+        )
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto"), options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
     return Defaults(method, model or LOWERCASE, RECURRENT)
