@@ -1,6 +1,7 @@
 """Each method's own mathematics, and the names of methods."""
 
 import copy
+import json
 from dataclasses import replace
 from math import log, nan
 
@@ -9,7 +10,7 @@ import torch
 
 from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.batches import collate, encode, tokenize_examples
-from memgrow.errors import SettingsError
+from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, FinishedDomain, Method, MethodSettings, MethodSpec, find_method
 from memgrow.methods.average import Figure, choose_share, move_back
@@ -27,6 +28,7 @@ from memgrow.methods.si import SynapticIntelligence
 from memgrow.models import PretrainedSettings
 from memgrow.models.classifier import RandomFeatures
 from memgrow.training.settings import TrainingSettings
+from tests.support.stored import change, stored
 from tests.support.tiny_encoder import make_encoder
 
 
@@ -332,6 +334,17 @@ def test_ridge_learns_from_too_few_rows_to_hold_any_out(encoder, short):
     learner = Learner.create("ridge", model=encoder, training=short, options=options, device="cpu")
     assert learner.adapt(Domain.from_rows("few", rows, validation=rows, test=rows)).note["ridge"] == 1000.0
     assert learner.predict(["a fine pan"])[0].label == "good"
+
+
+def test_a_folder_with_another_number_of_random_features_is_refused(encoder, stream, short, tmp_path):
+    learner = Learner.create("ridge", model=encoder, training=short, options=MethodSettings(projection=9), device="cpu")
+    learner.adapt(stream[0], folder=tmp_path / "model")
+    config = json.loads((stored(tmp_path / "model") / "config.json").read_text())
+    for projection in (10**12, 8, "9"):
+        config["shape"]["projection"] = projection
+        change(tmp_path / "model", "config.json", config)
+        with pytest.raises(ModelError, match="random features"):
+            Learner.load(tmp_path / "model", "cpu")
 
 
 def test_the_penalty_with_the_least_error_is_chosen():
