@@ -100,7 +100,7 @@ class AdaptArguments(TypedDict, total=False):
 class Learner:
     """One model that learns domain after domain.
 
-    It keeps no data of a domain that it has learned; only rehearsal keeps a few rows.
+    It keeps no data of a domain that it has learned; only rehearsal and its kin keep a few rows.
     """
 
     def __init__(self, config: LearnerConfig, state: LearnerState, device: torch.device) -> None:

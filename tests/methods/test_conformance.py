@@ -77,7 +77,7 @@ def domains(case, stream) -> Stream:
 def learned(case, domains, short, tmp_path_factory) -> Learned:
     kind, method = case
     folder, before = tmp_path_factory.mktemp("learned"), references(domains[0])
-    options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto", smooth="auto")
+    options = MethodSettings(slots=SLOTS, fisher_examples=10, keep="auto", smooth="auto", projection=30)
     model, training = KINDS[kind], replace(short, epochs=1, min_documents=2)
     if kind in ENCODERS:
         model = replace(model, encoder=str(make_encoder(tmp_path_factory.mktemp("encoder"), kind)))
@@ -152,7 +152,13 @@ def test_frozen_weights_keep_their_bits_and_the_rest_trains(learned, later):
     # "attention.output.dense" ends as an adapted layer of BERT does, and is none.
     adapted = {name for name in body if any(name.endswith(f".{layer}.weight") for layer in ADAPTED)}
     adapted -= {name for name in body if "attention.output" in name}
-    frozen = {"frozen": body, "ridge": body, "lora": body - adapted, "progressive": set(old)}.get(base, set())
+    frozen = {
+        "frozen": body,
+        "ridge": body | {"heads.0.0.weight"},
+        "lora": body - adapted,
+        "progressive": set(old),
+        "icarl": {max(name for name in old if name.startswith("heads.") and name.endswith("bias"))},  # always 0
+    }.get(base, set())
     for name in frozen:
         kept = new[name]
         for dim, size in enumerate(old[name].shape):

@@ -1,24 +1,34 @@
 """Each method's own mathematics, and the names of methods."""
 
+import copy
+import json
 from dataclasses import replace
+from math import log, nan
 
 import pytest
 import torch
 
-from memgrow.data import Stream, synthetic_stream
+from memgrow.data import Domain, Stream, synthetic_stream
 from memgrow.data.batches import collate, encode, tokenize_examples
-from memgrow.errors import SettingsError
+from memgrow.errors import ModelError, SettingsError
 from memgrow.learner import Learner
 from memgrow.methods import METHODS, FinishedDomain, Method, MethodSettings, MethodSpec, find_method
 from memgrow.methods.average import Figure, choose_share, move_back
 from memgrow.methods.base import old_part
+from memgrow.methods.distill import Distillation
 from memgrow.methods.ema import EMA
 from memgrow.methods.ewc import EWC, fisher_diagonal
+from memgrow.methods.gem import correction
+from memgrow.methods.icarl import herd
+from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import AdditionHook
 from memgrow.methods.rehearsal import draw_balanced, pack_rows, unpack_rows
-from memgrow.methods.ridge import Sums, solve
+from memgrow.methods.ridge import Ridge, Sums, choose_penalty, solve
+from memgrow.methods.si import SynapticIntelligence
 from memgrow.models import PretrainedSettings
+from memgrow.models.classifier import RandomFeatures
 from memgrow.training.settings import TrainingSettings
+from tests.support.stored import change, stored
 from tests.support.tiny_encoder import make_encoder
 
 
@@ -98,6 +108,90 @@ def test_a_strong_penalty_holds_the_weights(stream, tiny, short):
     assert moved[1e7] < 0.5 * moved[0.0]
 
 
+# Synaptic intelligence, moment matching, progress & compress
+
+
+def test_the_path_integral_of_a_quadratic_is_the_loss_that_each_weight_has_taken_away():
+    curvature, model = torch.tensor([4.0, 1.0, 0.0]), torch.nn.Module()
+    model.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0, 3.0]))
+    optimizer, method = torch.optim.SGD(model.parameters(), lr=0.001), SynapticIntelligence(MethodSettings())
+    method.start_domain(None, model, None)
+    start = model.weight.detach().clone()
+    for _ in range(700):
+        assert method.loss(model, None, None) is None
+        optimizer.zero_grad()
+        (curvature * model.weight.square()).sum().div(2).backward()
+        optimizer.step()
+        method.after_step(model, optimizer, 1)
+    (path,) = model.path.buffers()
+    lost = curvature * (start.square() - model.weight.detach().square()) / 2
+    torch.testing.assert_close(path, lost, rtol=5e-3, atol=1e-6)
+    method.finish_domain(finished(model, ()))
+    expected = lost / ((model.weight.detach() - start).square() + 1e-3)
+    torch.testing.assert_close(method.importance["weight"], expected, rtol=5e-3, atol=1e-6)
+    with torch.no_grad():
+        model.weight += 1
+    assert method.loss(model, None, None).item() == pytest.approx(method.importance["weight"].sum().item())
+    assert not list(model.children())
+
+
+def test_the_penalty_is_no_part_of_the_path():
+    integrals = []
+    for strength in (0.0, 5.0):
+        model = torch.nn.Module()
+        model.weight = torch.nn.Parameter(torch.tensor([1.0, -2.0]))
+        method = SynapticIntelligence(MethodSettings(si_strength=strength))
+        method.load_state_dict({"importance/weight": torch.ones(2), "center/weight": torch.zeros(2)})
+        method.start_domain(model, model, None)
+        (model.weight.square().sum() + method.loss(model, None, None)).backward()
+        with torch.no_grad():
+            model.weight -= 0.1
+        method.after_step(model, None, 1)
+        integrals.append(next(model.path.buffers()))
+    torch.testing.assert_close(*integrals)
+
+
+def test_moments_are_matched_at_the_mode_of_the_product_of_gaussians(elastic, data):
+    """Of N(m, 1/f) and N(n, 1/g) it is (f m + g n) / (f + g)."""
+    torch.manual_seed(0)
+    model, method = copy.deepcopy(elastic.trained()), ModeIMM(MethodSettings(fisher_examples=8))
+    sums, weighted = {}, {}
+    for _ in range(3):
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.1 * torch.randn_like(parameter))
+        assert method.loss(model, None, None) is None
+        learned = {name: p.detach().clone() for name, p in model.named_parameters()}
+        for name, fisher in fisher_diagonal(model, data, "exact").items():
+            sums[name] = sums.get(name, 0) + fisher
+            weighted[name] = weighted.get(name, 0) + fisher * learned[name]
+        method.finish_domain(finished(model, data))
+    for name, parameter in model.named_parameters():
+        if parameter.numel() and (known := sums[name] > 1e-9).any():
+            expected = weighted[name][known] / sums[name][known]
+            torch.testing.assert_close(parameter.detach()[known], expected, rtol=1e-3, atol=1e-4)
+
+
+def test_compression_stays_near_the_old_weights_and_answers_like_the_new_ones(stream, tiny, short):
+    moved, agreement = {}, {}
+    for strength in (0.0, 1e7):
+        learner = make(
+            "progress-compress", tiny, replace(short, epochs=4), strength=strength, compress_epochs=20, fisher_decay=1.0
+        )
+        learner.adapt(stream[0])
+        before = learner.trained().heads[0][3].weight.detach().clone()
+        plain = copy.deepcopy(learner)
+        plain.use("finetune")
+        plain.adapt(stream[1])
+        note = learner.adapt(stream[1]).note
+        assert note["validation_after_compression"] == learner.evaluate(stream[1], "validation")[stream[1].name]
+        moved[strength] = (learner.trained().heads[0][3].weight - before).norm().item()
+        active, kept = ([one.label for one in each.predict(stream[1].train)] for each in (plain, learner))
+        agreement[strength] = sum(map(str.__eq__, active, kept)) / len(kept)
+    assert moved[1e7] < 0.5 * moved[0.0]
+    assert agreement[0.0] > 0.8
+
+
 # Averaging and moving average
 
 
@@ -167,6 +261,17 @@ def test_auto_keeps_the_last_weights_only_where_validation_is_clearly_better(str
 # Distillation
 
 
+def test_entropy_pulls_outputs_towards_equal_probabilities():
+    logits = torch.tensor([[2.0, 0.0, -1.0]], requires_grad=True)
+    method = Distillation(MethodSettings(entropy=0.5))
+    method.loss(None, None, logits).backward()
+    probabilities = logits.detach().softmax(-1)
+    entropy = -(probabilities * probabilities.log()).sum()
+    expected = 0.5 * probabilities * (probabilities.log() + entropy)  # of - entropy
+    torch.testing.assert_close(logits.grad, expected)
+    assert Distillation(MethodSettings()).loss(None, None, logits) is None
+
+
 def test_distillation_holds_the_old_outputs(stream, tiny, short):
     distance = {}
     for weight in (0.0, 100.0):
@@ -198,13 +303,70 @@ def test_lora_merges_into_weights_of_the_same_shape(encoder, stream, short):
     assert not any(isinstance(hook, AdditionHook) for hook in hooks)
 
 
-def test_ridge_does_not_depend_on_the_order_of_domains(encoder, stream, short):
+@pytest.mark.parametrize("projection", [0, 40])
+def test_ridge_with_a_given_penalty_does_not_depend_on_the_order_of_domains(encoder, stream, short, projection):
     heads = []
     for order in (stream, stream[::-1]):
-        learner = Learner.create("ridge", model=encoder, training=short, device="cpu")
+        options = MethodSettings(ridge=100.0, projection=projection)
+        learner = Learner.create("ridge", model=encoder, training=short, options=options, device="cpu")
         learner.learn(Stream(order))
-        heads.append(learner.trained().heads[0][0].weight)
-    torch.testing.assert_close(heads[0], heads[1], rtol=1e-4, atol=1e-5)
+        heads.append(learner.trained().heads[0][-1].weight)
+    heads = [head / head.norm() for head in heads]  # the scale of logits is the newest domain's
+    torch.testing.assert_close(heads[0], heads[1], rtol=1e-3, atol=1e-5)
+
+
+def test_ridge_learns_on_from_the_whole_matrix_that_earlier_versions_saved():
+    torch.manual_seed(0)
+    new = Sums.of(torch.randn(30, 4), torch.randint(2, (30,)), 2)
+    method = Ridge(MethodSettings())
+    method.load_state_dict({name: tensor.double() for name, tensor in vars(new).items()})
+    packed = method.state_dict()
+    assert packed["products"].shape == (10,)
+    twin = Ridge(MethodSettings())
+    twin.load_state_dict(packed)
+    for ours, theirs in zip(twin.sums, new, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_ridge_learns_from_too_few_rows_to_hold_any_out(encoder, short):
+    rows = [{"text": "a fine pan", "label": "good"}, {"text": "a dull rope", "label": "bad"}] * 2
+    options = MethodSettings(projection=40)
+    learner = Learner.create("ridge", model=encoder, training=short, options=options, device="cpu")
+    assert learner.adapt(Domain.from_rows("few", rows, validation=rows, test=rows)).note["ridge"] == 1000.0
+    assert learner.predict(["a fine pan"])[0].label == "good"
+
+
+def test_a_folder_with_another_number_of_random_features_is_refused(encoder, stream, short, tmp_path):
+    learner = Learner.create("ridge", model=encoder, training=short, options=MethodSettings(projection=9), device="cpu")
+    learner.adapt(stream[0], folder=tmp_path / "model")
+    config = json.loads((stored(tmp_path / "model") / "config.json").read_text())
+    for projection in (10**12, 8, "9"):
+        config["shape"]["projection"] = projection
+        change(tmp_path / "model", "config.json", config)
+        with pytest.raises(ModelError, match="random features"):
+            Learner.load(tmp_path / "model", "cpu")
+
+
+def test_the_penalty_with_the_least_error_is_chosen():
+    for best in (1.0, 30.0, 1000.0, 3e4, 1e9):
+        tried = []
+        found = choose_penalty(lambda ridge, best=best, tried=tried: tried.append(ridge) or abs(log(ridge / best)))
+        assert abs(log(found / max(1, min(best, 1e6)))) < log(10) / 4 + 1e-6
+        assert len(set(tried)) == len(tried)
+    assert choose_penalty(lambda ridge: nan) == 1000.0  # no row was held out
+
+
+def test_random_features_separate_what_no_plane_separates():
+    torch.manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(400, 6))
+    labels = (x[:, 0] * x[:, 1] > 0).long()
+    right = {}
+    for name, layer in {"plain": torch.nn.Identity(), "random": RandomFeatures(6, 500, bias=False)}.items():
+        features = layer(x).detach()
+        head = solve(Sums.of(features[:300], labels[:300], 2), ridge=10.0)
+        right[name] = (head.scores(features[300:]).argmax(1) == labels[300:]).double().mean()
+    assert right["plain"] < 0.65
+    assert right["random"] > 0.85
 
 
 def test_ridge_solves_the_normal_equations():
@@ -234,6 +396,72 @@ def test_rows_are_drawn_equally_from_all_labels():
     labels = ["a"] * 90 + ["b"] * 8 + ["c"] * 2
     drawn = [labels[index] for index in draw_balanced(labels, 12, seed=1)]
     assert (drawn.count("a"), drawn.count("b"), drawn.count("c")) == (5, 5, 2)
+
+
+def test_a_corrected_gradient_raises_no_old_loss_and_is_the_nearest_such():
+    torch.manual_seed(0)
+    for count in (1, 2, 5):
+        old, new = torch.randn(count, 8, dtype=torch.double), torch.randn(8, dtype=torch.double)
+        turn = correction(new, old)
+        assert (old @ (new + turn)).min() > -1e-9
+        # Optimal: orthogonal to itself, so that what is left is a projection onto a convex cone.
+        assert abs(float(turn @ (new + turn))) < 1e-9
+        agrees = new + correction(new, old)
+        assert correction(agrees + 1e-6 * turn, old).norm() < 1e-6
+
+
+@pytest.mark.parametrize(("method", "constraints"), [("gem", 2), ("a-gem", 1)])
+def test_steps_never_go_against_rows_of_earlier_domains(stream, tiny, short, method, constraints):
+    learner = make(method, replace(tiny, dropout=0.0), short, rehearse=6)
+    for domain in stream[:2]:
+        learner.adapt(domain)
+    part, model = copy.deepcopy(learner.state.method_state.parts[0]), copy.deepcopy(learner.trained()).train()
+    rows = part.extra_rows(len(stream[2].train))
+    assert [*rows] == [row for kept in part.rows.values() for row in kept]
+    data = learner.encode([*stream[2].train, *rows])
+    part.start_domain(model, model, data)
+    assert len(data) == len(stream[2].train), "rows are not trained on"
+    assert len(part.constraints) == constraints
+    parameters = [p for p in model.parameters() if p.numel()]
+    for first in range(0, 24, 6):
+        batch = collate(data, range(first, first + 6), model.device)
+        output = model.training_step(batch)
+        extra = part.loss(model, batch, output.logits)
+        found = torch.autograd.grad(output.loss if extra is None else output.loss + extra, parameters)
+        for group in part.constraints if method == "gem" else ():
+            old = model.training_step(collate(group, range(len(group)), model.device)).loss
+            products = zip(found, torch.autograd.grad(old, parameters), strict=True)
+            assert sum(float((ours * theirs).sum()) for ours, theirs in products) > -1e-6
+
+
+def test_herding_picks_what_keeps_the_mean():
+    """Around the mean 0: first the nearest, then what balances it."""
+    features = torch.tensor([[3.0, 0], [1, 0], [-1.5, 0], [-2.5, 0], [0, 0.1], [0, -0.1]])
+    features -= features.mean(0)
+    assert herd(features, 2) == [4, 5]
+    assert herd(features, 4)[2:] == [1, 2]
+    assert sorted(herd(features, 99)) == [0, 1, 2, 3, 4, 5]
+
+
+def test_icarl_answers_with_the_nearest_mean_of_its_rows(stream, tiny, short):
+    learner = make("icarl", replace(tiny, dropout=0.0), short, rehearse=6)
+    for domain in stream[:2]:
+        learner.adapt(domain)
+    model, kept = learner.trained().eval(), learner.state.method_state.rows
+    assert {name: len(rows) for name, rows in kept.items()} == {domain.name: 6 for domain in stream[:2]}
+
+    def features(examples):
+        batch = collate(learner.encode(examples), range(len(examples)), model.device)
+        return torch.nn.functional.normalize(
+            model.heads[0][:-1](model.features(model.encoder(batch.words, batch.lengths)))
+        )
+
+    rows = [row for examples in kept.values() for row in examples]
+    with torch.no_grad():
+        vectors, asked = features(rows), features(stream[1].test)
+        means = torch.stack([vectors[[row.label == label for row in rows]].mean(0) for label in learner.labels])
+    nearest = torch.cdist(asked, torch.nn.functional.normalize(means)).argmin(1).tolist()
+    assert [one.label for one in learner.predict(stream[1].test)] == [learner.labels[one] for one in nearest]
 
 
 # Names

@@ -73,6 +73,13 @@ def test_keys_grow_wider_also_while_there_are_no_slots():
     assert bank.values.shape == (4, 3)
 
 
+def test_slots_without_a_name_join_no_other_domain():
+    bank = MemoryBank(4, 4)
+    for name in ("2", None, "4", None):
+        bank.grow(1, name)
+    assert len(bank.domains) == 4
+
+
 @pytest.mark.parametrize("wrong", [{"slots": -1}, {"slots": 1, "initial_logit_bias": 2.0}])
 def test_impossible_growth_is_refused(wrong):
     with pytest.raises(SettingsError):

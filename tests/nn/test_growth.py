@@ -8,7 +8,16 @@ from torch import nn, optim
 
 from memgrow.errors import SettingsError
 from memgrow.models import ModelSettings, build
-from memgrow.nn import Growth, MemoryGRU, MemoryLSTM, MemoryRNN, ResidualMemory, count_parameters, matching_hidden
+from memgrow.nn import (
+    Growth,
+    MemoryBank,
+    MemoryGRU,
+    MemoryLSTM,
+    MemoryRNN,
+    ResidualMemory,
+    count_parameters,
+    matching_hidden,
+)
 
 KINDS = pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU, MemoryRNN], ids=lambda kind: kind.__name__)
 GATES = {MemoryLSTM: 4, MemoryGRU: 3, MemoryRNN: 1}
@@ -227,3 +236,20 @@ def test_hidden_growth_matches_memory_growth_in_parameters_within_one_unit(make,
     assert abs(sizes[units] - target) == min(abs(size - target) for size in sizes.values())
     assert abs(sizes[units] - target) <= sizes[units + 1] - sizes[units]
     assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+
+
+def test_first_steps_of_new_rows_are_as_large_as_documented():
+    bank = MemoryBank(4, 4, slots=1)
+    optimizer = optim.Adam([bank.keys, bank.values], lr=0.01)
+    sizes = []
+    for step in range(5030):
+        if step == 5000:
+            bank.grow(1, optimizer=optimizer)
+        before = bank.values.detach().clone()
+        bank.values.grad = torch.ones_like(bank.values)
+        optimizer.step()
+        sizes.append((bank.values.detach() - before).abs().amax(1) / 0.01)
+    old, new = torch.stack(sizes[5000:]).T
+    assert old.tolist() == pytest.approx([1] * 30, rel=0.02)
+    assert new[0].item() == pytest.approx(3.2, rel=0.02)
+    assert new.max().item() == pytest.approx(6.6, rel=0.02)

@@ -26,7 +26,8 @@ DEMO = "finetune,finetune+vocab+memory,multi-task"
 WINDOW, ALPHA = 100, 0.01
 METHODS = (
     "finetune+vocab,finetune+vocab+ema,finetune+ema+memory,finetune,finetune+slots,finetune+slots+vocab,finetune+hidden,"
-    "finetune+hidden+vocab,frozen,frozen+slots,ewc,progressive,lora,ridge,rehearsal,multi-task,in-domain"
+    "finetune+hidden+vocab,frozen,frozen+slots,ewc,si,imm,progress-compress,progressive,lora,ridge,rehearsal,a-gem,gem,"
+    "icarl,multi-task,in-domain"
 )
 
 

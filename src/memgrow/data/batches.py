@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, islice
 from math import isqrt
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -75,6 +75,13 @@ class Encoded:
     def some(self, indices: Sequence[int]) -> "Encoded":
         texts = [self.texts[index] for index in indices]
         return Encoded(texts, [self.labels[index] for index in indices], self.answered)
+
+    def split_off(self, count: int) -> "Encoded":
+        """The last `count` examples, which are taken out."""
+        last = self.some(range(len(self) - count, len(self)))
+        for part in (self.texts, self.labels):
+            del cast(list[Any], part)[len(self.labels) - count :]
+        return last
 
 
 @dataclass(frozen=True)

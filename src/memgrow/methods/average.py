@@ -1,4 +1,8 @@
-"""Averaging (A): after a domain, the weights move part of the way back to the old ones."""
+"""Averaging (A): after a domain, the weights move part of the way back to the old ones.
+
+With `keep` at a half and two domains this is moment matching by mean (mean-IMM; Lee et al., NeurIPS 2017); of more
+domains the latest count most. `methods/imm.py` has moment matching by mode.
+"""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,7 @@
-"""Elastic weight consolidation: weights that mattered to earlier domains are pulled back to where they were."""
+"""Elastic weight consolidation (EWC; Kirkpatrick et al., PNAS 2017).
+
+Weights that mattered to earlier domains are pulled back to where they were.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,10 +16,14 @@ from memgrow.models import Model
 
 
 @dataclass(frozen=True)
-class EWCOptions:
-    strength: float = option(1000.0, least=0)  # weight of the penalty
+class FisherOptions:
     fisher: str = option("exact", words=("exact", "sampled", "empirical"))
     fisher_examples: int = option(1000, least=1)  # examples of a domain that its Fisher is computed on, at most
+
+
+@dataclass(frozen=True)
+class EWCOptions(FisherOptions):
+    strength: float = option(1000.0, least=0)  # weight of the penalty
 
 
 def fisher_diagonal(model: Model, data: Encoded, variant: str) -> dict[str, Tensor]:

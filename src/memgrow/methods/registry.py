@@ -10,12 +10,17 @@ from memgrow.methods.average import Average, AverageOptions
 from memgrow.methods.base import CombinedMethod, Method, check_options, keeps_rows, option
 from memgrow.methods.distill import Distillation, DistillOptions
 from memgrow.methods.ema import EMA, EMAOptions, JointEMA
-from memgrow.methods.ewc import EWC, EWCOptions
+from memgrow.methods.ewc import EWC
 from memgrow.methods.frozen import Frozen, Progressive
+from memgrow.methods.gem import AGEM, GEM
+from memgrow.methods.icarl import ICaRL
+from memgrow.methods.imm import ModeIMM
 from memgrow.methods.lora import LoRA, LoRAOptions
 from memgrow.methods.memory import Memory, MemoryOptions
+from memgrow.methods.progress_compress import CompressOptions, ProgressCompress
 from memgrow.methods.rehearsal import Rehearsal, RehearsalOptions
 from memgrow.methods.ridge import Ridge, RidgeOptions
+from memgrow.methods.si import SIOptions, SynapticIntelligence
 from memgrow.models import ModelSettings
 
 Grows = Literal["words", "slots", "hidden", "column"]
@@ -38,7 +43,8 @@ class MethodSettings(
     EMAOptions,
     DistillOptions,
     AverageOptions,
-    EWCOptions,
+    CompressOptions,
+    SIOptions,
     GrowthOptions,
 ):
     """The options of all methods. Each method's own are documented in its file."""
@@ -129,7 +135,13 @@ class MethodSpec:
 
 
 GROWN = {"slots": "slots", "words": "words", "hidden": "hidden units", "column": "columns"}
-BASE_LETTERS = {"finetune": "F", "ewc": "EWC", "progressive": "Progressive", "lora": "LoRA"}
+BASE_LETTERS = {
+    "finetune": "F",
+    "progressive": "Progressive",
+    "lora": "LoRA",
+    "icarl": "iCaRL",
+    **{name: name.upper() for name in ("ewc", "si", "imm", "gem", "a-gem")},
+}
 
 
 @dataclass(frozen=True)
@@ -146,8 +158,12 @@ ADDITIONS = {
     "slots": Addition("M", "new memory slots", grows="slots"),
     "vocab": Addition("V", "new words", grows="words"),
     "hidden": Addition("H", "new hidden units, as many parameters as slots would add", grows="hidden"),
-    "average": Addition("A", "afterwards, part of the way back to the old weights", part=Average),
-    "distill": Addition("D", "the old model's outputs on the new texts are kept", part=Distillation),
+    "average": Addition(
+        "A", "afterwards, part of the way back to the old weights; at a half, mean-IMM (Lee et al. 2017)", part=Average
+    ),
+    "distill": Addition(
+        "D", "the old model's outputs on the new texts are kept: LwF (Li and Hoiem 2016)", part=Distillation
+    ),
     "ema": Addition("E", "a moving average of the weights is kept", part=EMA),
     "memory": Addition("R", "each domain's weights are kept, and a text reads those of its domain", part=Memory),
 }
@@ -155,21 +171,62 @@ ADDITIONS = {
 _BASES = (
     MethodSpec("finetune", "fine-tune: everything trains on the new domain"),
     MethodSpec("frozen", "only the head trains", parts=(Frozen,)),
-    MethodSpec("ewc", "fine-tune, with a penalty on moving weights that mattered before", parts=(EWC,)),
+    MethodSpec(
+        "ewc",
+        "fine-tune, with a penalty on moving weights that mattered before (Kirkpatrick et al. 2017)",
+        parts=(EWC,),
+    ),
+    MethodSpec(
+        "si",
+        "the same, by how much each weight lowered the loss: synaptic intelligence (Zenke et al. 2017)",
+        parts=(SynapticIntelligence,),
+    ),
+    MethodSpec(
+        "imm",
+        "fine-tune, then merge the domains' weights by Fisher information: mode-IMM (Lee et al. 2017)",
+        parts=(ModeIMM,),
+    ),
+    MethodSpec(
+        "progress-compress",
+        "fine-tune, then distill into the old weights with EWC's penalty (Schwarz et al. 2018)",
+        parts=(ProgressCompress,),
+    ),
     MethodSpec(
         "progressive",
-        "a new column for each domain that reads the frozen old ones; the newest head predicts",
+        "a new column for each domain that reads the frozen old ones; the newest head predicts (Rusu et al. 2016)",
         grows=("column",),
         parts=(Progressive,),
     ),
     MethodSpec(
-        "lora", "low-rank additions to the encoder's weights, and the head, train; then they are merged", parts=(LoRA,)
+        "lora",
+        "low-rank additions to the encoder's weights, and the head, train; then they are merged (Hu et al. 2022)",
+        parts=(LoRA,),
     ),
-    MethodSpec("ridge", "frozen encoder; a linear head in closed form from sums over all domains", parts=(Ridge,)),
+    MethodSpec(
+        "ridge",
+        "frozen encoder; a linear head in closed form on random features, from sums over all domains (RanPAC, 2023)",
+        parts=(Ridge,),
+    ),
     MethodSpec(
         "rehearsal",
         "fine-tune on the new domain and a few rows of each earlier one: KEEPS these rows, as text, with the model",
         parts=(Rehearsal,),
+    ),
+    MethodSpec(
+        "a-gem",
+        "fine-tune; no step may raise the loss on a few earlier rows (Chaudhry et al. 2019): KEEPS these rows",
+        parts=(AGEM,),
+    ),
+    MethodSpec(
+        "gem",
+        "the same for each earlier domain, in more time (Lopez-Paz and Ranzato 2017): KEEPS these rows",
+        parts=(GEM,),
+    ),
+    MethodSpec(
+        "icarl",
+        "rehearsal of representative rows, distillation, and the label of the nearest mean (Rebuffi et al. 2017): "
+        "KEEPS these rows",
+        parts=(ICaRL, Distillation),
     ),
     MethodSpec("multi-task", "train a new model on the data of all domains at once", joint=True, reinit=True),
     MethodSpec("in-domain", "train a new model on each domain alone", reinit=True),

@@ -1,7 +1,7 @@
 """Rehearsal (experience replay): a few rows of each domain are kept and trained on again with every later one.
 
-The only method that keeps data of earlier domains, as plain text with the model. It is marked wherever methods are
-listed, and is never a default.
+Rehearsal and the other methods with an episodic memory are the only ones that keep data of earlier domains, as plain
+text with the model. They are marked wherever methods are listed, and are never a default.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,22 +17,25 @@ from memgrow.nn.device import derive
 
 
 @dataclass(frozen=True)
-class RehearsalOptions:
+class EpisodicOptions:
     rehearse: int = option(100, least=1)  # rows of each domain that are kept with the model
+
+
+@dataclass(frozen=True)
+class RehearsalOptions(EpisodicOptions):
     rehearsal_share: float = option(0.25, least=0, most=0.9)  # about the share of an epoch with old rows
 
 
-class Rehearsal(Method):
-    """Keeps `rehearse` rows of each domain, and repeats them until they are about `rehearsal_share` of an epoch."""
+class EpisodicMemory(Method):
+    """Keeps `rehearse` rows of each domain. Subclasses say by `extra_rows` what they are for."""
 
-    Options: ClassVar[type] = RehearsalOptions
-    options: RehearsalOptions
+    Options: ClassVar[type] = EpisodicOptions
     finish_order = 2
 
-    def extra_rows(self, count: int) -> Sequence[Example]:
-        rows = [example for examples in self.rows.values() for example in examples]
-        share = self.options.rehearsal_share
-        return rows * max(1, round(share / (1 - share) * count / max(1, len(rows))))
+    @property
+    def kept(self) -> list[Example]:
+        """The rows of all domains."""
+        return [example for examples in self.rows.values() for example in examples]
 
     def finish_domain(self, domain: FinishedDomain) -> dict[str, Any]:
         for one in domain.domains:
@@ -40,6 +43,17 @@ class Rehearsal(Method):
             chosen = draw_balanced(labels, self.options.rehearse, derive(domain.seed, "rehearsal"))
             self.rows[one.name] = tuple(replace(one.train[index], where="") for index in chosen)
         return {"rows_kept": len(self.rows[domain.domains[-1].name])}
+
+
+class Rehearsal(EpisodicMemory):
+    """Repeats the rows until they are about `rehearsal_share` of an epoch."""
+
+    Options: ClassVar[type] = RehearsalOptions
+    options: RehearsalOptions
+
+    def extra_rows(self, count: int) -> Sequence[Example]:
+        share = self.options.rehearsal_share
+        return self.kept * max(1, round(share / (1 - share) * count / max(1, len(self.kept))))
 
 
 def draw_balanced(labels: Sequence[str | None], count: int, seed: int) -> list[int]:

@@ -52,6 +52,13 @@ class LabelLayer(nn.Linear):
         self.blocks, self.out_features = (*self.blocks, labels), self.out_features + labels
 
 
+class RandomFeatures(nn.Linear):
+    """A fixed random layer on vectors of unit length, ReLU(W x / |x|): a linear head on it separates more."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(F.normalize(x, dim=-1)).relu()
+
+
 class Classifier(Model):
     """The base of both classifiers. Rows of a batch: all first texts, then all second ones."""
 
@@ -133,7 +140,14 @@ class Classifier(Model):
     def shape(self) -> dict[str, Any]:
         blocks = self.label_blocks
         memory = {"domain_memory": self.memory.shape()} if self.memory is not None else {}
-        return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {}), **memory}
+        first = self.heads[-1][0]
+        projection = {"projection": first.out_features} if isinstance(first, RandomFeatures) else {}
+        return {**super().shape(), **({"labels": list(blocks)} if len(blocks) > 1 else {}), **memory, **projection}
+
+    def project(self, features: int) -> None:
+        """Start a new linear head on this many random features."""
+        layer = RandomFeatures(self.heads[-1][0].in_features, features, bias=False)
+        self.heads[-1] = nn.Sequential(layer, LabelLayer(features, self.labels)).to(self.device)
 
     def _widen(self, hidden: int, slots: int, domain: str | None) -> None:
         cast(RecurrentEncoder, self.encoder).add_column(hidden, slots, domain)
@@ -217,6 +231,8 @@ def rebuild(
         return _rebuild(task, settings, labels, shape, files)
     if settings.layers > len(stored) or len(shape.get("columns", ())) > len(stored):
         raise unfit(f"more layers or columns than the {len(stored):,} tensors")
+    if "projection" in shape and stored.get("heads.0.0.weight", ())[:1] != (shape["projection"],):
+        raise unfit("another number of random features than heads.0.0.weight")
     for name, sizes in DomainMemory.sizes(shape.get("domain_memory", {"entries": ()})).items():
         if stored.get(name) != sizes:
             raise unfit(f"{name} is {stored.get(name, 'missing')} and should be {sizes}")
@@ -250,6 +266,8 @@ def _rebuild(
     else:
         encoder = RecurrentEncoder.rebuild(settings, shape)
     model = _around(encoder, task, labels)
+    if isinstance(model, Classifier) and "projection" in shape:
+        model.project(shape["projection"])
     if isinstance(model, Classifier) and "labels" in shape:
         model.label_blocks = shape["labels"]
     if isinstance(model, Classifier) and "domain_memory" in shape:

@@ -1,5 +1,6 @@
 """The memory bank: slots of a key and a value each, which are read by attention and belong to domains."""
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -131,7 +132,8 @@ class MemoryBank(GrowingModule):
             return
         if initial_logit_bias:
             growth.enlarge(self.bias, 0, [(len(self.bias), slots)], lambda shape: torch.full(shape, initial_logit_bias))
-        segment = Segment(domain or str(len(self.domains) + 1), count, count + slots, bool(initial_logit_bias))
+        unused = (number for number in map(str, itertools.count(len(self.domains) + 1)) if number not in self.domains)
+        segment = Segment(domain or next(unused), count, count + slots, bool(initial_logit_bias))
         growth.then(lambda: setattr(self, "segments", (*self.segments, segment)))
 
     def restore(self, segments: Sequence[tuple[str, int, bool]], draw: Draw = torch.zeros) -> None:

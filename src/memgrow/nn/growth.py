@@ -93,7 +93,9 @@ class Growth:
     def enlarge(self, parameter: Tensor, dim: int, layout: Layout, draw: Draw) -> None:
         """Plan new entries along `dim`; old ones keep their bits.
 
-        Moments of new entries start at zero, or where the optimizer starts them; Adam's step count is shared.
+        Moments of new entries start at zero, or where the optimizer starts them. Adam has one step count for all
+        entries and no longer corrects new moments late in a training: the first steps of new entries are up to 7 times
+        the rate. A new optimizer, or warming the rate up again, avoids it.
         """
         old = self._data.get(parameter, parameter.data)
         if sum(size for size, _ in layout) != old.shape[dim]:

@@ -194,7 +194,7 @@ def defaults_for(model: ModelSettings | str | Path | None, replies: bool = False
     if isinstance(model, str | Path):
         model = PretrainedSettings(encoder=str(model))
     if isinstance(model, PretrainedSettings):
-        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200)
+        options = MethodSettings(smooth="auto", keep="auto", fisher_examples=200, compress_rate=5e-5)
         return Defaults(RECOMMENDED_FOR_ENCODERS, model, replace(FINE_TUNING, epochs="auto", select="last"), options)
     method = RECOMMENDED_FOR_REPLIES if replies else RECOMMENDED
     return Defaults(method, model or LOWERCASE, RECURRENT)

@@ -67,6 +67,25 @@ def test_the_stepped_way_repeats_to_the_bit_with_and_without_gradients(kind):
     assert torch.equal(layer(batch)[0].data, first)
 
 
+@pytest.mark.parametrize("kind", [MemoryLSTM, MemoryGRU], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize(("dtype", "scale"), [(torch.bfloat16, 1.0), (torch.float32, 1e-4)], ids=["bfloat16", "small"])
+def test_the_stepped_way_is_as_precise_as_the_plain_loop(kind, dtype, scale):
+    """Near zero, tanh has the relative precision of its argument."""
+    torch.manual_seed(0)
+    exact = kind(16, 16, slots=8, bias=False, backend="naive").double()
+    x = scale * torch.randn(9, 4, 16, dtype=torch.double)
+    with torch.no_grad():
+        for parameter in exact.parameters():
+            parameter.mul_(0.1)
+    expected, _ = exact(x)
+    errors = {}
+    for backend in ("stepped", "naive"):
+        layer = kind(16, 16, slots=8, bias=False, backend=backend).to(dtype)
+        layer.load_state_dict(exact.state_dict())
+        errors[backend] = distance(layer(x.to(dtype))[0], expected)
+    assert errors["stepped"] < 2 * errors["naive"]
+
+
 def test_weights_that_do_not_train_get_no_gradient():
     layer = MemoryLSTM(3, 4, slots=5)
     for name, parameter in layer.named_parameters():

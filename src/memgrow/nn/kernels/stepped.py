@@ -142,13 +142,13 @@ class _LSTMStep:
         at.gates.addmm_(at.hc, self.weight)
         if self.bias is not None:
             at.gates.add_(self.bias)
-        candidate = at.gates[:, 2 * size : 3 * size].mul_(2)
-        at.gates.sigmoid_()  # tanh(x) = 2 sigmoid(2x) - 1: on a CPU a sigmoid costs a fraction of a tanh
-        candidate.mul_(2).sub_(1)
         i, f, g, o = at.gates.chunk(4, dim=1)
+        at.gates[:, : 2 * size].sigmoid_()
+        g.tanh_()  # not 2 sigmoid(2x) - 1, which is cheaper and loses all digits near zero
+        o.sigmoid_()
         at.before.copy_(c)
         c.mul_(f).addcmul_(i, g)
-        torch.mul(c, 2, out=at.tanh_cell).sigmoid_().mul_(2).sub_(1)
+        torch.tanh(c, out=at.tanh_cell)
         torch.mul(o, at.tanh_cell, out=at.output)
 
 
@@ -167,7 +167,7 @@ class _GRUStep:
         at.gates[:, : 2 * size].add_(inner[:, : 2 * size]).sigmoid_()
         r, z, n = at.gates.chunk(3, dim=1)
         at.before.copy_(inner[:, 2 * size :])
-        n.addcmul_(r, at.before).mul_(2).sigmoid_().mul_(2).sub_(1)
+        n.addcmul_(r, at.before).tanh_()
         torch.lerp(n, h, z, out=at.output)  # n + z (h - n)
 
 
